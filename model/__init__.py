@@ -1,0 +1,6 @@
+"""The words of the system; imports nothing of ours.
+
+* `ids`           Index, Offset, Term, NodeId, Replica, GroupId, ConsistencyLevel.
+* `record_batch`  the Kafka v2 record batch: header fields, validation, in-place stamping.
+* `topic_config`  topic configuration: the keys that exist, their types and defaults.
+"""

@@ -1,0 +1,47 @@
+"""Identities and positions.
+
+Positions in a Raft log are *indexes* (dense, +1 per entry, from 1); positions of a consumer are *offsets*
+(dense, +1 per record, from 0). The two never share a name (design.md 1).
+"""
+
+from enum import IntEnum
+from typing import NamedTuple, NewType
+
+Index = NewType("Index", int)
+Offset = NewType("Offset", int)
+Term = NewType("Term", int)
+NodeId = NewType("NodeId", int)
+
+# The directory id: 32 hex digits, drawn when a data directory is made. A wiped disk has another one, so it can
+# never be taken for the replica it replaced (counterexample 4).
+DirectoryId = NewType("DirectoryId", str)
+
+# A topic id: 32 hex digits. A recreated topic has another one.
+TopicId = NewType("TopicId", str)
+
+# A Raft group: "<topic id>/<partition>", or RAFT0.
+GroupId = NewType("GroupId", str)
+
+RAFT0 = GroupId("raft0")
+
+
+class Replica(NamedTuple):
+    """One replica of a group: a node together with the data directory it lives in."""
+
+    node_id: NodeId
+    directory_id: DirectoryId
+
+
+class ConsistencyLevel(IntEnum):
+    """How much must have happened before a write is answered; the value is Kafka's `acks`."""
+
+    QUORUM_ACK = -1
+    NO_ACK = 0
+    LEADER_ACK = 1
+
+
+def partition_group(topic_id: TopicId, partition: int) -> GroupId:
+    """Return the group of one partition."""
+    assert len(topic_id) == 32
+    assert partition >= 0
+    return GroupId(f"{topic_id}/{partition}")

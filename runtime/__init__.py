@@ -1,0 +1,13 @@
+"""The only package that touches the outside: one file is one seam.
+
+* `clock`    WallClock: record timestamps, retention, expiry. Monotonic time is always `loop.time()`.
+* `files`    FileSystem, File: bytes on disk. Every method blocks; call them through Workers.
+* `network`  Network: bytes on the wire, as asyncio transports and protocols.
+* `rng`      Rng: chance.
+* `workers`  Workers: where blocking calls run (small thread pools).
+* `environment`  Environment: the four seams and the workers, injected everywhere.
+* `gate`     Gate: owner of background tasks.
+* `byte_budget`  ByteBudget: a fair semaphore counted in bytes.
+
+The deterministic simulator (tests/simulation) implements the same protocols; there is no `if testing`.
+"""

@@ -1,0 +1,171 @@
+"""One Raft log entry and its bytes: the fixed header of RFC 0002 followed by the payload.
+
+The same bytes travel between nodes and lie in segment files; only `flushed`, a replica's own mark, is stamped
+anew by each replica. Replicas are compared by payload and (index, term, kind, offset, count), never by header.
+
+    0  magic          u32   "RFK1"
+    4  payload length u32   0 .. PAYLOAD_BYTES_MAX
+    8  index          u64   dense, from 1
+   16  term           u64
+   24  kind           u8    EntryKind
+   25  format         u8    1
+   26  reserved       u16   0
+   28  record count   u32   records in the payload; 0 unless kind is DATA
+   32  base offset    i64   the first record's Kafka offset; of an entry without records: the next record's
+   40  flushed        u64   this replica's flushed index when it appended the entry
+   48  payload crc    u32   CRC32C of the payload; 0 for DATA, whose batch carries its own over bytes 21..
+   52  header crc     u32   CRC32C of bytes 0..51 and, for DATA, of the payload's first 21 bytes
+   56  payload
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+
+import crc32c
+import msgspec
+
+from model.ids import Index, Offset, Term
+from storage.errors import CorruptEntryError
+
+Buffer = bytes | bytearray | memoryview
+
+MAGIC = 0x52464B31
+FORMAT_VERSION = 1
+HEADER = struct.Struct(">IIQQBBHIqQI")
+HEADER_CRC = struct.Struct(">I")
+HEADER_BYTES = HEADER.size + HEADER_CRC.size
+PAYLOAD_BYTES_MAX = 128 * 1024 * 1024
+
+# The part of a v2 batch that its own CRC does not cover: base offset, length, leader epoch, magic, CRC.
+_BATCH_UNCOVERED_BYTES = 21
+_BATCH_CRC = struct.Struct(">I")
+_BATCH_CRC_POSITION = 17
+
+assert HEADER_BYTES == 56
+
+
+class EntryKind(IntEnum):
+    """What an entry's payload is."""
+
+    DATA = 1
+    CONFIGURATION = 2
+    BARRIER = 3
+    COMMAND = 4
+    LOG_START = 5
+
+
+_KINDS = {int(kind): kind for kind in EntryKind}
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One log entry. `payload` is never changed once the entry exists."""
+
+    index: Index
+    term: Term
+    kind: EntryKind
+    base_offset: Offset
+    record_count: int
+    payload: Buffer
+
+    @property
+    def end_offset(self) -> Offset:
+        """The offset of the first record after this entry."""
+        return Offset(self.base_offset + self.record_count)
+
+    @property
+    def size(self) -> int:
+        """Bytes in a segment or on the wire, header included."""
+        return HEADER_BYTES + len(self.payload)
+
+
+class ParsedEntry(msgspec.Struct, frozen=True):
+    """An entry as read from bytes, with the mark of the replica that wrote them."""
+
+    entry: Entry
+    flushed: Index
+
+
+def pack_header(entry: Entry, flushed: Index) -> bytes:
+    """Return the header bytes of `entry`, stamped with this replica's flushed index."""
+    payload = entry.payload
+    is_data = entry.kind is EntryKind.DATA
+    head = HEADER.pack(
+        MAGIC,
+        len(payload),
+        entry.index,
+        entry.term,
+        entry.kind,
+        FORMAT_VERSION,
+        0,
+        entry.record_count,
+        entry.base_offset,
+        flushed,
+        0 if is_data else crc32c.crc32c(payload),
+    )
+    crc = crc32c.crc32c(head)
+    if is_data:
+        crc = crc32c.crc32c(memoryview(payload)[:_BATCH_UNCOVERED_BYTES], crc)
+    return head + HEADER_CRC.pack(crc)
+
+
+def parse_entry(buffer: memoryview, position: int) -> ParsedEntry | None:
+    """Read the entry at `position`, checking both checksums.
+
+    Returns None where the bytes end before the entry does (a torn tail, or a read that stopped short); the
+    payload is a view into `buffer`.
+
+    Raises:
+        CorruptEntryError: The bytes are not an entry of this format, or a checksum is wrong.
+    """
+    body = position + HEADER_BYTES
+    if body > len(buffer):
+        return None
+    magic, length, index, term, kind, version, _, count, base_offset, flushed, payload_crc = HEADER.unpack_from(
+        buffer, position
+    )
+    if magic != MAGIC:
+        raise CorruptEntryError(f"no entry at byte {position}: magic is {magic:#010x}")
+    if length > PAYLOAD_BYTES_MAX:
+        raise CorruptEntryError(f"entry at byte {position}: payload of {length} bytes is over the maximum")
+    known_kind = _KINDS.get(kind)
+    covered = min(length, _BATCH_UNCOVERED_BYTES) if known_kind is EntryKind.DATA else 0
+    if body + covered > len(buffer):
+        return None
+    crc = crc32c.crc32c(buffer[body : body + covered], crc32c.crc32c(buffer[position : position + HEADER.size]))
+    if crc != HEADER_CRC.unpack_from(buffer, position + HEADER.size)[0]:
+        raise CorruptEntryError(f"entry at byte {position}: wrong header checksum")
+    if version != FORMAT_VERSION or known_kind is None:
+        raise CorruptEntryError(f"entry {index}: unknown format {version} or kind {kind}")
+    if body + length > len(buffer):
+        return None
+    payload = buffer[body : body + length]
+    _check_payload(index, known_kind, payload, payload_crc)
+    entry = Entry(Index(index), Term(term), known_kind, Offset(base_offset), count, payload)
+    return ParsedEntry(entry, Index(flushed))
+
+
+def _check_payload(index: int, kind: EntryKind, payload: memoryview, payload_crc: int) -> None:
+    if kind is not EntryKind.DATA:
+        if crc32c.crc32c(payload) != payload_crc:
+            raise CorruptEntryError(f"entry {index}: wrong payload checksum")
+        return
+    if len(payload) <= _BATCH_UNCOVERED_BYTES:
+        raise CorruptEntryError(f"entry {index}: a data payload of {len(payload)} bytes is no record batch")
+    if crc32c.crc32c(payload[_BATCH_UNCOVERED_BYTES:]) != _BATCH_CRC.unpack_from(payload, _BATCH_CRC_POSITION)[0]:
+        raise CorruptEntryError(f"entry {index}: wrong record batch checksum")
+
+
+def parse_entries(buffer: memoryview) -> Iterator[ParsedEntry]:
+    """Yield the entries that lie back to back in `buffer`, which must end with an entry's end.
+
+    Raises:
+        CorruptEntryError: Anything else.
+    """
+    position = 0
+    while position < len(buffer):
+        parsed = parse_entry(buffer, position)
+        if parsed is None:
+            raise CorruptEntryError(f"entry at byte {position} is cut off")
+        yield parsed
+        position += parsed.entry.size

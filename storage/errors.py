@@ -1,0 +1,33 @@
+"""Everything that can go wrong below the log's contract, by what the caller may do."""
+
+
+class StorageError(Exception):
+    """Base of every error the storage package raises on purpose."""
+
+
+class CorruptEntryError(StorageError):
+    """Bytes that should be an entry are not: from a peer, close the link; from disk, see RFC 0002."""
+
+
+class CorruptLogError(StorageError):
+    """Fatal for the replica: damage below the flushed mark, overlapping or foreign segments."""
+
+
+class LogPoisonedError(StorageError):
+    """Fatal for the replica: a write or an fsync failed and what is on disk is unknown."""
+
+
+class DiskFullError(StorageError):
+    """Retryable: nothing of the append stays; room on the disk lets the next one pass."""
+
+
+class LogTruncatedError(StorageError):
+    """The range asked for is no longer (or not) in the log."""
+
+
+class ForeignDirectoryError(StorageError):
+    """The directory belongs to another group, data directory or format version; nothing was touched."""
+
+
+class KvStoreError(StorageError):
+    """Fatal for the node: the kvstore is damaged or its sync failed."""
