@@ -1,0 +1,91 @@
+# `make` lists what there is. The environment in .venv is made on first use and again when pyproject.toml or
+# constraints.txt change; nothing has to be done by hand.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# A stamp is touched only after pip has succeeded, so an interrupted installation is simply repeated.
+STORY_STAMP := $(VENV)/.installed-story
+TESTS_STAMP := $(VENV)/.installed-tests
+PINS := pyproject.toml constraints.txt
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help run test test-long lint fix sim sim-campaign bench wheel clean system-packages
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | sort | awk -F '\t' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+run: $(STORY_STAMP)  ## install, start three brokers and tell the story in under a minute
+	@$(BIN)/python -m raftka.story
+
+test: system-packages $(TESTS_STAMP)  ## install what tests need and run the default suite (ARGS=... goes to pytest)
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-long: system-packages $(TESTS_STAMP)  ## the tests that take too long for the default suite
+	@$(BIN)/python -m pytest -m long $(ARGS)
+
+lint: $(TESTS_STAMP)  ## ruff, formatting, mypy, import contracts; changes nothing
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+fix: $(TESTS_STAMP)  ## let ruff repair and format the sources
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+sim: needs-SEED $(TESTS_STAMP)  ## replay one simulated run: make sim SEED=7
+	@$(BIN)/python -m tests.simulation --seed $(SEED)
+
+sim-campaign: needs-SEEDS $(TESTS_STAMP)  ## many simulated runs on both cores: make sim-campaign SEEDS=0..999
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs 2
+
+needs-%:
+	@$(if $($*),,echo "$* is not set; \`make\` shows an example" >&2; exit 1)
+
+bench: $(TESTS_STAMP)  ## measure; results go to benchmarks/results
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+wheel: $(TESTS_STAMP)  ## build the source archive, and from it the wheel, into dist/
+	@$(BIN)/python -m build --no-isolation --outdir dist .
+
+clean:  ## remove caches and built files; the environment stays (rm -r .venv removes it)
+	@rm -rf dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
+
+# kcat is the one test tool that pip cannot install.
+system-packages:  ## install kcat by apt when root; without it the tests that use it are skipped
+	@if command -v kcat >/dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends kcat; } \
+	        >/dev/null || echo "apt-get could not install kcat: the tests that use it are skipped" >&2; \
+	else \
+	    echo "kcat is missing (apt-get install kcat): the tests that use it are skipped" >&2; \
+	fi
+
+# The environment itself. `python -m venv` on one that is already there leaves it as it is, so one that was cut
+# short on its way is completed.
+define make-environment
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+    echo "Raftka needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo not there)." >&2; \
+    echo "Name another one: make $(or $(MAKECMDGOALS),run) PYTHON=python3.12" >&2; exit 1; }
+@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV) || { \
+    echo "no environment could be made in $(VENV); on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+endef
+
+$(STORY_STAMP): $(PINS)
+	$(make-environment)
+	@echo "installing Raftka into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	@touch $@
+
+$(TESTS_STAMP): $(PINS)
+	$(make-environment)
+	@echo "installing Raftka and what its tests need into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@ $(STORY_STAMP)
