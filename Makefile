@@ -72,7 +72,7 @@ system-packages:  ## install kcat by apt when root; without it the tests that us
 # short on its way is completed.
 define make-environment
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-    echo "Raftka needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo not there)." >&2; \
+    echo "Raftka needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo not there)." >&2; \
     echo "Name another one: make $(or $(MAKECMDGOALS),run) PYTHON=python3.12" >&2; exit 1; }
 @$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV) || { \
     echo "no environment could be made in $(VENV); on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
