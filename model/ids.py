@@ -24,6 +24,9 @@ GroupId = NewType("GroupId", str)
 
 RAFT0 = GroupId("raft0")
 
+# The index before the first entry.
+NO_INDEX = Index(0)
+
 
 class Replica(NamedTuple):
     """One replica of a group: a node together with the data directory it lives in."""

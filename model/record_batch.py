@@ -1,0 +1,119 @@
+"""The Kafka v2 record batch, as far as a broker looks into it: the 61-byte header.
+
+     0 base offset i64 | 8 batch length i32 | 12 partition leader epoch i32 | 16 magic i8 | 17 CRC32C u32
+    21 attributes i16 | 23 last offset delta i32 | 27 base timestamp i64 | 35 max timestamp i64 | 43 producer id i64
+    51 producer epoch i16 | 53 base sequence i32 | 57 record count i32 | 61 records
+
+The CRC covers bytes 21 to the end, so base offset and leader epoch are stamped in place without touching it.
+Source: Kafka protocol guide, "Record Batch"; research/kafka_protocol.md A4.
+"""
+
+import struct
+from typing import NamedTuple
+
+import crc32c
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER_BYTES = 61
+CRC_START = 21
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_I64 = struct.Struct(">q")
+_I32 = struct.Struct(">i")
+
+assert _HEADER.size == HEADER_BYTES
+
+COMPRESSION_MASK = 0x07
+TIMESTAMP_TYPE_MASK = 0x08
+TRANSACTIONAL_MASK = 0x10
+CONTROL_MASK = 0x20
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+class BatchHeader(NamedTuple):
+    """The header's fields. `batch_length` counts the bytes after itself: the whole batch is 12 more."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.batch_length + 12
+
+    @property
+    def codec(self) -> int:
+        """Compression: an index into CODECS, or more if unknown."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_transactional(self) -> bool:
+        """Part of a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> bool:
+        """A transaction marker; only brokers write these."""
+        return bool(self.attributes & CONTROL_MASK)
+
+    @property
+    def uses_log_append_time(self) -> bool:
+        """The timestamps are the broker's."""
+        return bool(self.attributes & TIMESTAMP_TYPE_MASK)
+
+
+class MalformedBatchError(ValueError):
+    """The bytes are not one whole v2 batch."""
+
+
+class BatchChecksumError(MalformedBatchError):
+    """The batch's CRC32C does not match its bytes."""
+
+
+def read_header(batch: Buffer, position: int = 0) -> BatchHeader:
+    """Read the header of the batch at `position`.
+
+    Raises:
+        MalformedBatchError: Fewer than 61 bytes are left.
+    """
+    if len(batch) - position < HEADER_BYTES:
+        raise MalformedBatchError(f"{len(batch) - position} bytes are too few for a record batch")
+    return BatchHeader._make(_HEADER.unpack_from(batch, position))
+
+
+def check_batch(batch: Buffer) -> BatchHeader:
+    """Return the header of `batch`, which must be exactly one v2 batch with consistent counts and the right CRC.
+
+    Raises:
+        MalformedBatchError, BatchChecksumError: Says what is wrong.
+    """
+    header = read_header(batch)
+    if header.magic != 2:
+        raise MalformedBatchError(f"magic {header.magic} is not supported, only 2")
+    if header.size != len(batch):
+        raise MalformedBatchError(f"a batch of {header.size} bytes in {len(batch)} bytes")
+    if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
+        raise MalformedBatchError(
+            f"{header.record_count} records with a last offset delta of {header.last_offset_delta}"
+        )
+    if crc32c.crc32c(memoryview(batch)[CRC_START:]) != header.crc:
+        raise BatchChecksumError("the batch's CRC32C is wrong")
+    return header
+
+
+def stamp(batch: bytearray, base_offset: int, leader_epoch: int) -> None:
+    """Write base offset and leader epoch into `batch`, in place."""
+    _I64.pack_into(batch, 0, base_offset)
+    _I32.pack_into(batch, 12, leader_epoch)

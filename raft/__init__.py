@@ -1,0 +1,22 @@
+"""Agreement (RFC 0003, 0004): one group, and many groups on one node.
+
+* `consensus`               one replica's public face: replicate, positions, roles; handles its peers' requests.
+* `rules/`                  pure decisions: agreement (commit, visible, answer), append, election, recovery.
+* `replica_state`           term, vote, role, positions; synchronous transitions only.
+* `replicate_batcher`       many replicate calls -> few rounds, bounded in bytes.
+* `replicate_item`          one replicate call: its entries, level and two stages.
+* `replicate_entries_stm`   one round: append to self, dispatch to followers, flush.
+* `append_dispatch`         sends one follower's appends and takes the replies, for rounds and recovery.
+* `replica_flusher`         when a replica fsyncs.
+* `replication_monitor`     wakes those who wait for a level.
+* `append_entries_buffer`   follower: many requests, one lock, one flush.
+* `recovery_stm`            brings one lagging follower up to date from the log.
+* `vote_stm`                one election: pre-vote, then vote; `election_timer` decides when.
+* `heartbeat_manager`       one message per node pair for all groups.
+* `group_manager`           all groups of this node; `service` their RPC side; `client` what they need of the wire.
+* `follower_index_metadata` what the leader knows of one follower.
+* `group_configuration`     voters, and the policy that turns them into quorums.
+* `state_machine`           applies committed entries in order.
+* `deadline_queue`          one loop timer for the deadlines of all groups.
+* `messages`, `options`, `errors`, `probe`, `replica_context`
+"""

@@ -1,0 +1,96 @@
+"""Sends append requests to one follower and takes the replies: shared by replicate_entries_stm and recovery_stm."""
+
+import asyncio
+from collections.abc import Sequence
+
+from model.ids import Index, Replica, Term
+from raft.client import Buffer
+from raft.follower_index_metadata import FollowerIndexMetadata
+from raft.messages import AppendEntriesReply, AppendEntriesRequest, AppendStatus
+from raft.replica_context import ReplicaContext
+from storage.entry import Entry, pack_header
+
+# A mark of another replica would say nothing here: the receiver stamps its own.
+_NO_MARK = Index(0)
+
+
+def wire_buffers(entries: Sequence[Entry]) -> list[Buffer]:
+    """Return the entries as they travel: header, payload, header, payload ..."""
+    buffers: list[Buffer] = []
+    for entry in entries:
+        buffers.append(pack_header(entry, _NO_MARK))
+        if entry.payload:
+            buffers.append(entry.payload)
+    return buffers
+
+
+def append_request(context: ReplicaContext, prev_index: Index, prev_term: Term, *, flush: bool) -> AppendEntriesRequest:
+    """Return a request that follows `prev_index`, with the leader's current commit and visible."""
+    state = context.state
+    return AppendEntriesRequest(
+        context.group, state.term, prev_index, prev_term, state.commit_index, state.visible_index, flush
+    )
+
+
+def is_right_replica(context: ReplicaContext, follower: FollowerIndexMetadata) -> bool:
+    """Whether the directory that answers as that node is the configured one (counterexample 4)."""
+    configured: Replica | None = context.state.configuration.replica_on(follower.node_id)
+    return configured is not None and context.client.replica_of(follower.node_id) == configured
+
+
+def send_append(
+    context: ReplicaContext,
+    follower: FollowerIndexMetadata,
+    request: AppendEntriesRequest,
+    buffers: Sequence[Buffer],
+    last_index: Index,
+) -> asyncio.Future[AppendEntriesReply]:
+    """Send entries up to `last_index`; the reply is taken into the state before the future's awaiters run."""
+    assert last_index >= request.prev_index
+    follower.expected_log_end_index = last_index
+    follower.on_sent()
+    context.probe.append_requests_sent += 1
+    future = context.client.append_entries(follower.node_id, request, buffers)
+    future.add_done_callback(lambda done: _on_done(context, follower, Term(request.term), done))
+    return future
+
+
+def _on_done(
+    context: ReplicaContext,
+    follower: FollowerIndexMetadata,
+    term: Term,
+    future: asyncio.Future[AppendEntriesReply],
+) -> None:
+    failed = future.cancelled() or future.exception() is not None
+    if failed:
+        context.probe.append_requests_failed += 1
+        follower.on_lost_contact()
+    else:
+        take_reply(context, follower, term, future.result())
+    follower.on_answered()
+
+
+def take_reply(context: ReplicaContext, follower: FollowerIndexMetadata, term: Term, reply: AppendEntriesReply) -> None:
+    """Take the reply to an append or a heartbeat that was sent in `term`."""
+    state = context.state
+    context.observe_term(reply.term)
+    if state.term != term or state.followers.get(follower.node_id) is not follower:
+        return  # Sent in an older leadership: says nothing about this one.
+    if reply.term != term:
+        return
+    follower.last_reply_at = context.now()
+    match reply.status:
+        case AppendStatus.SUCCESS:
+            follower.on_success(reply)
+        case AppendStatus.ALIVE:
+            follower.on_alive(reply)
+        case AppendStatus.GAP | AppendStatus.TERM_MISMATCH:
+            follower.on_mismatch(reply)
+        case AppendStatus.BUSY:
+            follower.on_lost_contact()
+        case AppendStatus.FAILED | AppendStatus.UNKNOWN_GROUP | AppendStatus.STALE_TERM:
+            follower.on_lost_contact()
+            return
+    state.advance()
+    if follower.needs_recovery and not follower.is_recovering:
+        context.start_recovery(follower.node_id)

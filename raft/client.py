@@ -1,0 +1,47 @@
+"""What a replica needs of the wire; `rpc.links.Links` behind it in the broker and in the simulator alike."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from model.ids import NodeId, Replica
+from raft.messages import (
+    AppendEntriesReply,
+    AppendEntriesRequest,
+    HeartbeatReply,
+    HeartbeatRequest,
+    VoteReply,
+    VoteRequest,
+)
+
+Buffer = bytes | bytearray | memoryview
+
+
+class RaftClient(Protocol):
+    """Sends requests to peer nodes. Requests to one node are queued in call order, synchronously.
+
+    The futures end with the reply or with an exception of the rpc package (link down, timed out, busy, remote);
+    whatever it is, what the peer did is unknown.
+    """
+
+    def is_up(self, node_id: NodeId) -> bool:
+        """Whether the link to a node works."""
+        ...
+
+    def replica_of(self, node_id: NodeId) -> Replica | None:
+        """Return which data directory answers as that node; None while the link is down."""
+        ...
+
+    def append_entries(
+        self, node_id: NodeId, request: AppendEntriesRequest, entries: Sequence[Buffer]
+    ) -> asyncio.Future[AppendEntriesReply]:
+        """Send entries, as headers and payloads in turn."""
+        ...
+
+    def vote(self, node_id: NodeId, request: VoteRequest) -> asyncio.Future[VoteReply]:
+        """Ask for a vote or a pre-vote."""
+        ...
+
+    def heartbeat(self, node_id: NodeId, request: HeartbeatRequest) -> asyncio.Future[HeartbeatReply]:
+        """Send the heartbeats of all groups this node leads and that node follows."""
+        ...

@@ -1,0 +1,118 @@
+"""When a replica stands for election: deadlines, draws and retries around vote_stm (design.md 5, "Elections").
+
+after hearing a leader            election_timeout + [0, election_jitter)
+the link to the leader was reset  [0, reset_jitter): a killed leader is replaced in a few hundred milliseconds
+at start, no leader heard yet     the same short draw; where the links are not up yet, again after a backoff
+after a split or refused vote     [backoff, 2 * backoff) if no leader is heard, so that the eager do not collide
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from model.ids import NodeId
+from raft.deadline_queue import DeadlineQueue
+from raft.replica_context import ReplicaContext
+from raft.replica_state import Role, voters_of
+from raft.vote_stm import Outcome, VoteStm, has_majority
+
+# How often in a row a candidate steps aside for a longer log before it stands itself: the other may be unable to win.
+_WITHDRAWALS_MAX = 2
+
+
+class ElectionTimer:
+    """Owns the election deadline of one replica and what it last heard of a leader."""
+
+    def __init__(
+        self,
+        context: ReplicaContext,
+        deadlines: DeadlineQueue,
+        persist_vote: Callable[[], Awaitable[bool]],
+        on_elected: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._deadline = deadlines.deadline(self._on_due)
+        self._persist_vote = persist_vote
+        self._on_elected = on_elected
+        self._heard_at: float | None = None
+        self._is_standing = False
+        self._withdrawals = 0
+
+    def start(self, *, eager: bool) -> None:
+        """Arm for the first time; `eager`: this replica is the one that should lead a new group."""
+        rng, options = self._context.env.rng, self._context.options
+        first = 0.0 if eager else options.reset_jitter + rng.uniform(0, 2 * options.reset_jitter)
+        self._deadline.arm(self._context.now() + first)
+
+    def stop(self) -> None:
+        """Never stand again."""
+        self._deadline.disarm()
+
+    @property
+    def hears_leader(self) -> bool:
+        """A leader spoke within one election timeout, and the link to it has not been reset since."""
+        heard_at = self._heard_at
+        return heard_at is not None and self._context.now() - heard_at < self._context.options.election_timeout
+
+    def heard_leader(self) -> None:
+        """Any valid request of the current leader arrived."""
+        self._heard_at = self._context.now()
+        self._withdrawals = 0
+        self.rearm()
+
+    def rearm(self) -> None:
+        """Wait a full election timeout from now (a leader was heard, or a vote was granted)."""
+        options = self._context.options
+        draw = self._context.env.rng.uniform(0, options.election_jitter)
+        self._deadline.arm(self._context.now() + options.election_timeout + draw)
+
+    def on_link_reset(self, node_id: NodeId) -> None:
+        """A link to `node_id` was lost; if it is the leader, it may be dead."""
+        state = self._context.state
+        if state.role is not Role.FOLLOWER or state.leader_id != node_id:
+            return
+        self._heard_at = None
+        self._deadline.arm(self._context.now() + self._context.env.rng.uniform(0, self._context.options.reset_jitter))
+
+    def on_stepped_down(self) -> None:
+        """The leader of this replica's term is gone or unknown: it was us."""
+        self._heard_at = None
+        self.rearm()
+
+    def _on_due(self) -> None:
+        state = self._context.state
+        if state.role in (Role.LEADER, Role.FAILED) or self._is_standing:
+            return
+        self._heard_at = None
+        if not self._could_win():
+            # Links are not up: nothing to ask. A leader that reaches us will re-arm the deadline.
+            self._retry()
+            return
+        state.lose_leader()
+        self._is_standing = True
+        self._context.gate.spawn(self._stand(), name="election")
+
+    def _could_win(self) -> bool:
+        state, client = self._context.state, self._context.client
+        up = {node for node in voters_of(state.commit_quorums) if node == state.node_id or client.is_up(node)}
+        return has_majority(state.commit_quorums, up)
+
+    async def _stand(self) -> None:
+        may_withdraw = self._withdrawals < _WITHDRAWALS_MAX
+        try:
+            outcome = await VoteStm(
+                self._context, self._persist_vote, self._on_elected, may_withdraw=may_withdraw
+            ).run()
+        finally:
+            self._is_standing = False
+        self._withdrawals = self._withdrawals + 1 if outcome is Outcome.WITHDRAWN else 0
+        state = self._context.state
+        if state.role in (Role.LEADER, Role.FAILED) or asyncio.get_running_loop().is_closed():
+            return
+        if outcome is Outcome.OVERTAKEN or self.hears_leader:
+            self.rearm()
+        else:
+            self._retry()
+
+    def _retry(self) -> None:
+        backoff = self._context.options.split_vote_backoff
+        self._deadline.arm(self._context.now() + self._context.env.rng.uniform(backoff, 2 * backoff))

@@ -1,0 +1,126 @@
+"""All groups of this node: create, find, stop, remove; what they share is owned here."""
+
+import logging
+from collections.abc import Callable, Iterator
+
+from model.ids import GroupId, NodeId, Replica
+from raft.client import RaftClient
+from raft.consensus import Consensus
+from raft.deadline_queue import DeadlineQueue
+from raft.group_configuration import AgreementPolicy, GroupConfiguration
+from raft.heartbeat_manager import HeartbeatManager
+from raft.options import RaftOptions
+from raft.probe import RaftProbe
+from runtime.environment import Environment
+from runtime.gate import Gate
+from storage.kvstore import KvStore
+from storage.log import Log
+from storage.options import LogIdentity, LogOptions
+
+_logger = logging.getLogger("raft")
+
+
+class GroupManager:
+    """Owns every `Consensus` of the node."""
+
+    def __init__(
+        self,
+        env: Environment,
+        options: RaftOptions,
+        self_replica: Replica,
+        kvstore: KvStore,
+        client: RaftClient,
+        groups_directory: str,
+    ) -> None:
+        self._env = env
+        self._options = options
+        self._self_replica = self_replica
+        self._kvstore = kvstore
+        self._client = client
+        self._directory = groups_directory
+        self._groups: dict[GroupId, Consensus] = {}
+        self._deadlines = DeadlineQueue()
+        self._gate = Gate("groups")
+        self._heartbeats = HeartbeatManager(client, options, self._gate)
+        self._leadership_listeners: list[Callable[[Consensus], None]] = []
+        self.probe = RaftProbe()
+
+    def start(self) -> None:
+        """Begin to send heartbeats."""
+        self._heartbeats.start()
+
+    async def stop(self) -> None:
+        """Stop all groups, one after the other."""
+        await self._gate.close()
+        for consensus in list(self._groups.values()):
+            await consensus.stop()
+        self._groups.clear()
+        self._deadlines.close()
+
+    def add_leadership_listener(self, listener: Callable[[Consensus], None]) -> None:
+        """Call `listener` whenever role, term or office of any group may have changed."""
+        self._leadership_listeners.append(listener)
+
+    async def create(
+        self,
+        group: GroupId,
+        configuration: GroupConfiguration,
+        policy: AgreementPolicy,
+        log_options: LogOptions,
+    ) -> Consensus:
+        """Open or create this node's replica of a group and start it.
+
+        Raises:
+            StorageError: The directory is foreign or damaged, or the disk refuses; nothing was started.
+        """
+        assert group not in self._groups
+        identity = LogIdentity(group, self._self_replica.directory_id)
+        log = await Log.open(self._env, self.directory_of(group), identity, log_options)
+        consensus = Consensus(
+            group,
+            self._env,
+            self._options,
+            self._self_replica,
+            configuration,
+            policy,
+            log,
+            self._kvstore,
+            self._client,
+            self._deadlines,
+            self.probe,
+        )
+        consensus.add_leadership_listener(self._on_leadership)
+        self._groups[group] = consensus
+        consensus.start()
+        return consensus
+
+    async def remove(self, group: GroupId) -> None:
+        """Stop a group and delete its replica here; unknown groups are ignored."""
+        consensus = self._groups.pop(group, None)
+        if consensus is not None:
+            self._heartbeats.forget(consensus)
+            await consensus.remove()
+
+    def get(self, group: GroupId) -> Consensus | None:
+        """Return this node's replica of a group."""
+        return self._groups.get(group)
+
+    def __iter__(self) -> Iterator[Consensus]:
+        return iter(list(self._groups.values()))
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def directory_of(self, group: GroupId) -> str:
+        """Return where the replica of a group lies."""
+        return f"{self._directory}/{group.replace('/', '-')}"
+
+    def on_link_reset(self, node_id: NodeId) -> None:
+        """A working link to or from a node was lost: its groups may have lost their leader."""
+        for consensus in self:
+            consensus.on_link_reset(node_id)
+
+    def _on_leadership(self, consensus: Consensus) -> None:
+        self._heartbeats.on_leadership(consensus)
+        for listener in self._leadership_listeners:
+            listener(consensus)

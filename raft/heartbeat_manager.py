@@ -1,0 +1,89 @@
+"""One heartbeat message per peer node for all groups, every heartbeat interval.
+
+With one message per group, a node with a thousand groups would send two thousand messages each 150 ms; with one per
+node pair the number depends on the nodes only.
+
+    groups led here      node 2          node 3
+      g1  t3          [g1 g2]   --->    [g1 g3]     one HeartbeatRequest each
+      g2  t1
+      g3  t8
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from model.ids import NodeId, Term
+from raft.client import RaftClient
+from raft.consensus import Consensus
+from raft.messages import Heartbeat, HeartbeatReply, HeartbeatRequest
+from raft.options import RaftOptions
+from runtime.gate import Gate
+
+# Unanswered heartbeats to one node after which no more are sent until one ends: a stalled peer costs no memory.
+_UNANSWERED_MAX = 20
+
+
+class HeartbeatManager:
+    """Sends the heartbeats of all groups this node leads, and checks their quorums on the same tick."""
+
+    def __init__(self, client: RaftClient, options: RaftOptions, gate: Gate) -> None:
+        self._client = client
+        self._options = options
+        self._gate = gate
+        self._led: dict[Consensus, None] = {}
+        self._unanswered: dict[NodeId, int] = {}
+
+    def start(self) -> None:
+        """Begin to tick."""
+        self._gate.spawn(self._run(), name="heartbeats")
+
+    def on_leadership(self, consensus: Consensus) -> None:
+        """Note whether this node leads the group."""
+        if consensus.state.is_leader:
+            self._led[consensus] = None
+        else:
+            self._led.pop(consensus, None)
+
+    def forget(self, consensus: Consensus) -> None:
+        """The group is gone from this node."""
+        self._led.pop(consensus, None)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        next_tick = loop.time()
+        while True:
+            next_tick = max(next_tick + self._options.heartbeat_interval, loop.time())
+            await asyncio.sleep(next_tick - loop.time())
+            led = list(self._led)
+            for consensus in led:
+                consensus.check_quorum()
+            self._dispatch(led)
+
+    def _dispatch(self, led: Iterable[Consensus]) -> None:
+        by_node: dict[NodeId, tuple[list[Consensus], list[Heartbeat]]] = {}
+        for consensus in led:
+            for node_id in consensus.state.followers:
+                beat = consensus.heartbeat_for(node_id)
+                if beat is None:
+                    continue
+                groups, beats = by_node.setdefault(node_id, ([], []))
+                groups.append(consensus)
+                beats.append(beat)
+        for node_id, (groups, beats) in by_node.items():
+            if self._client.is_up(node_id) and self._unanswered.get(node_id, 0) < _UNANSWERED_MAX:
+                self._send(node_id, groups, beats)
+
+    def _send(self, node_id: NodeId, groups: list[Consensus], beats: list[Heartbeat]) -> None:
+        self._unanswered[node_id] = self._unanswered.get(node_id, 0) + 1
+
+        def take(future: asyncio.Future[HeartbeatReply]) -> None:
+            self._unanswered[node_id] -= 1
+            if future.cancelled() or future.exception() is not None:
+                return
+            replies = future.result().replies
+            if len(replies) != len(beats):
+                return
+            for consensus, beat, reply in zip(groups, beats, replies, strict=True):
+                consensus.on_heartbeat_reply(node_id, Term(beat.term), reply)
+
+        self._client.heartbeat(node_id, HeartbeatRequest(beats)).add_done_callback(take)

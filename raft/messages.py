@@ -1,0 +1,100 @@
+"""Bodies of the node-to-node requests of a group (RFC 0003 section 3). Entries travel as raw payload.
+
+Field order is the wire format (cbor arrays); it changes only together with the link's format version.
+"""
+
+from enum import IntEnum
+
+import msgspec
+
+
+class AppendStatus(IntEnum):
+    """What became of an append or a heartbeat."""
+
+    SUCCESS = 0
+    STALE_TERM = 1  # the sender's term is over; `term` is the newer one
+    GAP = 2  # prev_index is past the end of the log
+    TERM_MISMATCH = 3  # another entry stands at prev_index
+    BUSY = 4  # the buffer is full or an append is in flight: nothing was decided
+    FAILED = 5  # the replica could not write; it may hold nothing of the request
+    UNKNOWN_GROUP = 6  # no replica of that group here
+    ALIVE = 7  # a light heartbeat was heard: says nothing about the log
+
+
+class AppendEntriesRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Raft paper figure 2, AppendEntries; the entries are the frame's payload.
+
+    Attributes:
+        prev_index, prev_term: The entry just before the payload's first.
+        commit, visible: The leader's; the follower moves only as far as it has matched this term's leader.
+        flush: Answer only once the entries are durable here.
+    """
+
+    group: str
+    term: int
+    prev_index: int
+    prev_term: int
+    commit: int
+    visible: int
+    flush: bool
+
+
+class AppendEntriesReply(msgspec.Struct, frozen=True, array_like=True):
+    """What the follower's log is like now.
+
+    Attributes:
+        term: The replier's current term.
+        match: SUCCESS: last index known equal to the leader's. GAP, TERM_MISMATCH: where the leader may try next
+            (the entry before the term that conflicts, or the log's end).
+        dirty, flushed: Last index written / fsynced here that is also known equal to the log of the leader of
+            `term`: a foreign tail is never reported (redpanda.md F1).
+    """
+
+    term: int
+    status: AppendStatus
+    match: int
+    dirty: int
+    flushed: int
+
+
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
+    """One group's part of a heartbeat. `prev_index` -1: light, it carries term, commit and visible only."""
+
+    group: str
+    term: int
+    commit: int
+    visible: int
+    prev_index: int
+    prev_term: int
+
+
+class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
+    """All groups that the sender leads and the receiver follows."""
+
+    beats: list[Heartbeat]
+
+
+class HeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
+    """One reply per beat, in the same order."""
+
+    replies: list[AppendEntriesReply]
+
+
+class VoteRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Raft paper figure 2, RequestVote; with `pre` the question of thesis section 9.6, which changes nothing."""
+
+    group: str
+    term: int
+    last_index: int
+    last_term: int
+    pre: bool
+
+
+class VoteReply(msgspec.Struct, frozen=True, array_like=True):
+    """The voter's answer and its own log end, so that a candidate can prefer a longer log."""
+
+    term: int
+    granted: bool
+    last_index: int
+    last_term: int
+    reason: str

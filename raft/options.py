@@ -1,0 +1,51 @@
+"""Tunables of one node's groups; seconds and bytes. Defaults follow design.md section 5."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftOptions:
+    """Every wait and bound of the raft package.
+
+    Attributes:
+        heartbeat_interval: How often a leader speaks to each peer node.
+        election_timeout: A follower that has heard no leader for this long plus a draw stands for election.
+        election_jitter: The draw is uniform in [0, election_jitter).
+        reset_jitter: After a reset link to the leader the wait is only a draw in [0, reset_jitter).
+        split_vote_backoff: After a split vote the next try waits between this and twice this.
+        longest_log_wait: How much longer a candidate waits for voters whose log may be longer.
+        vote_timeout: How long one round of (pre-)votes may take.
+        append_timeout: How long the leader waits for the answer to an append.
+        heartbeat_timeout: How long the leader waits for the answer to a heartbeat.
+        flush_interval: Unflushed bytes of any level are fsynced after this.
+        flush_bytes: ... or as soon as there are this many.
+        batcher_bytes: Bytes of producers' batches that one group holds before they are in the log.
+        follower_window: Append requests in flight to one follower of one group.
+        recovery_chunk_bytes: How much one recovery request carries (one larger entry goes alone).
+        append_buffer_requests: Requests a follower queues per group before it answers BUSY.
+        apply_chunk_bytes: How much a state machine reads at once.
+    """
+
+    heartbeat_interval: float = 0.150
+    election_timeout: float = 1.500
+    election_jitter: float = 0.750
+    reset_jitter: float = 0.150
+    split_vote_backoff: float = 0.150
+    longest_log_wait: float = 0.150
+    vote_timeout: float = 1.000
+    append_timeout: float = 5.000
+    heartbeat_timeout: float = 3.000
+    flush_interval: float = 0.100
+    flush_bytes: int = 256 * 1024
+    batcher_bytes: int = 4 * 1024 * 1024
+    follower_window: int = 16
+    recovery_chunk_bytes: int = 512 * 1024
+    append_buffer_requests: int = 256
+    apply_chunk_bytes: int = 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if not 0 < self.heartbeat_interval < self.election_timeout:
+            raise ValueError("raft.heartbeat.interval.ms must be above 0 and below raft.election.timeout.ms")
+        for name in ("flush_bytes", "batcher_bytes", "follower_window", "recovery_chunk_bytes"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0")

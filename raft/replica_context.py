@@ -1,0 +1,69 @@
+"""What the fibers of one replica share. Fibers import this, never `consensus`.
+
+Locks: `op_lock` orders the local log (append, truncate) and covers nothing else: never a wait for memory, for a
+follower or for an fsync. Heartbeats and votes never take it, except that a candidate waits for it once, so that its
+own appends have finished or failed before it stands (counterexample 32).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from storage.kvstore import KvStore
+from storage.log import Log
+
+from model.ids import GroupId, NodeId
+from raft.client import RaftClient
+from raft.errors import RaftError, ReplicaFailedError
+from raft.options import RaftOptions
+from raft.probe import RaftProbe
+from raft.replica_state import ReplicaState
+from runtime.environment import Environment
+from runtime.gate import Gate
+from storage.errors import StorageError
+
+
+class ReplicaLogger(logging.LoggerAdapter[logging.Logger]):
+    """Prefixes every line with group, node, term and role."""
+
+    def __init__(self, group: GroupId, state: ReplicaState) -> None:
+        super().__init__(logging.getLogger("raft"))
+        self._group = group
+        self._state = state
+
+    def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[str, MutableMapping[str, Any]]:
+        """Add the prefix `[group nN tT R]`."""
+        state = self._state
+        return f"[{self._group} n{state.node_id} t{state.term} {state.role.value}] {msg}", kwargs
+
+
+@dataclass(slots=True)
+class ReplicaContext:
+    """See the module. `on_failed` and `on_step_down` are set by the consensus that owns this context."""
+
+    group: GroupId
+    env: Environment
+    options: RaftOptions
+    state: ReplicaState
+    log: Log
+    kvstore: KvStore
+    client: RaftClient
+    probe: RaftProbe
+    gate: Gate
+    logger: ReplicaLogger
+    on_failed: Callable[[StorageError | RaftError], None]
+    step_down: Callable[[str], None]
+    observe_term: Callable[[int], None]
+    start_recovery: Callable[[NodeId], None]
+    op_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def now(self) -> float:
+        """Return the loop's time in seconds."""
+        return asyncio.get_running_loop().time()
+
+    def fail(self, error: StorageError | RaftError) -> ReplicaFailedError:
+        """Stop this replica because of `error`; return what its callers are told."""
+        self.on_failed(error)
+        return ReplicaFailedError(str(error))

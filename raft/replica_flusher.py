@@ -1,0 +1,52 @@
+"""When a replica fsyncs: at once where a writer waits for it, and otherwise within 100 ms or 256 KiB.
+
+The second half is what lets relaxed (leader_ack) data commit without a later quorum write (counterexample 7).
+"""
+
+from raft.deadline_queue import DeadlineQueue
+from raft.replica_context import ReplicaContext
+from storage.errors import StorageError
+
+
+class ReplicaFlusher:
+    """Flushes one replica's log and tells the state."""
+
+    def __init__(self, context: ReplicaContext, deadlines: DeadlineQueue) -> None:
+        self._context = context
+        self._deadline = deadlines.deadline(self._on_due)
+        self._is_flushing_behind = False
+
+    def note_append(self) -> None:
+        """Entries were written that nobody waits for."""
+        context = self._context
+        unflushed = context.log.unflushed_bytes
+        if unflushed >= context.options.flush_bytes:
+            self._on_due()
+        elif unflushed > 0 and self._deadline.when is None:
+            self._deadline.arm(context.now() + context.options.flush_interval)
+
+    async def flush(self) -> bool:
+        """Make durable what is written now; return False if the replica failed by it."""
+        context = self._context
+        try:
+            await context.log.flush()
+        except StorageError as error:
+            context.fail(error)
+            return False
+        context.state.advance()
+        return True
+
+    def _on_due(self) -> None:
+        self._deadline.disarm()
+        # One at a time is enough: what is written meanwhile is looked at again afterwards.
+        if not self._is_flushing_behind:
+            self._is_flushing_behind = True
+            self._context.gate.spawn(self._flush_behind(), name="flush")
+
+    async def _flush_behind(self) -> None:
+        try:
+            succeeded = await self.flush()
+        finally:
+            self._is_flushing_behind = False
+        if succeeded:
+            self.note_append()

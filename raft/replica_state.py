@@ -1,0 +1,312 @@
+"""Term, vote, role and positions of one replica. Every change is one synchronous method.
+
+In asyncio a synchronous method is the critical section: between two awaits nothing interleaves. The fibers around
+this object read it, await one effect, check term and role again, and call one of these methods.
+
+Invariants (checked by `check_invariants` after each transition):
+    S1  term never decreases; at most one vote per term
+    S2  commit <= flushed, commit <= visible <= last, all of the local log
+    S3  a follower's commit and visible never pass the last index matched with this term's leader
+    S4  a leader never truncates its log
+    S5  nothing at or below commit is ever truncated
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Protocol
+
+from model.ids import Index, NodeId, Offset, Replica, Term
+from raft.errors import InvariantViolatedError
+from raft.follower_index_metadata import FollowerIndexMetadata
+from raft.group_configuration import AgreementPolicy, GroupConfiguration
+from raft.rules import agreement
+from raft.rules.agreement import CopyPosition, Quorum
+from raft.rules.election import LogEnd
+
+
+class Role(Enum):
+    """The paper's three roles, and the end of a replica; the value is its letter in the log lines."""
+
+    FOLLOWER = "F"
+    CANDIDATE = "C"
+    LEADER = "L"
+    FAILED = "X"
+
+
+class LogPositions(Protocol):
+    """What the state reads of the local log; never copied, so it cannot drift."""
+
+    @property
+    def start_index(self) -> Index:
+        """First index in the log."""
+        ...
+
+    @property
+    def last_index(self) -> Index:
+        """Last index written."""
+        ...
+
+    @property
+    def last_term(self) -> Term:
+        """Term of the last index."""
+        ...
+
+    @property
+    def pending_index(self) -> Index:
+        """Last index, an append in flight included."""
+        ...
+
+    @property
+    def pending_term(self) -> Term:
+        """Term of `pending_index`."""
+        ...
+
+    @property
+    def flushed_index(self) -> Index:
+        """Last index fsynced here."""
+        ...
+
+    @property
+    def next_offset(self) -> Offset:
+        """Offset of the next record."""
+        ...
+
+    def term_at(self, index: Index) -> Term:
+        """Return the term at an index in [start - 1, last]."""
+        ...
+
+
+class ReplicaState:
+    """See the module."""
+
+    def __init__(
+        self,
+        self_replica: Replica,
+        configuration: GroupConfiguration,
+        policy: AgreementPolicy,
+        log: LogPositions,
+        on_moved: Callable[[], None],
+    ) -> None:
+        self.self_replica = self_replica
+        self.node_id = self_replica.node_id
+        self.configuration = configuration
+        self._log = log
+        self._on_moved = on_moved
+        self.commit_quorums: tuple[Quorum, ...] = policy.commit_quorums(configuration)
+        self.answer_quorums: tuple[Quorum, ...] = policy.answer_quorums(configuration)
+        self.role = Role.FOLLOWER
+        self.term = Term(0)
+        self.voted_for: NodeId | None = None
+        self.leader_id: NodeId | None = None
+        self.commit_index = Index(0)
+        self.visible_index = Index(0)
+        # Follower: last index known equal to the log of the leader of `term`.
+        self.matched_index = Index(0)
+        # Leader: the first entry of its term; serving starts once it is committed.
+        self.barrier_index = Index(0)
+        self.followers: dict[NodeId, FollowerIndexMetadata] = {}
+        # Leader: (first, last) index of each uncommitted round's writes that asked for a flush, oldest first.
+        self._asked: deque[tuple[Index, Index]] = deque()
+
+    def restore(self, term: Term, voted_for: NodeId | None) -> None:
+        """Take what was persisted. The last entry's term may be newer: it was taken from a leader of that term."""
+        assert self.term == 0
+        assert self.role is Role.FOLLOWER
+        if self._log.last_term > term:
+            term, voted_for = self._log.last_term, None
+        self.term, self.voted_for = term, voted_for
+
+    # -- what is known ------------------------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        """Elected in `term`; not yet a licence to serve (see `is_in_office`)."""
+        return self.role is Role.LEADER
+
+    @property
+    def is_in_office(self) -> bool:
+        """Elected, and the barrier of the own term is committed."""
+        return self.role is Role.LEADER and self.commit_index >= self.barrier_index
+
+    @property
+    def log_end(self) -> LogEnd:
+        """The end of the log for votes: appends in flight included (counterexample 19)."""
+        return LogEnd(self._log.pending_term, self._log.pending_index)
+
+    @property
+    def last_asked_index(self) -> Index:
+        """Leader: last index that must be flushed for somebody who waits, 0 if none."""
+        return self._asked[-1][1] if self._asked else Index(0)
+
+    def position_of(self, node_id: NodeId) -> CopyPosition:
+        """How far a member's log is known to equal the leader's."""
+        if node_id == self.node_id:
+            return CopyPosition(self._log.last_index, self._log.flushed_index)
+        return self.followers[node_id].position
+
+    # -- term and role ------------------------------------------------------------------------------------------
+
+    def adopt_term(self, term: Term) -> None:
+        """Enter a newer term as follower. The vote of the new term is still free."""
+        assert term > self.term
+        self.term = term
+        self.voted_for = None
+        self._become_follower()
+
+    def follow(self, leader: NodeId) -> None:
+        """Accept `leader` as the leader of the current term.
+
+        Raises:
+            InvariantViolatedError: Another node leads this very term (election safety is broken).
+        """
+        if self.role is Role.LEADER or self.leader_id not in (None, leader):
+            raise InvariantViolatedError(f"nodes {self.leader_id or self.node_id} and {leader} both lead {self.term}")
+        if self.role is Role.CANDIDATE:
+            self._become_follower()
+        self.leader_id = leader
+
+    def lose_leader(self) -> None:
+        """Forget who leads the current term; the leader itself steps down by it."""
+        if self.role is Role.LEADER:
+            self._become_follower()
+        self.leader_id = None
+
+    def become_candidate(self) -> None:
+        """Enter the next term and vote for ourselves; the caller makes both durable before it asks anybody."""
+        assert self.role in (Role.FOLLOWER, Role.CANDIDATE)
+        assert self._log.pending_index == self._log.last_index, "a candidate stands with what is written"
+        self.adopt_term(Term(self.term + 1))
+        self.role = Role.CANDIDATE
+        self.voted_for = self.node_id
+
+    def grant_vote(self, candidate: NodeId, term: Term) -> None:
+        """Give the vote of `term`; the caller makes it durable before it answers."""
+        if term > self.term:
+            self.adopt_term(term)
+        assert term == self.term
+        assert self.voted_for in (None, candidate)
+        self.voted_for = candidate
+
+    def become_leader(self) -> None:
+        """Lead the current term. The next entry appended must be its barrier."""
+        assert self.role is Role.CANDIDATE
+        assert self.voted_for == self.node_id
+        last = self._log.last_index
+        self.role = Role.LEADER
+        self.leader_id = self.node_id
+        self.barrier_index = Index(last + 1)
+        # Nothing relaxed of an older term becomes visible before the barrier is committed.
+        self._asked = deque([(Index(self.visible_index + 1), self.barrier_index)])
+        self.followers = {
+            node: FollowerIndexMetadata(node, expected_log_end_index=last)
+            for node in self.configuration.node_ids
+            if node != self.node_id
+        }
+        self.check_invariants()
+
+    def fail(self) -> None:
+        """End this replica: it neither leads, votes nor answers any more."""
+        self._become_follower()
+        self.role = Role.FAILED
+        self.leader_id = None
+
+    def _become_follower(self) -> None:
+        if self.role is not Role.FAILED:
+            self.role = Role.FOLLOWER
+        self.leader_id = None
+        self.matched_index = Index(0)
+        self.followers = {}
+        self._asked.clear()
+
+    # -- the leader's positions ---------------------------------------------------------------------------------
+
+    def ask_flush(self, first: Index, last: Index) -> None:
+        """A round is about to be written whose entries [first, last] must be committed before they are answered.
+
+        Said before the append, because once an entry is in the log recovery may send it and a reply may count it:
+        it must not become visible as if it were relaxed.
+        """
+        assert self.role is Role.LEADER
+        assert self._log.last_index < first <= last
+        self._asked.append((first, last))
+
+    def withdraw_flush(self, first: Index) -> None:
+        """The round that began with `first` was not written after all."""
+        if self._asked and self._asked[-1][0] == first:
+            self._asked.pop()
+
+    def advance(self) -> None:
+        """Leader: move commit and visible as far as the known positions allow."""
+        if self.role is not Role.LEADER:
+            return
+        commit = agreement.commit_point(
+            self.commit_quorums,
+            self.position_of,
+            self._log.flushed_index,
+            self.term,
+            self._log.term_at,
+            self.commit_index,
+        )
+        while self._asked and self._asked[0][1] <= commit:
+            self._asked.popleft()
+        first_unanswered = self._asked[0][0] if self._asked else None
+        visible = agreement.visible_point(
+            self.answer_quorums, self.position_of, commit, self.barrier_index, first_unanswered
+        )
+        self._move(commit, max(visible, self.visible_index))
+
+    def answer_index(self) -> Index:
+        """Leader: up to where acks=all may be answered."""
+        return agreement.answer_point(self.answer_quorums, self.position_of, self.commit_index)
+
+    # -- the follower's positions -------------------------------------------------------------------------------
+
+    def on_matched(self, index: Index) -> None:
+        """Follower: everything up to `index` equals the log of this term's leader."""
+        assert self.role is Role.FOLLOWER
+        assert index <= self._log.last_index
+        self.matched_index = max(self.matched_index, index)
+
+    def on_leader_progress(self, commit: Index, visible: Index) -> None:
+        """Follower: take the leader's commit and visible, never past what was matched (counterexample 5)."""
+        assert self.role is Role.FOLLOWER
+        new_commit = max(self.commit_index, min(commit, self.matched_index, self._log.flushed_index))
+        new_visible = max(self.visible_index, min(visible, self.matched_index), new_commit)
+        self._move(new_commit, new_visible)
+
+    def on_truncating(self, first_removed: Index) -> None:
+        """Follower: the log is about to lose `first_removed` and all behind it; clamp every index.
+
+        Raises:
+            InvariantViolatedError: That would remove committed entries.
+        """
+        if self.role is Role.LEADER or first_removed <= self.commit_index:
+            raise InvariantViolatedError(f"truncation at {first_removed}, commit is {self.commit_index}")
+        last_kept = Index(first_removed - 1)
+        self.matched_index = min(self.matched_index, last_kept)
+        # Visible data goes only where a holder lost its un-fsynced copy (design.md 6): consumers learn by epoch.
+        self.visible_index = min(self.visible_index, last_kept)
+
+    def _move(self, commit: Index, visible: Index) -> None:
+        if commit == self.commit_index and visible == self.visible_index:
+            return
+        assert commit >= self.commit_index
+        self.commit_index = commit
+        self.visible_index = visible
+        self.check_invariants()
+        self._on_moved()
+
+    def check_invariants(self) -> None:
+        """Assert S2 and S3; cheap enough for production."""
+        log = self._log
+        assert self.commit_index <= log.flushed_index <= log.last_index <= log.pending_index
+        assert self.visible_index <= log.last_index
+        if self.role is Role.LEADER:
+            assert self.leader_id == self.node_id
+            assert self.voted_for == self.node_id
+
+
+def voters_of(quorums: Sequence[Quorum]) -> tuple[NodeId, ...]:
+    """Return all members of the quorums, in ascending order."""
+    return tuple(sorted({member for quorum in quorums for member in quorum.members}))

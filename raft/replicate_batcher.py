@@ -1,0 +1,169 @@
+"""Coalesces concurrent `replicate` calls of all levels into few rounds, bounded in bytes.
+
+Whatever arrives while a round is being written forms the next round: the batch grows by itself while the disk is
+busy, with no linger to tune. Memory is bounded by `batcher_bytes` per group; a call beyond it waits in `enqueued`,
+which is how back-pressure reaches a producer.
+
+Source: Redpanda's RFC 20220119 (one path for all levels) and its replicate_batcher.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from model.ids import ConsistencyLevel, Index, Offset, Term
+from model.record_batch import stamp
+from raft.errors import (
+    LeadershipLostError,
+    NotLeaderError,
+    RaftError,
+    ReplicateTimedOutError,
+    ShuttingDownError,
+    StorageFullError,
+)
+from raft.replica_context import ReplicaContext
+from raft.replica_flusher import ReplicaFlusher
+from raft.replicate_entries_stm import ReplicateEntriesStm
+from raft.replicate_item import NewEntry, ReplicateItem, ReplicateResult, ReplicateStages
+from raft.replication_monitor import ReplicationMonitor
+from runtime.byte_budget import ByteBudget
+from storage.entry import Entry, EntryKind
+from storage.errors import DiskFullError, StorageError
+
+
+class ReplicateBatcher:
+    """The leader's queue between `Consensus.replicate` and the rounds."""
+
+    def __init__(self, context: ReplicaContext, flusher: ReplicaFlusher, monitor: ReplicationMonitor) -> None:
+        self._context = context
+        self._flusher = flusher
+        self._monitor = monitor
+        self._budget = ByteBudget(context.options.batcher_bytes)
+        self._items: list[ReplicateItem] = []
+        # Items whose round is being written: told at once if leadership ends meanwhile.
+        self._in_round: list[ReplicateItem] = []
+        self._flush_pending = False
+
+    def replicate(
+        self,
+        entries: Sequence[NewEntry],
+        level: ConsistencyLevel,
+        *,
+        expected_term: Term | None = None,
+        deadline: float | None = None,
+    ) -> ReplicateStages:
+        """Queue `entries` for the next round; see `Consensus.replicate`."""
+        item = ReplicateItem(entries, level, expected_term)
+        if not self._admits(item):
+            return item.stages
+        if deadline is not None:
+            loop = asyncio.get_running_loop()
+            item.expire_with(loop.call_at(deadline, self._on_deadline, item))
+        units = self._budget.try_acquire(max(item.size, 1))
+        if units:
+            self._enqueue(item, units)
+        else:
+            self._context.gate.spawn(self._enqueue_in_turn(item), name="batcher-wait")
+        return item.stages
+
+    def fail_pending(self, error: RaftError) -> None:
+        """Leadership has ended: end every item that has not been answered."""
+        for item in [*self._items, *self._in_round]:
+            item.fail(error)
+
+    def _admits(self, item: ReplicateItem) -> bool:
+        state = self._context.state
+        if state.is_leader and item.expected_term in (None, state.term):
+            return True
+        item.fail(NotLeaderError(f"not the leader of {self._context.group} in term {item.expected_term or state.term}"))
+        return False
+
+    def _on_deadline(self, item: ReplicateItem) -> None:
+        self._context.probe.replicate_timeouts += 1
+        item.fail(ReplicateTimedOutError("the deadline passed before the level was reached"))
+
+    async def _enqueue_in_turn(self, item: ReplicateItem) -> None:
+        try:
+            units = await self._budget.acquire(max(item.size, 1))
+        except asyncio.CancelledError:
+            item.fail(ShuttingDownError("the replica is being stopped"))
+            raise
+        if item.is_done:
+            self._budget.release(units)
+        else:
+            self._enqueue(item, units)
+
+    def _enqueue(self, item: ReplicateItem, units: int) -> None:
+        item.units = units
+        item.mark_enqueued()
+        self._items.append(item)
+        # One pending flush takes every item cached before it runs; a second one would find nothing.
+        if not self._flush_pending:
+            self._flush_pending = True
+            self._context.gate.spawn(self._flush(), name="batcher")
+
+    async def _flush(self) -> None:
+        async with self._context.op_lock:
+            self._flush_pending = False
+            items, self._items = self._items, []
+            # Leadership is checked after the lock: a vote may have deposed us while we waited for it.
+            self._in_round = [item for item in items if not item.is_done and self._admits(item)]
+            try:
+                if self._in_round:
+                    await self._run_round(self._in_round)
+            except asyncio.CancelledError:
+                self.fail_pending(ShuttingDownError("the replica is being stopped"))
+                raise
+            finally:
+                self._in_round = []
+                self._budget.release(sum(item.units for item in items))
+
+    async def _run_round(self, items: Sequence[ReplicateItem]) -> None:
+        context = self._context
+        term = context.state.term
+        entries, asked = self._place(items, term)
+        stm = ReplicateEntriesStm(context, self._flusher, term, entries, asked)
+        try:
+            await stm.apply()
+        except DiskFullError as error:
+            context.step_down("the disk is full")
+            self._fail(items, StorageFullError(str(error)))
+        except StorageError as error:
+            self._fail(items, context.fail(error))
+        except LeadershipLostError as error:
+            self._fail(items, error)
+        else:
+            self._resolve(items)
+
+    def _place(self, items: Sequence[ReplicateItem], term: Term) -> tuple[list[Entry], tuple[Index, Index] | None]:
+        """Give every entry its index and offset; return them and the range that waits for a flush."""
+        log = self._context.log
+        index, offset = Index(log.last_index + 1), log.next_offset
+        entries: list[Entry] = []
+        asked: tuple[Index, Index] | None = None
+        for item in items:
+            first, base_offset = index, offset
+            for new in item.entries:
+                if new.kind is EntryKind.DATA:
+                    assert isinstance(new.payload, bytearray)
+                    stamp(new.payload, offset, term)
+                entries.append(Entry(index, term, new.kind, offset, new.record_count, new.payload))
+                index, offset = Index(index + 1), Offset(offset + new.record_count)
+            last = Index(index - 1)
+            item.result = ReplicateResult(first, last, base_offset, term)
+            if item.level is ConsistencyLevel.QUORUM_ACK:
+                asked = (first if asked is None else asked[0], last)
+        return entries, asked
+
+    def _resolve(self, items: Sequence[ReplicateItem]) -> None:
+        for item in items:
+            if item.level is ConsistencyLevel.QUORUM_ACK:
+                self._monitor.add(item)
+            else:
+                item.succeed()
+        # A group of one may have committed while the round was being dispatched.
+        self._monitor.on_moved()
+
+    @staticmethod
+    def _fail(items: Sequence[ReplicateItem], error: RaftError) -> None:
+        for item in items:
+            item.fail(error)

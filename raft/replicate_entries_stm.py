@@ -1,0 +1,99 @@
+"""One round: append to self, send to the followers while the own fsync runs.
+
+       batcher              this round                    followers
+          |  entries, asked     |                              |
+          |-------------------->| log.append                   |
+          |                     |----- append_entries -------->|   only to those that expect exactly this range
+          |<---- written -------|--- fsync (if asked) --       |
+          |  leader_ack ends    |                     |        |
+          |                     |<-- reply -----------|--------|
+          |  quorum_ack ends when commit covers it (replication_monitor)
+
+The leader_ack answer never waits for a follower. A follower that lags, or whose window is full, is skipped and left
+to recovery, so one slow follower holds nobody up.
+"""
+
+from collections.abc import Sequence
+
+from model.ids import Index, Term
+from raft.append_dispatch import append_request, is_right_replica, send_append, wire_buffers
+from raft.errors import LeadershipLostError
+from raft.follower_index_metadata import FollowerIndexMetadata
+from raft.replica_context import ReplicaContext
+from raft.replica_flusher import ReplicaFlusher
+from storage.entry import Entry
+from storage.errors import StorageError
+
+
+class ReplicateEntriesStm:
+    """The entries of one round in one term. Run under `op_lock`."""
+
+    def __init__(
+        self,
+        context: ReplicaContext,
+        flusher: ReplicaFlusher,
+        term: Term,
+        entries: Sequence[Entry],
+        asked: tuple[Index, Index] | None,
+    ) -> None:
+        assert entries
+        self._context = context
+        self._flusher = flusher
+        self._term = term
+        self._entries = entries
+        self._asked = asked
+
+    async def apply(self) -> None:
+        """Write the round and put it on the links.
+
+        Raises:
+            LeadershipLostError: The term ended meanwhile; the entries may or may not survive.
+            StorageError: Not written (`DiskFullError`), or the log is poisoned.
+        """
+        context = self._context
+        if self._asked is not None:
+            context.state.ask_flush(*self._asked)
+        try:
+            await context.log.append(self._entries)
+        except StorageError:
+            if self._asked is not None and self._still_leads():
+                context.state.withdraw_flush(self._asked[0])
+            raise
+        context.probe.rounds += 1
+        context.probe.entries_appended += len(self._entries)
+        context.probe.bytes_appended += sum(entry.size for entry in self._entries)
+        if not self._still_leads():
+            self._flusher.note_append()
+            raise LeadershipLostError(f"term {self._term} ended during the append")
+        self._dispatch()
+        if self._asked is not None:
+            context.gate.spawn(self._flush_self(), name="flush-round")
+        else:
+            self._flusher.note_append()
+        context.state.advance()
+
+    def _still_leads(self) -> bool:
+        state = self._context.state
+        return state.is_leader and state.term == self._term
+
+    async def _flush_self(self) -> None:
+        await self._flusher.flush()
+
+    def _dispatch(self) -> None:
+        context, entries = self._context, self._entries
+        followers = [follower for follower in context.state.followers.values() if self._takes(follower)]
+        if not followers:
+            return
+        prev_index = Index(entries[0].index - 1)
+        request = append_request(context, prev_index, context.log.term_at(prev_index), flush=self._asked is not None)
+        buffers = wire_buffers(entries)
+        for follower in followers:
+            send_append(context, follower, request, buffers, entries[-1].index)
+
+    def _takes(self, follower: FollowerIndexMetadata) -> bool:
+        if not follower.expects(self._entries[0].index):
+            return False
+        if follower.in_flight >= self._context.options.follower_window or not is_right_replica(self._context, follower):
+            follower.on_lost_contact()
+            return False
+        return True

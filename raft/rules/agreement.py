@@ -1,0 +1,82 @@
+"""Commit, visibility and the answer to acks=all: one function with different arguments (design.md 5).
+
+    commit   point(majorities, min(flushed, match)), own-term entries only, never above the leader's own flushed
+    answer   min(commit, point(k copies, min(flushed, match)))
+    visible  point(k copies, min(dirty, match)), but not past an uncommitted write that asked for a flush
+
+Source: Raft paper figure 2 and section 5.4.2 (commit); Redpanda's visibility upper bound (its PR 14794: relaxed
+data must not be shown while a quorum write before it is uncommitted).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from model.ids import Index, NodeId, Term
+
+
+class Quorum(NamedTuple):
+    """`k` of `members`."""
+
+    members: tuple[NodeId, ...]
+    k: int
+
+
+class CopyPosition(NamedTuple):
+    """How far one member's log is known to equal the leader's: written, and fsynced."""
+
+    written: Index
+    flushed: Index
+
+
+def point(quorums: Sequence[Quorum], value: Callable[[NodeId], Index]) -> Index:
+    """Return the largest index that k members of every quorum have reached: min over quorums of the k-th largest."""
+    assert quorums
+    return min(sorted(map(value, members), reverse=True)[k - 1] for members, k in quorums)
+
+
+def commit_point(
+    quorums: Sequence[Quorum],
+    position: Callable[[NodeId], CopyPosition],
+    own_flushed: Index,
+    term: Term,
+    term_at: Callable[[Index], Term],
+    commit: Index,
+) -> Index:
+    """Return the leader's new commit index, at least `commit`.
+
+    An entry of an older term is never committed by counting copies (paper figure 8): only by an entry of `term`
+    above it.
+    """
+    candidate = min(point(quorums, lambda node: position(node).flushed), own_flushed)
+    if candidate <= commit or term_at(candidate) != term:
+        return commit
+    return candidate
+
+
+def answer_point(quorums: Sequence[Quorum], position: Callable[[NodeId], CopyPosition], commit: Index) -> Index:
+    """Return up to where acks=all may be answered."""
+    return min(commit, point(quorums, lambda node: position(node).flushed))
+
+
+def visible_point(
+    quorums: Sequence[Quorum],
+    position: Callable[[NodeId], CopyPosition],
+    commit: Index,
+    barrier: Index,
+    first_unanswered: Index | None,
+) -> Index:
+    """Return up to where consumers may read, as of now; the caller never moves visible backwards by it.
+
+    Args:
+        quorums: Of the answer.
+        position: What each member holds.
+        commit: The commit index.
+        barrier: The first entry of the leader's term: what lies before it is visible once it is committed.
+        first_unanswered: First entry of the oldest uncommitted write that asked for a flush, if there is one.
+    """
+    visible = point(quorums, lambda node: position(node).written)
+    if first_unanswered is not None:
+        visible = min(visible, max(Index(first_unanswered - 1), answer_point(quorums, position, commit)))
+    if commit >= barrier:
+        visible = max(visible, barrier)
+    return visible

@@ -1,0 +1,122 @@
+"""The RPC side of this node's groups: requests of peers in, and `RaftClient` on node links out."""
+
+import asyncio
+from collections.abc import Sequence
+
+from model.ids import GroupId, NodeId, Replica
+from raft.client import Buffer
+from raft.consensus import Consensus
+from raft.group_manager import GroupManager
+from raft.messages import (
+    AppendEntriesReply,
+    AppendEntriesRequest,
+    AppendStatus,
+    Heartbeat,
+    HeartbeatReply,
+    HeartbeatRequest,
+    VoteReply,
+    VoteRequest,
+)
+from raft.options import RaftOptions
+from rpc.errors import RefusedError
+from rpc.links import Links, Peer
+from rpc.methods import Method
+from storage.entry import Entry, parse_entries
+from storage.errors import CorruptEntryError
+
+VOTE = Method(1, "vote", VoteRequest, VoteReply, urgent=True)
+APPEND_ENTRIES = Method(2, "append_entries", AppendEntriesRequest, AppendEntriesReply)
+HEARTBEAT = Method(3, "heartbeat", HeartbeatRequest, HeartbeatReply, urgent=True)
+
+
+class LinksRaftClient:
+    """`raft.client.RaftClient` on `rpc.links.Links`."""
+
+    def __init__(self, links: Links, options: RaftOptions) -> None:
+        self._links = links
+        self._options = options
+
+    def is_up(self, node_id: NodeId) -> bool:
+        """Whether the link to a node works."""
+        return self._links.is_up(node_id)
+
+    def replica_of(self, node_id: NodeId) -> Replica | None:
+        """Return which data directory answers as that node."""
+        return self._links.replica_of(node_id)
+
+    def append_entries(
+        self, node_id: NodeId, request: AppendEntriesRequest, entries: Sequence[Buffer]
+    ) -> asyncio.Future[AppendEntriesReply]:
+        """Send entries."""
+        return self._links.send(node_id, APPEND_ENTRIES, request, entries, timeout=self._options.append_timeout)
+
+    def vote(self, node_id: NodeId, request: VoteRequest) -> asyncio.Future[VoteReply]:
+        """Ask for a (pre-)vote."""
+        return self._links.send(node_id, VOTE, request, timeout=self._options.vote_timeout)
+
+    def heartbeat(self, node_id: NodeId, request: HeartbeatRequest) -> asyncio.Future[HeartbeatReply]:
+        """Send heartbeats."""
+        return self._links.send(node_id, HEARTBEAT, request, timeout=self._options.heartbeat_timeout)
+
+
+class RaftService:
+    """Answers the peers' requests for this node's groups."""
+
+    def __init__(self, links: Links, groups: GroupManager) -> None:
+        self._groups = groups
+        links.register_async(VOTE, self._vote)
+        links.register(APPEND_ENTRIES, self._append_entries)
+        links.register(HEARTBEAT, self._heartbeat)
+        links.add_reset_listener(groups.on_link_reset)
+
+    async def _vote(self, peer: Peer, request: VoteRequest, _: memoryview) -> VoteReply:
+        consensus = self._group_of(peer, request.group)
+        if consensus is None:
+            return VoteReply(0, granted=False, last_index=0, last_term=0, reason="no such replica here")
+        return await consensus.on_vote(peer.node_id, request)
+
+    def _append_entries(
+        self, peer: Peer, request: AppendEntriesRequest, payload: memoryview
+    ) -> AppendEntriesReply | asyncio.Future[AppendEntriesReply]:
+        consensus = self._group_of(peer, request.group)
+        if consensus is None:
+            return _unknown_group()
+        return consensus.on_append_entries(peer.node_id, request, parse_run(request, payload))
+
+    def _heartbeat(self, peer: Peer, request: HeartbeatRequest, _: memoryview) -> HeartbeatReply:
+        return HeartbeatReply([self._beat(peer, beat) for beat in request.beats])
+
+    def _beat(self, peer: Peer, beat: Heartbeat) -> AppendEntriesReply:
+        consensus = self._group_of(peer, beat.group)
+        return _unknown_group() if consensus is None else consensus.on_heartbeat(peer.node_id, beat)
+
+    def _group_of(self, peer: Peer, group: str) -> Consensus | None:
+        """Return the replica asked for, if the peer's own replica belongs to the group (counterexample 4)."""
+        consensus = self._groups.get(GroupId(group))
+        if consensus is None or consensus.configuration.replica_on(peer.node_id) != peer.replica:
+            return None
+        return consensus
+
+
+def parse_run(request: AppendEntriesRequest, payload: memoryview) -> Sequence[Entry]:
+    """Return the entries of an append: checksums right, indexes dense after `prev_index`, terms in order.
+
+    Raises:
+        RefusedError: They are not; nothing of the request is used.
+    """
+    entries: list[Entry] = []
+    index, term = request.prev_index, request.prev_term
+    try:
+        for parsed in parse_entries(payload):
+            entry = parsed.entry
+            if entry.index != index + 1 or not term <= entry.term <= request.term:
+                raise RefusedError(f"entry {entry.index}@{entry.term} cannot follow {index}@{term}")
+            index, term = entry.index, entry.term
+            entries.append(entry)
+    except CorruptEntryError as error:
+        raise RefusedError(f"append_entries of {request.group}: {error}") from error
+    return entries
+
+
+def _unknown_group() -> AppendEntriesReply:
+    return AppendEntriesReply(0, AppendStatus.UNKNOWN_GROUP, 0, 0, 0)

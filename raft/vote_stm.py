@@ -1,0 +1,157 @@
+"""One election: pre-vote, then vote (Raft paper 5.2, 5.4.1; thesis 9.6).
+
+The pre-vote persists nothing and raises no term: a replica that would lose disturbs nobody. After a majority of
+pre-votes the candidate waits a little longer for voters whose link is up, and withdraws where one of them has a
+longer log: that keeps more of what was acknowledged by fewer than a majority (leader_ack).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
+
+from model.ids import Index, NodeId, Term
+from raft.client import RaftClient
+from raft.messages import VoteReply, VoteRequest
+from raft.replica_context import ReplicaContext
+from raft.replica_state import Role, voters_of
+from raft.rules.agreement import Quorum
+from raft.rules.election import LogEnd
+
+
+class Outcome(Enum):
+    """How an election ended for the candidate."""
+
+    WON = "won"
+    REFUSED = "refused"  # the pre-vote did not find a majority
+    WITHDRAWN = "withdrawn"  # a voter with a longer log answered: it should lead
+    SPLIT = "split"  # the vote did not find a majority
+    OVERTAKEN = "overtaken"  # another term or leader came first
+
+
+def has_majority(quorums: Sequence[Quorum], granted: set[NodeId]) -> bool:
+    """Whether enough members of every quorum are in `granted`."""
+    return all(sum(member in granted for member in members) >= k for members, k in quorums)
+
+
+class _Ballot:
+    """Collects the replies of one round until a verdict, a deadline, or all have answered."""
+
+    def __init__(self, context: ReplicaContext, own_end: LogEnd) -> None:
+        self._context = context
+        self._own_end = own_end
+        self._quorums = context.state.commit_quorums
+        self.granted = {context.state.node_id}
+        self.longer_log: NodeId | None = None
+        self._pending = 0
+        self._changed = asyncio.Event()
+
+    @property
+    def is_won(self) -> bool:
+        return has_majority(self._quorums, self.granted)
+
+    async def collect(self, request: VoteRequest, *, longest_log: bool) -> None:
+        """Ask all other voters; return when the round is decided or its time is over."""
+        client: RaftClient = self._context.client
+        for node in voters_of(self._quorums):
+            if node == self._context.state.node_id or not client.is_up(node):
+                continue
+            self._pending += 1
+            client.vote(node, request).add_done_callback(self._on_reply(node))
+        options = self._context.options
+        await self._wait(options.vote_timeout, lambda: self.is_won)
+        if longest_log and self.is_won and self._pending:
+            await self._wait(options.longest_log_wait, lambda: self.longer_log is not None)
+
+    async def _wait(self, seconds: float, is_decided: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                while self._pending and not is_decided():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _on_reply(self, node: NodeId) -> Callable[[asyncio.Future[VoteReply]], None]:
+        def take(future: asyncio.Future[VoteReply]) -> None:
+            self._pending -= 1
+            self._changed.set()
+            if future.cancelled() or future.exception() is not None:
+                return
+            reply = future.result()
+            self._context.observe_term(reply.term)
+            if reply.granted:
+                self.granted.add(node)
+            if LogEnd(Term(reply.last_term), Index(reply.last_index)) > self._own_end:
+                self.longer_log = node
+
+        return take
+
+
+class VoteStm:
+    """One try of one replica to become leader."""
+
+    def __init__(
+        self,
+        context: ReplicaContext,
+        persist_vote: Callable[[], Awaitable[bool]],
+        on_elected: Callable[[], None],
+        *,
+        may_withdraw: bool,
+    ) -> None:
+        self._context = context
+        self._persist_vote = persist_vote
+        self._on_elected = on_elected
+        self._may_withdraw = may_withdraw
+
+    async def run(self) -> Outcome:
+        """Stand once."""
+        context, state = self._context, self._context.state
+        context.probe.elections_started += 1
+        # Our own appends finish or fail first: we stand with what is written (counterexample 32).
+        async with context.op_lock:
+            pass
+        term = state.term
+        refusal = await self._pre_vote(term)
+        if refusal is not None:
+            return refusal
+        async with context.op_lock:
+            if state.term != term or state.leader_id is not None or state.role is Role.FAILED:
+                return Outcome.OVERTAKEN
+            state.become_candidate()
+        context.logger.info("stands for election, log ends at %d@%d", *reversed(state.log_end))
+        term = state.term
+        if not await self._persist_vote() or not self._still_stands(term):
+            return Outcome.OVERTAKEN
+        ballot = _Ballot(context, state.log_end)
+        await ballot.collect(self._request(term, pre=False), longest_log=False)
+        if not self._still_stands(term):
+            return Outcome.OVERTAKEN
+        if not ballot.is_won:
+            return Outcome.SPLIT
+        state.become_leader()
+        context.probe.elections_won += 1
+        context.logger.info("elected by nodes %s", sorted(ballot.granted))
+        self._on_elected()
+        return Outcome.WON
+
+    def _still_stands(self, term: Term) -> bool:
+        state = self._context.state
+        return state.role is Role.CANDIDATE and state.term == term
+
+    async def _pre_vote(self, term: Term) -> Outcome | None:
+        """Return why not to stand, or None to stand."""
+        state = self._context.state
+        ballot = _Ballot(self._context, state.log_end)
+        await ballot.collect(self._request(Term(term + 1), pre=True), longest_log=self._may_withdraw)
+        if state.term != term or state.leader_id is not None:
+            return Outcome.OVERTAKEN
+        if not ballot.is_won:
+            return Outcome.REFUSED
+        if ballot.longer_log is not None and self._may_withdraw:
+            self._context.logger.info("withdraws: node %d has a longer log", ballot.longer_log)
+            return Outcome.WITHDRAWN
+        return None
+
+    def _request(self, term: Term, *, pre: bool) -> VoteRequest:
+        end = self._context.state.log_end
+        return VoteRequest(self._context.group, term, end.last_index, end.term, pre)
