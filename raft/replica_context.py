@@ -11,9 +11,6 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage.kvstore import KvStore
-from storage.log import Log
-
 from model.ids import GroupId, NodeId
 from raft.client import RaftClient
 from raft.errors import RaftError, ReplicaFailedError
@@ -23,6 +20,8 @@ from raft.replica_state import ReplicaState
 from runtime.environment import Environment
 from runtime.gate import Gate
 from storage.errors import StorageError
+from storage.kvstore import KvStore
+from storage.log import Log
 
 
 class ReplicaLogger(logging.LoggerAdapter[logging.Logger]):

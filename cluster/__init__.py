@@ -1,0 +1,15 @@
+"""What the cluster is: brokers, topics and partitions, decided by raft0, the controller group (RFC 0001).
+
+* `commands`              what a raft0 entry says.
+* `controller_stm`        applies commands to the tables: `members_table`, `topic_table`.
+* `controller`            raft0 on this node: propose a command, find the leader.
+* `admin_requests`        create and delete topics, register a broker; any broker forwards them to raft0's leader.
+* `partition_allocator`   which nodes get the replicas of a new topic.
+* `controller_backend`    makes this node's groups match the tables.
+* `partition`             one local replica as the Kafka edge sees it; `partition_manager` all of them.
+* `leadership`            who leads which partition, pushed between brokers.
+* `founding`              how the seeds become a cluster, once.
+* `data_directory`        the identity of this node's disk.
+* `node`                  all of the above wired for one node, without any client-facing port.
+* `errors`
+"""

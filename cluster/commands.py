@@ -1,0 +1,76 @@
+"""What the entries of raft0 say, as tagged msgpack (RFC 0001 section 5). New commands get new tags."""
+
+import msgspec
+
+FORMAT_VERSION = 1
+
+
+class BrokerRecord(msgspec.Struct, frozen=True):
+    """One broker: who it is and where clients and admins find it."""
+
+    node_id: int
+    directory_id: str
+    kafka_host: str
+    kafka_port: int
+    rpc_host: str
+    rpc_port: int
+    admin_host: str
+    admin_port: int
+
+
+class RegisterBroker(msgspec.Struct, frozen=True, tag="register_broker"):
+    """A founding broker tells its current addresses; the last registration of a node counts."""
+
+    broker: BrokerRecord
+
+
+class ReplicaRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A replica in a placement: node and data directory."""
+
+    node_id: int
+    directory_id: str
+
+
+class CreateTopic(msgspec.Struct, frozen=True, tag="create_topic"):
+    """A topic with its id, the replicas of each partition (the first is preferred) and what was configured."""
+
+    name: str
+    topic_id: str
+    partitions: list[list[ReplicaRecord]]
+    configs: dict[str, str]
+
+
+class DeleteTopic(msgspec.Struct, frozen=True, tag="delete_topic"):
+    """The topic of that id ends; its directories are deleted by the application of this command only."""
+
+    topic_id: str
+
+
+Command = RegisterBroker | CreateTopic | DeleteTopic
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+
+
+class UnknownCommandError(ValueError):
+    """A committed command this version cannot read: the node must not go on without it."""
+
+
+def encode_command(command: Command) -> bytes:
+    """Return the payload of a raft0 entry."""
+    return bytes([FORMAT_VERSION]) + _encoder.encode(command)
+
+
+def decode_command(payload: bytes | bytearray | memoryview) -> Command:
+    """Read the payload of a raft0 entry.
+
+    Raises:
+        UnknownCommandError: Written by a newer version, or damaged.
+    """
+    view = memoryview(payload)
+    if len(view) < 1 or view[0] != FORMAT_VERSION:
+        raise UnknownCommandError(f"raft0 command of format {view[0] if len(view) else None}")
+    try:
+        return _decoder.decode(view[1:])
+    except msgspec.MsgspecError as error:
+        raise UnknownCommandError(f"raft0 command cannot be read: {error}") from error

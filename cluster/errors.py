@@ -1,0 +1,61 @@
+"""What can be wrong with an administrative request; each travels between brokers by its name."""
+
+
+class ClusterError(Exception):
+    """Base of every error the cluster package raises on purpose."""
+
+
+class TopicExistsError(ClusterError):
+    """A topic of that name exists."""
+
+
+class UnknownTopicError(ClusterError):
+    """No topic of that name or id."""
+
+
+class InvalidTopicNameError(ClusterError):
+    """The name breaks Kafka's rules."""
+
+
+class InvalidPartitionsError(ClusterError):
+    """The number of partitions is out of range."""
+
+
+class InvalidReplicationFactorError(ClusterError):
+    """More replicas than brokers, or less than one."""
+
+
+class InvalidReplicaAssignmentError(ClusterError):
+    """The replicas asked for name unknown or repeated brokers, or leave partitions out."""
+
+
+class InvalidTopicConfigError(ClusterError):
+    """An unknown configuration key, or a value out of range."""
+
+
+class ControllerUnavailableError(ClusterError):
+    """raft0 has no leader in office within the deadline: nothing is known of the outcome. Retry."""
+
+
+class NotControllerError(ClusterError):
+    """This node does not lead raft0; the asker looks again."""
+
+
+class StartupError(ClusterError):
+    """The node must not start: foreign directory, other cluster, seeds that disagree. The message says the cure."""
+
+
+BY_NAME: dict[str, type[ClusterError]] = {
+    error.__name__: error
+    for error in (
+        TopicExistsError,
+        UnknownTopicError,
+        InvalidTopicNameError,
+        InvalidPartitionsError,
+        InvalidReplicationFactorError,
+        InvalidReplicaAssignmentError,
+        InvalidTopicConfigError,
+        ControllerUnavailableError,
+        NotControllerError,
+    )
+}

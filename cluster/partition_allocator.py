@@ -1,0 +1,48 @@
+"""Which nodes get the replicas of a new topic. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+from cluster.errors import InvalidReplicationFactorError
+from model.ids import NodeId
+
+
+def allocate(
+    replica_counts: Mapping[NodeId, int], partitions: int, replication_factor: int, shift: int
+) -> list[list[NodeId]]:
+    """Return the nodes of each partition, the preferred leader first.
+
+    Nodes with fewer replicas come first; leaders and followers go round, so that a topic's leaders are spread
+    evenly and two partitions with the same leader differ in their followers.
+
+    Args:
+        replica_counts: Every node that may hold replicas, with how many it holds now.
+        partitions: At least 1.
+        replication_factor: Replicas of each partition, on different nodes.
+        shift: Where the round begins, so that many one-partition topics do not all lead on one node.
+
+    Raises:
+        InvalidReplicationFactorError: Fewer nodes than replicas, or less than one replica.
+    """
+    if not 1 <= replication_factor <= len(replica_counts):
+        raise InvalidReplicationFactorError(
+            f"replication factor {replication_factor}: there are {len(replica_counts)} brokers"
+        )
+    counts = dict(replica_counts)
+    order = sorted(counts)
+    order = order[shift % len(order) :] + order[: shift % len(order)]
+    leads = dict.fromkeys(order, 0)
+    result: list[list[NodeId]] = []
+    for partition in range(partitions):
+        turned = order[partition % len(order) :] + order[: partition % len(order)]
+        leader = min(turned, key=lambda node: (leads[node], counts[node]))
+        followers = _followers(turned, leader, counts, replication_factor - 1)
+        leads[leader] += 1
+        for node in (leader, *followers):
+            counts[node] += 1
+        result.append([leader, *followers])
+    return result
+
+
+def _followers(turned: Sequence[NodeId], leader: NodeId, counts: Mapping[NodeId, int], wanted: int) -> list[NodeId]:
+    others = [node for node in turned if node != leader]
+    return sorted(others, key=lambda node: counts[node])[:wanted]

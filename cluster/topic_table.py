@@ -1,0 +1,94 @@
+"""The topics of the cluster, as raft0 has them. Written by `controller_stm` only."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster.commands import CreateTopic
+from cluster.errors import TopicExistsError, UnknownTopicError
+from model.ids import DirectoryId, GroupId, NodeId, Replica, TopicId, partition_group
+from model.topic_config import TopicConfig, parse_topic_config
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic: `replicas[p]` are the replicas of partition p, the preferred one first."""
+
+    name: str
+    topic_id: TopicId
+    replicas: tuple[tuple[Replica, ...], ...]
+    config: TopicConfig
+
+    def group(self, partition: int) -> GroupId:
+        """Return the Raft group of a partition in [0, len(replicas))."""
+        assert 0 <= partition < len(self.replicas)
+        return partition_group(self.topic_id, partition)
+
+
+class TopicTable:
+    """Topics by name and id; `revision` grows with each change."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[TopicId, Topic] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self.revision = 0
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each change; it must not block."""
+        self._listeners.append(listener)
+
+    def get(self, name: str) -> Topic | None:
+        """Return a topic by name."""
+        return self._by_name.get(name)
+
+    def get_by_id(self, topic_id: TopicId) -> Topic | None:
+        """Return a topic by id."""
+        return self._by_id.get(topic_id)
+
+    def all(self) -> list[Topic]:
+        """Return all topics in order of name."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def replica_count(self, node_id: NodeId) -> int:
+        """Return how many replicas a node holds."""
+        return sum(
+            replica.node_id == node_id
+            for topic in self._by_name.values()
+            for replicas in topic.replicas
+            for replica in replicas
+        )
+
+    def apply_create(self, command: CreateTopic) -> None:
+        """Add a topic.
+
+        Raises:
+            TopicExistsError: The name is taken: two creations raced, the first in the log wins on every node alike.
+        """
+        if command.name in self._by_name:
+            raise TopicExistsError(f"topic {command.name!r} already exists")
+        replicas = tuple(
+            tuple(Replica(NodeId(each.node_id), DirectoryId(each.directory_id)) for each in partition)
+            for partition in command.partitions
+        )
+        config = parse_topic_config(command.configs, len(replicas[0]))
+        topic = Topic(command.name, TopicId(command.topic_id), replicas, config)
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+        self._changed()
+
+    def apply_delete(self, topic_id: TopicId) -> None:
+        """Remove a topic.
+
+        Raises:
+            UnknownTopicError: It is gone already.
+        """
+        topic = self._by_id.pop(topic_id, None)
+        if topic is None:
+            raise UnknownTopicError(f"no topic with id {topic_id}")
+        del self._by_name[topic.name]
+        self._changed()
+
+    def _changed(self) -> None:
+        self.revision += 1
+        for listener in self._listeners:
+            listener()
