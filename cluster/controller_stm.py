@@ -4,14 +4,15 @@ A command that the tables refuse (a name that was taken in the meantime) is refu
 part of the function, and the proposer at the leader is told.
 """
 
-import asyncio
-
 from cluster.commands import CreateTopic, DeleteTopic, RegisterBroker, decode_command
 from cluster.errors import ClusterError
 from cluster.members_table import MembersTable
 from cluster.topic_table import TopicTable
 from model.ids import Index, TopicId
 from storage.entry import Entry, EntryKind
+
+# More than can be waiting for their outcome at once.
+_REFUSALS_KEPT = 1024
 
 
 class ControllerStm:
@@ -20,31 +21,23 @@ class ControllerStm:
     def __init__(self, members: MembersTable, topics: TopicTable) -> None:
         self._members = members
         self._topics = topics
-        self._proposers: dict[Index, asyncio.Future[None]] = {}
+        # The last commands that were refused: a proposer learns its index only after the entry may be applied.
+        self._refused: dict[Index, ClusterError] = {}
 
-    def expect(self, index: Index) -> asyncio.Future[None]:
-        """Return a future that ends when the command at `index` is applied, with the error that refused it if any."""
-        future = asyncio.get_running_loop().create_future()
-        self._proposers[index] = future
-        future.add_done_callback(lambda _: self._proposers.pop(index, None))
-        return future
+    def refusal(self, index: Index) -> ClusterError | None:
+        """Return why the applied command at `index` was refused; None if it was taken (or is long past)."""
+        return self._refused.get(index)
 
     def apply(self, entry: Entry) -> None:
         """Apply one committed entry; only commands change the tables."""
         if entry.kind is not EntryKind.COMMAND:
             return
-        error: ClusterError | None = None
         try:
             self._apply_command(entry)
         except ClusterError as refused:
-            error = refused
-        proposer = self._proposers.get(entry.index)
-        if proposer is None or proposer.done():
-            return
-        if error is None:
-            proposer.set_result(None)
-        else:
-            proposer.set_exception(error)
+            self._refused[entry.index] = refused
+            if len(self._refused) > _REFUSALS_KEPT:
+                del self._refused[next(iter(self._refused))]
 
     def _apply_command(self, entry: Entry) -> None:
         match decode_command(entry.payload):

@@ -66,9 +66,9 @@ class RecoveryStm:
     async def _until_idle(self) -> None:
         """Let requests that replicate_entries_stm sent end first: their refusals belong to the time before."""
         if self._follower.in_flight > 0:
-            idle = asyncio.get_running_loop().create_future()
-            self._follower.on_idle = lambda: idle.done() or idle.set_result(None)
-            await idle
+            idle = asyncio.Event()
+            self._follower.on_idle = idle.set
+            await idle.wait()
 
     async def _step(self) -> bool:
         """Send one probe or chunk; return whether to go on."""
@@ -101,9 +101,9 @@ class RecoveryStm:
         self, request: AppendEntriesRequest, entries: list[Entry], last: Index
     ) -> AppendEntriesReply | None:
         future = send_append(self._context, self._follower, request, wire_buffers(entries), last)
-        settled = asyncio.get_running_loop().create_future()
-        future.add_done_callback(lambda _: settled.done() or settled.set_result(None))
-        await settled
+        settled = asyncio.Event()
+        future.add_done_callback(lambda _: settled.set())
+        await settled.wait()
         if future.cancelled() or future.exception() is not None:
             return None
         return future.result()

@@ -18,8 +18,9 @@ from raft.messages import (
     VoteRequest,
 )
 from raft.options import RaftOptions
-from rpc.errors import RefusedError
-from rpc.links import Links, Peer
+from rpc.errors import MalformedBodyError
+from rpc.identity import Peer
+from rpc.links import Links
 from rpc.methods import Method
 from storage.entry import Entry, parse_entries
 from storage.errors import CorruptEntryError
@@ -73,7 +74,7 @@ class RaftService:
         consensus = self._group_of(peer, request.group)
         if consensus is None:
             return VoteReply(0, granted=False, last_index=0, last_term=0, reason="no such replica here")
-        return await consensus.on_vote(peer.node_id, request)
+        return await consensus.on_vote(peer.replica.node_id, request)
 
     def _append_entries(
         self, peer: Peer, request: AppendEntriesRequest, payload: memoryview
@@ -81,19 +82,19 @@ class RaftService:
         consensus = self._group_of(peer, request.group)
         if consensus is None:
             return _unknown_group()
-        return consensus.on_append_entries(peer.node_id, request, parse_run(request, payload))
+        return consensus.on_append_entries(peer.replica.node_id, request, parse_run(request, payload))
 
     def _heartbeat(self, peer: Peer, request: HeartbeatRequest, _: memoryview) -> HeartbeatReply:
         return HeartbeatReply([self._beat(peer, beat) for beat in request.beats])
 
     def _beat(self, peer: Peer, beat: Heartbeat) -> AppendEntriesReply:
         consensus = self._group_of(peer, beat.group)
-        return _unknown_group() if consensus is None else consensus.on_heartbeat(peer.node_id, beat)
+        return _unknown_group() if consensus is None else consensus.on_heartbeat(peer.replica.node_id, beat)
 
     def _group_of(self, peer: Peer, group: str) -> Consensus | None:
         """Return the replica asked for, if the peer's own replica belongs to the group (counterexample 4)."""
         consensus = self._groups.get(GroupId(group))
-        if consensus is None or consensus.configuration.replica_on(peer.node_id) != peer.replica:
+        if consensus is None or consensus.configuration.replica_on(peer.replica.node_id) != peer.replica:
             return None
         return consensus
 
@@ -102,7 +103,7 @@ def parse_run(request: AppendEntriesRequest, payload: memoryview) -> Sequence[En
     """Return the entries of an append: checksums right, indexes dense after `prev_index`, terms in order.
 
     Raises:
-        RefusedError: They are not; nothing of the request is used.
+        MalformedBodyError: They are not; nothing of the request is used.
     """
     entries: list[Entry] = []
     index, term = request.prev_index, request.prev_term
@@ -110,11 +111,11 @@ def parse_run(request: AppendEntriesRequest, payload: memoryview) -> Sequence[En
         for parsed in parse_entries(payload):
             entry = parsed.entry
             if entry.index != index + 1 or not term <= entry.term <= request.term:
-                raise RefusedError(f"entry {entry.index}@{entry.term} cannot follow {index}@{term}")
+                raise MalformedBodyError(f"entry {entry.index}@{entry.term} cannot follow {index}@{term}")
             index, term = entry.index, entry.term
             entries.append(entry)
     except CorruptEntryError as error:
-        raise RefusedError(f"append_entries of {request.group}: {error}") from error
+        raise MalformedBodyError(f"append_entries of {request.group}: {error}") from error
     return entries
 
 

@@ -1,0 +1,231 @@
+"""Administrative requests: any broker takes them and forwards them to raft0's leader, which decides.
+
+The leader checks against its tables, draws ids and placements, proposes one command, and answers when it is applied
+there. A forwarded request that finds no leader is retried until its deadline.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from cluster.commands import BrokerRecord, CreateTopic, DeleteTopic, RegisterBroker, ReplicaRecord
+from cluster.controller import Controller
+from cluster.errors import (
+    BY_NAME,
+    ClusterError,
+    ControllerUnavailableError,
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidTopicConfigError,
+    InvalidTopicNameError,
+    NotControllerError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from cluster.partition_allocator import allocate
+from model.ids import NodeId, TopicId
+from model.topic_config import InvalidConfigError, parse_topic_config
+from rpc.errors import RpcError
+from rpc.identity import Peer
+from rpc.links import Links
+from rpc.methods import Method
+from runtime.rng import Rng
+
+T = TypeVar("T")
+
+PARTITIONS_MAX = 10_000
+_RETRY_PAUSE = 0.050
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class CreateTopicRequest(msgspec.Struct, frozen=True, array_like=True):
+    """A topic to create. `assignment[p]` are the nodes of partition p; empty: the allocator chooses."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    assignment: list[list[int]]
+    configs: dict[str, str]
+    validate_only: bool
+    timeout: float
+
+
+class DeleteTopicRequest(msgspec.Struct, frozen=True, array_like=True):
+    """A topic to delete, by id."""
+
+    topic_id: str
+    timeout: float
+
+
+class RegisterBrokerRequest(msgspec.Struct, frozen=True, array_like=True):
+    """A broker's current addresses."""
+
+    broker: BrokerRecord
+    timeout: float
+
+
+class AdminReply(msgspec.Struct, frozen=True, array_like=True):
+    """`error` is the name of a ClusterError, empty for success; then the topic's id, partitions and replicas."""
+
+    error: str
+    message: str
+    topic_id: str = ""
+    partitions: int = 0
+    replication_factor: int = 0
+
+
+CREATE_TOPIC = Method(10, "create_topic", CreateTopicRequest, AdminReply)
+DELETE_TOPIC = Method(11, "delete_topic", DeleteTopicRequest, AdminReply)
+REGISTER_BROKER = Method(12, "register_broker", RegisterBrokerRequest, AdminReply)
+
+Request = TypeVar("Request", CreateTopicRequest, DeleteTopicRequest, RegisterBrokerRequest)
+
+
+def check_topic_name(name: str) -> None:
+    """Raise InvalidTopicNameError unless Kafka would take the name (1-249 of a-z A-Z 0-9 . _ -, not . or ..)."""
+    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        raise InvalidTopicNameError(f"topic name {name[:260]!r}: 1 to 249 characters of a-z, A-Z, 0-9, '.', '_', '-'")
+
+
+class AdminRequests:
+    """See the module."""
+
+    def __init__(self, controller: Controller, links: Links, self_node: NodeId, rng: Rng) -> None:
+        self._controller = controller
+        self._links = links
+        self._self_node = self_node
+        self._rng = rng
+        links.register_async(CREATE_TOPIC, self._answer(self._create_topic))
+        links.register_async(DELETE_TOPIC, self._answer(self._delete_topic))
+        links.register_async(REGISTER_BROKER, self._answer(self._register_broker))
+
+    async def create_topic(self, request: CreateTopicRequest) -> AdminReply:
+        """Create a topic, or only check whether it could be; see `_forward` for the errors all three share."""
+        return await self._forward(CREATE_TOPIC, request, self._create_topic)
+
+    async def delete_topic(self, request: DeleteTopicRequest) -> AdminReply:
+        """Delete a topic."""
+        return await self._forward(DELETE_TOPIC, request, self._delete_topic)
+
+    async def register_broker(self, request: RegisterBrokerRequest) -> AdminReply:
+        """Make a broker's addresses known."""
+        return await self._forward(REGISTER_BROKER, request, self._register_broker)
+
+    async def _forward(
+        self,
+        method: Method[Request, AdminReply],
+        request: Request,
+        run_here: Callable[[Request, float], Awaitable[AdminReply]],
+    ) -> AdminReply:
+        """Run `request` at raft0's leader.
+
+        Raises:
+            ControllerUnavailableError: No leader answered in time; what became of the request is unknown.
+            ClusterError: The leader refused it.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.timeout
+        why = "raft0 has no leader"
+        while loop.time() < deadline:
+            leader = self._controller.leader_id
+            try:
+                if self._controller.is_in_office:
+                    return await run_here(request, deadline)
+                if leader is not None and leader != self._self_node:
+                    reply = await self._links.send(leader, method, request, timeout=deadline - loop.time())
+                    return _checked(reply)
+            except NotControllerError as error:
+                why = str(error)
+            except RpcError as error:
+                # The leader may have taken it before the link broke: creating or deleting twice is refused by name.
+                why = f"node {leader}: {error}"
+            await asyncio.sleep(min(_RETRY_PAUSE, max(0.0, deadline - loop.time())))
+        raise ControllerUnavailableError(f"no answer from raft0's leader within {request.timeout:.1f} s: {why}")
+
+    def _answer(
+        self, run_here: Callable[[Request, float], Awaitable[AdminReply]]
+    ) -> Callable[[Peer, Request, memoryview], Awaitable[AdminReply]]:
+        async def answer(_: Peer, request: Request, __: memoryview) -> AdminReply:
+            deadline = asyncio.get_running_loop().time() + request.timeout
+            try:
+                return await run_here(request, deadline)
+            except ClusterError as error:
+                return AdminReply(type(error).__name__, str(error))
+
+        return answer
+
+    # -- at raft0's leader --------------------------------------------------------------------------------------
+
+    def _require_office(self) -> None:
+        if not self._controller.is_in_office:
+            raise NotControllerError(f"node {self._self_node} does not lead raft0")
+
+    async def _create_topic(self, request: CreateTopicRequest, deadline: float) -> AdminReply:
+        async with self._controller.admission:
+            self._require_office()
+            check_topic_name(request.name)
+            if self._controller.topics.get(request.name) is not None:
+                raise TopicExistsError(f"topic {request.name!r} already exists")
+            placements = self._placements(request)
+            replication_factor = len(placements[0])
+            try:
+                config = parse_topic_config(dict(request.configs), replication_factor)
+            except InvalidConfigError as error:
+                raise InvalidTopicConfigError(str(error)) from error
+            assert config is not None
+            topic_id = TopicId(self._rng.randbytes(16).hex())
+            if not request.validate_only:
+                command = CreateTopic(request.name, topic_id, self._records(placements), request.configs)
+                await self._controller.propose(command, deadline)
+            return AdminReply("", "", topic_id, len(placements), replication_factor)
+
+    def _placements(self, request: CreateTopicRequest) -> Sequence[Sequence[int]]:
+        brokers = {NodeId(broker.node_id) for broker in self._controller.members.all()}
+        if request.assignment:
+            return _checked_assignment(request.assignment, brokers)
+        if not 1 <= request.partitions <= PARTITIONS_MAX:
+            raise InvalidPartitionsError(f"{request.partitions} partitions: must be from 1 to {PARTITIONS_MAX}")
+        topics = self._controller.topics
+        counts = {node: topics.replica_count(node) for node in sorted(brokers)}
+        return allocate(counts, request.partitions, request.replication_factor, shift=topics.revision)
+
+    def _records(self, placements: Sequence[Sequence[int]]) -> list[list[ReplicaRecord]]:
+        directories = {broker.node_id: broker.directory_id for broker in self._controller.members.all()}
+        return [[ReplicaRecord(node, directories[node]) for node in nodes] for nodes in placements]
+
+    async def _delete_topic(self, request: DeleteTopicRequest, deadline: float) -> AdminReply:
+        async with self._controller.admission:
+            self._require_office()
+            topic = self._controller.topics.get_by_id(TopicId(request.topic_id))
+            if topic is None:
+                raise UnknownTopicError(f"no topic with id {request.topic_id}")
+            await self._controller.propose(DeleteTopic(request.topic_id), deadline)
+            return AdminReply("", "", request.topic_id, len(topic.replicas))
+
+    async def _register_broker(self, request: RegisterBrokerRequest, deadline: float) -> AdminReply:
+        async with self._controller.admission:
+            self._require_office()
+            if self._controller.members.get(NodeId(request.broker.node_id)) != request.broker:
+                await self._controller.propose(RegisterBroker(request.broker), deadline)
+            return AdminReply("", "")
+
+
+def _checked(reply: AdminReply) -> AdminReply:
+    if reply.error:
+        raise BY_NAME.get(reply.error, ClusterError)(reply.message)
+    return reply
+
+
+def _checked_assignment(assignment: Sequence[Sequence[int]], brokers: set[NodeId]) -> Sequence[Sequence[int]]:
+    for nodes in assignment:
+        if not nodes or len(set(nodes)) != len(nodes):
+            raise InvalidReplicaAssignmentError(f"replicas {list(nodes)}: empty, or a broker is named twice")
+        if len(nodes) != len(assignment[0]):
+            raise InvalidReplicaAssignmentError("all partitions must have the same number of replicas")
+        unknown = [node for node in nodes if node not in brokers]
+        if unknown:
+            raise InvalidReplicaAssignmentError(f"unknown brokers {unknown}")
+    return assignment

@@ -1,0 +1,112 @@
+"""Makes this node's groups match the topic table: starts what is placed here, removes what was deleted.
+
+A directory is deleted only because a delete command was applied: a group that exists on disk but in no table is left
+alone until the table has caught up with the log (design.md 8).
+"""
+
+import asyncio
+import logging
+
+from cluster.leadership import Leadership
+from cluster.partition import Partition
+from cluster.partition_manager import PartitionManager
+from cluster.topic_table import Topic, TopicTable
+from model.ids import GroupId, Replica
+from model.topic_config import TopicConfig
+from raft.group_configuration import GroupConfiguration, RaftPolicy
+from raft.group_manager import GroupManager
+from runtime.gate import Gate
+from storage.errors import StorageError
+from storage.options import LogOptions
+
+_logger = logging.getLogger("cluster")
+_RETRY_PAUSE = 5.0
+
+
+def log_options(config: TopicConfig) -> LogOptions:
+    """Return the storage options that a topic's configuration asks for."""
+    return LogOptions(segment_bytes=config.segment_bytes, segment_ms=config.segment_ms)
+
+
+class ControllerBackend:
+    """Reconciles after each change of the topic table."""
+
+    def __init__(
+        self,
+        topics: TopicTable,
+        groups: GroupManager,
+        partitions: PartitionManager,
+        leadership: Leadership,
+        self_replica: Replica,
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._partitions = partitions
+        self._leadership = leadership
+        self._self_replica = self_replica
+        self._gate = Gate("controller-backend")
+        self._changed = asyncio.Event()
+        # What is or was placed here, by this process: deletions are found by comparing with the table.
+        self._placed: dict[GroupId, Topic] = {}
+        self.failed: dict[GroupId, str] = {}
+        topics.add_listener(self._changed.set)
+
+    def start(self) -> None:
+        """Begin to reconcile."""
+        self._gate.spawn(self._run(), name="reconcile")
+
+    async def stop(self) -> None:
+        """Start and remove nothing more."""
+        await self._gate.close()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            await self._reconcile()
+            if self.failed:
+                # A disk that refused may have recovered; wait, but not past the next change.
+                try:
+                    async with asyncio.timeout(_RETRY_PAUSE):
+                        await self._changed.wait()
+                except TimeoutError:
+                    pass
+            else:
+                await self._changed.wait()
+
+    async def _reconcile(self) -> None:
+        for group, topic in list(self._placed.items()):
+            if self._topics.get_by_id(topic.topic_id) is None:
+                await self._remove(group)
+        for topic in self._topics.all():
+            for number, replicas in enumerate(topic.replicas):
+                group = topic.group(number)
+                if self._self_replica in replicas and group not in self._placed:
+                    await self._start(topic, number, replicas)
+
+    async def _start(self, topic: Topic, number: int, replicas: tuple[Replica, ...]) -> None:
+        group = topic.group(number)
+        policy = RaftPolicy(topic.config.min_insync_replicas)
+        try:
+            consensus = await self._groups.create(
+                group, GroupConfiguration.of(replicas), policy, log_options(topic.config)
+            )
+        except StorageError as error:
+            if self.failed.get(group) != str(error):
+                _logger.error("%s-%d cannot start here: %s", topic.name, number, error)
+            self.failed[group] = str(error)
+            return
+        self.failed.pop(group, None)
+        self._placed[group] = topic
+        self._partitions.add(group, Partition(topic, number, consensus))
+        _logger.info("partition %s-%d is group %s", topic.name, number, group)
+
+    async def _remove(self, group: GroupId) -> None:
+        topic = self._placed.pop(group)
+        self._partitions.discard(group)
+        self._leadership.forget(group)
+        try:
+            await self._groups.remove(group)
+        except StorageError as error:
+            _logger.error("group %s of deleted topic %s was not removed: %s", group, topic.name, error)
+        else:
+            _logger.info("removed group %s of deleted topic %s", group, topic.name)

@@ -1,0 +1,107 @@
+"""The identity of this node's disk: node id and directory id, written when the data directory is made.
+
+It lies in two places, a checksummed file and the kvstore. If one is missing or they differ, somebody moved or wiped
+part of the data: the node must not start, because a wiped disk that votes under an old name loses committed entries
+(counterexample 4).
+"""
+
+import crc32c
+import msgspec
+
+from cluster.errors import StartupError
+from model.ids import DirectoryId, NodeId, Replica
+from runtime.environment import Environment
+from runtime.files import DirectoryLock
+from runtime.workers import Pool
+from storage.kvstore import KvStore
+
+FORMAT_VERSION = 1
+_FILE = "directory.id"
+_LOCK = "lock"
+_KEY = "node/directory"
+
+
+class DirectoryRecord(msgspec.Struct, frozen=True):
+    """What both places say."""
+
+    format_version: int
+    node_id: int
+    directory_id: str
+
+
+def lock_data_directory(env: Environment, path: str) -> DirectoryLock:
+    """Make the directory if needed and take its lock; blocking, before anything else runs.
+
+    Raises:
+        StartupError: Another process uses it, or it cannot be made.
+    """
+    try:
+        env.files.mkdir(path)
+        return env.files.lock(f"{path}/{_LOCK}")
+    except BlockingIOError:
+        raise StartupError(f"{path} is in use by another broker process") from None
+    except OSError as error:
+        raise StartupError(f"cannot use data directory {path}: {error}") from error
+
+
+async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, node_id: NodeId) -> Replica:
+    """Return this node's identity, drawing and writing it if the directory is new.
+
+    Raises:
+        StartupError: The directory is another node's, of another format, or incomplete.
+    """
+    on_disk = await env.workers.run(Pool.READ, lambda: _read(env, path))
+    in_kvstore = kvstore.get(_KEY)
+    if on_disk is None and in_kvstore is None:
+        record = DirectoryRecord(FORMAT_VERSION, node_id, env.rng.randbytes(16).hex())
+        kvstore.put(_KEY, msgspec.json.encode(record))
+        await kvstore.sync()
+        # The file last: a crash between the two leaves a kvstore without a file, which holds nothing else yet.
+        await env.workers.run(Pool.APPEND, lambda: _write(env, path, record))
+        return Replica(node_id, DirectoryId(record.directory_id))
+    stored = None if in_kvstore is None else msgspec.json.decode(in_kvstore, type=DirectoryRecord)
+    if on_disk is None and stored is not None and not kvstore.items("raft/"):
+        await env.workers.run(Pool.APPEND, lambda: _write(env, path, stored))
+        on_disk = stored
+    if on_disk is None or stored is None or on_disk != stored:
+        missing = "its kvstore is missing" if stored is None else "its identity file is missing"
+        reason = missing if on_disk is None or stored is None else "its kvstore belongs to another directory"
+        raise StartupError(f"{path}: {reason}; bring the whole data directory back, parts of it are not enough")
+    if on_disk.format_version != FORMAT_VERSION:
+        raise StartupError(f"{path} has format {on_disk.format_version}, this version reads {FORMAT_VERSION}")
+    if on_disk.node_id != node_id:
+        raise StartupError(f"{path} belongs to node {on_disk.node_id}, but node.id is {node_id}")
+    return Replica(node_id, DirectoryId(on_disk.directory_id))
+
+
+def _read(env: Environment, path: str) -> DirectoryRecord | None:
+    name = f"{path}/{_FILE}"
+    if not env.files.exists(name):
+        return None
+    file = env.files.open(name)
+    try:
+        content = file.pread(file.size(), 0)
+    finally:
+        file.close()
+    try:
+        checksum, body = content[:8], content[9:].rstrip(b"\n")
+        if int(checksum, 16) != crc32c.crc32c(body):
+            raise StartupError(f"{name} is damaged: wrong checksum; restore it from a copy of this data directory")
+        return msgspec.json.decode(body, type=DirectoryRecord)
+    except ValueError as error:
+        raise StartupError(f"{name} is damaged: {error}") from error
+
+
+def _write(env: Environment, path: str, record: DirectoryRecord) -> None:
+    name, temporary = f"{path}/{_FILE}", f"{path}/{_FILE}.tmp"
+    body = msgspec.json.encode(record)
+    if env.files.exists(temporary):
+        env.files.unlink(temporary)
+    file = env.files.open(temporary, create=True)
+    try:
+        file.pwritev([f"{crc32c.crc32c(body):08x} ".encode(), body, b"\n"], 0)
+        file.fsync()
+    finally:
+        file.close()
+    env.files.rename(temporary, name)
+    env.files.fsync_dir(path)

@@ -1,0 +1,175 @@
+"""How the seeds become a cluster, once (RFC 0001 section 4).
+
+Every seed asks every other for its identity and its list of seeds, again and again, until all have answered with the
+same list. Then each computes the same cluster id, a hash of the sorted node and directory ids, and writes it down; no
+majority decides and nobody is first, so three brokers that are cut off from one another found nothing
+(counterexample 22). A broker whose directory was wiped computes another id and is refused by the others.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from cluster.errors import StartupError
+from model.ids import DirectoryId, NodeId, Replica
+from rpc.errors import RpcError
+from rpc.identity import Address, Peer
+from rpc.links import Links
+from rpc.methods import Method
+from storage.kvstore import KvStore
+
+_logger = logging.getLogger("cluster")
+
+_KEY = "node/cluster"
+_ASK_PAUSE = 0.050
+_ASK_TIMEOUT = 1.0
+_REMIND_INTERVAL = 5.0
+
+
+class Seed(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """One line of the configuration's `seeds`."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class ClusterRecord(msgspec.Struct, frozen=True):
+    """A founded cluster, as each member keeps it. `members` are sorted (node id, directory id) pairs."""
+
+    format_version: int
+    cluster_id: str
+    members: list[tuple[int, str]]
+
+    @property
+    def replicas(self) -> tuple[Replica, ...]:
+        """The members as replicas, in ascending order of node id: the voters of raft0."""
+        return tuple(Replica(NodeId(node), DirectoryId(directory)) for node, directory in self.members)
+
+
+class FoundRequest(msgspec.Struct, frozen=True, array_like=True):
+    """A broker introduces itself."""
+
+    node_id: int
+    directory_id: str
+    seeds: list[Seed]
+
+
+class FoundReply(msgspec.Struct, frozen=True, array_like=True):
+    """The other broker's side of the same; `cluster` once it is founded there."""
+
+    node_id: int
+    directory_id: str
+    seeds: list[Seed]
+    cluster: ClusterRecord | None
+
+
+FOUND = Method(30, "found", FoundRequest, FoundReply, urgent=True, before_founding=True)
+
+
+def found(members: Mapping[int, str]) -> ClusterRecord:
+    """Return the cluster of these members (node id -> directory id): the same on every one of them."""
+    pairs = sorted(members.items())
+    digest = hashlib.sha256(msgspec.json.encode(pairs)).hexdigest()
+    return ClusterRecord(1, digest[:32], pairs)
+
+
+class Founding:
+    """Answers other founders for ever, and founds or recalls this node's cluster at start."""
+
+    def __init__(self, links: Links, kvstore: KvStore, replica: Replica, seeds: Sequence[Seed]) -> None:
+        self._links = links
+        self._kvstore = kvstore
+        self._replica = replica
+        self._seeds = sorted(seeds)
+        self._cluster: ClusterRecord | None = None
+        links.register(FOUND, self._on_found)
+
+    def recall(self) -> ClusterRecord | None:
+        """Return the cluster this directory belongs to, None if it was never founded.
+
+        Raises:
+            StartupError: The configured seeds are not its members: brokers can be neither added nor dropped yet.
+        """
+        stored = self._kvstore.get(_KEY)
+        if stored is None:
+            return None
+        cluster = msgspec.json.decode(stored, type=ClusterRecord)
+        configured = self._seed_ids()
+        members = [node for node, _ in cluster.members]
+        if configured != members:
+            raise StartupError(
+                f"the configured seeds are nodes {configured}, but this directory belongs to a cluster of nodes"
+                f" {members}; adding and removing brokers is not supported yet"
+            )
+        self._cluster = cluster
+        return cluster
+
+    async def found(self) -> ClusterRecord:
+        """Wait until all seeds have answered with the same list, and write the cluster down.
+
+        Raises:
+            StartupError: Another seed has another list, or its cluster does not include this directory.
+        """
+        members = {int(self._replica.node_id): str(self._replica.directory_id)}
+        loop = asyncio.get_running_loop()
+        remind_at = loop.time() + _REMIND_INTERVAL
+        while len(members) < len(self._seed_ids()):
+            for seed in self._seeds:
+                if seed.node_id not in members:
+                    reply = await self._ask(NodeId(seed.node_id))
+                    if reply is not None:
+                        members[reply.node_id] = self._checked(reply).directory_id
+            if len(members) < len(self._seed_ids()):
+                await asyncio.sleep(_ASK_PAUSE)
+            if loop.time() >= remind_at:
+                remind_at = loop.time() + _REMIND_INTERVAL
+                missing = [node for node in self._seed_ids() if node not in members]
+                _logger.warning("waiting for seeds %s to found the cluster", missing)
+        cluster = found(members)
+        self._kvstore.put(_KEY, msgspec.json.encode(cluster))
+        await self._kvstore.sync()
+        self._cluster = cluster
+        _logger.info("founded cluster %s of nodes %s", cluster.cluster_id, [node for node, _ in cluster.members])
+        return cluster
+
+    def _seed_ids(self) -> list[int]:
+        return [seed.node_id for seed in self._seeds] or [int(self._replica.node_id)]
+
+    async def _ask(self, node: NodeId) -> FoundReply | None:
+        request = FoundRequest(self._replica.node_id, self._replica.directory_id, self._seeds)
+        try:
+            reply = await self._links.send(node, FOUND, request, timeout=_ASK_TIMEOUT)
+        except RpcError:
+            return None  # Not up yet; asked again.
+        return reply if reply.node_id == node else None
+
+    def _checked(self, reply: FoundReply) -> FoundReply:
+        if reply.cluster is not None:
+            mine = (int(self._replica.node_id), str(self._replica.directory_id))
+            if mine not in reply.cluster.members:
+                raise StartupError(
+                    f"node {reply.node_id} belongs to cluster {reply.cluster.cluster_id}, which does not know this"
+                    f" data directory as node {self._replica.node_id}; bring the original directory back"
+                )
+        if sorted(reply.seeds) != self._seeds:
+            raise StartupError(
+                f"node {reply.node_id} was configured with other seeds:"
+                f" {_shown(reply.seeds)}, here {_shown(self._seeds)}"
+            )
+        return reply
+
+    def _on_found(self, _: Peer, __: FoundRequest, ___: memoryview) -> FoundReply:
+        return FoundReply(self._replica.node_id, self._replica.directory_id, self._seeds, self._cluster)
+
+
+def addresses(seeds: Sequence[Seed]) -> dict[NodeId, Address]:
+    """Return where to dial each seed."""
+    return {NodeId(seed.node_id): Address(seed.host, seed.port) for seed in seeds}
+
+
+def _shown(seeds: Sequence[Seed]) -> str:
+    return ",".join(f"{seed.node_id}@{seed.host}:{seed.port}" for seed in sorted(seeds))

@@ -1,0 +1,149 @@
+"""Who leads which partition, as every broker knows it: pushed when a leader takes office, repeated every 5 s.
+
+raft0 knows placements, not leaders; a broker without a replica of a partition learns its leader only from here
+(counterexample 21). The highest term wins, so late or repeated news do no harm.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from model.ids import GroupId, NodeId, Term
+from raft.consensus import Consensus
+from raft.group_manager import GroupManager
+from rpc.identity import Peer
+from rpc.links import Links
+from rpc.methods import Method
+from runtime.gate import Gate
+
+_REPEAT_INTERVAL = 5.0
+_PUSH_TIMEOUT = 3.0
+# Groups per message: a node that leads thousands sends several small frames instead of one that holds others up.
+_GROUPS_PER_PUSH = 2000
+
+
+class LedGroup(msgspec.Struct, frozen=True, array_like=True):
+    """The sender is the leader in office of `group` in `term`."""
+
+    group: str
+    term: int
+
+
+class LeadershipPush(msgspec.Struct, frozen=True, array_like=True):
+    """News of the sender's leaderships."""
+
+    led: list[LedGroup]
+
+
+class LeadershipAck(msgspec.Struct, frozen=True, array_like=True):
+    """Taken."""
+
+
+PUSH_LEADERSHIP = Method(20, "push_leadership", LeadershipPush, LeadershipAck)
+
+
+class Leader(NamedTuple):
+    """The leader of the latest term that was heard of."""
+
+    term: Term
+    node_id: NodeId
+
+
+class Leadership:
+    """The table and its dissemination."""
+
+    def __init__(self, groups: GroupManager, links: Links, self_node: NodeId, peers: tuple[NodeId, ...]) -> None:
+        self._groups = groups
+        self._links = links
+        self._self_node = self_node
+        self._peers = tuple(peer for peer in peers if peer != self_node)
+        self._leaders: dict[GroupId, Leader] = {}
+        self._news: dict[GroupId, Term] = {}
+        self._push_scheduled = False
+        self._listeners: list[Callable[[], None]] = []
+        self._gate = Gate("leadership")
+        links.register(PUSH_LEADERSHIP, self._on_push)
+        groups.add_leadership_listener(self._on_leadership)
+        # A peer that comes (back) learns everything at once.
+        links.add_up_listener(lambda node: self._push(node, self._led_here()))
+
+    def start(self) -> None:
+        """Begin to repeat."""
+        self._gate.spawn(self._repeat(), name="repeat")
+
+    async def stop(self) -> None:
+        """Push nothing more."""
+        await self._gate.close()
+
+    def leader_of(self, group: GroupId) -> Leader | None:
+        """Return the leader in office, None while there is none as far as this node knows."""
+        leader = self._leaders.get(group)
+        local = self._groups.get(group)
+        if local is not None:
+            if local.is_in_office:
+                return Leader(local.term, self._self_node)
+            # Our replica has moved on to a term whose leader is not in office yet, or we have just lost the office.
+            if leader is None or local.term > leader.term or leader.node_id == self._self_node:
+                return None
+        return leader
+
+    def forget(self, group: GroupId) -> None:
+        """The partition was deleted."""
+        self._leaders.pop(group, None)
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each change; it must not block."""
+        self._listeners.append(listener)
+
+    def _on_leadership(self, consensus: Consensus) -> None:
+        if consensus.is_in_office:
+            known = self._leaders.get(consensus.group)
+            if known is None or known.term < consensus.term:
+                self._learn(consensus.group, Leader(consensus.term, self._self_node))
+                self._news[consensus.group] = consensus.term
+                self._schedule_push()
+
+    def _schedule_push(self) -> None:
+        # Elections come in crowds (a broker died): one message per peer tells of all that took office together.
+        if not self._push_scheduled:
+            self._push_scheduled = True
+            asyncio.get_running_loop().call_soon(self._push_news)
+
+    def _push_news(self) -> None:
+        self._push_scheduled = False
+        news, self._news = self._news, {}
+        led = [LedGroup(group, term) for group, term in news.items()]
+        for peer in self._peers:
+            self._push(peer, led)
+
+    def _push(self, peer: NodeId, led: list[LedGroup]) -> None:
+        if not self._links.is_up(peer):
+            return
+        for first in range(0, len(led), _GROUPS_PER_PUSH):
+            push = LeadershipPush(led[first : first + _GROUPS_PER_PUSH])
+            # A push that is lost is repeated within 5 s; there is nothing to do about its failure.
+            self._links.send(peer, PUSH_LEADERSHIP, push, timeout=_PUSH_TIMEOUT)
+
+    def _led_here(self) -> list[LedGroup]:
+        return [LedGroup(consensus.group, consensus.term) for consensus in self._groups if consensus.is_in_office]
+
+    async def _repeat(self) -> None:
+        while True:
+            await asyncio.sleep(_REPEAT_INTERVAL)
+            led = self._led_here()
+            for peer in self._peers:
+                self._push(peer, led)
+
+    def _on_push(self, peer: Peer, push: LeadershipPush, _: memoryview) -> LeadershipAck:
+        for led in push.led:
+            self._learn(GroupId(led.group), Leader(Term(led.term), peer.replica.node_id))
+        return LeadershipAck()
+
+    def _learn(self, group: GroupId, leader: Leader) -> None:
+        known = self._leaders.get(group)
+        if known is None or known.term < leader.term:
+            self._leaders[group] = leader
+            for listener in self._listeners:
+                listener()

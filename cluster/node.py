@@ -1,0 +1,172 @@
+"""One node without its client-facing ports: links, groups, raft0, partitions, wired and started in order.
+
+The broker process puts the Kafka listener and the admin port on top of it; the simulator runs it as it is.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cluster.admin_requests import AdminRequests, RegisterBrokerRequest
+from cluster.commands import BrokerRecord
+from cluster.controller import Controller
+from cluster.controller_backend import ControllerBackend
+from cluster.data_directory import claim_data_directory
+from cluster.errors import ClusterError
+from cluster.founding import ClusterRecord, Founding, Seed, addresses
+from cluster.leadership import Leadership
+from cluster.partition_manager import PartitionManager
+from model.ids import RAFT0, NodeId, Replica
+from raft.group_configuration import GroupConfiguration, RaftPolicy
+from raft.group_manager import GroupManager
+from raft.options import RaftOptions
+from raft.service import LinksRaftClient, RaftService
+from rpc.identity import LinkIdentity
+from rpc.links import Links
+from rpc.options import LinkOptions
+from runtime.environment import Environment
+from runtime.gate import Gate
+from storage.kvstore import KvStore
+from storage.options import LogOptions
+
+_logger = logging.getLogger("cluster")
+
+_REGISTER_TIMEOUT = 5.0
+_REGISTER_PAUSE = 0.050
+_RAFT0_SEGMENT_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOptions:
+    """What one node is told.
+
+    Attributes:
+        node_id: Unique in the cluster.
+        data_dir: This node's alone; locked by the caller.
+        rpc_host, rpc_port: Where links bind, and from where they dial; port 0 takes a free one (tests).
+        seeds: Every broker of the cluster, this one included; empty: a cluster of one.
+        secret: The cluster secret; needed for more than one seed.
+    """
+
+    node_id: NodeId
+    data_dir: str
+    rpc_host: str
+    rpc_port: int
+    seeds: Sequence[Seed] = ()
+    secret: bytes | None = field(default=None, repr=False)
+    raft: RaftOptions = field(default_factory=RaftOptions)
+
+
+class Node:
+    """See the module. After `start` everything below is usable; `stop` ends all of it."""
+
+    links: Links
+    groups: GroupManager
+    controller: Controller
+    partitions: PartitionManager
+    leadership: Leadership
+    admin: AdminRequests
+    backend: ControllerBackend
+    replica: Replica
+    cluster: ClusterRecord
+
+    def __init__(self, env: Environment, options: NodeOptions, kvstore: KvStore) -> None:
+        self.env = env
+        self.options = options
+        self._kvstore = kvstore
+        self._gate = Gate("node")
+        self.is_registered = asyncio.Event()
+        self._started: list[GroupManager | Controller | Leadership | ControllerBackend | Links] = []
+
+    async def start(self) -> None:
+        """Start, in order: links, founding, groups, raft0, what raft0 has placed here.
+
+        Raises:
+            StartupError, StorageError: This node must not start; the message says the cure.
+            OSError: The rpc address cannot be bound.
+        """
+        options = self.options
+        self.replica = await claim_data_directory(self.env, options.data_dir, self._kvstore, options.node_id)
+        identity = LinkIdentity(self.replica, None, options.secret)
+        self.links = Links(self.env, identity, LinkOptions(source_host=options.rpc_host))
+        founding = Founding(self.links, self._kvstore, self.replica, options.seeds)
+        cluster = founding.recall()
+        if cluster is not None:
+            self._know(cluster)
+        self.groups = GroupManager(
+            self.env,
+            options.raft,
+            self.replica,
+            self._kvstore,
+            LinksRaftClient(self.links, options.raft),
+            f"{options.data_dir}/groups",
+        )
+        RaftService(self.links, self.groups)
+        if len(options.seeds) > 1:
+            await self.links.start(options.rpc_host, options.rpc_port)
+            self._started.append(self.links)
+            self.links.set_peers(addresses(options.seeds))
+        if cluster is None:
+            cluster = await founding.found()
+            self._know(cluster)
+        self.cluster = cluster
+        await self._start_groups(cluster)
+
+    def _know(self, cluster: ClusterRecord) -> None:
+        self.links.set_cluster_id(cluster.cluster_id)
+        self.links.set_expected_replicas({replica.node_id: replica for replica in cluster.replicas})
+
+    async def _start_groups(self, cluster: ClusterRecord) -> None:
+        options = self.options
+        self.groups.start()
+        self._started.append(self.groups)
+        raft0 = await self.groups.create(
+            RAFT0,
+            GroupConfiguration.of(cluster.replicas),
+            RaftPolicy(),
+            LogOptions(segment_bytes=_RAFT0_SEGMENT_BYTES),
+        )
+        self.controller = Controller(raft0, options.raft)
+        peers = tuple(replica.node_id for replica in cluster.replicas)
+        self.leadership = Leadership(self.groups, self.links, options.node_id, peers)
+        self.partitions = PartitionManager()
+        self.admin = AdminRequests(self.controller, self.links, options.node_id, self.env.rng)
+        self.backend = ControllerBackend(
+            self.controller.topics, self.groups, self.partitions, self.leadership, self.replica
+        )
+        self.controller.start()
+        self._started.append(self.controller)
+        self.leadership.start()
+        self._started.append(self.leadership)
+        self.backend.start()
+        self._started.append(self.backend)
+
+    def register(self, broker: BrokerRecord) -> None:
+        """Make this broker's addresses known, in the background, until raft0 has taken them (`is_registered`)."""
+        self._gate.spawn(self._register(broker), name="register")
+
+    async def _register(self, broker: BrokerRecord) -> None:
+        while True:
+            try:
+                await self.admin.register_broker(RegisterBrokerRequest(broker, _REGISTER_TIMEOUT))
+            except ClusterError as error:
+                _logger.info("not registered yet: %s", error)
+                await asyncio.sleep(_REGISTER_PAUSE)
+                continue
+            self.is_registered.set()
+            return
+
+    def is_alive(self, node_id: NodeId) -> bool:
+        """Whether a broker is this one or its link works."""
+        return node_id == self.options.node_id or self.links.is_up(node_id)
+
+    async def stop(self) -> None:
+        """Stop in the reverse order of the start. The kvstore is the caller's."""
+        await self._gate.close()
+        while self._started:
+            part = self._started.pop()
+            if isinstance(part, Links):
+                await part.close()
+            else:
+                await part.stop()

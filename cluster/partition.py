@@ -1,0 +1,131 @@
+"""One local replica of a partition, as the Kafka edge sees it: offsets, batches, epochs."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cluster.topic_table import Topic
+from model.ids import ConsistencyLevel, Index, NodeId, Offset, Term
+from raft.consensus import Consensus
+from raft.replicate_item import NewEntry, ReplicateStages
+from storage.entry import Buffer, EntryKind
+from storage.log import Log
+
+
+class TimestampHit(NamedTuple):
+    """The first batch that holds a record at or after a timestamp."""
+
+    batch: Buffer
+    term: Term
+
+
+class Position(NamedTuple):
+    """A log position with the offset of the last record at or below it, -1 if there is none."""
+
+    log_index: Index
+    offset: Offset
+
+
+class Partition:
+    """Reads and writes go through the leader in office only; the caller checks `is_in_office` first."""
+
+    def __init__(self, topic: Topic, partition: int, consensus: Consensus) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.consensus = consensus
+
+    @property
+    def _log(self) -> Log:
+        return self.consensus.log
+
+    @property
+    def is_in_office(self) -> bool:
+        """This replica leads and may serve."""
+        return self.consensus.is_in_office
+
+    @property
+    def leader_epoch(self) -> Term:
+        """The Kafka leader epoch: the Raft term."""
+        return self.consensus.term
+
+    @property
+    def leader_id(self) -> NodeId | None:
+        """Who leads the current term, as far as this replica knows."""
+        return self.consensus.leader_id
+
+    @property
+    def start_offset(self) -> Offset:
+        """The first offset that can be read."""
+        return self._log.start_offset
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The offset after the last visible record; defined in office, where it never goes backwards."""
+        offset = self._log.end_offset(self.consensus.state.visible_index)
+        assert offset is not None, "marks are kept from visible on"
+        return offset
+
+    @property
+    def end_offset(self) -> Offset:
+        """The offset of the next record, visible or not."""
+        return self._log.next_offset
+
+    def produce(self, batch: bytearray, record_count: int, level: ConsistencyLevel, deadline: float) -> ReplicateStages:
+        """Append one checked v2 batch, which belongs to the engine from now on."""
+        entry = NewEntry(EntryKind.DATA, batch, record_count)
+        return self.consensus.replicate([entry], level, deadline=deadline)
+
+    async def fetch(self, offset: Offset, max_bytes: int) -> list[Buffer]:
+        """Return whole visible batches from the one that holds `offset` on, at least one if there is any.
+
+        Raises:
+            StorageError: The log cannot be read.
+        """
+        visible = self.consensus.state.visible_index
+        first = await self._log.index_of_offset(offset)
+        batches: list[Buffer] = []
+        # Entries without records (a barrier after each election) do not count as an answer.
+        while first <= visible and not batches:
+            entries = await self._log.read(first, max_bytes, visible)
+            if not entries:
+                break
+            batches = [entry.payload for entry in entries if entry.kind is EntryKind.DATA]
+            first = Index(entries[-1].index + 1)
+        return batches
+
+    async def find_timestamp(self, timestamp_ms: int) -> TimestampHit | None:
+        """Return the first visible batch with a record at or after `timestamp_ms`."""
+        visible = self.consensus.state.visible_index
+        hit = await self._log.offset_of_timestamp(timestamp_ms, visible)
+        if hit is None:
+            return None
+        _, _, index = hit
+        entry = (await self._log.read(index, 1, index))[0]
+        return TimestampHit(entry.payload, entry.term)
+
+    def epoch_end(self, epoch: int) -> tuple[Term, Offset]:
+        """Return the largest epoch at or below `epoch` and where it ended (OffsetForLeaderEpoch); (-1, -1) if none."""
+        if epoch > self.leader_epoch or epoch < 0:
+            return Term(-1), Offset(-1)
+        if epoch == self.leader_epoch:
+            return self.leader_epoch, self.high_watermark
+        term, end = self._log.epoch_end(Term(epoch))
+        return (term, end) if term > 0 else (Term(-1), Offset(-1))
+
+    def epoch_of(self, offset: Offset, fallback: Term) -> Term:
+        """Return the epoch whose record stands at `offset`; `fallback` where the log does not say."""
+        return self._log.term_of_offset(offset) or fallback
+
+    def watch(self, callback: Callable[[], None]) -> int:
+        """Call `callback` when more may be readable or leadership may have changed."""
+        return self.consensus.monitor.watch(callback)
+
+    def unwatch(self, watcher: int) -> None:
+        """End a `watch`."""
+        self.consensus.monitor.unwatch(watcher)
+
+    async def position(self, index: Index) -> Position:
+        """Return `index` with its offset, from memory or from the segments."""
+        end = self._log.end_offset(index)
+        if end is None:
+            end = await self._log.locate_end_offset(index)
+        return Position(index, Offset(end - 1))
