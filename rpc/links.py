@@ -1,0 +1,206 @@
+"""All node links of this node: what raft/ and cluster/ use."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from model.ids import DirectoryId, NodeId, Replica
+from rpc.connection import OpenConnections
+from rpc.errors import LinkDownError, RpcError
+from rpc.framing import Buffer
+from rpc.handshake import NONCE_BYTES, Handshake, Role
+from rpc.identity import Address, LinkIdentity, Peer
+from rpc.link import LinkOwner, OutgoingLink, failed
+from rpc.methods import AsyncHandler, Handler, Method
+from rpc.options import LinkOptions
+from rpc.refusal_log import RefusalLog
+from rpc.server import Server
+from runtime.environment import Environment
+from runtime.gate import Gate
+from runtime.network import Listener
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+LinkListener = Callable[[NodeId], None]
+
+
+class Links:
+    """One outgoing and one inbound link per peer.
+
+    This node's requests go out over the link it dialled, and their replies come back over the same one. Nothing is
+    sent twice: a request whose link was lost fails, and its outcome is unknown.
+    """
+
+    def __init__(self, env: Environment, identity: LinkIdentity, options: LinkOptions) -> None:
+        assert identity.secret != b"", "an empty secret is no secret; None means none"
+        self._env = env
+        self._identity = identity
+        self._gate = Gate(f"links-{identity.replica.node_id}")
+        self._connections = OpenConnections()
+        self._expected_directories: dict[NodeId, DirectoryId] = {}
+        self._reset_listeners: list[LinkListener] = []
+        self._up_listeners: list[LinkListener] = []
+        self._outgoing: dict[NodeId, OutgoingLink] = {}
+        self._listener: Listener | None = None
+        self._owner = LinkOwner(
+            *(env, options, self._gate, RefusalLog(), self._connections),
+            self._new_handshake,
+            self._link_is_up,
+            self._link_is_lost,
+        )
+        self._server = Server(self._owner)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster id of this node; None before founding."""
+        return self._identity.cluster_id
+
+    def register(self, method: Method[Q, R], handler: Handler[Q, R]) -> None:
+        """Answer `method` by `handler`, called synchronously by the reader in arrival order.
+
+        It returns the reply or a future of it. An RpcError that it raises, or that the future ends with, becomes an
+        error reply with the error's `code`; so does any other exception of the future (INTERNAL). The payload view
+        is read-only and stays valid.
+        """
+        self._server.register(method, handler)
+
+    def register_async(self, method: Method[Q, R], handler: AsyncHandler[Q, R]) -> None:
+        """Answer `method` by a coroutine function; each call is a task that ends with these links."""
+
+        def spawn(peer: Peer, request: Q, payload: memoryview) -> asyncio.Future[R]:
+            future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+            self._gate.spawn(_run(handler, future, peer, request, payload), name=method.name)
+            return future
+
+        self._server.register(method, spawn)
+
+    async def start(self, host: str, port: int) -> int:
+        """Accept links on `host:port` (0 = any free port); return the port.
+
+        Raises:
+            OSError: The address cannot be bound.
+        """
+        assert self._listener is None
+        try:
+            self._listener = await self._env.network.listen(host, port, self._server.accept)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen for node links on {host}:{port}: {error.strerror}") from error
+        return self._listener.port
+
+    def set_cluster_id(self, cluster_id: str) -> None:
+        """Say which cluster this node belongs to, once; links made before that are made again.
+
+        They are closed by a later step of the loop: a handler may call this and still answer.
+        """
+        assert self._identity.cluster_id in {None, cluster_id}
+        if self._identity.cluster_id is None:
+            self._identity = replace(self._identity, cluster_id=cluster_id)
+            asyncio.get_running_loop().call_soon(self._reconnect_if, lambda peer: not peer.is_founded)
+
+    def set_expected_replicas(self, replicas: Mapping[NodeId, DirectoryId]) -> None:
+        """Say which data directory each known node has; links with another one are closed and refused."""
+        if replicas == self._expected_directories:
+            return
+        self._expected_directories = dict(replicas)
+        self._reconnect_if(lambda peer: replicas.get(peer.replica.node_id) not in {None, peer.replica.directory_id})
+
+    def set_peers(self, peers: Mapping[NodeId, Address]) -> None:
+        """Keep links to exactly these nodes; this node itself is skipped."""
+        assert not self._gate.is_closed
+        wanted = {node_id: peers[node_id] for node_id in peers if node_id != self._identity.replica.node_id}
+        for node_id, link in list(self._outgoing.items()):
+            if wanted.get(node_id) != link.address:
+                link.close()
+                del self._outgoing[node_id]
+        for node_id, address in wanted.items():
+            if node_id not in self._outgoing:
+                self._outgoing[node_id] = OutgoingLink(node_id, address, self._owner)
+
+    def is_up(self, node_id: NodeId) -> bool:
+        """Whether the outgoing link to a node works."""
+        link = self._outgoing.get(node_id)
+        return link is not None and link.is_up
+
+    def replica_of(self, node_id: NodeId) -> Replica | None:
+        """Return which data directory answers as that node; None while no link with it works."""
+        link = self._outgoing.get(node_id)
+        peer = (link.peer if link is not None else None) or self._server.peer(node_id)
+        return peer.replica if peer is not None else None
+
+    def send(
+        self, node_id: NodeId, method: Method[Q, R], body: Q, buffers: Sequence[Buffer] = (), *, timeout: float
+    ) -> asyncio.Future[R]:
+        """Write a request now; requests to one node go out in call order.
+
+        Args:
+            node_id: A node of `set_peers`.
+            method: What is asked.
+            body: Its body.
+            buffers: Their concatenation is the payload. They must not change until the future is done.
+            timeout: Seconds until the future fails with RpcTimeoutError (or up to `sweep_interval` later).
+
+        Returns:
+            A future of the reply's body. It fails with LinkDownError (at once if the link is not up), RpcTimeoutError,
+            LinkBusyError, NotFoundedError or FrameTooLargeError (the last three: nothing was sent), RemoteError or
+            MalformedBodyError. Nobody has to wait for it.
+        """
+        link = self._outgoing.get(node_id)
+        if link is None:
+            future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+            return failed(future, LinkDownError(f"node {node_id} is not among the peers"))
+        return link.send(method, body, buffers, timeout)
+
+    def add_reset_listener(self, listener: LinkListener) -> None:
+        """Call `listener` once for each working link, to or from a node, that is lost (not by `close`)."""
+        self._reset_listeners.append(listener)
+
+    def add_up_listener(self, listener: LinkListener) -> None:
+        """Call `listener` when the outgoing link to a node is up."""
+        self._up_listeners.append(listener)
+
+    async def close(self) -> None:
+        """Stop listening and dialing, abort every link, end the handlers' tasks."""
+        self._reset_listeners.clear()
+        self._up_listeners.clear()
+        if self._listener is not None:
+            self._listener.close()
+        for link in self._outgoing.values():
+            link.close()
+        await self._gate.close()
+        self._server.close()
+        await self._connections.abort_all(self._owner.options.close_timeout)
+        self._outgoing.clear()
+
+    def _new_handshake(self, role: Role, dialled_node: NodeId | None) -> Handshake:
+        nonce = self._env.rng.randbytes(NONCE_BYTES)
+        expected = self._expected_directories
+        return Handshake(role, self._identity, nonce, dialled_node=dialled_node, expected_directories=expected)
+
+    def _reconnect_if(self, is_wrong: Callable[[Peer], bool]) -> None:
+        for link in self._outgoing.values():
+            link.reconnect_if(is_wrong)
+        self._server.disconnect_if(is_wrong)
+
+    def _link_is_up(self, peer: Peer) -> None:
+        for listener in self._up_listeners:
+            listener(peer.replica.node_id)
+
+    def _link_is_lost(self, peer: Peer) -> None:
+        for listener in self._reset_listeners:
+            listener(peer.replica.node_id)
+
+
+async def _run(
+    handler: AsyncHandler[Q, R], future: asyncio.Future[R], peer: Peer, request: Q, payload: memoryview
+) -> None:
+    try:
+        reply = await handler(peer, request, payload)
+        if not future.done():
+            future.set_result(reply)
+    except RpcError as error:
+        failed(future, error)
+    finally:
+        # Cancelled, or died of a bug: the gate reports it, the caller gets an answer.
+        future.cancel()

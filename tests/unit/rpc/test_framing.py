@@ -1,0 +1,99 @@
+"""Frames survive any segmentation, and nothing else is taken for a frame."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rpc.errors import FrameTooLargeError, MalformedFrameError
+from rpc.framing import MAX_HEADER_BYTES, PREFIX_BYTES, Frame, FrameReader, encode_frame, frame_prefix
+
+SIZES = st.sampled_from([0, 1, 7, 100, 20_000, 33_000, 65_524, 65_525, 70_000, 200_000])
+
+
+def feed(reader: FrameReader, data: bytes) -> list[Frame]:
+    frames = []
+    while data:
+        room = reader.buffer()
+        count = min(len(room), len(data))
+        assert count > 0
+        room[:count] = data[:count]
+        data = data[count:]
+        reader.received(count)
+        while (frame := reader.next_frame()) is not None:
+            frames.append(frame)
+    return frames
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(st.binary(max_size=40), SIZES), min_size=1, max_size=6),
+    st.lists(st.sampled_from([1, 3, 11, 12, 13, 1_000, 32_768, 65_536, 100_000]), min_size=1, max_size=40),
+)
+def test_frames_come_out_as_they_went_in_under_any_segmentation(contents, cuts) -> None:
+    sent = [(header, bytes([i]) * size) for i, (header, size) in enumerate(contents)]
+    stream = b"".join(encode_frame(header, [payload]) for header, payload in sent)
+    reader, received = FrameReader(), []
+    remaining_cuts = iter(cuts)
+    while stream:
+        size = next(remaining_cuts, 50_000)
+        received += feed(reader, stream[:size])
+        stream = stream[size:]
+    # Compared only now: no view may have been overwritten by what came later.
+    assert [(bytes(frame.header), bytes(frame.payload)) for frame in received] == sent
+
+
+@given(st.binary(max_size=300))
+def test_garbage_is_refused_or_waits_but_never_fails_otherwise(data) -> None:
+    try:
+        feed(FrameReader(), data)
+    except MalformedFrameError:
+        pass
+
+
+@given(st.integers(0, 27), st.integers(0, 7))
+def test_a_flipped_bit_before_the_payload_never_gives_a_frame(position, bit) -> None:
+    data = bytearray(encode_frame(b"sixteen byte hdr", [b"p" * 50]))
+    assert PREFIX_BYTES + 16 == 28
+    data[position] ^= 1 << bit
+    try:
+        assert feed(FrameReader(), bytes(data)) == []
+    except MalformedFrameError:
+        pass
+
+
+def test_a_truncated_frame_is_not_returned() -> None:
+    data = encode_frame(b"header", [b"payload"])
+    assert feed(FrameReader(), data[:-1]) == []
+
+
+def test_a_frame_above_the_bound_is_refused_before_it_comes() -> None:
+    reader = FrameReader(1000)
+    assert len(feed(reader, encode_frame(b"h", [b"x" * 900]))) == 1
+    with pytest.raises(MalformedFrameError, match="are allowed"):
+        feed(reader, encode_frame(b"h", [b"x" * 1000])[:8])
+
+
+def test_the_bound_may_be_raised_between_two_frames() -> None:
+    reader = FrameReader(1000)
+    reader.allow(5000)
+    assert len(feed(reader, encode_frame(b"h", [b"x" * 4000]))) == 1
+
+
+def test_a_header_longer_than_its_frame_or_than_allowed_is_refused() -> None:
+    for lengths in ((100, 101), (1 << 26, MAX_HEADER_BYTES + 1), (0, 0), (7, 0)):
+        with pytest.raises(MalformedFrameError):
+            feed(FrameReader(), b"".join(n.to_bytes(4, "big") for n in lengths))
+
+
+def test_views_are_read_only() -> None:
+    for size in (10, 100_000):
+        (frame,) = feed(FrameReader(), encode_frame(b"h", [b"x" * size]))
+        assert frame.header.readonly
+        assert frame.payload.readonly
+
+
+def test_a_frame_that_no_reader_would_take_is_not_encoded() -> None:
+    with pytest.raises(FrameTooLargeError):
+        frame_prefix(b"x" * (MAX_HEADER_BYTES + 1), 0)
+    with pytest.raises(FrameTooLargeError):
+        frame_prefix(b"", 160 << 20)
