@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
@@ -160,10 +160,8 @@ class Stranger:
 
     async def close(self) -> None:
         self._writer.transport.abort()
-        try:
+        with suppress(ConnectionError):
             await self._writer.wait_closed()
-        except ConnectionError:
-            pass
 
     def _next(self) -> Frame | None:
         return self._frames.next_frame()

@@ -1,5 +1,7 @@
 """Frames survive any segmentation, and nothing else is taken for a frame."""
 
+import contextlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,10 +46,8 @@ def test_frames_come_out_as_they_went_in_under_any_segmentation(contents, cuts) 
 
 @given(st.binary(max_size=300))
 def test_garbage_is_refused_or_waits_but_never_fails_otherwise(data) -> None:
-    try:
+    with contextlib.suppress(MalformedFrameError):
         feed(FrameReader(), data)
-    except MalformedFrameError:
-        pass
 
 
 @given(st.integers(0, 27), st.integers(0, 7))
@@ -55,10 +55,8 @@ def test_a_flipped_bit_before_the_payload_never_gives_a_frame(position, bit) -> 
     data = bytearray(encode_frame(b"sixteen byte hdr", [b"p" * 50]))
     assert PREFIX_BYTES + 16 == 28
     data[position] ^= 1 << bit
-    try:
+    with contextlib.suppress(MalformedFrameError):
         assert feed(FrameReader(), bytes(data)) == []
-    except MalformedFrameError:
-        pass
 
 
 def test_a_truncated_frame_is_not_returned() -> None:
