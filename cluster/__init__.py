@@ -7,6 +7,7 @@
 * `partition_allocator`   which nodes get the replicas of a new topic.
 * `controller_backend`    makes this node's groups match the tables.
 * `partition`             one local replica as the Kafka edge sees it; `partition_manager` all of them.
+* `partition_status`      where every replica of a partition stands, gathered.
 * `leadership`            who leads which partition, pushed between brokers.
 * `founding`              how the seeds become a cluster, once.
 * `data_directory`        the identity of this node's disk.

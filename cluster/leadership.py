@@ -25,10 +25,11 @@ _GROUPS_PER_PUSH = 2000
 
 
 class LedGroup(msgspec.Struct, frozen=True, array_like=True):
-    """The sender is the leader in office of `group` in `term`."""
+    """The sender is the leader in office of `group` in `term`; `in_sync` are the replicas in sync as of now."""
 
     group: str
     term: int
+    in_sync: list[int]
 
 
 class LeadershipPush(msgspec.Struct, frozen=True, array_like=True):
@@ -45,10 +46,11 @@ PUSH_LEADERSHIP = Method(20, "push_leadership", LeadershipPush, LeadershipAck)
 
 
 class Leader(NamedTuple):
-    """The leader of the latest term that was heard of."""
+    """The leader of the latest term that was heard of, and the in-sync set it last told."""
 
     term: Term
     node_id: NodeId
+    in_sync: tuple[NodeId, ...]
 
 
 class Leadership:
@@ -60,7 +62,7 @@ class Leadership:
         self._self_node = self_node
         self._peers = tuple(peer for peer in peers if peer != self_node)
         self._leaders: dict[GroupId, Leader] = {}
-        self._news: dict[GroupId, Term] = {}
+        self._news: dict[GroupId, Consensus] = {}
         self._push_scheduled = False
         self._listeners: list[Callable[[], None]] = []
         self._gate = Gate("leadership")
@@ -83,7 +85,7 @@ class Leadership:
         local = self._groups.get(group)
         if local is not None:
             if local.is_in_office:
-                return Leader(local.term, self._self_node)
+                return _leader_here(local)
             # Our replica has moved on to a term whose leader is not in office yet, or we have just lost the office.
             if leader is None or local.term > leader.term or leader.node_id == self._self_node:
                 return None
@@ -101,8 +103,8 @@ class Leadership:
         if consensus.is_in_office:
             known = self._leaders.get(consensus.group)
             if known is None or known.term < consensus.term:
-                self._learn(consensus.group, Leader(consensus.term, self._self_node))
-                self._news[consensus.group] = consensus.term
+                self._learn(consensus.group, _leader_here(consensus))
+                self._news[consensus.group] = consensus
                 self._schedule_push()
 
     def _schedule_push(self) -> None:
@@ -114,7 +116,7 @@ class Leadership:
     def _push_news(self) -> None:
         self._push_scheduled = False
         news, self._news = self._news, {}
-        led = [LedGroup(group, term) for group, term in news.items()]
+        led = [_led(consensus) for consensus in news.values() if consensus.is_in_office]
         for peer in self._peers:
             self._push(peer, led)
 
@@ -127,7 +129,7 @@ class Leadership:
             self._links.send(peer, PUSH_LEADERSHIP, push, timeout=_PUSH_TIMEOUT)
 
     def _led_here(self) -> list[LedGroup]:
-        return [LedGroup(consensus.group, consensus.term) for consensus in self._groups if consensus.is_in_office]
+        return [_led(consensus) for consensus in self._groups if consensus.is_in_office]
 
     async def _repeat(self) -> None:
         while True:
@@ -138,12 +140,21 @@ class Leadership:
 
     def _on_push(self, peer: Peer, push: LeadershipPush, _: memoryview) -> LeadershipAck:
         for led in push.led:
-            self._learn(GroupId(led.group), Leader(Term(led.term), peer.replica.node_id))
+            in_sync = tuple(NodeId(node) for node in led.in_sync)
+            self._learn(GroupId(led.group), Leader(Term(led.term), peer.replica.node_id, in_sync))
         return LeadershipAck()
 
     def _learn(self, group: GroupId, leader: Leader) -> None:
         known = self._leaders.get(group)
-        if known is None or known.term < leader.term:
+        if known is None or known.term < leader.term or (known.term == leader.term and known != leader):
             self._leaders[group] = leader
             for listener in self._listeners:
                 listener()
+
+
+def _leader_here(consensus: Consensus) -> Leader:
+    return Leader(consensus.term, consensus.state.node_id, consensus.in_sync)
+
+
+def _led(consensus: Consensus) -> LedGroup:
+    return LedGroup(consensus.group, consensus.term, list(consensus.in_sync))

@@ -111,9 +111,13 @@ class Partition:
         term, end = self._log.epoch_end(Term(epoch))
         return (term, end) if term > 0 else (Term(-1), Offset(-1))
 
-    def epoch_of(self, offset: Offset, fallback: Term) -> Term:
-        """Return the epoch whose record stands at `offset`; `fallback` where the log does not say."""
-        return self._log.term_of_offset(offset) or fallback
+    def epoch_of(self, offset: Offset) -> Term:
+        """Return the epoch in which the record at `offset` was (or the next record would be) written."""
+        return self._log.term_of_offset(offset)
+
+    async def max_timestamp(self) -> int | None:
+        """Return the largest timestamp of any visible batch, None if there is none."""
+        return await self._log.max_timestamp(self.consensus.state.visible_index)
 
     def watch(self, callback: Callable[[], None]) -> int:
         """Call `callback` when more may be readable or leadership may have changed."""

@@ -181,6 +181,16 @@ class Consensus:
         """Who leads the current term, as far as known here."""
         return self.state.leader_id
 
+    @property
+    def in_sync(self) -> tuple[NodeId, ...]:
+        """Leader: the voters that held everything committed within `replica_lag_max`; elsewhere empty."""
+        state = self.state
+        if not state.is_leader:
+            return ()
+        oldest = self._context.now() - self._context.options.replica_lag_max
+        in_sync = [node for node, follower in state.followers.items() if follower.caught_up_at >= oldest]
+        return tuple(sorted([state.node_id, *in_sync]))
+
     def replicate(
         self,
         entries: Sequence[NewEntry],

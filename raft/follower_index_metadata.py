@@ -28,6 +28,8 @@ class FollowerIndexMetadata:
     dirty_index: Index = NO_INDEX
     flushed_index: Index = NO_INDEX
     last_reply_at: float = float("-inf")
+    # When it last held everything that was committed then; in-sync reporting goes by it.
+    caught_up_at: float = float("-inf")
     in_flight: int = 0
     is_recovering: bool = False
     # Set while the follower is known to lag and nobody has started its recovery yet.

@@ -23,6 +23,7 @@ class RaftOptions:
         follower_window: Append requests in flight to one follower of one group.
         recovery_chunk_bytes: How much one recovery request carries (one larger entry goes alone).
         append_buffer_requests: Requests a follower queues per group before it answers BUSY.
+        replica_lag_max: A voter is in sync while it held everything committed within this time.
         apply_chunk_bytes: How much a state machine reads at once.
     """
 
@@ -41,6 +42,7 @@ class RaftOptions:
     follower_window: int = 16
     recovery_chunk_bytes: int = 512 * 1024
     append_buffer_requests: int = 256
+    replica_lag_max: float = 10.000
     apply_chunk_bytes: int = 1024 * 1024
 
     def __post_init__(self) -> None:

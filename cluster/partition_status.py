@@ -1,0 +1,98 @@
+"""Where every replica of a partition stands: each node reports its own, any broker gathers them."""
+
+import asyncio
+
+import msgspec
+
+from cluster.partition import Partition, Position
+from cluster.partition_manager import PartitionManager
+from cluster.topic_table import Topic
+from model.ids import GroupId, NodeId
+from rpc.errors import RpcError
+from rpc.identity import Peer
+from rpc.links import Links
+from rpc.methods import Method
+
+_GATHER_TIMEOUT = 1.0
+
+
+class StatusRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Asks for the receiver's replica of one partition."""
+
+    group: str
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """An index, and the offset of the last record at or below it (-1: none)."""
+
+    log_index: int
+    offset: int
+
+
+class ReplicaStatus(msgspec.Struct, frozen=True, array_like=True):
+    """One replica; `role` is a letter as in the log lines, `-` where there is no such replica."""
+
+    node_id: int
+    role: str
+    term: int
+    leader: int
+    dirty: Mark
+    flushed: Mark
+    commit: Mark
+    visible: Mark
+    in_sync: list[int]
+
+
+PARTITION_STATUS = Method(21, "partition_status", StatusRequest, ReplicaStatus)
+
+_NOWHERE = Mark(0, -1)
+
+
+class PartitionStatusReader:
+    """Answers for this node's replicas and gathers those of others."""
+
+    def __init__(self, links: Links, partitions: PartitionManager, self_node: NodeId) -> None:
+        self._links = links
+        self._partitions = partitions
+        self._self_node = self_node
+        links.register_async(PARTITION_STATUS, self._answer)
+
+    async def gather(self, topic: Topic, number: int) -> list[ReplicaStatus]:
+        """Return the status of every replica that answers within a second, in ascending order of node id."""
+        group = topic.group(number)
+        nodes = sorted(replica.node_id for replica in topic.replicas[number])
+        found = await asyncio.gather(*(self._of(node, group) for node in nodes))
+        return [status for status in found if status is not None]
+
+    async def _of(self, node: NodeId, group: GroupId) -> ReplicaStatus | None:
+        if node == self._self_node:
+            return await self._local(group)
+        try:
+            return await self._links.send(node, PARTITION_STATUS, StatusRequest(group), timeout=_GATHER_TIMEOUT)
+        except RpcError:
+            return None
+
+    async def _answer(self, _: Peer, request: StatusRequest, __: memoryview) -> ReplicaStatus:
+        return await self._local(GroupId(request.group))
+
+    async def _local(self, group: GroupId) -> ReplicaStatus:
+        partition = self._partitions.get(group)
+        if partition is None:
+            return ReplicaStatus(self._self_node, "-", 0, -1, _NOWHERE, _NOWHERE, _NOWHERE, _NOWHERE, [])
+        return await replica_status(partition, self._self_node)
+
+
+async def replica_status(partition: Partition, node_id: NodeId) -> ReplicaStatus:
+    """Return where this node's replica stands."""
+    state, log = partition.consensus.state, partition.consensus.log
+    dirty, flushed = log.last_index, log.flushed_index
+    commit, visible = state.commit_index, state.visible_index
+    marks = [_mark(await partition.position(index)) for index in (dirty, flushed, commit, visible)]
+    leader = -1 if state.leader_id is None else state.leader_id
+    return ReplicaStatus(
+        node_id, state.role.value, state.term, leader, *marks, in_sync=list(partition.consensus.in_sync)
+    )
+
+
+def _mark(position: Position) -> Mark:
+    return Mark(position.log_index, position.offset)

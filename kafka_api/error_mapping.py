@@ -1,0 +1,38 @@
+"""Our errors -> Kafka's codes: the only place. A test walks the error families and fails on a gap."""
+
+from cluster import errors as cluster_errors
+from kafka_api.protocol.error_codes import ErrorCode
+from raft import errors as raft_errors
+from storage import errors as storage_errors
+
+# The outcome of an ambiguous error is unknown; every code here is one that clients retry. NOT_LEADER_OR_FOLLOWER
+# makes them look for the new leader first.
+_CODES: dict[type[Exception], ErrorCode] = {
+    raft_errors.NotLeaderError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    raft_errors.UnknownGroupError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    raft_errors.StorageFullError: ErrorCode.KAFKA_STORAGE_ERROR,
+    raft_errors.LeadershipLostError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    raft_errors.ReplicateTimedOutError: ErrorCode.REQUEST_TIMED_OUT,
+    raft_errors.ShuttingDownError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    raft_errors.ReplicaFailedError: ErrorCode.KAFKA_STORAGE_ERROR,
+    raft_errors.InvariantViolatedError: ErrorCode.KAFKA_STORAGE_ERROR,
+    storage_errors.StorageError: ErrorCode.KAFKA_STORAGE_ERROR,
+    storage_errors.LogTruncatedError: ErrorCode.OFFSET_OUT_OF_RANGE,
+    cluster_errors.TopicExistsError: ErrorCode.TOPIC_ALREADY_EXISTS,
+    cluster_errors.UnknownTopicError: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    cluster_errors.InvalidTopicNameError: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    cluster_errors.InvalidPartitionsError: ErrorCode.INVALID_PARTITIONS,
+    cluster_errors.InvalidReplicationFactorError: ErrorCode.INVALID_REPLICATION_FACTOR,
+    cluster_errors.InvalidReplicaAssignmentError: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    cluster_errors.InvalidTopicConfigError: ErrorCode.INVALID_CONFIG,
+    cluster_errors.ControllerUnavailableError: ErrorCode.REQUEST_TIMED_OUT,
+    cluster_errors.NotControllerError: ErrorCode.NOT_CONTROLLER,
+}
+
+
+def error_code(error: BaseException) -> ErrorCode:
+    """Return the code of one of our errors, or of its nearest named base."""
+    for kind in type(error).__mro__:
+        if kind in _CODES:
+            return _CODES[kind]
+    return ErrorCode.UNKNOWN_SERVER_ERROR

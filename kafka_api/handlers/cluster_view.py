@@ -1,0 +1,44 @@
+"""Brokers, leaders and in-sync sets as this broker knows them: shared by the APIs that describe the cluster."""
+
+from typing import NamedTuple
+
+from cluster.commands import BrokerRecord
+from cluster.topic_table import Topic
+from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.request_context import RequestContext
+from model.ids import NodeId
+
+
+class PartitionView(NamedTuple):
+    """One partition in Kafka's terms; `leader_id` -1 and `leader_epoch` -1 while nobody is in office."""
+
+    error: ErrorCode
+    leader_id: int
+    leader_epoch: int
+    replicas: list[int]
+    in_sync: list[int]
+    offline: list[int]
+
+
+def alive_brokers(context: RequestContext) -> list[BrokerRecord]:
+    """Return the registered brokers whose link works, this one included, in order of node id."""
+    node = context.node
+    return [broker for broker in node.controller.members.all() if node.is_alive(NodeId(broker.node_id))]
+
+
+def controller_id(context: RequestContext) -> int:
+    """Return the broker that admin requests are best sent to: raft0's leader, or -1. Any broker forwards them."""
+    leader = context.node.controller.leader_id
+    return -1 if leader is None else leader
+
+
+def partition_view(context: RequestContext, topic: Topic, number: int) -> PartitionView:
+    """Return what is known of a partition in [0, partitions of the topic)."""
+    node = context.node
+    replicas = [int(replica.node_id) for replica in topic.replicas[number]]
+    offline = [replica for replica in replicas if not node.is_alive(NodeId(replica))]
+    leader = node.leadership.leader_of(topic.group(number))
+    if leader is None:
+        return PartitionView(ErrorCode.LEADER_NOT_AVAILABLE, -1, -1, replicas, [], offline)
+    in_sync = [int(member) for member in leader.in_sync]
+    return PartitionView(ErrorCode.NONE, leader.node_id, leader.term, replicas, in_sync, offline)

@@ -1,0 +1,53 @@
+"""DeleteTopics (20)."""
+
+import asyncio
+
+from cluster.admin_requests import DeleteTopicRequest
+from cluster.errors import ClusterError
+from kafka_api.error_mapping import error_code
+from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from kafka_api.request_context import RequestContext
+from model.ids import TopicId
+
+_Result = DeleteTopicsResponse.DeletableTopicResult
+
+_TIMEOUT_MAX = 60.0
+
+
+async def handle_delete_topics(
+    context: RequestContext, version: int, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
+    """Delete each topic at raft0's leader, by name or (from version 6) by id."""
+    table = context.node.controller.topics
+    deadline = asyncio.get_running_loop().time() + min(max(request.timeout_ms / 1000, 0.0), _TIMEOUT_MAX)
+    results = []
+    asked = (
+        [(name, None) for name in request.topic_names]
+        if version < 6
+        else [(each.name, each.topic_id) for each in request.topics]
+    )
+    for name, topic_id in asked:
+        if name is not None:
+            topic = table.get(name)
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            topic = table.get_by_id(TopicId(topic_id or ""))
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID
+        if topic is None:
+            result = _Result(name=name, error_code=unknown, error_message="no such topic")
+            if topic_id is not None and name is None:
+                result.topic_id = topic_id
+        else:
+            result = await _delete(context, topic.name, topic.topic_id, deadline)
+        results.append(result)
+    return DeleteTopicsResponse(responses=results)
+
+
+async def _delete(context: RequestContext, name: str, topic_id: TopicId, deadline: float) -> _Result:
+    timeout = max(0.0, deadline - asyncio.get_running_loop().time())
+    try:
+        await context.node.admin.delete_topic(DeleteTopicRequest(topic_id, timeout))
+    except ClusterError as error:
+        return _Result(name=name, topic_id=topic_id, error_code=error_code(error), error_message=str(error))
+    return _Result(name=name, topic_id=topic_id)

@@ -1,0 +1,133 @@
+"""Fetch (1): visible batches from an offset on, waiting up to max_wait for min_bytes (long poll).
+
+Sessions (KIP-227) are not kept: the session id is always 0, which every client takes to mean full requests.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cluster.partition import Partition
+from kafka_api.error_mapping import error_code
+from kafka_api.handlers.partition_lookup import find_leader, find_topic
+from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.protocol.messages import FetchRequest, FetchResponse
+from kafka_api.request_context import RequestContext
+from model.ids import Offset
+from storage.entry import Buffer
+from storage.errors import StorageError
+
+_Topic = FetchResponse.FetchableTopicResponse
+_Partition = FetchResponse.PartitionData
+_Asked = FetchRequest.FetchPartition
+
+_READ_COMMITTED = 1
+_FIRST_VERSION_WITH_TOPIC_ID = 13
+
+
+@dataclass(slots=True)
+class _Target:
+    """One partition of the request, in the request's order."""
+
+    asked: _Asked
+    found: Partition | ErrorCode
+    result: _Partition
+
+
+async def handle_fetch(context: RequestContext, version: int, request: FetchRequest) -> FetchResponse:
+    """Answer at once where there is enough, an error, or no wish to wait; else when something changes."""
+    if request.session_id != 0:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session_id=0, responses=[])
+    by_id = version >= _FIRST_VERSION_WITH_TOPIC_ID
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + max(request.max_wait_ms, 0) / 1000
+    bytes_max = min(max(request.max_bytes, 0), context.options.fetch_bytes_max)
+    bytes_min = min(max(request.min_bytes, 0), bytes_max)
+    read_committed = request.isolation_level == _READ_COMMITTED
+    while True:
+        # Watch before reading: what becomes visible in between must not be missed.
+        topics, targets = _targets(context, request, by_id=by_id)
+        changed = asyncio.Event()
+        watched = [
+            (target.found, target.found.watch(changed.set)) for target in targets if isinstance(target.found, Partition)
+        ]
+        try:
+            total, has_error = await _fill(targets, bytes_max, read_committed=read_committed)
+            if has_error or total >= bytes_min or loop.time() >= deadline:
+                return FetchResponse(session_id=0, responses=topics)
+            async with asyncio.timeout_at(deadline):
+                await changed.wait()
+        except TimeoutError:
+            return FetchResponse(session_id=0, responses=topics)
+        finally:
+            for partition, watcher in watched:
+                partition.unwatch(watcher)
+
+
+def _targets(context: RequestContext, request: FetchRequest, *, by_id: bool) -> tuple[list[_Topic], list[_Target]]:
+    topics: list[_Topic] = []
+    targets: list[_Target] = []
+    for asked_topic in request.topics:
+        topic = find_topic(context, asked_topic.topic, asked_topic.topic_id, by_id=by_id)
+        results: list[_Partition] = []
+        topics.append(_Topic(topic=asked_topic.topic, topic_id=asked_topic.topic_id, partitions=results))
+        for asked in asked_topic.partitions:
+            found = (
+                topic
+                if isinstance(topic, ErrorCode)
+                else find_leader(context, topic, asked.partition, asked.current_leader_epoch)
+            )
+            result = _Partition(
+                partition_index=asked.partition, high_watermark=-1, records=None, aborted_transactions=None
+            )
+            results.append(result)
+            targets.append(_Target(asked, found, result))
+    return topics, targets
+
+
+async def _fill(targets: Sequence[_Target], bytes_max: int, *, read_committed: bool) -> tuple[int, bool]:
+    """Read for every target; return the bytes found and whether any partition has an error."""
+    total, has_error = 0, False
+    for target in targets:
+        found, result, asked = target.found, target.result, target.asked
+        if isinstance(found, ErrorCode):
+            result.error_code = found
+            has_error = True
+            continue
+        high_watermark = found.high_watermark
+        result.high_watermark = result.last_stable_offset = high_watermark
+        result.log_start_offset = found.start_offset
+        result.aborted_transactions = [] if read_committed else None
+        if not found.start_offset <= asked.fetch_offset <= found.end_offset:
+            result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+            has_error = True
+            continue
+        result.records = []
+        room = min(bytes_max - total, asked.partition_max_bytes)
+        # Between the high watermark and the end of the log there is nothing to see yet, and no error.
+        if asked.fetch_offset >= high_watermark or (room <= 0 and total > 0):
+            continue
+        try:
+            batches = await found.fetch(Offset(asked.fetch_offset), max(room, 1))
+        except StorageError as error:
+            result.error_code = error_code(error)
+            has_error = True
+            continue
+        total += _take(result, batches, room, is_first=total == 0)
+        if not found.is_in_office:
+            result.error_code, result.records = ErrorCode.NOT_LEADER_OR_FOLLOWER, None
+            has_error = True
+    return total, has_error
+
+
+def _take(result: _Partition, batches: list[Buffer], room: int, *, is_first: bool) -> int:
+    """Put whole batches into the result, the response's first one whatever its size (KIP-74)."""
+    taken: list[Buffer] = []
+    size = 0
+    for batch in batches:
+        if size + len(batch) > room and not (is_first and not taken):
+            break
+        taken.append(batch)
+        size += len(batch)
+    result.records = taken
+    return size

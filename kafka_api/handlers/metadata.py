@@ -1,0 +1,80 @@
+"""Metadata (3): brokers, topics, and who leads what."""
+
+from cluster.admin_requests import check_topic_name
+from cluster.errors import InvalidTopicNameError
+from cluster.topic_table import Topic
+from kafka_api.handlers.cluster_view import alive_brokers, controller_id, partition_view
+from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.protocol.messages import MetadataRequest, MetadataResponse
+from kafka_api.request_context import RequestContext
+from model.ids import TopicId
+
+_NO_ID = "0" * 32
+
+
+async def handle_metadata(context: RequestContext, version: int, request: MetadataRequest) -> MetadataResponse:
+    """Answer from raft0's tables and the pushed leaderships; a leader is named only while it is in office."""
+    return MetadataResponse(
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(
+                node_id=broker.node_id, host=broker.kafka_host, port=broker.kafka_port
+            )
+            for broker in alive_brokers(context)
+        ],
+        cluster_id=context.node.cluster.cluster_id,
+        controller_id=controller_id(context),
+        topics=_topics(context, version, request),
+    )
+
+
+def _topics(
+    context: RequestContext, version: int, request: MetadataRequest
+) -> list[MetadataResponse.MetadataResponseTopic]:
+    table = context.node.controller.topics
+    asked = request.topics
+    # Version 0 has no null: there an empty list means all topics.
+    if asked is None or (version == 0 and not asked):
+        return [_topic(context, topic) for topic in table.all()]
+    found = []
+    for each in asked:
+        if each.name is None:
+            topic = table.get_by_id(TopicId(each.topic_id))
+            found.append(
+                _unknown(None, each.topic_id, ErrorCode.UNKNOWN_TOPIC_ID) if topic is None else _topic(context, topic)
+            )
+        else:
+            topic = table.get(each.name)
+            found.append(
+                _unknown(each.name, _NO_ID, _why_unknown(each.name)) if topic is None else _topic(context, topic)
+            )
+    return found
+
+
+def _why_unknown(name: str) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except InvalidTopicNameError:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _unknown(name: str | None, topic_id: str, error: ErrorCode) -> MetadataResponse.MetadataResponseTopic:
+    return MetadataResponse.MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, partitions=[])
+
+
+def _topic(context: RequestContext, topic: Topic) -> MetadataResponse.MetadataResponseTopic:
+    partitions = []
+    for number in range(len(topic.replicas)):
+        view = partition_view(context, topic, number)
+        partitions.append(
+            MetadataResponse.MetadataResponsePartition(
+                error_code=view.error,
+                partition_index=number,
+                leader_id=view.leader_id,
+                leader_epoch=view.leader_epoch,
+                replica_nodes=view.replicas,
+                isr_nodes=view.in_sync,
+                offline_replicas=view.offline,
+            )
+        )
+    return MetadataResponse.MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)

@@ -1,0 +1,177 @@
+"""Produce (0): one batch per partition, at one level for the whole request.
+
+Answers in two stages: the handler returns once every batch has its place in the order, and the connection may read
+its next request; the response follows when every partition has reached the level (or failed).
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from cluster.partition import Partition
+from kafka_api.error_mapping import error_code
+from kafka_api.handlers.partition_lookup import find_leader, find_topic
+from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.protocol.messages import ProduceRequest, ProduceResponse
+from kafka_api.request_context import RequestContext
+from model.ids import ConsistencyLevel
+from model.record_batch import (
+    CODECS,
+    BatchChecksumError,
+    BatchHeader,
+    MalformedBatchError,
+    check_batch,
+)
+from raft.errors import RaftError
+from raft.replicate_item import ReplicateResult, ReplicateStages
+
+_Topic = ProduceResponse.TopicProduceResponse
+_Partition = ProduceResponse.PartitionProduceResponse
+_Data = ProduceRequest.PartitionProduceData
+
+_ZSTD = CODECS.index("zstd")
+_FIRST_VERSION_WITH_ZSTD = 7
+_FIRST_VERSION_WITH_TOPIC_ID = 13
+_NO_PRODUCER_ID = -1
+
+
+class RefusedBatchError(Exception):
+    """A batch the broker does not take; carries the code and the words for the client."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+async def handle_produce(
+    context: RequestContext, version: int, request: ProduceRequest
+) -> asyncio.Future[ProduceResponse] | ProduceResponse | None:
+    """Append; None where the client wants no answer (acks=0) and nothing went wrong."""
+    levels = {int(level): level for level in ConsistencyLevel}
+    level = levels.get(request.acks)
+    if level is None:
+        return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1")
+    if request.transactional_id is not None:
+        return _refuse_all(
+            request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet"
+        )
+    answer = _PendingAnswer(request.acks != 0)
+    timeout = min(max(request.timeout_ms / 1000, 0.0), context.options.produce_timeout_max)
+    deadline = asyncio.get_running_loop().time() + timeout
+    for asked in request.topic_data:
+        topic = find_topic(context, asked.name, asked.topic_id, by_id=version >= _FIRST_VERSION_WITH_TOPIC_ID)
+        results = answer.add_topic(asked.name, asked.topic_id)
+        for data in asked.partition_data:
+            found = topic if isinstance(topic, ErrorCode) else find_leader(context, topic, data.index)
+            if isinstance(found, ErrorCode):
+                answer.add_error(results, data.index, found, None)
+                continue
+            try:
+                stages = _append(found, data, version, level, deadline)
+            except RefusedBatchError as error:
+                answer.add_error(results, data.index, error.code, str(error))
+                continue
+            answer.add(results, data.index, found, stages)
+            # The order is fixed before the next batch, and before the connection's next request, is looked at.
+            await stages.enqueued
+    return answer.finish()
+
+
+def _append(
+    partition: Partition, data: _Data, version: int, level: ConsistencyLevel, deadline: float
+) -> ReplicateStages:
+    # Copied once, out of the receive buffer: the engine stamps and keeps it.
+    batch = bytearray(data.records or b"")
+    header = check_produced(batch, version, partition.topic.config.max_message_bytes)
+    return partition.produce(batch, header.record_count, level, deadline)
+
+
+def check_produced(batch: bytearray, version: int, max_message_bytes: int) -> BatchHeader:
+    """Return the header of a batch that may be appended.
+
+    Raises:
+        RefusedBatchError: With Kafka's code for what is wrong.
+    """
+    if len(batch) > max_message_bytes:
+        raise RefusedBatchError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes, max.message.bytes is {max_message_bytes}"
+        )
+    try:
+        header = check_batch(batch)
+    except BatchChecksumError as error:
+        raise RefusedBatchError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    except MalformedBatchError as error:
+        raise RefusedBatchError(ErrorCode.INVALID_RECORD, str(error)) from error
+    if header.is_control:
+        raise RefusedBatchError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if header.is_transactional:
+        raise RefusedBatchError(ErrorCode.INVALID_RECORD, "transactions are not supported yet")
+    if header.producer_id != _NO_PRODUCER_ID:
+        raise RefusedBatchError(ErrorCode.INVALID_RECORD, "idempotent producers are not supported yet")
+    if header.codec >= len(CODECS) or (header.codec == _ZSTD and version < _FIRST_VERSION_WITH_ZSTD):
+        raise RefusedBatchError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {header.codec} is not allowed in version {version}"
+        )
+    return header
+
+
+def _refuse_all(request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse:
+    answer = _PendingAnswer(is_wanted=True)
+    for asked in request.topic_data:
+        results = answer.add_topic(asked.name, asked.topic_id)
+        for data in asked.partition_data:
+            answer.add_error(results, data.index, code, message)
+    return answer.response
+
+
+class _PendingAnswer:
+    """The response under construction: complete once the last partition has ended."""
+
+    def __init__(self, is_wanted: bool) -> None:
+        self.response = ProduceResponse(responses=[])
+        self._is_wanted = is_wanted
+        self._open = 1
+        self._has_error = False
+        self._done: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+
+    def add_topic(self, name: str, topic_id: str) -> list[_Partition]:
+        results: list[_Partition] = []
+        self.response.responses.append(_Topic(name=name, topic_id=topic_id, partition_responses=results))
+        return results
+
+    def add_error(self, results: list[_Partition], index: int, code: ErrorCode, message: str | None) -> None:
+        self._has_error = True
+        results.append(_Partition(index=index, error_code=code, base_offset=-1, error_message=message))
+
+    def add(self, results: list[_Partition], index: int, partition: Partition, stages: ReplicateStages) -> None:
+        result = _Partition(index=index, base_offset=-1)
+        results.append(result)
+        if not self._is_wanted:
+            return  # Nobody learns what becomes of it: only what is refused at once ends the connection.
+        self._open += 1
+        stages.replicated.add_done_callback(self._taker(result, partition))
+
+    def finish(self) -> asyncio.Future[ProduceResponse] | ProduceResponse | None:
+        """All partitions are under way."""
+        if not self._is_wanted:
+            # A client that wants no answers learns of errors by the end of its connection, as in Kafka.
+            return self.response if self._has_error else None
+        self._close_one()
+        return self.response if self._done.done() else self._done
+
+    def _taker(self, result: _Partition, partition: Partition) -> Callable[[asyncio.Future[ReplicateResult]], None]:
+        def take(future: asyncio.Future[ReplicateResult]) -> None:
+            error = future.exception()
+            if error is None:
+                result.base_offset = future.result().base_offset
+                result.log_start_offset = partition.start_offset
+            else:
+                result.error_code = error_code(error)
+                result.error_message = str(error) if isinstance(error, RaftError) else None
+            self._close_one()
+
+        return take
+
+    def _close_one(self) -> None:
+        self._open -= 1
+        if self._open == 0:
+            self._done.set_result(self.response)

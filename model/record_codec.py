@@ -1,0 +1,140 @@
+"""The records inside a batch: offsets and timestamps only, for lookups by time. Off the hot path.
+
+Source: Kafka protocol guide, "Record" (zigzag varints); compression as in research/kafka_protocol.md B4: snappy may
+be raw (librdkafka) or xerial-framed (Java).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import cramjam
+
+from model.record_batch import CODECS, HEADER_BYTES, Buffer, read_header
+
+# A batch may not unpack to more than this: 64 MiB is the largest max.message.bytes, uncompressed.
+UNPACKED_BYTES_MAX = 256 * 1024 * 1024
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES = 16
+_FIRST_GUESS_BYTES = 1024 * 1024
+
+
+class CorruptRecordsError(ValueError):
+    """The compressed or encoded records cannot be read."""
+
+
+class RecordPosition(NamedTuple):
+    """Where a record is: absolute offset, timestamp in milliseconds."""
+
+    offset: int
+    timestamp: int
+
+
+def first_record_at(batch: Buffer, timestamp: int) -> RecordPosition | None:
+    """Return the first record of a whole v2 batch with a timestamp at or after `timestamp`, None if there is none.
+
+    Raises:
+        CorruptRecordsError: The records cannot be unpacked or read.
+    """
+    header = read_header(batch)
+    if header.uses_log_append_time:
+        return RecordPosition(header.base_offset, header.max_timestamp) if header.max_timestamp >= timestamp else None
+    for position in records(batch):
+        if position.timestamp >= timestamp:
+            return position
+    return None
+
+
+def records(batch: Buffer) -> Iterator[RecordPosition]:
+    """Yield the position of every record of a whole v2 batch.
+
+    Raises:
+        CorruptRecordsError: The records cannot be unpacked or read.
+    """
+    header = read_header(batch)
+    data = unpack(header.codec, memoryview(batch)[HEADER_BYTES:])
+    position = 0
+    for _ in range(header.record_count):
+        length, position = _varint(data, position)
+        end = position + length
+        if length < 0 or end > len(data):
+            raise CorruptRecordsError("a record reaches past its batch")
+        timestamp_delta, after = _varint(data, position + 1)
+        offset_delta, _ = _varint(data, after)
+        yield RecordPosition(header.base_offset + offset_delta, header.base_timestamp + timestamp_delta)
+        position = end
+
+
+def unpack(codec: int, packed: memoryview) -> bytes:
+    """Return the records' bytes.
+
+    Raises:
+        CorruptRecordsError: Not what `codec` (an index into CODECS) produces, or larger than UNPACKED_BYTES_MAX.
+    """
+    if codec == 0:
+        return bytes(packed)
+    try:
+        match CODECS[codec]:
+            case "gzip":
+                return _bounded(cramjam.gzip.decompress_into, packed)
+            case "lz4":
+                return _bounded(cramjam.lz4.decompress_into, packed)
+            case "zstd":
+                return _bounded(cramjam.zstd.decompress_into, packed)
+            case _:
+                return _unpack_snappy(packed)
+    except (cramjam.DecompressionError, IndexError) as error:
+        raise CorruptRecordsError(f"codec {codec}: {error}") from error
+
+
+def _bounded(unpack_into: Callable[[memoryview, bytearray], int], packed: memoryview) -> bytes:
+    """Unpack into a buffer of our own size, so that a bomb meets a wall instead of the machine's memory."""
+    size = max(_FIRST_GUESS_BYTES, 8 * len(packed))
+    while True:
+        size = min(size, UNPACKED_BYTES_MAX)
+        buffer = bytearray(size)
+        try:
+            return bytes(memoryview(buffer)[: unpack_into(packed, buffer)])
+        except cramjam.DecompressionError:
+            # Either the buffer is too small or the data is bad: the codec does not say which.
+            if size == UNPACKED_BYTES_MAX:
+                raise
+            size *= 16
+
+
+def _unpack_snappy(packed: memoryview) -> bytes:
+    if bytes(packed[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _unpack_snappy_block(packed)
+    blocks = []
+    position, total = _XERIAL_HEADER_BYTES, 0
+    while position < len(packed):
+        length = int.from_bytes(packed[position : position + 4], "big")
+        block = _unpack_snappy_block(packed[position + 4 : position + 4 + length])
+        total += len(block)
+        if total > UNPACKED_BYTES_MAX:
+            raise CorruptRecordsError(f"unpacks to more than {UNPACKED_BYTES_MAX} bytes")
+        blocks.append(block)
+        position += 4 + length
+    return b"".join(blocks)
+
+
+def _unpack_snappy_block(block: memoryview) -> bytes:
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > UNPACKED_BYTES_MAX:
+        raise CorruptRecordsError(f"unpacks to {size} bytes, more than {UNPACKED_BYTES_MAX}")
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """Read a zigzag varint of at most 10 bytes; return it and the position after it."""
+    value = shift = 0
+    while shift < 70:
+        if position >= len(data):
+            raise CorruptRecordsError("a record is cut off")
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+    raise CorruptRecordsError("a varint is too long")
