@@ -1,0 +1,9 @@
+"""What Kafka clients talk to: the listener, its connections, and one handler per API.
+
+- server, connection: the listener; one connection's frames, order of answers and back-pressure
+- handlers: one module per API, and the registry of what is served in which versions
+- request_context: what a handler may use
+- options: bounds and defaults of the listener
+- error_mapping: our errors -> Kafka's error codes
+- protocol: the wire codec: frames, messages, schema
+"""
