@@ -1,7 +1,8 @@
 """Length-prefixed frames out of a byte stream, without I/O of its own.
 
 Made for `asyncio.BufferedProtocol`, whose names it has: `get_buffer` is where the next bytes are to be received,
-`buffer_updated` says how many came and returns the frames that are complete by then. Each frame has memory of its own, which is never written again.
+`buffer_updated` says how many came and returns the frames that are complete by then.
+Each frame has memory of its own, which is never written again.
 """
 
 import mmap

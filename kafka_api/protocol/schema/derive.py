@@ -5,11 +5,10 @@ keeps facts only: names, types, versions, nullability, tags and defaults. Nothin
 API in, add its key to `API_KEYS` and run it; kafka-python's release decides how new the versions are.
 """
 
-import importlib.resources
+import importlib.metadata
 import json
 import re
 from collections.abc import Iterator, Mapping
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,8 @@ HEADER = """\
 # Facts from the message definitions of Apache Kafka, Apache License 2.0: see NOTICE.
 """
 
+_RESOURCES = "kafka/protocol/schemas/resources"
+
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -31,10 +32,10 @@ _Json = Mapping[str, Any]
 
 
 def _sources() -> Iterator[_Json]:
-    folder: Traversable = importlib.resources.files("kafka.protocol.schemas") / "resources"
-    for path in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if path.name.endswith(".json"):
-            yield json.loads(_COMMENT.sub("", path.read_text(encoding="utf-8")))
+    # Located, not imported: kafka-python's modules would all be loaded for a few data files.
+    folder = Path(str(importlib.metadata.distribution("kafka-python").locate_file(_RESOURCES)))
+    for path in sorted(folder.glob("*.json")):
+        yield json.loads(_COMMENT.sub("", path.read_text(encoding="utf-8")))
 
 
 def _field_lines(fields: list[_Json], structs: Mapping[str, list[_Json]], indent: str) -> Iterator[str]:
