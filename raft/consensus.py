@@ -261,7 +261,7 @@ class Consensus:
         self.state.on_leader_progress(Index(beat.commit), Index(beat.visible))
         return follower_reply(self._context, status, match)
 
-    async def on_vote(self, candidate: NodeId, request: VoteRequest) -> VoteReply:
+    async def answer_vote(self, candidate: NodeId, request: VoteRequest) -> VoteReply:
         """Take a (pre-)vote request; a granted vote is durable before this returns."""
         state = self.state
         voter = VoterView(

@@ -74,7 +74,7 @@ class RaftService:
         consensus = self._group_of(peer, request.group)
         if consensus is None:
             return VoteReply(0, granted=False, last_index=0, last_term=0, reason="no such replica here")
-        return await consensus.on_vote(peer.replica.node_id, request)
+        return await consensus.answer_vote(peer.replica.node_id, request)
 
     def _append_entries(
         self, peer: Peer, request: AppendEntriesRequest, payload: memoryview
