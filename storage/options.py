@@ -1,0 +1,35 @@
+"""What a log is told. Sizes in bytes, times in milliseconds."""
+
+from dataclasses import dataclass
+
+from model.ids import DirectoryId, GroupId
+
+
+@dataclass(frozen=True, slots=True)
+class LogIdentity:
+    """Whose log it is: written into its directory when that is made, checked at every open."""
+
+    group: GroupId
+    directory_id: DirectoryId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """Bounds of one log.
+
+    Attributes:
+        segment_bytes: A segment is rolled before it would grow beyond this; one larger entry goes alone.
+        segment_ms: ... or when its first entry is older than this, by the wall clock.
+        index_interval_bytes: One sparse index entry per this many bytes.
+        tail_cache_bytes: Recent entries kept in memory.
+    """
+
+    segment_bytes: int = 128 * 1024 * 1024
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    index_interval_bytes: int = 32 * 1024
+    tail_cache_bytes: int = 1024 * 1024
+
+    def __post_init__(self) -> None:
+        for name in ("segment_bytes", "segment_ms", "index_interval_bytes", "tail_cache_bytes"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0")

@@ -1,0 +1,128 @@
+"""One segment file: entries back to back, named `<base index>-<term>.log`, with a sparse index in memory.
+
+Reading functions block and run on workers; they see a segment as a `SegmentView` that was taken on the loop, so a
+roll or a truncation meanwhile cannot pull the ground from under them (the caller checks the log's generation after).
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from model.ids import Index, Offset, Term
+from runtime.files import File
+from storage.entry import Entry, EntryKind, ParsedEntry, parse_entry
+from storage.errors import CorruptEntryError, CorruptLogError
+from storage.segment_index import SegmentIndex
+
+_NAME = re.compile(r"(\d{20})-(\d+)\.log")
+_MAX_TIMESTAMP_POSITION = slice(35, 43)
+_SCAN_CHUNK_BYTES = 1024 * 1024
+
+
+def segment_name(base_index: int, term: int) -> str:
+    """Return the file name of a segment."""
+    return f"{base_index:020d}-{term}.log"
+
+
+def parse_segment_name(name: str) -> tuple[Index, Term] | None:
+    """Return base index and term, None if the name is not a segment's."""
+    match = _NAME.fullmatch(name)
+    return (Index(int(match[1])), Term(int(match[2]))) if match else None
+
+
+def max_timestamp_of(entry: Entry) -> int:
+    """Return the largest timestamp in a data entry's batch; -1 for other kinds."""
+    if entry.kind is not EntryKind.DATA:
+        return -1
+    return int.from_bytes(memoryview(entry.payload)[_MAX_TIMESTAMP_POSITION], "big", signed=True)
+
+
+class SegmentView(NamedTuple):
+    """What a worker reads: bytes [position, end) of one file."""
+
+    path: str
+    file: File
+    position: int
+    end: int
+
+
+@dataclass(slots=True)
+class Segment:
+    """One file of the log. Invariant: base_index - 1 <= last_index; `size` counts whole entries only."""
+
+    path: str
+    base_index: Index
+    base_offset: Offset
+    term: Term
+    file: File
+    index: SegmentIndex
+    created_ms: int
+    last_index: Index
+    size: int = 0
+    data_term: Term = Term(0)
+
+    def note(self, entry: Entry) -> None:
+        """An entry was written at the end."""
+        assert entry.index == self.last_index + 1
+        self.index.note(entry.index, entry.base_offset, max_timestamp_of(entry), self.size)
+        self.size += entry.size
+        self.last_index = entry.index
+        if entry.kind is EntryKind.DATA:
+            self.data_term = entry.term
+
+    def view(self, position: int = 0) -> SegmentView:
+        """Return the written bytes from `position` on."""
+        return SegmentView(self.path, self.file, position, self.size)
+
+
+def scan(view: SegmentView, chunk: int = _SCAN_CHUNK_BYTES) -> Iterator[tuple[int, ParsedEntry]]:
+    """Yield (position, entry) for the entries of `view`; ends early where the bytes end within an entry.
+
+    Raises:
+        CorruptLogError: Bytes that are no entry, or a wrong checksum; the message names file and position.
+    """
+    start = position = view.position
+    buffer = memoryview(b"")
+    while position < view.end:
+        try:
+            parsed = parse_entry(buffer, position - start)
+        except CorruptEntryError as error:
+            raise CorruptLogError(f"{view.path} is damaged at byte {position}: {error}") from error
+        if parsed is None:
+            have = start + len(buffer) - position
+            if have >= view.end - position:
+                return
+            wanted = min(view.end - position, max(chunk, 2 * have))
+            start, buffer = position, memoryview(view.file.pread(wanted, position))
+            if len(buffer) < wanted:
+                raise CorruptLogError(f"{view.path} is shorter than it was: {start + len(buffer)} bytes")
+            continue
+        yield position, parsed
+        position += parsed.entry.size
+
+
+def read_run(views: list[SegmentView], first: Index, last: Index, max_bytes: int) -> list[Entry]:
+    """Return the entries [first, last] until `max_bytes` would be exceeded, at least one.
+
+    Raises:
+        CorruptLogError: Damage, or the run is not there.
+    """
+    entries: list[Entry] = []
+    size = 0
+    for view in views:
+        for _, parsed in scan(view, min(max_bytes + 64 * 1024, 4 * _SCAN_CHUNK_BYTES)):
+            entry = parsed.entry
+            if entry.index < first:
+                continue
+            if entry.index != first + len(entries):
+                raise CorruptLogError(f"{view.path}: entry {entry.index} where {first + len(entries)} should be")
+            if entries and size + entry.size > max_bytes:
+                return entries
+            entries.append(entry)
+            size += entry.size
+            if entry.index == last:
+                return entries
+    if not entries:
+        raise CorruptLogError(f"{views[0].path if views else 'no segment'}: entry {first} is not where it should be")
+    return entries

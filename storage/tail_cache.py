@@ -1,0 +1,62 @@
+"""The newest entries of a log in memory, bounded in bytes: consumers at the tail and recovery read no file."""
+
+from collections import deque
+
+from model.ids import Index, Offset
+from storage.entry import Entry
+
+
+class TailCache:
+    """A dense run of the newest entries, by index."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._bytes = 0
+        self._entries: deque[Entry] = deque()
+
+    def push(self, entry: Entry) -> None:
+        """Add the next entry; the oldest leave when there is no room. An entry over the limit empties the cache."""
+        assert not self._entries or entry.index == self._entries[-1].index + 1
+        self._entries.append(entry)
+        self._bytes += entry.size
+        while self._bytes > self._limit:
+            self._bytes -= self._entries.popleft().size
+
+    def cut(self, first_removed: Index) -> None:
+        """Drop entries from `first_removed` on."""
+        while self._entries and self._entries[-1].index >= first_removed:
+            self._bytes -= self._entries.pop().size
+
+    def read(self, first: Index, last: Index, max_bytes: int) -> list[Entry] | None:
+        """Return entries from `first` on, at least one, until `last` or `max_bytes`; None if `first` is not here."""
+        if not self._entries or not self._entries[0].index <= first <= self._entries[-1].index:
+            return None
+        run: list[Entry] = []
+        size = 0
+        for entry in self._from(first):
+            size += entry.size
+            if entry.index > last or (run and size > max_bytes):
+                break
+            run.append(entry)
+        return run
+
+    def index_of_offset(self, offset: Offset) -> Index | None:
+        """Return the entry that holds `offset`; None if it is older than the cache or newer than the log."""
+        if not self._entries or offset < self._entries[0].base_offset or offset >= self._entries[-1].end_offset:
+            return None
+        low, high = 0, len(self._entries) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._entries[middle].end_offset <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return self._entries[low].index
+
+    def _from(self, first: Index) -> list[Entry]:
+        skip = first - self._entries[0].index
+        # A deque is quick at its ends: consumers at the tail take a few of the newest entries.
+        if skip > len(self._entries) // 2:
+            count = len(self._entries) - skip
+            return [self._entries[-1 - back] for back in range(count - 1, -1, -1)]
+        return list(self._entries)[skip:]
