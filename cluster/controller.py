@@ -8,6 +8,7 @@ from cluster.errors import ControllerUnavailableError, NotControllerError
 from cluster.members_table import MembersTable
 from cluster.topic_table import TopicTable
 from model.ids import ConsistencyLevel, NodeId
+from model.topic_config import TopicConfig
 from raft.consensus import Consensus
 from raft.errors import RaftError, RetryableError
 from raft.options import RaftOptions
@@ -19,10 +20,10 @@ from storage.entry import EntryKind
 class Controller:
     """raft0's replica of this node together with the tables it feeds."""
 
-    def __init__(self, consensus: Consensus, options: RaftOptions) -> None:
+    def __init__(self, consensus: Consensus, options: RaftOptions, topic_defaults: TopicConfig) -> None:
         self.consensus = consensus
         self.members = MembersTable()
-        self.topics = TopicTable()
+        self.topics = TopicTable(topic_defaults)
         self._stm = ControllerStm(self.members, self.topics)
         self.applier = StateMachineApplier(consensus, self._stm, options)
         # Commands that check the tables before they propose run one after the other at the leader.

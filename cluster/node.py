@@ -18,6 +18,7 @@ from cluster.founding import ClusterRecord, Founding, Seed, addresses
 from cluster.leadership import Leadership
 from cluster.partition_manager import PartitionManager
 from model.ids import RAFT0, NodeId, Replica
+from model.topic_config import TopicConfig
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
 from raft.options import RaftOptions
@@ -47,6 +48,7 @@ class NodeOptions:
         rpc_host, rpc_port: Where links bind, and from where they dial; port 0 takes a free one (tests).
         seeds: Every broker of the cluster, this one included; empty: a cluster of one.
         secret: The cluster secret; needed for more than one seed.
+        topic_defaults: Configuration of topics that do not say.
     """
 
     node_id: NodeId
@@ -56,6 +58,7 @@ class NodeOptions:
     seeds: Sequence[Seed] = ()
     secret: bytes | None = field(default=None, repr=False)
     raft: RaftOptions = field(default_factory=RaftOptions)
+    topic_defaults: TopicConfig = field(default_factory=TopicConfig)
 
 
 class Node:
@@ -115,7 +118,7 @@ class Node:
 
     def _know(self, cluster: ClusterRecord) -> None:
         self.links.set_cluster_id(cluster.cluster_id)
-        self.links.set_expected_replicas({replica.node_id: replica for replica in cluster.replicas})
+        self.links.set_expected_replicas({replica.node_id: replica.directory_id for replica in cluster.replicas})
 
     async def _start_groups(self, cluster: ClusterRecord) -> None:
         options = self.options
@@ -127,7 +130,7 @@ class Node:
             RaftPolicy(),
             LogOptions(segment_bytes=_RAFT0_SEGMENT_BYTES),
         )
-        self.controller = Controller(raft0, options.raft)
+        self.controller = Controller(raft0, options.raft, options.topic_defaults)
         peers = tuple(replica.node_id for replica in cluster.replicas)
         self.leadership = Leadership(self.groups, self.links, options.node_id, peers)
         self.partitions = PartitionManager()

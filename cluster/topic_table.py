@@ -25,9 +25,10 @@ class Topic:
 
 
 class TopicTable:
-    """Topics by name and id; `revision` grows with each change."""
+    """Topics by name and id; `revision` grows with each change. `defaults`: this broker's, where a topic says nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, defaults: TopicConfig) -> None:
+        self._defaults = defaults
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[TopicId, Topic] = {}
         self._listeners: list[Callable[[], None]] = []
@@ -70,7 +71,7 @@ class TopicTable:
             tuple(Replica(NodeId(each.node_id), DirectoryId(each.directory_id)) for each in partition)
             for partition in command.partitions
         )
-        config = parse_topic_config(command.configs, len(replicas[0]))
+        config = parse_topic_config(command.configs, len(replicas[0]), self._defaults)
         topic = Topic(command.name, TopicId(command.topic_id), replicas, config)
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic

@@ -8,7 +8,7 @@ Code above this seam is written against `asyncio.Transport` and `asyncio.Protoco
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
@@ -77,8 +77,7 @@ class OsNetwork:
         loop = asyncio.get_running_loop()
         local = (source_host, 0) if source_host is not None else None
         transport, _ = await loop.create_connection(factory, host, port, local_addr=local)
-        assert isinstance(transport, asyncio.Transport)
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return transport
+        return cast(asyncio.Transport, transport)  # uvloop's own class does not derive from it
