@@ -1,4 +1,4 @@
-"""What a handler may use: the node below, the options of this listener, and who is asking."""
+"""What a handler may use: the node below and the options of this listener."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,7 @@ from kafka_api.options import KafkaOptions
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One per connection; `api_version` travels beside it with each request."""
+    """One per listener; the request's version travels beside it."""
 
     node: Node
     options: KafkaOptions
-    client: str

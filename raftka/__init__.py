@@ -1,0 +1,13 @@
+"""What users meet. Everything but `broker` is a client: it reaches brokers through their public ports only.
+
+* `version`         version of the installation.
+* `config`          the broker's configuration: where it comes from and how it fits together.
+* `config_options`  the table of options.
+* `admin_client`    HTTP requests to a broker's admin port.
+* `kafka_client`    confluent-kafka, imported late, with errors of one line.
+* `cli`             the command `raftka`.
+* `dev`             `raftka dev`: a cluster of processes on this machine.
+* `story`           what `make run` tells.
+* `story_clients`   the producers and the reader of the story.
+* `broker`          the broker process.
+"""

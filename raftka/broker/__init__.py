@@ -1,0 +1,8 @@
+"""The broker process: the composition root, which nothing imports.
+
+* `__main__`     puts the broker's packages on the path and runs the application; exit codes.
+* `application`  wiring, start and stop order, signals.
+* `admin_http`   the admin port: readiness, partitions, brokers, metrics.
+* `metrics`      the node's counters as Prometheus text.
+* `logs`         where log lines go.
+"""

@@ -1,0 +1,43 @@
+"""`python -I -u -m raftka.broker --config-json JSON`: one broker process.
+
+Only this process puts the broker's plain-named packages (`storage`, `model`, ...) on its path: from `raftka/_broker`
+in an installed wheel, from the project's root in a checkout. So `pip install raftka` adds no such names to anybody
+else's environment.
+"""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+
+def _add_broker_packages() -> None:
+    package = Path(__file__).resolve().parent.parent
+    bundled = package / "_broker"
+    sys.path.insert(0, str(bundled if bundled.is_dir() else package.parent))
+
+
+def main() -> int:
+    """Run the broker until SIGTERM or SIGINT; return the process's exit code."""
+    if not __debug__:
+        # Assertions are part of the product: they stop a replica before it does harm.
+        print("raftka: refusing to run under python -O: assertions are needed", file=sys.stderr)
+        return 1
+    parser = argparse.ArgumentParser(prog="raftka.broker")
+    parser.add_argument("--config-json", required=True, help="the resolved configuration, as `raftka start` passes it")
+    arguments = parser.parse_args()
+    _add_broker_packages()
+
+    from raftka.broker.application import run_broker
+    from raftka.config import BrokerConfig, ConfigError
+
+    try:
+        config = BrokerConfig.from_json(arguments.config_json)
+    except ConfigError as error:
+        print(f"raftka: {error}", file=sys.stderr)
+        return 1
+    return asyncio.run(run_broker(config))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

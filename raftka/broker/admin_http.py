@@ -1,0 +1,114 @@
+"""The admin port: `/v1/status/ready`, `/v1/brokers`, `/v1/partitions/{topic}/{partition}`, `/metrics`."""
+
+from aiohttp import web
+
+from cluster.node import Node
+from cluster.partition_status import Mark, PartitionStatusReader, ReplicaStatus
+from model.ids import NodeId
+from raftka.broker.metrics import render_metrics
+
+
+class AdminHttp:
+    """Routes over one node."""
+
+    def __init__(self, node: Node, statuses: PartitionStatusReader) -> None:
+        self._node = node
+        self._statuses = statuses
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen.
+
+        Raises:
+            OSError: The address cannot be bound.
+        """
+        application = web.Application()
+        application.router.add_get("/v1/status/ready", self._ready)
+        application.router.add_get("/v1/brokers", self._brokers)
+        application.router.add_get("/v1/partitions/{topic}/{partition}", self._partition)
+        application.router.add_get("/metrics", self._metrics)
+        self._runner = web.AppRunner(application, access_log=None, handle_signals=False)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port, shutdown_timeout=1.0).start()
+
+    async def stop(self) -> None:
+        """Close the port and what is open on it."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        reason = not_ready_reason(self._node)
+        if reason is None:
+            return web.json_response({"ready": True, "node_id": self._node.options.node_id})
+        return web.json_response({"ready": False, "reason": reason}, status=503)
+
+    async def _brokers(self, _: web.Request) -> web.Response:
+        brokers = [
+            {
+                "node_id": broker.node_id,
+                "kafka": f"{broker.kafka_host}:{broker.kafka_port}",
+                "rpc": f"{broker.rpc_host}:{broker.rpc_port}",
+                "admin": f"{broker.admin_host}:{broker.admin_port}",
+                "alive": self._node.is_alive(NodeId(broker.node_id)),
+            }
+            for broker in self._node.controller.members.all()
+        ]
+        return web.json_response(brokers)
+
+    async def _partition(self, request: web.Request) -> web.Response:
+        name, number = request.match_info["topic"], request.match_info["partition"]
+        topic = self._node.controller.topics.get(name)
+        if topic is None:
+            return web.json_response({"error": f"no topic {name!r}"}, status=404)
+        if not number.isascii() or not number.isdigit() or int(number) >= len(topic.replicas):
+            return web.json_response(
+                {"error": f"topic {name!r} has partitions 0 to {len(topic.replicas) - 1}"}, status=404
+            )
+        leader = self._node.leadership.leader_of(topic.group(int(number)))
+        statuses = await self._statuses.gather(topic, int(number))
+        return web.json_response(
+            {
+                "partition": int(number),
+                "leader": -1 if leader is None else leader.node_id,
+                "term": -1 if leader is None else leader.term,
+                "replicas": [replica.node_id for replica in topic.replicas[int(number)]],
+                "in_sync": next((status.in_sync for status in statuses if status.in_sync), []),
+                "positions": [_positions(status) for status in statuses if status.role != "-"],
+            }
+        )
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(text=render_metrics(self._node), content_type="text/plain", charset="utf-8")
+
+
+def not_ready_reason(node: Node) -> str | None:
+    """Return what is missing until this broker can serve: registered, raft0 led, every local partition led."""
+    if not node.is_registered.is_set():
+        return "not registered with raft0 yet"
+    if node.controller.leader_id is None:
+        return "raft0 has no leader"
+    if len(node.controller.members.all()) < len(node.cluster.members):
+        return "not every broker has registered yet"
+    if node.backend.failed:
+        group, why = next(iter(node.backend.failed.items()))
+        return f"group {group} cannot start: {why}"
+    for partition in node.partitions:
+        if node.leadership.leader_of(partition.consensus.group) is None:
+            return f"partition {partition.topic.name}-{partition.partition} has no leader"
+    return None
+
+
+def _positions(status: ReplicaStatus) -> dict[str, object]:
+    return {
+        "node_id": status.node_id,
+        "role": status.role,
+        "term": status.term,
+        "dirty": _mark(status.dirty),
+        "flushed": _mark(status.flushed),
+        "commit": _mark(status.commit),
+        "visible": _mark(status.visible),
+    }
+
+
+def _mark(mark: Mark) -> dict[str, int]:
+    return {"index": mark.log_index, "offset": mark.offset}

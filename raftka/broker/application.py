@@ -1,0 +1,189 @@
+"""Wires one broker from its configuration, starts it in order, and stops it on a signal.
+
+lock the data directory -> kvstore -> links, founding, groups, raft0 (cluster.node)
+-> Kafka listener -> register the addresses -> admin port
+"""
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from cluster.commands import BrokerRecord
+from cluster.data_directory import lock_data_directory
+from cluster.errors import StartupError
+from cluster.founding import Seed
+from cluster.node import Node, NodeOptions
+from cluster.partition_status import PartitionStatusReader
+from kafka_api.options import KafkaOptions
+from kafka_api.server import KafkaServer
+from model.ids import NodeId
+from model.topic_config import TopicConfig
+from raft.options import RaftOptions
+from raftka.broker.admin_http import AdminHttp
+from raftka.broker.logs import configure_logging
+from raftka.config import BrokerConfig
+from runtime.environment import system_environment
+from storage.errors import StorageError
+from storage.rocks_kvstore import RocksKvStore
+
+_logger = logging.getLogger("broker")
+
+
+async def run_broker(config: BrokerConfig) -> int:
+    """Run until SIGTERM or SIGINT, or until a background task dies; return the exit code."""
+    configure_logging(config.log_level)
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    died: list[str] = []
+
+    def on_exception(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        _logger.critical("%s", context.get("message"), exc_info=error)
+        died.append(str(context.get("message")))
+        stop.set()
+
+    loop.set_exception_handler(on_exception)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    broker = Broker(config)
+    try:
+        if not await _started(broker, stop):
+            return 1 if died else 0
+        # What exists now lives as long as the process: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        await stop.wait()
+    except (StartupError, StorageError, OSError, ValueError) as error:
+        print(f"raftka: {error}", file=sys.stderr)
+        return 1
+    finally:
+        await broker.stop()
+    _logger.info("stopped")
+    return 1 if died else 0
+
+
+async def _started(broker: "Broker", stop: asyncio.Event) -> bool:
+    """Start, unless a signal comes first: founding may wait for other seeds for ever."""
+    starting = asyncio.get_running_loop().create_task(broker.start())
+    stopping = asyncio.get_running_loop().create_task(stop.wait())
+    await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return False
+    starting.result()
+    return not stop.is_set()
+
+
+class Broker:
+    """All parts of one broker process."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._env = system_environment()
+        self._lock: Any = None
+        self._kvstore: RocksKvStore | None = None
+        self._node: Node | None = None
+        self._server: KafkaServer | None = None
+        self._admin: AdminHttp | None = None
+
+    async def start(self) -> None:
+        """Start everything.
+
+        Raises:
+            StartupError, StorageError, OSError, ValueError: One line for the operator.
+        """
+        config, env = self._config, self._env
+        options = node_options(config)
+        self._lock = lock_data_directory(env, config.data_dir)
+        self._kvstore = await RocksKvStore.open(env, f"{config.data_dir}/kvstore")
+        node = self._node = Node(env, options, self._kvstore)
+        await node.start()
+        statuses = PartitionStatusReader(node.links, node.partitions, options.node_id)
+        self._server = KafkaServer(env, node, kafka_options(config))
+        kafka_port = await self._server.start(config.kafka_address, config.kafka_port)
+        self._admin = AdminHttp(node, statuses)
+        await self._admin.start(config.admin_address, config.admin_port)
+        node.register(
+            BrokerRecord(
+                node_id=config.node_id,
+                directory_id=node.replica.directory_id,
+                kafka_host=config.kafka_advertised_address,
+                kafka_port=config.kafka_advertised_port or kafka_port,
+                rpc_host=config.rpc_address,
+                rpc_port=config.rpc_port,
+                admin_host=config.admin_address,
+                admin_port=config.admin_port,
+            )
+        )
+        _logger.info(
+            "node %d serves Kafka on %s:%d, admin on %s:%d, data in %s",
+            config.node_id,
+            config.kafka_address,
+            kafka_port,
+            config.admin_address,
+            config.admin_port,
+            config.data_dir,
+        )
+
+    async def stop(self) -> None:
+        """Stop in the reverse order; parts that never started are passed over."""
+        if self._admin is not None:
+            await self._admin.stop()
+        if self._server is not None:
+            await self._server.stop()
+        if self._node is not None:
+            await self._node.stop()
+        if self._kvstore is not None:
+            await self._kvstore.close()
+        if self._lock is not None:
+            self._lock.release()
+        self._env.workers.close()
+
+
+def node_options(config: BrokerConfig) -> NodeOptions:
+    """Return what the node is told; reads the cluster secret.
+
+    Raises:
+        StartupError: The secret file cannot be read or is empty.
+        ValueError: A value is out of range.
+    """
+    secret = None
+    if config.cluster_secret_file is not None:
+        try:
+            secret = Path(config.cluster_secret_file).read_bytes().strip()
+        except OSError as error:
+            raise StartupError(f"cluster.secret.file: {error}") from error
+        if not secret:
+            raise StartupError(f"cluster.secret.file: {config.cluster_secret_file} is empty")
+    return NodeOptions(
+        node_id=NodeId(config.node_id),
+        data_dir=config.data_dir,
+        rpc_host=config.rpc_address,
+        rpc_port=config.rpc_port,
+        seeds=[Seed(seed.node_id, seed.host, seed.port) for seed in config.seeds],
+        secret=secret,
+        raft=RaftOptions(
+            heartbeat_interval=config.raft_heartbeat_interval_ms / 1000,
+            election_timeout=config.raft_election_timeout_ms / 1000,
+            election_jitter=config.raft_election_timeout_ms / 2000,
+            flush_interval=config.raft_flush_interval_ms / 1000,
+            flush_bytes=config.raft_flush_bytes,
+            batcher_bytes=config.raft_batcher_bytes,
+        ),
+        topic_defaults=TopicConfig(segment_bytes=config.log_segment_bytes, segment_ms=config.log_roll_ms),
+    )
+
+
+def kafka_options(config: BrokerConfig) -> KafkaOptions:
+    """Return the options of the Kafka listener."""
+    return KafkaOptions(
+        request_bytes_max=config.socket_request_max_bytes,
+        num_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+    )

@@ -1,0 +1,279 @@
+"""The broker's configuration: flag over environment over file over default.
+
+The file is TOML with Kafka's dotted keys (`kafka.port = 9092`; a table `[kafka]` with `port` is the same key); the
+environment spells a key RAFTKA_KAFKA_PORT. Everything is checked here, before a broker process exists.
+"""
+
+import ipaddress
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from raftka.config_options import BY_KEY, BY_VARIABLE, OPTIONS, ConfigError, Option, parse_value, unknown_key
+
+__all__ = ["BrokerConfig", "ConfigError", "SeedAddress", "load_config", "parse_address", "render_example"]
+
+# Variables of the command line's own, which are no broker options.
+_CLIENT_VARIABLES = frozenset({"RAFTKA_BROKERS"})
+
+
+class SeedAddress(NamedTuple):
+    """One broker of the cluster and where its rpc listener is."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """One broker's configuration, complete and checked; `config_options.OPTIONS` says what each field means.
+
+    Attributes:
+        default_replication_factor: None: 3, or as many as there are brokers.
+        seeds: In the order given; empty for a cluster of one.
+        cluster_secret_file: None only with at most one seed.
+    """
+
+    node_id: int
+    data_dir: str
+    kafka_address: str
+    kafka_port: int
+    kafka_advertised_address: str
+    kafka_advertised_port: int
+    rpc_address: str
+    rpc_port: int
+    admin_address: str
+    admin_port: int
+    seeds: tuple[SeedAddress, ...]
+    cluster_secret_file: str | None
+    insecure: bool
+    num_partitions: int
+    default_replication_factor: int | None
+    raft_heartbeat_interval_ms: int
+    raft_election_timeout_ms: int
+    raft_flush_interval_ms: int
+    raft_flush_bytes: int
+    raft_batcher_bytes: int
+    log_segment_bytes: int
+    log_roll_ms: int
+    socket_request_max_bytes: int
+    log_level: str
+
+    def to_json(self) -> str:
+        """Return every key with its resolved value, as `from_json` reads it."""
+        values = {option.key: getattr(self, option.attribute) for option in OPTIONS}
+        values["seeds"] = [f"{seed.node_id}@{_join(seed.host, seed.port)}" for seed in self.seeds]
+        return json.dumps({key: value for key, value in values.items() if value is not None}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "BrokerConfig":
+        """Return the configuration that `to_json` wrote.
+
+        Raises:
+            ConfigError: Not such a text, or its values do not fit together.
+        """
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"--config-json: {error}") from None
+        if not isinstance(values, dict):
+            raise ConfigError("--config-json: must be an object of keys and values")
+        return _assemble({key: (value, "--config-json") for key, value in values.items()})
+
+
+def load_config(
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    file: str | os.PathLike[str] | None = None,
+) -> BrokerConfig:
+    """Return the configuration of a broker.
+
+    Args:
+        flags: Dotted key -> value (a string or the option's type), from the command line.
+        environment: Where RAFTKA_* variables are looked up; None: nowhere.
+        file: A TOML file; None: no file.
+
+    Raises:
+        ConfigError: An unknown key, a bad value, values that do not fit together, or an unreadable file.
+    """
+    found: dict[str, tuple[Any, str]] = {}
+    if file is not None:
+        found.update({key: (value, f"{file}") for key, value in _read_file(file)})
+    for name, value in sorted((environment or {}).items()):
+        if name.startswith("RAFTKA_") and name not in _CLIENT_VARIABLES:
+            if name not in BY_VARIABLE:
+                raise ConfigError(unknown_key(name, "environment", BY_VARIABLE))
+            found[BY_VARIABLE[name].key] = (value, f"environment variable {name}")
+    for key, value in (flags or {}).items():
+        if key not in BY_KEY:
+            raise ConfigError(unknown_key(key, "command line"), is_usage=True)
+        found[key] = (value, "command line")
+    return _assemble(found)
+
+
+def _read_file(file: str | os.PathLike[str]) -> Iterator[tuple[str, Any]]:
+    try:
+        with open(file, "rb") as stream:
+            document = tomllib.load(stream)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: not TOML: {error}") from None
+    yield from _flattened(document, "")
+
+
+def _flattened(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, dict) and prefix + name not in BY_KEY:
+            yield from _flattened(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _assemble(found: Mapping[str, tuple[Any, str]]) -> BrokerConfig:
+    """Check every value and all of them together; `found` maps keys to (value, where it comes from)."""
+    values: dict[str, Any] = {option.key: option.default for option in OPTIONS}
+    for key, (value, source) in found.items():
+        if key not in BY_KEY:
+            raise ConfigError(unknown_key(key, source))
+        try:
+            values[key] = parse_value(BY_KEY[key], value, source)
+        except ConfigError as error:
+            raise ConfigError(str(error), is_usage=source == "command line") from None
+    if values["node.id"] is None:
+        raise ConfigError("node.id is not set: use --node-id, RAFTKA_NODE_ID or a configuration file", is_usage=True)
+    values["seeds"] = tuple(_parse_seed(text) for text in values["seeds"])
+    if values["kafka.advertised.address"] is None:
+        values["kafka.advertised.address"] = _advertised(values["kafka.address"])
+    if values["kafka.advertised.port"] is None:
+        values["kafka.advertised.port"] = values["kafka.port"]
+    config = BrokerConfig(**{option.attribute: values[option.key] for option in OPTIONS})
+    _check_cluster(config)
+    _check_listeners(config)
+    if config.raft_heartbeat_interval_ms >= config.raft_election_timeout_ms:
+        raise ConfigError(
+            f"raft.heartbeat.interval.ms = {config.raft_heartbeat_interval_ms} must be below"
+            f" raft.election.timeout.ms = {config.raft_election_timeout_ms}"
+        )
+    return config
+
+
+def _parse_seed(text: str) -> SeedAddress:
+    node, at, address = text.partition("@")
+    if not at or not node.isascii() or not node.isdigit():
+        raise ConfigError(f"seeds: {text!r} is not ID@HOST:PORT")
+    try:
+        host, port = parse_address(address)
+    except ValueError:
+        raise ConfigError(f"seeds: {text!r} is not ID@HOST:PORT") from None
+    return SeedAddress(int(node), host, port)
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Split HOST:PORT; an IPv6 host stands in brackets.
+
+    Raises:
+        ValueError: Something else, or a port that is not from 1 to 65535.
+    """
+    host, _, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{text!r}: an IPv6 address needs brackets, as in [::1]:9092")
+    if not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65_535:
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return host, int(port)
+
+
+def _join(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _advertised(address: str) -> str:
+    try:
+        wildcard = ipaddress.ip_address(address).is_unspecified
+    except ValueError:
+        wildcard = False
+    if wildcard:
+        raise ConfigError(f"kafka.address = {address} is no address to connect to: set kafka.advertised.address")
+    return address
+
+
+def _check_cluster(config: BrokerConfig) -> None:
+    seeds = config.seeds
+    if seeds:
+        ids = [seed.node_id for seed in seeds]
+        if len(set(ids)) < len(ids):
+            raise ConfigError(f"seeds: a node id is named twice: {', '.join(map(str, ids))}")
+        if len({(seed.host, seed.port) for seed in seeds}) < len(seeds):
+            raise ConfigError("seeds: an address is named twice")
+        if config.node_id not in ids:
+            raise ConfigError(f"node.id = {config.node_id} is not among the seeds ({', '.join(map(str, ids))})")
+    if len(seeds) > 1 and config.cluster_secret_file is None:
+        raise ConfigError(
+            "cluster.secret.file is not set: brokers of a cluster prove by it that they belong together"
+            " (head -c 32 /dev/urandom | base64 > FILE, the same on every broker)"
+        )
+    factor, brokers = config.default_replication_factor, max(1, len(seeds))
+    if factor is not None and factor > brokers:
+        raise ConfigError(f"default.replication.factor = {factor}: there are only {brokers} brokers")
+
+
+def _check_listeners(config: BrokerConfig) -> None:
+    for key, address in (
+        ("kafka.address", config.kafka_address),
+        ("rpc.address", config.rpc_address),
+        ("admin.address", config.admin_address),
+    ):
+        if not config.insecure and not _is_loopback(address):
+            raise ConfigError(
+                f"{key} = {address} is reachable from elsewhere, without encryption or login:"
+                " set insecure = true (--insecure) if the network is your own"
+            )
+
+
+def _is_loopback(address: str) -> bool:
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def render_example() -> str:
+    """Return a commented TOML file with every option; only what is required is not commented out."""
+    head = (
+        "# A Raftka broker. Each key can also be set as an environment variable (kafka.port: RAFTKA_KAFKA_PORT)\n"
+        "# and on the command line (--set kafka.port=9092), which win over this file."
+    )
+    blocks = [head, *(_render_option(option) for option in OPTIONS)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _render_option(option: Option) -> str:
+    facts = []
+    if option.kind == "int" and option.low > 0:
+        facts.append(f"from {option.low} to {option.high}")
+    if option.choices:
+        facts.append("one of " + ", ".join(option.choices))
+    if option.default_text:
+        facts.append(f"default: {option.default_text}")
+    lines = [f"# {option.doc}" + (f" ({'; '.join(facts)})" if facts else "")]
+    mark = "" if option.key == "node.id" else "# "
+    lines.append(f"{mark}{option.key} = {_example_value(option)}")
+    return "\n".join(lines)
+
+
+def _example_value(option: Option) -> str:
+    if option.default is None or option.example:
+        if option.kind == "string":
+            return json.dumps(option.example)
+        return option.example or "9092"
+    if option.kind == "bool":
+        return "true" if option.default else "false"
+    return json.dumps(option.default) if option.kind == "string" else str(option.default)

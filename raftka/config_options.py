@@ -1,0 +1,254 @@
+"""The broker's options: one table of what exists, with types, defaults, bounds and words.
+
+What is not in this table is refused by name: an option that nothing reads would promise something (design of the
+configuration: RFC 0001).
+"""
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["int", "string", "bool", "list"]
+
+_PORT_MAX = 65_535
+_INT_MAX = 2**31 - 1
+_MINUTE_MS = 60_000
+_GIB = 1024**3
+_SPELLED_BOOLS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used: one line that names the key and where it was set.
+
+    Attributes:
+        is_usage: The command line is to blame, not a file or the environment.
+    """
+
+    def __init__(self, message: str, *, is_usage: bool = False) -> None:
+        super().__init__(message)
+        self.is_usage = is_usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option.
+
+    Attributes:
+        key: Kafka's dotted spelling.
+        kind: Type of the value; a list is a TOML array of strings, or one string with commas.
+        doc: What it does, in a sentence.
+        default: None where there is none, or where it depends on other keys; `default_text` then says on which.
+        default_text: A default in words.
+        low: Smallest number allowed.
+        high: Largest number allowed.
+        choices: The only strings allowed; empty allows all.
+        example: A value for the example file where the default is not one.
+    """
+
+    key: str
+    kind: Kind
+    doc: str
+    default: Any = None
+    default_text: str = ""
+    low: int = 0
+    high: int = _INT_MAX
+    choices: tuple[str, ...] = ()
+    example: str = ""
+
+    @property
+    def attribute(self) -> str:
+        """Name of the field of BrokerConfig."""
+        return self.key.replace(".", "_")
+
+    @property
+    def variable(self) -> str:
+        """Name of the environment variable."""
+        return "RAFTKA_" + self.attribute.upper()
+
+
+def _port(key: str, default: int | None, doc: str, default_text: str = "") -> Option:
+    return Option(key=key, kind="int", default=default, default_text=default_text, doc=doc, high=_PORT_MAX)
+
+
+def _milliseconds(key: str, default: int, doc: str, low: int, high: int) -> Option:
+    return Option(key=key, kind="int", default=default, doc=doc, low=low, high=high)
+
+
+def _bytes(key: str, default: int, doc: str, low: int, high: int = _GIB) -> Option:
+    return Option(key=key, kind="int", default=default, doc=doc, low=low, high=high)
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        key="node.id",
+        kind="int",
+        doc="Number of this broker, unique in the cluster. Required.",
+        default_text="none: it has to be set",
+        example="1",
+    ),
+    Option(
+        key="data.dir",
+        kind="string",
+        default="./raftka-data",
+        doc="Folder of this broker's data. It belongs to one node id and one cluster for ever.",
+    ),
+    Option(key="kafka.address", kind="string", default="127.0.0.1", doc="Where Kafka clients are served."),
+    _port("kafka.port", 9092, "... and the port; 0 takes a free one."),
+    Option(
+        key="kafka.advertised.address",
+        kind="string",
+        default_text="kafka.address",
+        doc="The host that clients are told to connect to.",
+        example="127.0.0.1",
+    ),
+    _port("kafka.advertised.port", None, "The port that clients are told to connect to.", "kafka.port"),
+    Option(
+        key="rpc.address",
+        kind="string",
+        default="127.0.0.1",
+        doc="Where other brokers are served, and the address that they are dialed from.",
+    ),
+    _port("rpc.port", 33145, "... and the port."),
+    Option(key="admin.address", kind="string", default="127.0.0.1", doc="Where HTTP for operators is served."),
+    _port("admin.port", 9644, "... and the port."),
+    Option(
+        key="seeds",
+        kind="list",
+        default=(),
+        doc="Every broker of the cluster as ID@HOST:PORT of its rpc listener, this one included; the same list on"
+        " each. Empty: a cluster of one.",
+        example='["1@10.0.0.1:33145", "2@10.0.0.2:33145", "3@10.0.0.3:33145"]',
+    ),
+    Option(
+        key="cluster.secret.file",
+        kind="string",
+        default_text="none",
+        doc="File with the secret by which the brokers know each other. Needed with more than one seed.",
+        example="/etc/raftka/secret",
+    ),
+    Option(
+        key="insecure",
+        kind="bool",
+        default=False,
+        doc="Allow listeners off loopback. They are neither encrypted nor, for clients, authenticated.",
+    ),
+    Option(
+        key="num.partitions",
+        kind="int",
+        default=1,
+        low=1,
+        high=10_000,
+        doc="Partitions of a topic whose creator does not say.",
+    ),
+    Option(
+        key="default.replication.factor",
+        kind="int",
+        default_text="3, or as many as there are brokers",
+        low=1,
+        high=1_000,
+        doc="Replicas of a topic whose creator does not say.",
+        example="3",
+    ),
+    _milliseconds("raft.heartbeat.interval.ms", 150, "How often a leader speaks to each other broker.", 10, _MINUTE_MS),
+    _milliseconds(
+        "raft.election.timeout.ms",
+        1_500,
+        "A broker that has not heard a partition's leader for this long, and up to half as long again, stands for"
+        " election.",
+        50,
+        10 * _MINUTE_MS,
+    ),
+    _milliseconds(
+        "raft.flush.interval.ms", 100, "What no writer waits for is fsynced after this long.", 1, 10 * _MINUTE_MS
+    ),
+    _bytes("raft.flush.bytes", 256 * 1024, "... or as soon as there are so many bytes.", 4096),
+    _bytes(
+        "raft.batcher.bytes",
+        1024 * 1024,
+        "Bytes of producers that one partition holds before they are in the log; above it producers wait.",
+        64 * 1024,
+    ),
+    _bytes("log.segment.bytes", 128 * 1024 * 1024, "A segment file is rolled before it exceeds this.", 1024 * 1024),
+    _milliseconds("log.roll.ms", 7 * 24 * 3600 * 1000, "... or when its first entry is older than this.", 1_000, 2**62),
+    _bytes(
+        "socket.request.max.bytes",
+        100 * 1024 * 1024,
+        "A client that announces a larger request is disconnected.",
+        1024,
+        _INT_MAX,
+    ),
+    Option(
+        key="log.level",
+        kind="string",
+        default="INFO",
+        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
+        doc="How much is logged, to stderr.",
+    ),
+)
+
+BY_KEY = {option.key: option for option in OPTIONS}
+BY_VARIABLE = {option.variable: option for option in OPTIONS}
+
+
+def unknown_key(key: str, source: str, known: Iterable[str] = BY_KEY) -> str:
+    """Return the refusal of a name that does not exist, with the nearest one that does."""
+    near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]}?" if near else "; `raftka config example` lists what exists"
+    return f"{source}: unknown option {key}{hint}"
+
+
+def parse_value(option: Option, value: Any, source: str) -> Any:
+    """Return a value as its option's type: int, str, bool, or a tuple of str.
+
+    A string is read as the type; any other value must have it already.
+
+    Raises:
+        ConfigError: A wrong type, or out of range.
+    """
+
+    def refusal(why: str) -> ConfigError:
+        return ConfigError(f"{source}: {option.key} = {value!r}: {why}")
+
+    if option.kind == "int":
+        return _parse_int(option, value, refusal)
+    if option.kind == "bool":
+        spelled = value.strip().lower() if isinstance(value, str) else value
+        if isinstance(spelled, bool):
+            return spelled
+        if isinstance(spelled, str) and spelled in _SPELLED_BOOLS:
+            return _SPELLED_BOOLS[spelled]
+        raise refusal("must be true or false")
+    if option.kind == "list":
+        return _parse_list(value, refusal)
+    if not isinstance(value, str):
+        raise refusal("must be a string")
+    if not value.strip():
+        raise refusal("must not be empty")
+    if option.choices:
+        if value.upper() not in option.choices:
+            raise refusal(f"must be one of {', '.join(option.choices)}")
+        return value.upper()
+    return value
+
+
+def _parse_int(option: Option, value: Any, refusal: Callable[[str], ConfigError]) -> int:
+    number = value
+    if isinstance(value, str):
+        try:
+            number = int(value)
+        except ValueError:
+            raise refusal("must be a whole number") from None
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise refusal("must be a whole number")
+    if not option.low <= number <= option.high:
+        raise refusal(f"must be from {option.low} to {option.high}")
+    return number
+
+
+def _parse_list(value: Any, refusal: Callable[[str], ConfigError]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(word for word in (part.strip() for part in value.split(",")) if word)
+    if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
+        return tuple(value)
+    raise refusal("must be a list of strings")

@@ -1,0 +1,180 @@
+"""The folder of a dev cluster and the file that describes it.
+
+    DIR/cluster.json            nodes, addresses, processes
+    DIR/secret                  by which the brokers know each other; mode 0600
+    DIR/node-N/broker.toml      configuration; written once, may be edited
+    DIR/node-N/broker.log
+    DIR/node-N/data
+
+Whoever changes cluster.json holds a lock on DIR/lock; it is replaced in one step, so readers need no lock.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from raftka.dev.errors import DevError
+from raftka.dev.ports import BrokerAddresses
+from raftka.dev.process_identity import ProcessIdentity
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEntry:
+    """One broker; `process` is the last one that was started, dead or alive."""
+
+    node_id: int
+    addresses: BrokerAddresses
+    process: ProcessIdentity | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process runs."""
+        return self.process is not None and self.process.is_alive
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """What cluster.json holds.
+
+    Attributes:
+        brokers: In the order of their node ids, which run from 1.
+        ephemeral: The folder goes away when the cluster is stopped.
+        supervisor: `raftka dev` in the foreground; None for a detached or stopped cluster.
+    """
+
+    brokers: tuple[BrokerEntry, ...]
+    ephemeral: bool
+    supervisor: ProcessIdentity | None = None
+
+    def broker(self, node_id: int) -> BrokerEntry:
+        """Return one broker.
+
+        Raises:
+            DevError: There is no such node.
+        """
+        if not 1 <= node_id <= len(self.brokers):
+            raise DevError(f"there is no broker {node_id}: the cluster has brokers 1 to {len(self.brokers)}")
+        return self.brokers[node_id - 1]
+
+    def with_process(self, node_id: int, process: ProcessIdentity | None) -> "ClusterState":
+        """Return the state with another process for one broker."""
+        changed = replace(self.broker(node_id), process=process)
+        return replace(self, brokers=tuple(changed if each.node_id == node_id else each for each in self.brokers))
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT,... for Kafka clients."""
+        return ",".join(broker.addresses.kafka for broker in self.brokers)
+
+
+def default_folder() -> Path:
+    """Return `raftka/dev` in the XDG data folder."""
+    data_home = os.environ.get("XDG_DATA_HOME", "")
+    # The XDG specification: a relative path is invalid and is to be ignored.
+    home = Path(data_home) if os.path.isabs(data_home) else Path.home() / ".local" / "share"
+    return home / "raftka" / "dev"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFolder:
+    """Where a dev cluster lives."""
+
+    path: Path
+
+    @property
+    def state_path(self) -> Path:
+        """The file that describes the cluster."""
+        return self.path / "cluster.json"
+
+    @property
+    def secret_path(self) -> Path:
+        """The file with the cluster secret."""
+        return self.path / "secret"
+
+    def node_path(self, node_id: int) -> Path:
+        """Return the folder of one broker."""
+        return self.path / f"node-{node_id}"
+
+    def log_path(self, node_id: int) -> Path:
+        """Return the log file of one broker."""
+        return self.node_path(node_id) / "broker.log"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the right to change cluster.json.
+
+        Raises:
+            DevError: Another command has it.
+        """
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise DevError(f"another `raftka dev` command is at work in {self.path}; try again") from None
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def load(self) -> ClusterState | None:
+        """Return what cluster.json says; None: there is no cluster here.
+
+        Raises:
+            DevError: The file is damaged or from another version.
+        """
+        try:
+            text = self.state_path.read_text()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            document = json.loads(text)
+            found = document["format"]
+            if found != _FORMAT:
+                raise DevError(f"{self.state_path} has format {found}; this version of raftka reads {_FORMAT}")
+            return _from_document(document)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DevError(f"{self.state_path} is damaged ({error!r}); remove {self.path} to start anew") from None
+
+    def load_existing(self) -> ClusterState:
+        """Return what cluster.json says.
+
+        Raises:
+            DevError: There is no cluster here, or the file cannot be read.
+        """
+        state = self.load()
+        if state is None:
+            raise DevError(f"there is no cluster in {self.path} (`raftka dev` makes one; --data-dir names another)")
+        return state
+
+    def save(self, state: ClusterState) -> None:
+        """Replace cluster.json in one step. Call it with the lock."""
+        document = {"format": _FORMAT, **asdict(state)}
+        temporary = self.state_path.with_suffix(".tmp")
+        with temporary.open("w") as stream:
+            json.dump(document, stream, indent=2)
+            stream.write("\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(self.state_path)
+
+
+def _from_document(document: dict[str, Any]) -> ClusterState:
+    brokers = tuple(
+        BrokerEntry(int(each["node_id"]), BrokerAddresses(**each["addresses"]), _identity(each["process"]))
+        for each in document["brokers"]
+    )
+    if [broker.node_id for broker in brokers] != list(range(1, len(brokers) + 1)):
+        raise ValueError("node ids do not run from 1")
+    return ClusterState(brokers, bool(document["ephemeral"]), _identity(document["supervisor"]))
+
+
+def _identity(document: dict[str, Any] | None) -> ProcessIdentity | None:
+    return None if document is None else ProcessIdentity(int(document["pid"]), str(document["started"]))

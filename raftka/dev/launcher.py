@@ -1,0 +1,113 @@
+"""Node folders and broker processes."""
+
+import ctypes
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from raftka.config import BrokerConfig, ConfigError, load_config
+from raftka.dev.cluster_file import BrokerEntry, ClusterFolder, ClusterState
+from raftka.dev.errors import DevError
+
+_PR_SET_PDEATHSIG = 1
+
+
+def broker_command(config: BrokerConfig) -> list[str]:
+    """Return the command line of a broker process.
+
+    -I: nothing of the caller's folder or PYTHON* variables reaches the broker; -u: log lines appear at once.
+    """
+    return [sys.executable, "-I", "-u", "-m", "raftka.broker", "--config-json", config.to_json()]
+
+
+def prepare_folder(folder: ClusterFolder, state: ClusterState) -> None:
+    """Write the secret and the node folders of a new cluster; what is there already stays."""
+    if not folder.secret_path.exists():
+        descriptor = os.open(folder.secret_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(secrets.token_bytes(32))
+    for broker in state.brokers:
+        path = folder.node_path(broker.node_id)
+        path.mkdir(mode=0o755, exist_ok=True)
+        if not (path / "broker.toml").exists():
+            (path / "broker.toml").write_text(_render(_identity_keys(folder, state, broker)))
+
+
+def broker_config(folder: ClusterFolder, state: ClusterState, broker: BrokerEntry) -> BrokerConfig:
+    """Return the configuration of one broker: broker.toml, with the addresses and folders of cluster.json.
+
+    Raises:
+        DevError: broker.toml was edited into something that cannot be used.
+    """
+    # What cluster.json decides wins over the file, so that a folder may be moved.
+    flags = _identity_keys(folder, state, broker)
+    try:
+        return load_config(flags, file=folder.node_path(broker.node_id) / "broker.toml")
+    except ConfigError as error:
+        raise DevError(str(error)) from None
+
+
+def launch(folder: ClusterFolder, broker: BrokerEntry, config: BrokerConfig, tied: bool) -> subprocess.Popen[bytes]:
+    """Start a broker in a session of its own (Ctrl-C does not reach it); its log is appended to.
+
+    Args:
+        folder: Where the cluster lives.
+        broker: Which one.
+        config: Its configuration.
+        tied: The broker gets SIGTERM when this process dies, however it dies.
+    """
+    # The variables of this shell are for the command line; the broker has its configuration already.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTKA_")}
+    with folder.log_path(broker.node_id).open("ab") as log:
+        return subprocess.Popen(
+            broker_command(config),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder.node_path(broker.node_id),
+            env=environment,
+            start_new_session=True,
+            preexec_fn=_die_with_parent() if tied else None,
+        )
+
+
+def _die_with_parent() -> Callable[[], None]:
+    # Loaded here: between fork and exec nothing should be imported.
+    libc = ctypes.CDLL(None, use_errno=True)
+    parent = os.getpid()
+
+    def ask_for_signal() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+        # The parent may have died before the request: nobody would tell then.
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return ask_for_signal
+
+
+def _identity_keys(folder: ClusterFolder, state: ClusterState, broker: BrokerEntry) -> dict[str, Any]:
+    keys: dict[str, Any] = {
+        "node.id": broker.node_id,
+        "data.dir": str(folder.node_path(broker.node_id) / "data"),
+        "cluster.secret.file": str(folder.secret_path),
+        "seeds": [f"{each.node_id}@{each.addresses.rpc}" for each in state.brokers],
+    }
+    for name in ("kafka", "rpc", "admin"):
+        host, _, port = getattr(broker.addresses, name).rpartition(":")
+        keys[f"{name}.address"] = host
+        keys[f"{name}.port"] = int(port)
+    return keys
+
+
+def _render(keys: dict[str, Any]) -> str:
+    lines = [
+        "# Written by `raftka dev` once; options may be added (`raftka config example` lists them).",
+        "# Addresses and folders come from ../cluster.json, whatever stands here.",
+        *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in keys.items()),
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,123 @@
+"""What is done to a dev cluster from another terminal. Only cluster.json and signals are shared with its supervisor."""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from raftka.dev.cluster_file import ClusterFolder, default_folder
+from raftka.dev.errors import DevError
+from raftka.dev.launcher import broker_config, launch
+from raftka.dev.process_identity import ProcessIdentity
+from raftka.dev.supervisor import READY_SECONDS, STOP_SECONDS, log_tail, stop_brokers, wait_broker_ready
+
+_FOLLOW_POLL = 0.2
+
+
+def open_folder(data_dir: Path | None) -> ClusterFolder:
+    """Return the folder that --data-dir names, or the default one."""
+    return ClusterFolder((data_dir or default_folder()).absolute())
+
+
+def describe(folder: ClusterFolder) -> list[dict[str, Any]]:
+    """Return node_id, pid (None: never started or stopped), kafka, admin, data_dir and alive of every broker.
+
+    Raises:
+        DevError: There is no cluster here.
+    """
+    return [
+        {
+            "node_id": broker.node_id,
+            "pid": broker.process.pid if broker.process is not None and broker.is_alive else None,
+            "kafka": broker.addresses.kafka,
+            "admin": broker.addresses.admin,
+            "data_dir": str(folder.node_path(broker.node_id) / "data"),
+            "alive": broker.is_alive,
+        }
+        for broker in folder.load_existing().brokers
+    ]
+
+
+def stop_cluster(folder: ClusterFolder) -> bool:
+    """Stop the brokers and their supervisor; False: nothing was running.
+
+    Raises:
+        DevError: There is no cluster here.
+    """
+    state = folder.load_existing()
+    running = any(broker.is_alive for broker in state.brokers)
+    if state.supervisor is not None and state.supervisor.send_signal(signal.SIGTERM):
+        running = True
+        # It stops its brokers within STOP_SECONDS; whatever it leaves behind is stopped below.
+        state.supervisor.wait_gone(2 * STOP_SECONDS)
+    stop_brokers(folder, folder.load() or state)
+    return running
+
+
+def kill_broker(folder: ClusterFolder, node_id: int) -> None:
+    """SIGKILL one broker and wait until it is gone.
+
+    Raises:
+        DevError: There is no such broker, or it does not run.
+    """
+    process = folder.load_existing().broker(node_id).process
+    if process is None or not process.send_signal(signal.SIGKILL):
+        raise DevError(f"broker {node_id} does not run")
+    process.wait_gone(STOP_SECONDS)
+
+
+def restart_broker(folder: ClusterFolder, node_id: int) -> int:
+    """Stop one broker if it runs, start it, wait until it serves; returns the new pid.
+
+    The new process belongs to no supervisor: a foreground `raftka dev` that is stopped stops it too, but one that is
+    killed leaves it running (`raftka dev stop` still finds it).
+
+    Raises:
+        DevError: There is no such broker, or it does not start.
+    """
+    folder.load_existing()
+    with folder.locked():
+        state = folder.load_existing()
+        broker = state.broker(node_id)
+        if broker.process is not None and broker.process.send_signal(signal.SIGTERM):
+            if not broker.process.wait_gone(STOP_SECONDS):
+                broker.process.send_signal(signal.SIGKILL)
+                broker.process.wait_gone(STOP_SECONDS)
+        child = launch(folder, broker, broker_config(folder, state, broker), tied=False)
+        folder.save(state.with_process(node_id, ProcessIdentity.of(child.pid)))
+    wait_broker_ready(folder, broker, time.monotonic() + READY_SECONDS, None, child.poll)
+    return child.pid
+
+
+def log_lines(folder: ClusterFolder, nodes: list[int], lines: int, follow: bool) -> Iterator[tuple[int, str]]:
+    """Yield (node id, line): the last lines of each broker's log, then, with `follow`, what is added for ever.
+
+    Raises:
+        DevError: There is no such broker.
+    """
+    state = folder.load_existing()
+    chosen = [state.broker(node_id).node_id for node_id in nodes] or [each.node_id for each in state.brokers]
+    paths = {node_id: folder.log_path(node_id) for node_id in chosen}
+    positions = {node_id: path.stat().st_size if path.exists() else 0 for node_id, path in paths.items()}
+    for node_id, path in paths.items():
+        for line in log_tail(path, lines):
+            yield node_id, line
+    while follow:
+        for node_id, path in paths.items():
+            added, positions[node_id] = _added(path, positions[node_id])
+            for line in added:
+                yield node_id, line
+        time.sleep(_FOLLOW_POLL)
+
+
+def _added(path: Path, position: int) -> tuple[list[str], int]:
+    """Return the whole lines behind a position, and the position behind them."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(position)
+            data = stream.read()
+    except FileNotFoundError:
+        return [], position
+    end = data.rfind(b"\n") + 1
+    return data[:end].decode(errors="replace").splitlines(), position + end

@@ -1,0 +1,275 @@
+"""Starts the brokers of a dev cluster, waits until they serve, watches and stops them.
+
+Brokers that die are reported and not restarted: seeing what a dead broker means is what a dev cluster is for.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from raftka.admin_client import not_ready_reason
+from raftka.dev.cluster_file import BrokerEntry, ClusterFolder, ClusterState, default_folder
+from raftka.dev.errors import DevError, InterruptedStartError
+from raftka.dev.launcher import broker_config, launch, prepare_folder
+from raftka.dev.ports import PortRequest, check_free, choose_addresses
+from raftka.dev.process_identity import ProcessIdentity
+
+NODES_MAX = 31
+READY_SECONDS = 60.0
+STOP_SECONDS = 10.0
+_READY_POLL = 0.05
+_WATCH_POLL = 0.2
+_LOG_TAIL_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """What was asked for; None: the default, or what the cluster had before.
+
+    Attributes:
+        nodes: Number of brokers.
+        port: First Kafka port; 0: free ones.
+        admin_port: First admin port; 0: free ones.
+        rpc_port: Port of the node links; 0: a free one.
+        data_dir: Folder of the cluster.
+        ephemeral: Use a new temporary folder and remove it at the stop.
+        detach: The brokers outlive this process.
+    """
+
+    nodes: int | None = None
+    port: int | None = None
+    admin_port: int | None = None
+    rpc_port: int | None = None
+    data_dir: Path | None = None
+    ephemeral: bool = False
+    detach: bool = False
+
+
+@dataclass(slots=True)
+class DevCluster:
+    """A cluster whose brokers this process started."""
+
+    folder: ClusterFolder
+    state: ClusterState
+    children: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def wait_ready(self, stop: threading.Event | None = None, seconds: float = READY_SECONDS) -> None:
+        """Wait until every broker serves.
+
+        Raises:
+            DevError: A broker died, or was not ready in time; with the tail of its log.
+            InterruptedStartError: `stop` was set.
+        """
+        deadline = time.monotonic() + seconds
+        for broker in self.state.brokers:
+            wait_broker_ready(self.folder, broker, deadline, stop, self.children[broker.node_id].poll)
+
+    def kill(self, node_id: int) -> None:
+        """SIGKILL one broker and reap it."""
+        process = self.state.broker(node_id).process
+        if process is not None:
+            process.send_signal(signal.SIGKILL)
+        self.children[node_id].wait()
+
+    def watch(self, stop: threading.Event, report: Callable[[str], None]) -> None:
+        """Report brokers that die or come back (`raftka dev restart`), until `stop` is set."""
+        alive = {broker.node_id: broker.process for broker in self.state.brokers}
+        while not stop.wait(_WATCH_POLL):
+            for child in self.children.values():
+                child.poll()
+            state = self.folder.load()
+            if state is None:
+                report(f"{self.folder.state_path} is gone; stopping")
+                return
+            for broker in state.brokers:
+                now = broker.process if broker.is_alive else None
+                if now == alive[broker.node_id]:
+                    continue
+                alive[broker.node_id] = now
+                report(self._change(broker, now))
+
+    def _change(self, broker: BrokerEntry, now: ProcessIdentity | None) -> str:
+        if now is not None:
+            return f"broker {broker.node_id} runs again (pid {now.pid})"
+        child = self.children[broker.node_id]
+        how = ""
+        if broker.process is not None and child.pid == broker.process.pid and child.returncode is not None:
+            how = f" ({_exit_text(child.returncode)})"
+        return (
+            f"broker {broker.node_id} has died{how}; log: {self.folder.log_path(broker.node_id)};"
+            f" start it again: raftka dev restart {broker.node_id} --data-dir {self.folder.path}"
+        )
+
+    def stop(self) -> list[int]:
+        """Stop every broker, cleanly if it can; remove an ephemeral folder. Returns the node ids that were killed."""
+        killed = stop_brokers(self.folder, self.folder.load() or self.state)
+        for child in self.children.values():
+            child.wait()
+        return killed
+
+
+def start_cluster(request: StartRequest) -> DevCluster:
+    """Make the cluster, or resume it, and start its brokers. Call `wait_ready` next, and `stop` whatever happens.
+
+    Raises:
+        DevError: A port is taken, a cluster runs here already, or it was made differently.
+    """
+    folder = _folder(request)
+    try:
+        with folder.locked():
+            state = folder.load()
+            if state is None:
+                state = _new_state(request)
+                prepare_folder(folder, state)
+            else:
+                _check_resumable(folder, state, request)
+            supervisor = None if request.detach else ProcessIdentity.of(os.getpid())
+            cluster = DevCluster(folder, replace(state, supervisor=supervisor))
+            _launch_all(cluster, tied=not request.detach)
+    except BaseException:
+        if request.ephemeral:
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+    return cluster
+
+
+def _launch_all(cluster: DevCluster, tied: bool) -> None:
+    folder = cluster.folder
+    configs = [broker_config(folder, cluster.state, broker) for broker in cluster.state.brokers]
+    try:
+        for broker, config in zip(cluster.state.brokers, configs, strict=True):
+            child = launch(folder, broker, config, tied)
+            cluster.children[broker.node_id] = child
+            cluster.state = cluster.state.with_process(broker.node_id, ProcessIdentity.of(child.pid))
+        folder.save(cluster.state)
+    except BaseException:
+        for child in cluster.children.values():
+            child.kill()
+            child.wait()
+        raise
+
+
+def _folder(request: StartRequest) -> ClusterFolder:
+    if request.ephemeral:
+        if request.data_dir is not None:
+            raise DevError("--ephemeral uses a folder of its own; leave out --data-dir")
+        return ClusterFolder(Path(tempfile.mkdtemp(prefix="raftka-dev-")))
+    path = (request.data_dir or default_folder()).absolute()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DevError(f"--data-dir {path}: {error.strerror}") from None
+    return ClusterFolder(path)
+
+
+def _new_state(request: StartRequest) -> ClusterState:
+    nodes = 3 if request.nodes is None else request.nodes
+    defaults = PortRequest()
+    ports = PortRequest(
+        kafka=defaults.kafka if request.port is None else request.port,
+        admin=defaults.admin if request.admin_port is None else request.admin_port,
+        rpc=defaults.rpc if request.rpc_port is None else request.rpc_port,
+    )
+    addresses = choose_addresses(nodes, ports)
+    brokers = tuple(BrokerEntry(node_id, each) for node_id, each in enumerate(addresses, 1))
+    return ClusterState(brokers, ephemeral=request.ephemeral)
+
+
+def _check_resumable(folder: ClusterFolder, state: ClusterState, request: StartRequest) -> None:
+    supervised = state.supervisor is not None and state.supervisor.is_alive
+    if supervised or any(broker.is_alive for broker in state.brokers):
+        raise DevError(
+            f"a cluster runs in {folder.path} already, at {state.bootstrap}"
+            f" (raftka dev stop --data-dir {folder.path}; another --data-dir makes another cluster)"
+        )
+    if request.nodes not in (None, len(state.brokers)):
+        raise DevError(
+            f"-n {request.nodes}: the cluster in {folder.path} has {len(state.brokers)} brokers, and their number"
+            " cannot be changed; use another --data-dir"
+        )
+    first = state.brokers[0].addresses
+    for flag, asked, address in (
+        ("--port", request.port, first.kafka),
+        ("--admin-port", request.admin_port, first.admin),
+        ("--rpc-port", request.rpc_port, first.rpc),
+    ):
+        if asked and asked != int(address.rpartition(":")[2]):
+            raise DevError(
+                f"{flag} {asked}: the cluster in {folder.path} keeps its addresses ({address}); leave out {flag},"
+                " or use another --data-dir"
+            )
+    check_free([broker.addresses for broker in state.brokers])
+
+
+def wait_broker_ready(
+    folder: ClusterFolder,
+    broker: BrokerEntry,
+    deadline: float,
+    stop: threading.Event | None,
+    exit_code: Callable[[], int | None],
+) -> None:
+    """Wait until one broker serves; `deadline` is a time.monotonic(), `exit_code` gives None while it runs.
+
+    Raises:
+        DevError: It died or was not ready in time; with the tail of its log.
+        InterruptedStartError: `stop` was set.
+    """
+    while True:
+        reason = not_ready_reason(broker.addresses.admin, timeout=1.0)
+        if reason is None:
+            return
+        code = exit_code()
+        if code is not None:
+            problem = f"broker {broker.node_id} ended while starting ({_exit_text(code)})"
+        elif time.monotonic() >= deadline:
+            problem = f"broker {broker.node_id} was not ready in time: {reason}"
+        elif stop is not None and stop.wait(_READY_POLL):
+            raise InterruptedStartError("stopped before the cluster was ready")
+        else:
+            if stop is None:
+                time.sleep(_READY_POLL)
+            continue
+        log = folder.log_path(broker.node_id)
+        tail = "".join(f"\n  | {line}" for line in log_tail(log, _LOG_TAIL_LINES))
+        raise DevError(f"{problem}; the end of {log}:{tail or ' (empty)'}")
+
+
+def stop_brokers(folder: ClusterFolder, state: ClusterState) -> list[int]:
+    """SIGTERM every broker, SIGKILL what still runs after 10 s; returns whom. Removes an ephemeral folder."""
+    running = [broker for broker in state.brokers if broker.process is not None]
+    for broker in running:
+        assert broker.process is not None
+        broker.process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS
+    killed = []
+    for broker in running:
+        assert broker.process is not None
+        if not broker.process.wait_gone(max(0.0, deadline - time.monotonic())):
+            broker.process.send_signal(signal.SIGKILL)
+            broker.process.wait_gone(STOP_SECONDS)
+            killed.append(broker.node_id)
+    if state.ephemeral:
+        shutil.rmtree(folder.path, ignore_errors=True)
+    return killed
+
+
+def log_tail(path: Path, lines: int) -> list[str]:
+    """Return the last lines of a log file; none if there is no such file."""
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, size - 400 * (lines + 1)))
+            return stream.read().decode(errors="replace").splitlines()[-lines:] if lines > 0 else []
+    except FileNotFoundError:
+        return []
+
+
+def _exit_text(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
