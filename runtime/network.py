@@ -8,7 +8,7 @@ Code above this seam is written against `asyncio.Transport` and `asyncio.Protoco
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Protocol
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
@@ -80,4 +80,4 @@ class OsNetwork:
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return cast(asyncio.Transport, transport)  # uvloop's own class does not derive from it
+        return transport

@@ -7,10 +7,12 @@ Every property is consistent with the others whenever the loop runs: positions m
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from model.ids import Index, Offset, Term
@@ -63,6 +65,9 @@ class Log:
         self._marks: list[Offset] = [recovered.next_offset]
         self._tail = TailCache(options.tail_cache_bytes)
         self._dirty: list[Segment] = []
+        # Files of truncated segments stay open while a flush or a read may still use their descriptors.
+        self._uses: dict[asyncio.Future[None], None] = {}
+        self._retired: list[Segment] = []
         self._flush: asyncio.Future[None] | None = None
         self._write: asyncio.Future[None] | None = None
         self._gate = Gate(f"log {identity.group}")
@@ -234,7 +239,13 @@ class Log:
             index = SegmentIndex(self._options.index_interval_bytes)
             first = part.entries[0]
             part.segment = Segment(
-                part.path, first.index, first.base_offset, first.term, part.file, index, part.created_ms,
+                part.path,
+                first.index,
+                first.base_offset,
+                first.term,
+                part.file,
+                index,
+                part.created_ms,
                 Index(first.index - 1),
             )
             self._segments.append(part.segment)
@@ -273,7 +284,7 @@ class Log:
         target, covered, truncations = self.last_index, self.unflushed_bytes, self.truncations
         segments, self._dirty = self._dirty, []
         try:
-            await self._env.workers.run(Pool.FSYNC, lambda: _fsync_all(segments))
+            await self._using_files(Pool.FSYNC, lambda: _fsync_all(segments))
         except OSError as error:
             self._flush = None
             self._poisoned(f"fsync failed: {error}")
@@ -308,7 +319,7 @@ class Log:
             _logger.warning("[%s] index %s was not written: %s", self._identity.group, path, error)
 
     def _index_record(self, segment: Segment) -> IndexRecord:
-        terms = [
+        terms: list[tuple[int, int, int]] = [
             (start.first_index, start.term, start.base_offset)
             for start in self._terms
             if segment.base_index <= start.first_index <= segment.last_index
@@ -374,7 +385,7 @@ class Log:
         except OSError as error:
             raise self._poisoned(f"truncation failed: {error}") from error
         for segment in removed:
-            segment.file.close()
+            self._retire(segment)
             _logger.info("[%s] segment %s is truncated away", self._identity.group, segment.path.rpartition("/")[2])
         if found is not None:
             assert last is not None
@@ -393,7 +404,7 @@ class Log:
     async def _end_of(self, segment: Segment) -> Offset:
         views = [segment.view(segment.index.position_of_index(segment.last_index))]
         last = segment.last_index
-        run = await self._env.workers.run(Pool.READ, lambda: read_run(views, last, last, 1))
+        run = await self._using_files(Pool.READ, lambda: read_run(views, last, last, 1))
         return run[0].end_offset
 
     # -- read ---------------------------------------------------------------------------------------------------
@@ -419,16 +430,15 @@ class Log:
             truncations = self.truncations
             views = self._views_from(lambda segment: segment.last_index >= first, first)
             try:
-                run = await self._env.workers.run(
-                    Pool.READ, lambda views=views, end=end: read_run(views, first, end, max_bytes)
-                )
+                found = await self._using_files(Pool.READ, partial(read_run, views, first, end, max_bytes))
             except (StorageError, OSError):
                 # A truncation meanwhile may have pulled the file away; then the answer is in the shorter log.
                 if truncations == self.truncations:
                     raise
                 continue
-            if truncations == self.truncations or run[-1].index <= self.last_index:
-                return run
+            # A truncation meanwhile may have replaced what was read.
+            if truncations == self.truncations:
+                return found
 
     def _views_from(self, wanted: Callable[[Segment], bool], first: Index) -> list[SegmentView]:
         views = []
@@ -455,7 +465,7 @@ class Log:
                     return parsed.entry.index
             return Index(segment.last_index + 1)
 
-        return await self._env.workers.run(Pool.READ, find)
+        return await self._using_files(Pool.READ, find)
 
     async def offset_of_timestamp(self, timestamp_ms: int, last: Index) -> tuple[Offset, int, Index] | None:
         """Return (base offset, max timestamp, index) of the first batch up to `last` that reaches `timestamp_ms`."""
@@ -467,7 +477,7 @@ class Log:
             def find(view: SegmentView = view) -> tuple[Offset, int, Index] | None:
                 return _first_at(view, timestamp_ms, last)
 
-            hit = await self._env.workers.run(Pool.READ, find)
+            hit = await self._using_files(Pool.READ, find)
             if hit is not None:
                 return hit
         return None
@@ -493,7 +503,7 @@ class Log:
                 found = max(found, max_timestamp_of(parsed.entry))
             return found
 
-        return await self._env.workers.run(Pool.READ, find)
+        return await self._using_files(Pool.READ, find)
 
     # -- end ----------------------------------------------------------------------------------------------------
 
@@ -530,12 +540,52 @@ class Log:
         await self._settled_write()
         while self._flush is not None:
             await asyncio.shield(self._flush)
+        while self._uses:
+            await asyncio.shield(next(iter(self._uses)))
         await self._gate.close()
+
+    # -- files --------------------------------------------------------------------------------------------------
+
+    async def _using_files(self, pool: Pool, job: Callable[[], T]) -> T:
+        """Run a job that reads or fsyncs segment files; none of them is closed before it has ended."""
+        loop = asyncio.get_running_loop()
+        self._check_open()
+        answer: asyncio.Future[T] = loop.create_future()
+        answer.add_done_callback(lambda future: future.exception())
+        use: asyncio.Future[None] = loop.create_future()
+        self._uses[use] = None
+        # A task of its own: a caller that is cancelled does not end the job.
+        self._gate.spawn(self._use_files(pool, job, answer, use), name=pool.value)
+        return await asyncio.shield(answer)
+
+    async def _use_files(
+        self, pool: Pool, job: Callable[[], T], answer: asyncio.Future[T], use: asyncio.Future[None]
+    ) -> None:
+        try:
+            result = await self._env.workers.run(pool, job)
+        except (StorageError, OSError) as error:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result)
+        del self._uses[use]
+        use.set_result(None)
+        self._close_retired()
+
+    def _retire(self, segment: Segment) -> None:
+        self._retired.append(segment)
+        self._close_retired()
+
+    def _close_retired(self) -> None:
+        if not self._uses:
+            for segment in self._retired:
+                segment.file.close()
+            self._retired = []
 
     # -- shared -------------------------------------------------------------------------------------------------
 
     async def _exclusively(self, effect: Callable[[], Awaitable[None]]) -> None:
         """Run `effect` to its end even if the caller is cancelled; the next write waits for it."""
+        self._check_open()
         done = self._write = asyncio.get_running_loop().create_future()
         done.add_done_callback(lambda future: future.exception())
         self._gate.spawn(self._complete(effect, done), name="write")
@@ -553,12 +603,15 @@ class Log:
 
     async def _settled_write(self) -> None:
         while self._write is not None:
-            try:
+            with contextlib.suppress(StorageError, OSError):  # Its own caller is told.
                 await asyncio.shield(self._write)
-            except (StorageError, OSError):
-                pass  # Its own caller is told.
+
+    def _check_open(self) -> None:
+        if self._gate.is_closed:
+            raise StorageError(f"the log of {self._identity.group} is closed")
 
     def _check_usable(self) -> None:
+        self._check_open()
         if self._poison is not None:
             raise self._poison
 

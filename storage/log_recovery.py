@@ -85,9 +85,7 @@ class LogRecovery:
         file = self._files.open(path)
         size = file.size()
         index = SegmentIndex(self._options.index_interval_bytes)
-        segment = Segment(
-            path, base_index, self._next_offset, term, file, index, self._now_ms, Index(base_index - 1)
-        )
+        segment = Segment(path, base_index, self._next_offset, term, file, index, self._now_ms, Index(base_index - 1))
         if self._load_index(segment, size):
             return segment, None
         return segment, self._scan(segment, size)
@@ -107,7 +105,7 @@ class LogRecovery:
         segment.index = SegmentIndex.from_record(record, self._options.index_interval_bytes)
         segment.size, segment.last_index = record.size, Index(record.last_index)
         if record.end_offset > segment.base_offset:
-            segment.data_term = Term(record.terms[-1][1])
+            segment.data_term = record.terms[-1][1]
         for first_index, term, base_offset in record.terms:
             self._note_term(Index(first_index), Term(term), Offset(base_offset))
         self._mark = max(self._mark, Index(record.last_index))
@@ -122,7 +120,7 @@ class LogRecovery:
             for position, parsed in scan(view):
                 entry = parsed.entry
                 if entry.index != self._next_index or entry.base_offset != self._next_offset:
-                    damage = f"{segment.path}: entry {entry.index} at byte {position}, {self._next_index} should be next"
+                    damage = f"{segment.path}: entry {entry.index} at byte {position}, {self._next_index} was due"
                     break
                 if entry.term < self._last_term:
                     damage = f"{segment.path}: term {entry.term} at byte {position} follows {self._last_term}"
@@ -210,4 +208,3 @@ class LogRecovery:
 def index_path(segment_path: str) -> str:
     """Return where a closed segment's sparse index lies."""
     return segment_path.removesuffix(".log") + ".index"
-

@@ -60,7 +60,7 @@ class Segment:
     created_ms: int
     last_index: Index
     size: int = 0
-    data_term: Term = Term(0)
+    data_term: int = 0
 
     def note(self, entry: Entry) -> None:
         """An entry was written at the end."""
@@ -69,7 +69,7 @@ class Segment:
         self.size += entry.size
         self.last_index = entry.index
         if entry.kind is EntryKind.DATA:
-            self.data_term = entry.term
+            self.data_term = int(entry.term)
 
     def view(self, position: int = 0) -> SegmentView:
         """Return the written bytes from `position` on."""

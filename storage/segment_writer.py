@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from model.ids import Term
 from runtime.files import File, FileSystem
 from storage.entry import Buffer, Entry, EntryKind
 from storage.segment import Segment
@@ -15,7 +14,7 @@ class SegmentPart:
     path: str
     position: int
     created_ms: int
-    data_term: Term
+    data_term: int
     segment: Segment | None
     file: File | None
     entries: list[Entry] = field(default_factory=list)
@@ -32,7 +31,7 @@ class SegmentPart:
     @classmethod
     def new(cls, path: str, first: Entry, now_ms: int) -> "SegmentPart":
         """Begin a segment with `first`."""
-        return cls(path, 0, now_ms, Term(0), None, None)
+        return cls(path, 0, now_ms, 0, None, None)
 
     def add(self, entry: Entry, header: bytes) -> None:
         """Append an entry to the part."""

@@ -1,0 +1,104 @@
+"""The small synced facts of a node: term, vote, cluster, directory id. One store per node (RFC 0002).
+
+`RocksKvStore` keeps them in RocksDB, `MemoryKvStore` in a dict; both pass tests/contract/test_kvstore.py.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from runtime.environment import Environment
+from runtime.gate import Gate
+from runtime.workers import Pool
+from storage.errors import KvStoreError
+
+
+class KvStore(Protocol):
+    """Keys are strings, values small byte strings (at most VALUE_BYTES_MAX: a write holds the GIL)."""
+
+    def get(self, key: str) -> bytes | None:
+        """Return the newest value, synced or not; None if there is none.
+
+        Raises:
+            KvStoreError: The value is damaged.
+        """
+        ...
+
+    def put(self, key: str, value: bytes) -> None:
+        """Set a value; durable after a `sync` that was called later.
+
+        Raises:
+            KvStoreError: The store has failed.
+        """
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove a key if it is there; durable like `put`."""
+        ...
+
+    def items(self, prefix: str) -> list[tuple[str, bytes]]:
+        """Return the pairs whose key begins with `prefix`, in the order of the keys."""
+        ...
+
+    async def sync(self) -> None:
+        """Make durable what was written before the call. Callers at the same time share one sync.
+
+        Raises:
+            KvStoreError: It failed, now or before: what is durable is unknown, and the node must stop.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Sync if possible and release the store. Idempotent."""
+        ...
+
+
+VALUE_BYTES_MAX = 64 * 1024
+
+
+class SharedSync:
+    """One sync job at a time; a caller waits for the first one that begins after its call (group commit)."""
+
+    def __init__(self, env: Environment, job: Callable[[], None]) -> None:
+        self._env = env
+        self._job = job
+        self._gate = Gate("kvstore")
+        self._running = False
+        self._next: asyncio.Future[None] | None = None
+        self._error: KvStoreError | None = None
+
+    async def sync(self) -> None:
+        """Run the job, or share the next one.
+
+        Raises:
+            KvStoreError: It failed once: no later success can be believed.
+        """
+        self.check()
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+            if not self._running:
+                self._running = True
+                self._gate.spawn(self._run(), name="sync")
+        await asyncio.shield(self._next)
+        self.check()
+
+    def check(self) -> None:
+        """Raise KvStoreError if a sync has failed."""
+        if self._error is not None:
+            raise self._error
+
+    async def close(self) -> None:
+        """Wait for what is under way."""
+        while self._next is not None:
+            await asyncio.shield(self._next)
+        await self._gate.close()
+
+    async def _run(self) -> None:
+        while self._next is not None:
+            done, self._next = self._next, None
+            try:
+                await self._env.workers.run(Pool.KVSTORE, self._job)
+            except (OSError, KvStoreError) as error:
+                self._error = KvStoreError(f"the kvstore's sync failed: {error}")
+            done.set_result(None)
+        self._running = False

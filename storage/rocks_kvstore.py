@@ -1,0 +1,147 @@
+"""The kvstore on RocksDB (rocksdict): small unsynced puts on the loop, `flush_wal(sync=True)` on a worker.
+
+rocksdict's `put` holds the GIL, so values are small; `flush_wal` releases it. RocksDB's default recovery mode stops
+silently at a damaged WAL record and drops the synced votes behind it; `tolerate_corrupted_tail_records` refuses
+instead. Every value carries a format version and a CRC32C of its own: a vote that reads back wrong is worse than none.
+"""
+
+import contextlib
+import struct
+
+import crc32c
+from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
+
+from runtime.environment import Environment
+from runtime.workers import Pool
+from storage.errors import KvStoreError
+from storage.kvstore import VALUE_BYTES_MAX, SharedSync
+
+FORMAT_VERSION = 1
+_ENVELOPE = struct.Struct(">BI")
+_WRITE_BUFFER_BYTES = 4 * 1024 * 1024
+_INFO_LOG_FILES = 2
+_LOCK_HINT = "another process uses it"
+
+
+class RocksKvStore:
+    """`KvStore` in one RocksDB directory. Made by `open`."""
+
+    def __init__(self, env: Environment, path: str, database: Rdict) -> None:
+        self._env = env
+        self._path = path
+        self._database = database
+        self._sync = SharedSync(env, self._flush_wal)
+        self._closed = False
+
+    @classmethod
+    async def open(cls, env: Environment, path: str) -> "RocksKvStore":
+        """Open or make the store in the directory `path`.
+
+        Raises:
+            KvStoreError: Damaged, locked or unreadable; nothing was repaired.
+        """
+
+        def job() -> Rdict:
+            env.files.mkdir(path)
+            return Rdict(path, _options(), access_type=AccessType.read_write())
+
+        try:
+            database = await env.workers.run(Pool.KVSTORE, job)
+        except Exception as error:
+            raise KvStoreError(f"{path} cannot be opened: {_reason(error)}") from error
+        return cls(env, path, database)
+
+    def get(self, key: str) -> bytes | None:
+        """Return the newest value."""
+        self._check_open()
+        return self._opened(key, self._database.get(key.encode()))
+
+    def put(self, key: str, value: bytes) -> None:
+        """Set a value; it is in the WAL's page cache when this returns."""
+        self._check_open()
+        if len(value) > VALUE_BYTES_MAX:
+            raise KvStoreError(f"{key}: a value of {len(value)} bytes is over {VALUE_BYTES_MAX}")
+        try:
+            self._database.put(key.encode(), _sealed(key, value))
+        except Exception as error:
+            raise KvStoreError(f"{self._path}: {_reason(error)}") from error
+
+    def delete(self, key: str) -> None:
+        """Remove a key."""
+        self._check_open()
+        try:
+            self._database.delete(key.encode())
+        except Exception as error:
+            raise KvStoreError(f"{self._path}: {_reason(error)}") from error
+
+    def items(self, prefix: str) -> list[tuple[str, bytes]]:
+        """Return the pairs with that prefix, sorted."""
+        self._check_open()
+        found = []
+        for raw_key, raw_value in self._database.items(from_key=prefix.encode()):
+            assert isinstance(raw_key, bytes)  # raw mode
+            key = raw_key.decode()
+            if not key.startswith(prefix):
+                break
+            value = self._opened(key, raw_value)
+            assert value is not None
+            found.append((key, value))
+        return found
+
+    async def sync(self) -> None:
+        """Fsync the WAL on a worker."""
+        self._check_open()
+        await self._sync.sync()
+
+    async def close(self) -> None:
+        """Sync, then close the database."""
+        if self._closed:
+            return
+        with contextlib.suppress(KvStoreError):  # Whoever waited for a sync was told.
+            await self._sync.sync()
+        await self._sync.close()
+        self._closed = True
+        await self._env.workers.run(Pool.KVSTORE, self._database.close)
+
+    def _flush_wal(self) -> None:
+        try:
+            self._database.flush_wal(sync=True)
+        except Exception as error:
+            raise KvStoreError(f"{self._path}: {_reason(error)}") from error
+
+    def _opened(self, key: str, envelope: bytes | None) -> bytes | None:
+        if envelope is None:
+            return None
+        if len(envelope) < _ENVELOPE.size:
+            raise KvStoreError(f"{self._path}: the value of {key} is cut off")
+        version, crc = _ENVELOPE.unpack_from(envelope)
+        if version != FORMAT_VERSION:
+            raise KvStoreError(f"{self._path}: {key} has format {version}, this version reads {FORMAT_VERSION}")
+        value = envelope[_ENVELOPE.size :]
+        if crc32c.crc32c(value, crc32c.crc32c(key.encode())) != crc:
+            raise KvStoreError(f"{self._path}: the value of {key} is damaged: wrong checksum")
+        return value
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise KvStoreError(f"{self._path} is closed")
+        self._sync.check()
+
+
+def _sealed(key: str, value: bytes) -> bytes:
+    return _ENVELOPE.pack(FORMAT_VERSION, crc32c.crc32c(value, crc32c.crc32c(key.encode()))) + value
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
+    options.set_paranoid_checks(True)
+    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+    options.set_keep_log_file_num(_INFO_LOG_FILES)
+    return options
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    return f"{_LOCK_HINT} ({text})" if "lock" in text.lower() and "LOCK" in text else text
