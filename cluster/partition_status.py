@@ -85,13 +85,12 @@ class PartitionStatusReader:
 async def replica_status(partition: Partition, node_id: NodeId) -> ReplicaStatus:
     """Return where this node's replica stands."""
     state, log = partition.consensus.state, partition.consensus.log
-    dirty, flushed = log.last_index, log.flushed_index
-    commit, visible = state.commit_index, state.visible_index
-    marks = [_mark(await partition.position(index)) for index in (dirty, flushed, commit, visible)]
+    # Taken at one instant: locating the offsets may have to wait.
+    indexes = (log.last_index, log.flushed_index, state.commit_index, state.visible_index)
     leader = -1 if state.leader_id is None else state.leader_id
-    return ReplicaStatus(
-        node_id, state.role.value, state.term, leader, *marks, in_sync=list(partition.consensus.in_sync)
-    )
+    role, term, in_sync = state.role.value, state.term, [int(node) for node in partition.consensus.in_sync]
+    dirty, flushed, commit, visible = [_mark(await partition.position(index)) for index in indexes]
+    return ReplicaStatus(node_id, role, term, leader, dirty, flushed, commit, visible, in_sync)
 
 
 def _mark(position: Position) -> Mark:

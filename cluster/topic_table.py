@@ -25,7 +25,7 @@ class Topic:
 
 
 class TopicTable:
-    """Topics by name and id; `revision` grows with each change. `defaults`: this broker's, where a topic says nothing."""
+    """Topics by name and id; `revision` grows with each change. `defaults` fill what a topic leaves open."""
 
     def __init__(self, defaults: TopicConfig) -> None:
         self._defaults = defaults

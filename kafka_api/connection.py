@@ -33,9 +33,7 @@ class _EndConnectionError(Exception):
 class Connection(asyncio.BufferedProtocol):
     """See the module. Ends by itself on any malformed request; others are not touched."""
 
-    def __init__(
-        self, context: RequestContext, on_closed: Callable[["Connection"], None], *, is_welcome: bool
-    ) -> None:
+    def __init__(self, context: RequestContext, on_closed: Callable[["Connection"], None], *, is_welcome: bool) -> None:
         self._is_welcome = is_welcome
         self._context = context
         self._gate = Gate("kafka connection")
@@ -82,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
             self._regulate_reading()
 
     def eof_received(self) -> bool:
-        """The client is done: what it asked is still answered, then the transport closes."""
+        """The client is gone: the transport writes what it has and closes."""
         return False
 
     def pause_writing(self) -> None:
@@ -136,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         served = SERVED.get(header.api_key)
         if served is None or not served.first_version <= header.api_version <= served.last_version:
             raise _EndConnectionError(f"key {header.api_key} version {header.api_version} is not served")
-        request = decode_request(header.api_key, header.api_version, frame, header.body_position)
+        request: Any = decode_request(header.api_key, header.api_version, frame, header.body_position)
         answer = await served.handler(self._context, header.api_version, request)
         if header.api_key == ApiKey.PRODUCE and request.acks == 0:
             if answer is not None:
@@ -148,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer_api_versions(self, header: RequestHeader, frame: memoryview) -> None:
         low, high = API_VERSIONS_RANGE
-        request = None
+        request: Any = None
         if low <= header.api_version <= high:
             request = decode_request(header.api_key, header.api_version, frame, header.body_position)
         else:
@@ -190,9 +188,12 @@ class Connection(asyncio.BufferedProtocol):
                 async with asyncio.timeout(self._context.options.slow_client_timeout):
                     await self._writable.wait()
             except TimeoutError:
-                if self._transport is None or self._transport.get_write_buffer_size() >= before:
+                if not self._is_progressing(before):
                     return False
         return True
+
+    def _is_progressing(self, bytes_before: int) -> bool:
+        return self._transport is not None and self._transport.get_write_buffer_size() < bytes_before
 
     def _regulate_reading(self) -> None:
         if self._transport is None or self._transport.is_closing():

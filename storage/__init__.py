@@ -4,7 +4,7 @@
 * `log`              Log: append, flush, truncate, read; positions by index, offset and timestamp.
 * `log_recovery`     what a crash left: scan, cut the torn tail, refuse what is damaged.
 * `log_directory`    the identity file of a replica's directory.
-* `segment`          one segment file; `segment_index` its sparse index; `segment_writer` the blocking half of an append.
+* `segment`          one segment file; `segment_index` its sparse index; `segment_writer` how an append blocks.
 * `tail_cache`       the newest entries in memory.
 * `kvstore`          the small synced facts of a node; `rocks_kvstore` on RocksDB, `memory_kvstore` in memory.
 * `options`, `errors`

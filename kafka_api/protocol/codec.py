@@ -91,13 +91,14 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
 def decode_request(api_key: int, api_version: int, frame: Buffer, position: int) -> Message:
     """Decode the body of a request, from `position` to the end of the frame.
 
-    Records are views of the frame; everything else is copied.
+    Records are views of the frame; everything else is copied. Bytes that follow the body are ignored, as Kafka does:
+    librdkafka 2.16 sends a Metadata v13 for all topics with a null array of four bytes instead of one.
 
     Raises:
         UnsupportedVersionError: The schema does not have this key or version.
-        MalformedRequestError: The body is not such a request, or something follows it.
+        MalformedRequestError: The body is not such a request.
     """
-    return _decode(api_key, api_version, Direction.REQUEST, memoryview(frame), position)
+    return _decode(api_key, api_version, Direction.REQUEST, memoryview(frame), position)[0]
 
 
 def decode_response(api_key: int, api_version: int, frame: Buffer) -> tuple[int, Message]:
@@ -118,7 +119,10 @@ def decode_response(api_key: int, api_version: int, frame: Buffer) -> tuple[int,
             position = wire.skip_tagged_fields(view, position, len(view))
     except DECODE_ERRORS as error:
         raise MalformedRequestError(f"response header: {error}") from error
-    return correlation_id, _decode(api_key, api_version, Direction.RESPONSE, view, position)
+    message, end = _decode(api_key, api_version, Direction.RESPONSE, view, position)
+    if end != len(view):
+        raise MalformedRequestError(f"{_name(api_key)} response v{api_version}: {len(view) - end} bytes follow")
+    return correlation_id, message
 
 
 def encode_response(api_key: int, api_version: int, correlation_id: int, message: Message) -> list[Buffer]:
@@ -162,16 +166,14 @@ def encode_request(
     return _encode(api_key, api_version, Direction.REQUEST, message, head)
 
 
-def _decode(api_key: int, api_version: int, direction: Direction, view: memoryview, position: int) -> Message:
+def _decode(
+    api_key: int, api_version: int, direction: Direction, view: memoryview, position: int
+) -> tuple[Message, int]:
     decode = decoder(api_key, api_version, direction)
-    end = len(view)
     try:
-        message, position = decode(view, position, end)
+        return decode(view, position, len(view))
     except DECODE_ERRORS as error:
         raise MalformedRequestError(f"{_name(api_key)} {direction.value} v{api_version}: {error}") from error
-    if position != end:
-        raise MalformedRequestError(f"{_name(api_key)} {direction.value} v{api_version}: {end - position} bytes follow")
-    return message
 
 
 def _encode(api_key: int, api_version: int, direction: Direction, message: Message, head: bytearray) -> list[Buffer]:

@@ -80,10 +80,10 @@ def restart_broker(folder: ClusterFolder, node_id: int) -> int:
     with folder.locked():
         state = folder.load_existing()
         broker = state.broker(node_id)
-        if broker.process is not None and broker.process.send_signal(signal.SIGTERM):
-            if not broker.process.wait_gone(STOP_SECONDS):
-                broker.process.send_signal(signal.SIGKILL)
-                broker.process.wait_gone(STOP_SECONDS)
+        old = broker.process
+        if old is not None and old.send_signal(signal.SIGTERM) and not old.wait_gone(STOP_SECONDS):
+            old.send_signal(signal.SIGKILL)
+            old.wait_gone(STOP_SECONDS)
         child = launch(folder, broker, broker_config(folder, state, broker), tied=False)
         folder.save(state.with_process(node_id, ProcessIdentity.of(child.pid)))
     wait_broker_ready(folder, broker, time.monotonic() + READY_SECONDS, None, child.poll)
