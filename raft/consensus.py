@@ -395,6 +395,8 @@ class Consensus:
 
     def _on_moved(self) -> None:
         was_in_office = self._was_in_office
+        # Whoever asks for an offset asks at commit, at visible or above.
+        self.log.forget_marks(min(self.state.commit_index, self.state.visible_index))
         self.monitor.on_moved()
         if self.state.is_in_office != was_in_office:
             self._notify_leadership()
