@@ -1,0 +1,65 @@
+"""Clusters for the tests with real processes; a failed test shows the ends of its brokers' logs."""
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process.broker_processes import BrokerCluster
+
+
+class ClusterMaker:
+    """Makes clusters (not started) in a folder, and stops all of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.clusters: list[BrokerCluster] = []
+
+    def __call__(self, size: int, **options: Any) -> BrokerCluster:
+        cluster = BrokerCluster(self._folder / f"cluster-{len(self.clusters)}", size, **options)
+        self.clusters.append(cluster)
+        return cluster
+
+    def stop(self) -> None:
+        for cluster in self.clusters:
+            cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterMaker]:
+    """Return a maker of clusters that live until the end of the run."""
+    maker = ClusterMaker(tmp_path_factory.mktemp("shared"))
+    try:
+        yield maker
+    finally:
+        maker.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(shared_clusters: ClusterMaker) -> BrokerCluster:
+    """Three brokers for tests that only need topics; nobody kills these."""
+    cluster = shared_clusters(3)
+    cluster.start()
+    return cluster
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[ClusterMaker]:
+    """Return a maker of clusters for one test, which may kill brokers."""
+    maker = ClusterMaker(tmp_path)
+    try:
+        yield maker
+    finally:
+        maker.stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        makers = [value for value in getattr(item, "funcargs", {}).values() if isinstance(value, ClusterMaker)]
+        shown = [cluster for maker in makers for cluster in maker.clusters]
+        shown += [value for value in getattr(item, "funcargs", {}).values() if isinstance(value, BrokerCluster)]
+        report.sections.extend(("the brokers' logs end with", cluster.log_tails()) for cluster in shown)
+    return report

@@ -1,0 +1,57 @@
+"""Topics for the tests: create, and look at, through confluent-kafka's AdminClient."""
+
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.process.acked_log import quiet_logger
+from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, eventually
+
+
+def admin_client(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "logger": quiet_logger()})
+
+
+def create_topic(
+    cluster: BrokerCluster, topic: str, partitions: int = 1, replicas: int | None = None, **config: Any
+) -> None:
+    """Create a topic (as many replicas as there are brokers, unless told) and wait until all partitions are led."""
+    replicas = len(cluster.brokers) if replicas is None else replicas
+    request_topic(cluster.bootstrap, NewTopic(topic, partitions, replicas, config=config))
+    for partition in range(partitions):
+        cluster.leader_of(topic, partition)
+
+
+def request_topic(bootstrap: str, topic: NewTopic) -> None:
+    """Create a topic.
+
+    Raises:
+        KafkaException: The broker refused.
+    """
+    admin = admin_client(bootstrap)  # Its futures die with it.
+    admin.create_topics([topic], operation_timeout=30)[topic.topic].result(DEADLINE_SECONDS)
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    """Delete a topic.
+
+    Raises:
+        KafkaException: The broker refused.
+    """
+    admin = admin_client(bootstrap)
+    admin.delete_topics([topic], operation_timeout=30)[topic].result(DEADLINE_SECONDS)
+
+
+def topics_at(address: str) -> dict[str, int]:
+    """Return the topics one broker knows, with the number of their partitions."""
+    topics = admin_client(address).list_topics(timeout=30).topics
+    return {name: len(topic.partitions) for name, topic in topics.items()}
+
+
+def wait_topic_everywhere(cluster: BrokerCluster, topic: str, exists: bool = True) -> None:
+    """Wait until every running broker knows the topic, or none does."""
+    for broker in cluster.running:
+        eventually(
+            f"topic {topic} {'at' if exists else 'gone from'} node {broker.node_id}",
+            lambda address=broker.kafka: (topic in topics_at(address)) == exists,
+        )
