@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import cramjam
 
-from model.record_batch import CODECS, HEADER_BYTES, Buffer, read_header
+from model.record_batch import CODECS, HEADER_BYTES, BatchHeader, Buffer, read_header
 
 # A batch may not unpack to more than this: 64 MiB is the largest max.message.bytes, uncompressed.
 UNPACKED_BYTES_MAX = 256 * 1024 * 1024
@@ -17,6 +17,10 @@ UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
 _FIRST_GUESS_BYTES = 1024 * 1024
+
+# Attributes, two deltas, two lengths and a count, of one byte each.
+_RECORD_BYTES_MIN = 6
+_I64_MIN, _I64_MAX = -(2**63), 2**63 - 1
 
 
 class CorruptRecordsError(ValueError):
@@ -30,38 +34,35 @@ class RecordPosition(NamedTuple):
     timestamp: int
 
 
-def first_record_at(batch: Buffer, timestamp: int) -> RecordPosition | None:
-    """Return the first record of a whole v2 batch with a timestamp at or after `timestamp`, None if there is none.
+def unpack_records(batch: Buffer) -> bytes:
+    """Return the encoded records of a whole v2 batch. May take a second for a hostile batch; releases the GIL.
 
     Raises:
-        CorruptRecordsError: The records cannot be unpacked or read.
+        CorruptRecordsError: They cannot be unpacked.
     """
-    header = read_header(batch)
-    if header.uses_log_append_time:
-        return RecordPosition(header.base_offset, header.max_timestamp) if header.max_timestamp >= timestamp else None
-    for position in records(batch):
-        if position.timestamp >= timestamp:
-            return position
-    return None
+    return unpack(read_header(batch).codec, memoryview(batch)[HEADER_BYTES:])
 
 
-def records(batch: Buffer) -> Iterator[RecordPosition]:
-    """Yield the position of every record of a whole v2 batch.
+def record_positions(header: BatchHeader, data: bytes) -> Iterator[RecordPosition]:
+    """Yield the position of every record of a batch, whose `unpack_records` are `data`.
 
     Raises:
-        CorruptRecordsError: The records cannot be unpacked or read.
+        CorruptRecordsError: They are not the records that the header promises.
     """
-    header = read_header(batch)
-    data = unpack(header.codec, memoryview(batch)[HEADER_BYTES:])
     position = 0
     for _ in range(header.record_count):
         length, position = _varint(data, position)
         end = position + length
-        if length < 0 or end > len(data):
-            raise CorruptRecordsError("a record reaches past its batch")
+        if length < _RECORD_BYTES_MIN or end > len(data):
+            raise CorruptRecordsError(f"a record of {length} bytes where {len(data) - position} are left")
         timestamp_delta, after = _varint(data, position + 1)
         offset_delta, _ = _varint(data, after)
-        yield RecordPosition(header.base_offset + offset_delta, header.base_timestamp + timestamp_delta)
+        if not 0 <= offset_delta <= header.last_offset_delta:
+            raise CorruptRecordsError(f"a record with offset delta {offset_delta}")
+        timestamp = header.base_timestamp + timestamp_delta
+        if not _I64_MIN <= timestamp <= _I64_MAX:
+            raise CorruptRecordsError(f"a record with timestamp {timestamp}")
+        yield RecordPosition(header.base_offset + offset_delta, timestamp)
         position = end
 
 

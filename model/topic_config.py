@@ -4,6 +4,7 @@ A key whose feature comes later is accepted only with the value that describes w
 a tool that spells defaults out still works and nobody is promised what does not happen.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -13,16 +14,25 @@ class InvalidConfigError(ValueError):
     """An unknown key or a value out of range; the message names both."""
 
 
+# Of a client's own words an error repeats at most so many characters: it must fit into a response's string.
+_SHOWN_MAX = 100
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
 def _integer(key: str, value: str, low: int, high: int) -> int:
-    try:
-        number = int(value)
-    except ValueError:
-        raise InvalidConfigError(f"{key}={value!r}: not a whole number") from None
+    if not _INTEGER.fullmatch(value):
+        raise InvalidConfigError(f"{key}={_shown(value)!r}: not a whole number")
+    number = int(value)
     if not low <= number <= high:
         raise InvalidConfigError(f"{key}={number}: must be from {low} to {high}")
     return number
 
 
+# 19 digits hold every 64-bit number.
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
 
@@ -80,12 +90,14 @@ def parse_topic_config(
         if key in _FIXED:
             supported, feature = _FIXED[key]
             if value not in (None, supported):
-                raise InvalidConfigError(f"{key}={value}: only {supported} is supported; {feature} is not built yet")
+                raise InvalidConfigError(
+                    f"{key}={_shown(str(value))}: only {supported} is supported; {feature} is not built yet"
+                )
         elif key in _RANGES:
             if value is not None:
                 parsed[key.replace(".", "_")] = _integer(key, value, *_RANGES[key])
         else:
-            raise InvalidConfigError(f"unknown or unsupported topic configuration {key!r}")
+            raise InvalidConfigError(f"unknown or unsupported topic configuration {_shown(key)!r}")
     base = defaults or TopicConfig()
     config = TopicConfig(**({field.name: getattr(base, field.name) for field in fields(base)} | parsed))
     majority = replication_factor // 2 + 1
