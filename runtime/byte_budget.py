@@ -45,9 +45,9 @@ class ByteBudget:
         try:
             await waiter
         except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
+            if not waiter.cancelled():
                 self.release(units)
-            else:
+            elif (units, waiter) in self._waiters:
                 self._waiters.remove((units, waiter))
                 self._wake()
             raise
@@ -62,6 +62,10 @@ class ByteBudget:
     def _wake(self) -> None:
         while self._waiters:
             units, waiter = self._waiters[0]
+            if waiter.cancelled():
+                # Its task was cancelled in this step of the loop and has not run yet.
+                self._waiters.popleft()
+                continue
             if self._taken + units > self._limit:
                 return
             self._waiters.popleft()
