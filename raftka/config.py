@@ -249,7 +249,7 @@ def render_example() -> str:
     """Return a commented TOML file with every option; only what is required is not commented out."""
     head = (
         "# A Raftka broker. Each key can also be set as an environment variable (kafka.port: RAFTKA_KAFKA_PORT)\n"
-        "# and on the command line (--set kafka.port=9092), which win over this file."
+        "# and on the command line (--kafka-port 9092), which win over this file."
     )
     blocks = [head, *(_render_option(option) for option in OPTIONS)]
     return "\n\n".join(blocks) + "\n"

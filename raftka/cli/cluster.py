@@ -1,0 +1,104 @@
+"""`raftka cluster`: what there is, and whether it is well."""
+
+import socket
+from typing import Annotated, Any
+
+import typer
+
+from raftka import kafka_client
+from raftka.cli.exit_codes import FAILED
+from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption
+from raftka.cli.output import print_json, print_table
+from raftka.config import parse_address
+from raftka.kafka_client import ClusterInfo
+
+app = typer.Typer(help="Show what there is, and whether it is well.")
+
+_LISTED_MAX = 20
+
+
+@app.command()
+def info(brokers: BrokersOption = DEFAULT_BROKERS, output: FormatOption = Format.TEXT) -> None:
+    """Show the brokers, the controller and how many topics there are."""
+    cluster = kafka_client.read_cluster(brokers)
+    partitions = sum(map(len, cluster.topics.values()))
+    if output is Format.JSON:
+        print_json(
+            {
+                "cluster_id": cluster.cluster_id,
+                "controller": cluster.controller,
+                "brokers": [{"node_id": node, "kafka": address} for node, address in cluster.brokers.items()],
+                "topics": len(cluster.topics),
+                "partitions": partitions,
+            }
+        )
+        return
+    print(f"cluster:    {cluster.cluster_id or '-'}")
+    print(f"controller: {cluster.controller}")
+    print(f"topics:     {len(cluster.topics)} with {partitions} partitions")
+    print()
+    print_table(["NODE", "KAFKA"], list(cluster.brokers.items()))
+
+
+@app.command()
+def health(
+    brokers: BrokersOption = DEFAULT_BROKERS,
+    timeout: Annotated[float, typer.Option(min=0.1, max=60.0, help="Seconds for each broker to answer.")] = 2.0,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Exit with 1 if a broker is missing or a partition has no leader; replicas that lag are only shown."""
+    report = examine(kafka_client.read_cluster(brokers), timeout)
+    if output is Format.JSON:
+        print_json(report)
+    else:
+        _print_report(report)
+    if not report["healthy"]:
+        raise typer.Exit(FAILED)
+
+
+def examine(cluster: ClusterInfo, timeout: float) -> dict[str, Any]:
+    """Return brokers_missing (node ids), leaderless and under_replicated ({topic, partition, ...}), and healthy.
+
+    A broker is missing if a replica is placed on it, or a bootstrap broker names it, and it does not take a connection.
+    """
+    placed = {node for partitions in cluster.topics.values() for each in partitions for node in each.replicas}
+    unreachable = {node for node, address in cluster.brokers.items() if not _connects(address, timeout)}
+    missing = sorted(placed - set(cluster.brokers) | unreachable)
+    leaderless = [
+        {"topic": name, "partition": each.partition, "replicas": each.replicas}
+        for name, partitions in cluster.topics.items()
+        for each in partitions
+        if each.leader < 0
+    ]
+    lagging = [
+        {"topic": name, "partition": each.partition, "replicas": each.replicas, "in_sync": each.in_sync}
+        for name, partitions in cluster.topics.items()
+        for each in partitions
+        if len(each.in_sync) < len(each.replicas)
+    ]
+    return {
+        "healthy": not missing and not leaderless,
+        "brokers": sorted(cluster.brokers),
+        "brokers_missing": missing,
+        "leaderless": leaderless,
+        "under_replicated": lagging,
+    }
+
+
+def _connects(address: str, timeout: float) -> bool:
+    try:
+        host, port = parse_address(address)
+        with socket.create_connection((host, port), timeout=timeout):
+            return True
+    except (OSError, ValueError):
+        return False
+
+
+def _print_report(report: dict[str, Any]) -> None:
+    print("healthy" if report["healthy"] else "NOT HEALTHY")
+    for title, key in (("brokers", "brokers"), ("missing brokers", "brokers_missing")):
+        print(f"{title}: {', '.join(map(str, report[key])) or 'none'}")
+    for title, key in (("partitions without a leader", "leaderless"), ("under-replicated", "under_replicated")):
+        found = [f"{each['topic']}-{each['partition']}" for each in report[key]]
+        more = f" and {len(found) - _LISTED_MAX} more" if len(found) > _LISTED_MAX else ""
+        print(f"{title}: {', '.join(found[:_LISTED_MAX]) or 'none'}{more}")

@@ -1,0 +1,177 @@
+"""`raftka consume`: records to stdout. Partitions are assigned by hand: no consumer group is needed."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from raftka import kafka_client
+from raftka.cli.exit_codes import CommandError
+from raftka.cli.options import DEFAULT_BROKERS, BrokersOption
+from raftka.cli.output import RecordFormat, bytes_as_json, print_json_line
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+_POLL_SECONDS = 0.2
+_DIRECTIVES = "tpoksT"
+_TEXT_FORMAT = r"%s\n"
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
+    offset: Annotated[
+        str,
+        typer.Option(metavar="start|end|N|-N", help="Where to begin in each partition; -N: the last N records."),
+    ] = "start",
+    partition: Annotated[int | None, typer.Option(min=0, help="Partition; default: all.")] = None,
+    count: Annotated[int | None, typer.Option("-n", "--count", min=1, help="Stop after so many records.")] = None,
+    exit_at_end: Annotated[
+        bool, typer.Option("--exit-at-end", "-e", help="Stop where the partitions end at this moment.")
+    ] = False,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="text|json|FORMAT",
+            help="text: the values; json: an object per line; or a format with %t topic, %p partition, %o offset,"
+            r" %k key, %s value, %T timestamp in ms, %%, \n and \t.",
+        ),
+    ] = "text",
+    brokers: BrokersOption = DEFAULT_BROKERS,
+) -> None:
+    """Print records until Ctrl-C, or as -n or -e say. Order holds within a partition."""
+    begin = _parse_offset(offset)
+    template = None if output == "json" else RecordFormat(_template(output), _DIRECTIVES)
+    available = [each.partition for each in kafka_client.read_cluster(brokers).topic(topic)]
+    if partition is not None and partition not in available:
+        raise CommandError(f"topic {topic} has partitions 0 to {len(available) - 1}")
+    reader = _Reader(brokers, template)
+    try:
+        with kafka_client.one_line_errors(brokers):
+            reader.assign(topic, available if partition is None else [partition], begin)
+            reader.run(count, exit_at_end)
+    except KeyboardInterrupt:
+        return
+    finally:
+        reader.close()
+
+
+def _template(output: str) -> str:
+    if output == "text":
+        return _TEXT_FORMAT
+    if "%" not in output:
+        raise typer.BadParameter(f"--format {output}: must be text, json or a format with %-directives")
+    return output
+
+
+def _parse_offset(text: str) -> str | int:
+    """Return start, end, or a number; a negative one counts from the end."""
+    if text in {"start", "end"}:
+        return text
+    digits = text.removeprefix("-")
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 18:
+        raise typer.BadParameter(f"--offset {text}: must be start, end, N or -N")
+    # "-0" are the last 0 records, which is the end; as a number it would be the first offset.
+    return "end" if text.startswith("-") and int(digits) == 0 else int(text)
+
+
+class _Reader:
+    """Reads assigned partitions and prints what comes."""
+
+    def __init__(self, brokers: str, template: RecordFormat | None) -> None:
+        self._consumer: Consumer = kafka_client.new_consumer(brokers, enable_partition_eof=True)
+        self._template = template
+        self._unfinished: set[int] = set()
+
+    def assign(self, topic: str, partitions: list[int], begin: str | int) -> None:
+        """Begin to read."""
+        self._unfinished = set(partitions)
+        self._consumer.assign([self._start(topic, partition, begin) for partition in partitions])
+
+    def run(self, count: int | None, exit_at_end: bool) -> None:
+        """Print records until there were `count`, or with `exit_at_end` until each partition's end was seen.
+
+        Raises:
+            CommandError: A partition cannot be read.
+        """
+        printed = 0
+        while (count is None or printed < count) and not (exit_at_end and not self._unfinished):
+            message = self._consumer.poll(_POLL_SECONDS)
+            if message is None:
+                # Nothing to do just now: let whoever reads our output have what there is.
+                sys.stdout.flush()
+                continue
+            error = message.error()
+            if error is not None:
+                self._handle(error, message)
+                continue
+            self._print(message)
+            printed += 1
+        sys.stdout.flush()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._consumer.close()
+
+    def _start(self, topic: str, partition: int, begin: str | int) -> "TopicPartition":
+        from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
+
+        if begin == "start":
+            return TopicPartition(topic, partition, OFFSET_BEGINNING)
+        if begin == "end":
+            return TopicPartition(topic, partition, OFFSET_END)
+        low, high = self._consumer.get_watermark_offsets(
+            TopicPartition(topic, partition), timeout=kafka_client.REQUEST_SECONDS
+        )
+        assert isinstance(begin, int)
+        if begin < 0:
+            return TopicPartition(topic, partition, max(low, high + begin))
+        if not low <= begin <= high:
+            raise CommandError(f"partition {partition} has offsets {low} to {high - 1}; {begin} is not among them")
+        return TopicPartition(topic, partition, begin)
+
+    def _handle(self, error: "KafkaError", message: "Message") -> None:
+        if error.name() == "_PARTITION_EOF":
+            self._unfinished.discard(_number(message.partition()))
+        elif error.fatal() or not _passes_by_itself(error):
+            raise CommandError(kafka_client.error_text(error))
+
+    def _print(self, message: "Message") -> None:
+        key, value = message.key(), message.value()
+        _, timestamp = message.timestamp()
+        if self._template is None:
+            print_json_line(_as_json(message, key, value, timestamp))
+            return
+        fields = {
+            "t": str(message.topic()).encode(),
+            "p": str(message.partition()).encode(),
+            "o": str(message.offset()).encode(),
+            "k": key or b"",
+            "s": value or b"",
+            "T": str(timestamp).encode(),
+        }
+        sys.stdout.buffer.write(self._template.render(fields))
+
+
+def _as_json(message: "Message", key: Any, value: Any, timestamp: int) -> dict[str, Any]:
+    headers: Any = message.headers() or []
+    return {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": timestamp,
+        "key": bytes_as_json(key),
+        "value": bytes_as_json(value),
+        "headers": [{"key": name, "value": bytes_as_json(data)} for name, data in headers],
+    }
+
+
+def _number(partition: int | None) -> int:
+    return -1 if partition is None else partition
+
+
+def _passes_by_itself(error: "KafkaError") -> bool:
+    """Return whether librdkafka goes on trying: brokers that are away, a coordinator that nobody needs here."""
+    return error.retriable() or error.name() in kafka_client.UNREACHABLE | {"_UNSUPPORTED_FEATURE"}

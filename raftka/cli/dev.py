@@ -1,0 +1,154 @@
+"""`raftka dev`: a cluster of brokers on this machine."""
+
+import secrets
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from raftka.cli.exit_codes import CommandError
+from raftka.cli.options import DataDirOption, Format, FormatOption
+from raftka.cli.output import print_json, print_table
+from raftka.dev import operations
+from raftka.dev.errors import InterruptedStartError
+from raftka.dev.supervisor import NODES_MAX, READY_SECONDS, DevCluster, StartRequest, start_cluster
+from raftka.kafka_client import check_writable
+
+app = typer.Typer(help="Run a cluster of brokers on this machine.", invoke_without_command=True)
+
+NodeArgument = Annotated[int, typer.Argument(metavar="NODE", help="Number of the broker, from 1.")]
+
+
+@app.callback()
+def dev(
+    context: typer.Context,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", "-n", min=1, max=NODES_MAX, help="Number of brokers. [default: 3]")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="First Kafka port; 0: free ones. [default: 9092]")
+    ] = None,
+    admin_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="First admin port; 0: free ones. [default: 9644]")
+    ] = None,
+    rpc_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port of the node links; 0: a free one. [default: 33145]")
+    ] = None,
+    data_dir: DataDirOption = None,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="Use a temporary folder and remove it at the stop.")
+    ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return when the cluster is ready; it keeps running.")
+    ] = False,
+) -> None:
+    """Run a cluster of brokers on this machine until Ctrl-C. What a former run left in the folder is resumed."""
+    request = StartRequest(nodes, port, admin_port, rpc_port, data_dir, ephemeral, detach)
+    if context.invoked_subcommand is not None:
+        if request != StartRequest():
+            raise typer.BadParameter(f"options stand behind the command: raftka dev {context.invoked_subcommand} ...")
+        return
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: stop.set())
+    cluster = start_cluster(request)
+    has_started = False
+    try:
+        try:
+            _wait_until_writable(cluster, stop)
+        except InterruptedStartError:
+            return
+        has_started = True
+        _greet(cluster, request)
+        if not detach:
+            cluster.watch(stop, lambda line: print(line, flush=True))
+    finally:
+        if not (detach and has_started):
+            print("stopping", flush=True)
+            killed = cluster.stop()
+            print(f"stopped (killed, for they did not end: {killed})" if killed else "stopped", flush=True)
+
+
+def _wait_until_writable(cluster: DevCluster, stop: threading.Event) -> None:
+    cluster.wait_ready(stop)
+    check_writable(cluster.state.bootstrap, f"raftka-dev-probe-{secrets.token_hex(4)}", READY_SECONDS, stop.is_set)
+    if stop.is_set():
+        raise InterruptedStartError("stopped before the cluster was ready")
+
+
+def _greet(cluster: DevCluster, request: StartRequest) -> None:
+    state, folder = cluster.state, cluster.folder.path
+    first = state.bootstrap.partition(",")[0]
+    # What the default finds by itself need not be typed.
+    brokers = "" if first == "127.0.0.1:9092" else f" --brokers {first}"
+    data_dir = "" if request.data_dir is None and not state.ephemeral else f" --data-dir {folder}"
+    print(f"bootstrap: {state.bootstrap}")
+    print(f"admin:     {','.join(broker.addresses.admin for broker in state.brokers)}")
+    print(f"data:      {folder}{' (removed at the stop)' if state.ephemeral else ''}")
+    print("try, in another terminal:" if not request.detach else "try:")
+    print(f"  raftka topic create orders{brokers}")
+    print(f"  echo hello | raftka produce orders{brokers}")
+    print(f"  raftka consume orders -n 1{brokers}")
+    print(f"  raftka dev kill 1{data_dir}")
+    print(f"  raftka cluster health{brokers}")
+    print(f"  raftka dev stop{data_dir}" if request.detach else "Ctrl-C stops the cluster", flush=True)
+
+
+@app.command()
+def status(data_dir: DataDirOption = None, output: FormatOption = Format.TEXT) -> None:
+    """Show the brokers: addresses, process, whether they run."""
+    brokers = operations.describe(operations.open_folder(data_dir))
+    if output is Format.JSON:
+        print_json(brokers)
+        return
+    rows = [
+        [each["node_id"], "alive" if each["alive"] else "dead", each["pid"] or "-", each["kafka"], each["admin"]]
+        for each in brokers
+    ]
+    print_table(["NODE", "STATE", "PID", "KAFKA", "ADMIN"], rows)
+
+
+@app.command()
+def stop(data_dir: DataDirOption = None) -> None:
+    """Stop every broker; data stays, unless the cluster is ephemeral."""
+    folder = operations.open_folder(data_dir)
+    print("stopped" if operations.stop_cluster(folder) else f"nothing runs in {folder.path}")
+
+
+@app.command()
+def logs(
+    nodes: Annotated[list[int] | None, typer.Argument(metavar="[NODE]...", help="Brokers; default: all.")] = None,
+    data_dir: DataDirOption = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is added, until Ctrl-C.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many lines of each log.")] = 50,
+) -> None:
+    """Print the ends of the brokers' logs, each line with the broker's number."""
+    folder = operations.open_folder(data_dir)
+    try:
+        for node_id, line in operations.log_lines(folder, nodes or [], lines, follow):
+            print(f"{node_id} | {line}", flush=follow)
+    except KeyboardInterrupt:
+        return
+
+
+@app.command()
+def kill(node: NodeArgument, data_dir: DataDirOption = None) -> None:
+    """SIGKILL one broker: see what a dead broker means."""
+    operations.kill_broker(operations.open_folder(data_dir), node)
+    print(f"broker {node} is killed; start it again: raftka dev restart {node}{_shown(data_dir)}")
+
+
+@app.command()
+def restart(node: NodeArgument, data_dir: DataDirOption = None) -> None:
+    """Start one broker, after stopping it if it runs, and wait until it serves."""
+    folder = operations.open_folder(data_dir)
+    state = folder.load_existing()
+    if not any(broker.is_alive for broker in state.brokers) and len(state.brokers) > 1:
+        raise CommandError(f"no broker of the cluster in {folder.path} runs; `raftka dev{_shown(data_dir)}` starts all")
+    print(f"broker {node} runs (pid {operations.restart_broker(folder, node)})")
+
+
+def _shown(data_dir: Path | None) -> str:
+    return "" if data_dir is None else f" --data-dir {data_dir}"

@@ -1,0 +1,31 @@
+"""Options that several commands share."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from raftka.kafka_client import DEFAULT_BROKERS
+
+
+class Format(StrEnum):
+    """How data is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+BrokersOption = Annotated[
+    str,
+    typer.Option("--brokers", envvar="RAFTKA_BROKERS", metavar="HOST:PORT,...", help="Where to find the cluster."),
+]
+FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print it.")]
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir", metavar="DIR", help="Folder of the cluster; default: raftka/dev in the XDG data folder."
+    ),
+]
+
+__all__ = ["DEFAULT_BROKERS", "BrokersOption", "DataDirOption", "Format", "FormatOption"]

@@ -1,0 +1,237 @@
+"""confluent-kafka for the command line, the dev cluster and the story: imported late, quiet, errors of one line.
+
+Importing confluent_kafka takes longer than `raftka --help` may, so it is imported where it is first used. Everything
+here works against any Kafka.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaException, Message, Producer
+    from confluent_kafka.admin import AdminClient
+
+DEFAULT_BROKERS = "127.0.0.1:9092"
+REQUEST_SECONDS = 10.0
+_POLL_SECONDS = 0.05
+# librdkafka wants a group name even where partitions are assigned by hand; nothing is ever committed under it.
+_UNUSED_GROUP = "raftka-cli"
+# Names of librdkafka's errors that mean: nobody is there, for now.
+UNREACHABLE = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"})
+# The options by which librdkafka refuses a bad list of brokers, as they are known on the command line.
+_FLAG_OF_OPTION = {"bootstrap.servers": "--brokers"}
+
+
+class KafkaClientError(Exception):
+    """What a cluster refused or did not answer, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """One partition, as Metadata tells; `leader` is -1 while nobody leads."""
+
+    partition: int
+    leader: int
+    replicas: list[int]
+    in_sync: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """What Metadata tells.
+
+    Attributes:
+        cluster_id: Empty where the brokers do not say.
+        controller: Node id, or -1.
+        brokers: HOST:PORT by node id; only brokers that the answering one believes alive.
+        topics: Partitions by name of topic, in order.
+    """
+
+    cluster_id: str
+    controller: int
+    brokers: dict[int, str]
+    topics: dict[str, list[PartitionInfo]]
+
+    def topic(self, name: str) -> list[PartitionInfo]:
+        """Return the partitions of a topic.
+
+        Raises:
+            KafkaClientError: There is no such topic.
+        """
+        if name not in self.topics:
+            raise KafkaClientError(f"topic {name} does not exist (`raftka topic list` shows what does)")
+        return self.topics[name]
+
+
+def client_config(brokers: str, **options: Any) -> dict[str, Any]:
+    """Return a librdkafka configuration without log noise; `options` are spelled with `_` for `.`."""
+    config: dict[str, Any] = {
+        "bootstrap.servers": brokers,
+        # librdkafka logs to stderr by itself; what matters of it reaches the caller as an error.
+        "log_level": 0,
+        "log.connection.close": False,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1000,
+    }
+    return config | {key.replace("_", "."): value for key, value in options.items()}
+
+
+def new_producer(brokers: str, acks: str, **options: Any) -> "Producer":
+    """Return a producer; `acks` is 0, 1 or all.
+
+    Raises:
+        KafkaClientError: A configuration that librdkafka refuses.
+    """
+    from confluent_kafka import Producer
+
+    with one_line_errors(brokers):
+        return Producer(client_config(brokers, acks=acks, **options))
+
+
+def new_consumer(brokers: str, **options: Any) -> "Consumer":
+    """Return a consumer to which partitions are assigned by hand, and which commits nothing.
+
+    Raises:
+        KafkaClientError: A configuration that librdkafka refuses.
+    """
+    from confluent_kafka import Consumer
+
+    defaults = {"group_id": _UNUSED_GROUP, "enable_auto_commit": False, "auto_offset_reset": "error"}
+    with one_line_errors(brokers):
+        return Consumer(client_config(brokers, **(defaults | options)))
+
+
+def new_admin(brokers: str) -> "AdminClient":
+    """Return an admin client.
+
+    Raises:
+        KafkaClientError: A configuration that librdkafka refuses.
+    """
+    from confluent_kafka.admin import AdminClient
+
+    with one_line_errors(brokers):
+        return AdminClient(client_config(brokers))
+
+
+def read_cluster(brokers: str, seconds: float = REQUEST_SECONDS) -> ClusterInfo:
+    """Return what Metadata tells of brokers and topics.
+
+    Raises:
+        KafkaClientError: No broker answers.
+    """
+    with one_line_errors(brokers):
+        # All topics, not one: to ask for one by name may create it.
+        metadata = new_admin(brokers).list_topics(timeout=seconds)
+    topics = {
+        name: [
+            PartitionInfo(each.id, each.leader, sorted(each.replicas), sorted(each.isrs))
+            for _, each in sorted(topic.partitions.items())
+        ]
+        for name, topic in sorted(metadata.topics.items())
+    }
+    addresses = {node: f"{each.host}:{each.port}" for node, each in sorted(metadata.brokers.items())}
+    return ClusterInfo(metadata.cluster_id or "", metadata.controller_id, addresses, topics)
+
+
+def create_topic(
+    brokers: str, name: str, partitions: int | None, replicas: int | None, config: Mapping[str, str] | None = None
+) -> None:
+    """Create a topic; None leaves a number to the brokers.
+
+    Raises:
+        KafkaClientError: Refused, or no answer.
+    """
+    from confluent_kafka.cimpl import NewTopic
+
+    topic = NewTopic(
+        name,
+        num_partitions=-1 if partitions is None else partitions,
+        replication_factor=-1 if replicas is None else replicas,
+        config=dict(config or {}),
+    )
+    with one_line_errors(brokers):
+        futures = new_admin(brokers).create_topics(
+            [topic], operation_timeout=REQUEST_SECONDS, request_timeout=REQUEST_SECONDS
+        )
+        futures[name].result(2 * REQUEST_SECONDS)
+
+
+def delete_topic(brokers: str, name: str) -> None:
+    """Delete a topic.
+
+    Raises:
+        KafkaClientError: Refused, or no answer.
+    """
+    with one_line_errors(brokers):
+        futures = new_admin(brokers).delete_topics(
+            [name], operation_timeout=REQUEST_SECONDS, request_timeout=REQUEST_SECONDS
+        )
+        futures[name].result(2 * REQUEST_SECONDS)
+
+
+def check_writable(brokers: str, topic: str, seconds: float, is_stopped: Callable[[], bool]) -> None:
+    """Create a topic, have one record acknowledged at acks=all, and delete the topic.
+
+    Args:
+        brokers: HOST:PORT,...
+        topic: A name that is not in use.
+        seconds: How long all of it may take.
+        is_stopped: Asked often; True gives up at once, without an error.
+
+    Raises:
+        KafkaClientError: It did not work in time.
+    """
+    create_topic(brokers, topic, 1, None)
+    try:
+        outcomes: list[Any] = []
+        producer = new_producer(brokers, "all", message_timeout_ms=int(seconds * 1000), linger_ms=0)
+        producer.produce(topic, b"ready?", on_delivery=lambda error, _: outcomes.append(error))
+        while not outcomes and not is_stopped():
+            producer.poll(_POLL_SECONDS)
+        if outcomes and outcomes[0] is not None:
+            raise KafkaClientError(f"a record at acks=all was not acknowledged: {error_text(outcomes[0])}")
+        if not outcomes:
+            producer.purge()
+    finally:
+        delete_topic(brokers, topic)
+
+
+def delivered_offset(message: "Message") -> int:
+    """Return the offset in a delivery report; -1 where the broker was not asked for one (acks=0)."""
+    # Below -1 are librdkafka's own marks for an offset that is not known.
+    return max(-1, message.offset())
+
+
+def error_text(error: Any) -> str:
+    """Return a KafkaError's words in one line."""
+    return " ".join(str(error.str()).split()).rstrip(".")
+
+
+@contextmanager
+def one_line_errors(brokers: str) -> Iterator[None]:
+    """Turn what confluent-kafka raises into KafkaClientError."""
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as error:
+        raise KafkaClientError(_words(error, brokers)) from None
+    except TimeoutError:
+        raise KafkaClientError(f"no answer from {brokers} in time") from None
+
+
+def _words(failure: "KafkaException", brokers: str) -> str:
+    from confluent_kafka import KafkaError
+
+    error = failure.args[0]
+    # Not every KafkaException carries a KafkaError: some are raised with plain words.
+    if not isinstance(error, KafkaError):
+        return " ".join(str(error).split())
+    if error.name() in UNREACHABLE:
+        return f"no Kafka broker answers at {brokers} (--brokers or RAFTKA_BROKERS names others)"
+    text = error_text(error)
+    for option, flag in _FLAG_OF_OPTION.items():
+        text = text.replace(option, flag)
+    return text
