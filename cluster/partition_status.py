@@ -12,6 +12,7 @@ from rpc.errors import RpcError
 from rpc.identity import Peer
 from rpc.links import Links
 from rpc.methods import Method
+from storage.errors import StorageError
 
 _GATHER_TIMEOUT = 1.0
 
@@ -65,15 +66,19 @@ class PartitionStatusReader:
         return [status for status in found if status is not None]
 
     async def _of(self, node: NodeId, group: GroupId) -> ReplicaStatus | None:
-        if node == self._self_node:
-            return await self._local(group)
         try:
+            if node == self._self_node:
+                return await self._local(group)
             return await self._links.send(node, PARTITION_STATUS, StatusRequest(group), timeout=_GATHER_TIMEOUT)
-        except RpcError:
+        except (RpcError, StorageError):
             return None
 
     async def _answer(self, _: Peer, request: StatusRequest, __: memoryview) -> ReplicaStatus:
-        return await self._local(GroupId(request.group))
+        try:
+            return await self._local(GroupId(request.group))
+        except StorageError as error:
+            # Damage, or a log that is being truncated: who serves the replica deals with it, an onlooker must not.
+            raise RpcError(f"{request.group}: {error}") from error
 
     async def _local(self, group: GroupId) -> ReplicaStatus:
         partition = self._partitions.get(group)
