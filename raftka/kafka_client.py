@@ -124,6 +124,8 @@ def read_cluster(brokers: str, seconds: float = REQUEST_SECONDS) -> ClusterInfo:
     with one_line_errors(brokers):
         # All topics, not one: to ask for one by name may create it.
         metadata = new_admin(brokers).list_topics(timeout=seconds)
+    # The stubs of confluent-kafka say that it is always None.
+    cluster_id: Any = metadata.cluster_id
     topics = {
         name: [
             PartitionInfo(each.id, each.leader, sorted(each.replicas), sorted(each.isrs))
@@ -132,7 +134,7 @@ def read_cluster(brokers: str, seconds: float = REQUEST_SECONDS) -> ClusterInfo:
         for name, topic in sorted(metadata.topics.items())
     }
     addresses = {node: f"{each.host}:{each.port}" for node, each in sorted(metadata.brokers.items())}
-    return ClusterInfo(metadata.cluster_id or "", metadata.controller_id, addresses, topics)
+    return ClusterInfo(cluster_id or "", metadata.controller_id, addresses, topics)
 
 
 def create_topic(
@@ -200,8 +202,9 @@ def check_writable(brokers: str, topic: str, seconds: float, is_stopped: Callabl
 
 def delivered_offset(message: "Message") -> int:
     """Return the offset in a delivery report; -1 where the broker was not asked for one (acks=0)."""
+    offset = message.offset()
     # Below -1 are librdkafka's own marks for an offset that is not known.
-    return max(-1, message.offset())
+    return -1 if offset is None else max(-1, offset)
 
 
 def error_text(error: Any) -> str:
