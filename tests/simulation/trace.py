@@ -62,6 +62,6 @@ class Trace:
     def lines(self) -> list[str]:
         """Return the last events, oldest first."""
         return [
-            f"{time:12.6f} {'-' if node is None else node:>3} {kind:<10} {detail}"
+            f"{time:12.6f} {'-' if node is None else node:>3} {kind:<10} {detail!r}"
             for time, kind, node, detail in self._recent
         ]

@@ -36,7 +36,7 @@ class Entry(asyncio.TimerHandle):
     ) -> None:
         self._loop: VirtualLoop | None = loop
         self._callback: Callable[..., object] | None = callback
-        self._args: tuple[Any, ...] | None = args
+        self._args = args
         self._context = context
         self._when = when
         self._scheduled = False
@@ -48,7 +48,7 @@ class Entry(asyncio.TimerHandle):
         if not self._cancelled:
             self._cancelled = True
             self._callback = None
-            self._args = None
+            self._args = ()
             if self._scheduled and self._loop is not None:
                 self._loop.scheduler.timer_cancelled()
 
@@ -89,6 +89,11 @@ class Scheduler:
             self._heap = [item for item in self._heap if not item[2]._cancelled]
             heapify(self._heap)
             self._cancelled = 0
+
+    def clear(self) -> None:
+        """Forget all that is due."""
+        self.ready.clear()
+        self._heap.clear()
 
     def run(self, until: float, goal: Callable[[], bool] | None = None) -> bool:
         """Run up to and including virtual second `until`, or until `goal` holds at the end of an instant.
@@ -137,7 +142,7 @@ class Scheduler:
             if count > _HANDLES_PER_INSTANT:
                 raise LivelockError(f"{count} handles at {self.time}; next is {entry._callback}")
             if loop is None:
-                entry._context.run(entry._callback, *entry._args)  # type: ignore[arg-type, misc]
+                entry._context.run(entry._callback, *entry._args)  # type: ignore[arg-type]
             else:
                 loop.run_entry(entry)
         self.handles_run += count
@@ -199,7 +204,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def time(self) -> float:
         return self.scheduler.time + self.offset
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Entry:
         entry = Entry(self, callback, args, context or contextvars.copy_context(), self.scheduler.time)
@@ -209,14 +214,14 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self.scheduler.ready.append(entry)
         return entry
 
-    call_soon_threadsafe = call_soon
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Entry:
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Entry:
         entry = Entry(self, callback, args, context or contextvars.copy_context(), when)
@@ -243,7 +248,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def run_entry(self, entry: Entry) -> None:
         """Run one handle; what it raises goes to the exception handler."""
         try:
-            entry._context.run(entry._callback, *entry._args)  # type: ignore[arg-type, misc]
+            entry._context.run(entry._callback, *entry._args)  # type: ignore[arg-type]
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:  # noqa: BLE001 - as asyncio's Handle does
@@ -256,7 +261,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def pause(self) -> None:
         """SIGSTOP: nothing runs until `resume`; time goes on."""
-        self.paused = self.blocked = not self.dead
+        if not self.dead:
+            self.paused = self.blocked = True
 
     def resume(self) -> None:
         """SIGCONT: what came due meanwhile runs now, in order."""
@@ -286,7 +292,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             while self._graveyard:
                 coroutine = self._graveyard.pop().get_coro()
                 if coroutine is not None:
-                    _close_silently(coroutine)  # type: ignore[arg-type]
+                    _close_silently(coroutine)
         finally:
             asyncio._set_running_loop(None)
 
