@@ -63,7 +63,7 @@ class SharedSync:
         self._env = env
         self._job = job
         self._gate = Gate("kvstore")
-        self._running = False
+        self._current: asyncio.Future[None] | None = None
         self._next: asyncio.Future[None] | None = None
         self._error: KvStoreError | None = None
 
@@ -76,29 +76,39 @@ class SharedSync:
         self.check()
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
-            if not self._running:
-                self._running = True
+            if self._current is None:
+                self._current = self._next
                 self._gate.spawn(self._run(), name="sync")
         await asyncio.shield(self._next)
         self.check()
 
     def check(self) -> None:
-        """Raise KvStoreError if a sync has failed."""
+        """Raise KvStoreError if a write or a sync has failed."""
         if self._error is not None:
             raise self._error
 
+    def fail(self, error: Exception) -> KvStoreError:
+        """Note that a write failed: the store is of no use any more. Returns the error to raise."""
+        if self._error is None:
+            self._error = KvStoreError(f"the kvstore failed: {error}")
+        return self._error
+
     async def close(self) -> None:
         """Wait for what is under way."""
-        while self._next is not None:
-            await asyncio.shield(self._next)
+        while self._current is not None:
+            await asyncio.shield(self._current)
         await self._gate.close()
 
     async def _run(self) -> None:
         while self._next is not None:
             done, self._next = self._next, None
-            try:
-                await self._env.workers.run(Pool.KVSTORE, self._job)
-            except (OSError, KvStoreError) as error:
-                self._error = KvStoreError(f"the kvstore's sync failed: {error}")
+            self._current = done
+            # After a failure nothing is tried again: whoever waits is told so.
+            if self._error is None:
+                try:
+                    await self._env.workers.run(Pool.KVSTORE, self._job)
+                except (OSError, KvStoreError) as error:
+                    self.fail(error)
+            if self._next is None:
+                self._current = None
             done.set_result(None)
-        self._running = False

@@ -16,6 +16,7 @@ class MemoryKvStore:
 
     def get(self, key: str) -> bytes | None:
         """Return the newest value."""
+        self._check_open()
         return self._live.get(key)
 
     def put(self, key: str, value: bytes) -> None:
@@ -32,6 +33,7 @@ class MemoryKvStore:
 
     def items(self, prefix: str) -> list[tuple[str, bytes]]:
         """Return the pairs with that prefix, sorted."""
+        self._check_open()
         return sorted((key, value) for key, value in self._live.items() if key.startswith(prefix))
 
     async def sync(self) -> None:
@@ -42,9 +44,9 @@ class MemoryKvStore:
     async def close(self) -> None:
         """Sync and end."""
         if not self._closed:
+            self._closed = True
             await self._sync.close()
             self._persist()
-            self._closed = True
 
     def _check_open(self) -> None:
         if self._closed:

@@ -7,6 +7,7 @@ instead. Every value carries a format version and a CRC32C of its own: a vote th
 
 import contextlib
 import struct
+from collections.abc import Iterator
 
 import crc32c
 from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
@@ -54,7 +55,11 @@ class RocksKvStore:
     def get(self, key: str) -> bytes | None:
         """Return the newest value."""
         self._check_open()
-        return self._opened(key, self._database.get(key.encode()))
+        try:
+            envelope = self._database.get(key.encode())
+        except Exception as error:
+            raise KvStoreError(f"{self._path}: {key} cannot be read: {_reason(error)}") from error
+        return self._opened(key, envelope)
 
     def put(self, key: str, value: bytes) -> None:
         """Set a value; it is in the WAL's page cache when this returns."""
@@ -64,7 +69,7 @@ class RocksKvStore:
         try:
             self._database.put(key.encode(), _sealed(key, value))
         except Exception as error:
-            raise KvStoreError(f"{self._path}: {_reason(error)}") from error
+            raise self._sync.fail(error) from error
 
     def delete(self, key: str) -> None:
         """Remove a key."""
@@ -72,14 +77,13 @@ class RocksKvStore:
         try:
             self._database.delete(key.encode())
         except Exception as error:
-            raise KvStoreError(f"{self._path}: {_reason(error)}") from error
+            raise self._sync.fail(error) from error
 
     def items(self, prefix: str) -> list[tuple[str, bytes]]:
         """Return the pairs with that prefix, sorted."""
         self._check_open()
         found = []
-        for raw_key, raw_value in self._database.items(from_key=prefix.encode()):
-            assert isinstance(raw_key, bytes)  # raw mode
+        for raw_key, raw_value in self._pairs_from(prefix.encode()):
             key = raw_key.decode()
             if not key.startswith(prefix):
                 break
@@ -87,6 +91,21 @@ class RocksKvStore:
             assert value is not None
             found.append((key, value))
         return found
+
+    def _pairs_from(self, first: bytes) -> Iterator[tuple[bytes, bytes]]:
+        # Rdict.items() ends early at a damaged block and says nothing; an iterator has a status.
+        cursor = self._database.iter()
+        try:
+            cursor.seek(first)
+            while cursor.valid():
+                key, value = cursor.key(), cursor.value()
+                assert isinstance(key, bytes)  # raw mode
+                assert isinstance(value, bytes)
+                yield key, value
+                cursor.next()
+            cursor.status()
+        except Exception as error:
+            raise KvStoreError(f"{self._path} cannot be read: {_reason(error)}") from error
 
     async def sync(self) -> None:
         """Fsync the WAL on a worker."""
@@ -97,10 +116,10 @@ class RocksKvStore:
         """Sync, then close the database."""
         if self._closed:
             return
+        self._closed = True
         with contextlib.suppress(KvStoreError):  # Whoever waited for a sync was told.
             await self._sync.sync()
         await self._sync.close()
-        self._closed = True
         await self._env.workers.run(Pool.KVSTORE, self._database.close)
 
     def _flush_wal(self) -> None:
