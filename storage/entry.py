@@ -109,6 +109,19 @@ def pack_header(entry: Entry, flushed: Index) -> bytes:
     return head + HEADER_CRC.pack(crc)
 
 
+def parse_flushed(buffer: memoryview, position: int) -> Index | None:
+    """Return the mark in the header at `position`, whatever became of the payload; None if the header is not valid."""
+    body = position + HEADER_BYTES
+    if body > len(buffer):
+        return None
+    magic, length, _, _, kind, version, _, _, _, flushed, _ = HEADER.unpack_from(buffer, position)
+    if magic != MAGIC or version != FORMAT_VERSION:
+        return None
+    covered = min(length, _BATCH_UNCOVERED_BYTES) if kind == EntryKind.DATA else 0
+    crc = crc32c.crc32c(buffer[body : body + covered], crc32c.crc32c(buffer[position : position + HEADER.size]))
+    return Index(flushed) if crc == HEADER_CRC.unpack_from(buffer, position + HEADER.size)[0] else None
+
+
 def parse_entry(buffer: memoryview, position: int) -> ParsedEntry | None:
     """Read the entry at `position`, checking both checksums.
 

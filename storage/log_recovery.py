@@ -1,22 +1,25 @@
-"""What a crash left of a log: find the segments, scan what has no index, cut a torn tail, refuse damage.
+"""What a crash left of a log: find the segments, scan what has no index file, cut a torn tail, refuse damage.
 
 The flushed mark is the largest `flushed` in any valid header: everything up to it was once fsynced. Where the first
 damage is at or below the mark, durable bytes have changed: nothing is touched and the log is refused. Above the mark
 the damage is what a power loss leaves of bytes that no fsync had covered; they are cut there, also when later
-un-fsynced bytes happened to survive behind a hole.
+un-fsynced bytes happened to survive behind a hole (RFC 0002, 7).
 
 Blocking: runs on a worker, before the log is shared.
 """
 
+from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from model.ids import Index, Offset, Term
 from runtime.files import FileSystem
-from storage.entry import HEADER_BYTES, MAGIC, parse_entry
+from storage.entry import MAGIC, parse_entry, parse_flushed
 from storage.errors import CorruptEntryError, CorruptLogError
+from storage.index_file import TEMPORARY_SUFFIX, IndexRecord, index_path, read_index_file
 from storage.options import LogOptions
-from storage.segment import Segment, SegmentView, parse_segment_name, scan
-from storage.segment_index import SegmentIndex, TermStart, decode_index
+from storage.segment import Segment, SegmentView, max_timestamp_of, parse_segment_name, scan
+from storage.segment_index import SegmentIndex, TermStart
 
 _MAGIC_BYTES = MAGIC.to_bytes(4, "big")
 _REWRITE_CHUNK_BYTES = 1024 * 1024
@@ -31,6 +34,13 @@ class RecoveredLog:
     last_index: Index
     next_offset: Offset
     cut_bytes: int
+    damage: str | None
+
+
+class _Named(NamedTuple):
+    base_index: Index
+    term: Term
+    path: str
 
 
 class LogRecovery:
@@ -41,6 +51,7 @@ class LogRecovery:
         self._directory = directory
         self._options = options
         self._now_ms = now_ms
+        self._segments: list[Segment] = []
         self._terms: list[TermStart] = []
         self._mark = Index(0)
         self._next_index = Index(1)
@@ -51,66 +62,82 @@ class LogRecovery:
         """Recover.
 
         Raises:
-            CorruptLogError: Durable bytes are damaged, or segments overlap or leave a gap; nothing was changed.
+            CorruptLogError: Durable bytes are damaged, or segments overlap; nothing was changed.
         """
         named = self._named_segments()
-        segments: list[Segment] = []
-        damage: str | None = None
-        for base_index, term, name in named:
-            if damage is not None:
-                # Valid entries behind the damage still tell how far the log was once fsynced.
-                self._learn_mark_behind(f"{self._directory}/{name}", 0)
-                continue
-            if base_index != self._next_index:
-                kind = "overlaps the one before" if base_index < self._next_index else "leaves a gap"
-                raise CorruptLogError(f"{self._directory}/{name} {kind}: entry {self._next_index} should be next")
-            segment, damage = self._load(base_index, term, name)
-            segments.append(segment)
-        if damage is not None and self._next_index <= self._mark:
-            raise CorruptLogError(f"{damage}; entries up to {self._mark} had been fsynced: restore this replica")
-        cut_bytes = self._cut(segments, named)
-        self._rewrite_tail(segments)
-        return RecoveredLog(segments, self._terms, Index(self._next_index - 1), self._next_offset, cut_bytes)
+        with ExitStack() as opened:
+            damage = self._load_all(named, opened)
+            if damage is not None and self._next_index <= self._mark:
+                raise CorruptLogError(f"{damage}; entries up to {self._mark} had been fsynced: restore this replica")
+            empty = [segment for segment in self._segments if segment.size == 0]
+            self._segments = [segment for segment in self._segments if segment.size > 0]
+            cut_bytes = self._cut(named)
+            self._rewrite_tail()
+            self._remove_leftovers()
+            opened.pop_all()
+        for segment in empty:
+            segment.file.close()
+        last_index = Index(self._next_index - 1)
+        return RecoveredLog(self._segments, self._terms, last_index, self._next_offset, cut_bytes, damage)
 
-    def _named_segments(self) -> list[tuple[Index, Term, str]]:
+    # -- what is there --------------------------------------------------------------------------------------------
+
+    def _named_segments(self) -> list[_Named]:
         named = []
         for name in self._files.listdir(self._directory):
             parsed = parse_segment_name(name)
             if parsed is not None:
-                named.append((*parsed, name))
+                named.append(_Named(*parsed, f"{self._directory}/{name}"))
         return sorted(named)
 
-    def _load(self, base_index: Index, term: Term, name: str) -> tuple[Segment, str | None]:
-        path = f"{self._directory}/{name}"
-        file = self._files.open(path)
-        size = file.size()
-        index = SegmentIndex(self._options.index_interval_bytes)
-        segment = Segment(path, base_index, self._next_offset, term, file, index, self._now_ms, Index(base_index - 1))
-        if self._load_index(segment, size):
-            return segment, None
-        return segment, self._scan(segment, size)
+    def _load_all(self, named: list[_Named], opened: ExitStack) -> str | None:
+        """Load segments up to the first damage and return what it is; the mark is learned from all of them."""
+        damage = None
+        for each in named:
+            if damage is None and each.base_index > self._next_index:
+                # A file whose last bytes were lost at an entry's end shows only in the next one's name.
+                damage = f"{each.path} begins at {each.base_index}, entry {self._next_index} is missing"
+            if damage is not None:
+                self._learn_mark_behind(each.base_index, each.path, 0)
+                continue
+            if each.base_index < self._next_index:
+                raise CorruptLogError(f"{each.path} overlaps the one before: entry {self._next_index} should be next")
+            file = self._files.open(each.path)
+            opened.callback(file.close)
+            index = SegmentIndex(self._options.index_interval_bytes)
+            before = Index(each.base_index - 1)
+            segment = Segment(
+                each.path, each.base_index, self._next_offset, each.term, file, index, self._now_ms, before
+            )
+            self._segments.append(segment)
+            size = file.size()
+            if not self._take_index_file(segment, size):
+                damage = self._scan(segment, size)
+        return damage
 
-    def _load_index(self, segment: Segment, size: int) -> bool:
-        """Take a closed segment's facts from its `.index`, which exists only once the segment is durable."""
-        path = index_path(segment.path)
-        if not self._files.exists(path):
-            return False
-        file = self._files.open(path)
-        try:
-            record = decode_index(file.pread(file.size(), 0), segment.base_index, size)
-        finally:
-            file.close()
+    def _take_index_file(self, segment: Segment, size: int) -> bool:
+        """Take a closed segment's facts from its index file; False if the segment must be scanned."""
+        record = read_index_file(self._files, index_path(segment.path), segment.base_index)
         if record is None:
             return False
-        segment.index = SegmentIndex.from_record(record, self._options.index_interval_bytes)
-        segment.size, segment.last_index = record.size, Index(record.last_index)
-        if record.end_offset > segment.base_offset:
-            segment.data_term = record.terms[-1][1]
-        for first_index, term, base_offset in record.terms:
-            self._note_term(Index(first_index), Term(term), Offset(base_offset))
+        # It exists only where all this was fsynced, even if the file does not hold it any more.
         self._mark = max(self._mark, Index(record.last_index))
+        first = record.terms[0]
+        if record.size != size or first.base_offset != self._next_offset or first.term < self._last_term:
+            return False
+        self._fill(segment, record)
+        for start in record.terms:
+            self._note_term(start)
         self._next_index, self._next_offset = Index(record.last_index + 1), Offset(record.end_offset)
         return True
+
+    def _fill(self, segment: Segment, record: IndexRecord) -> None:
+        columns = (record.indexes, record.offsets, record.timestamps, record.positions)
+        interval = self._options.index_interval_bytes
+        segment.index = SegmentIndex.from_columns(columns, record.size, record.max_timestamp, interval)
+        segment.size, segment.last_index = record.size, Index(record.last_index)
+        segment.created_ms, segment.data_term = min(record.created_ms, self._now_ms), record.data_term
+        segment.has_index_file = True
 
     def _scan(self, segment: Segment, size: int) -> str | None:
         """Scan the file; return what is wrong with it, if anything. `segment.size` ends before the damage."""
@@ -125,7 +152,10 @@ class LogRecovery:
                 if entry.term < self._last_term:
                     damage = f"{segment.path}: term {entry.term} at byte {position} follows {self._last_term}"
                     break
-                self._note_term(entry.index, entry.term, entry.base_offset)
+                self._note_term(TermStart(entry.index, entry.term, entry.base_offset))
+                first_timestamp = max_timestamp_of(entry) if segment.data_term == 0 else -1
+                if 0 <= first_timestamp < segment.created_ms:
+                    segment.created_ms = first_timestamp
                 segment.note(entry)
                 self._mark = max(self._mark, parsed.flushed)
                 self._next_index, self._next_offset = Index(entry.index + 1), entry.end_offset
@@ -134,51 +164,45 @@ class LogRecovery:
         if damage is None and segment.size < size:
             damage = f"{segment.path} ends within an entry at byte {segment.size}"
         if damage is not None:
-            self._learn_mark_behind(segment.path, segment.size)
+            self._learn_mark_behind(segment.base_index, segment.path, segment.size)
         return damage
 
-    def _learn_mark_behind(self, path: str, position: int) -> None:
-        """Look for valid headers behind the damage by their magic, and take their marks."""
+    def _learn_mark_behind(self, base_index: Index, path: str, position: int) -> None:
+        """Take the marks of valid headers at and behind the damage, found by their magic."""
+        record = read_index_file(self._files, index_path(path), base_index)
+        if record is not None:
+            self._mark = max(self._mark, Index(record.last_index))
         file = self._files.open(path)
         try:
-            size = file.size()
-            content = memoryview(file.pread(size - position, position))
+            data = file.pread(file.size() - position, position)
         finally:
             file.close()
-        data = bytes(content)
-        at = data.find(_MAGIC_BYTES, 1)
+        content = memoryview(data)
+        at = data.find(_MAGIC_BYTES)
         while at >= 0:
-            try:
-                parsed = parse_entry(content, at)
-            except CorruptEntryError:
-                parsed = None
-            if parsed is not None:
-                self._mark = max(self._mark, parsed.flushed)
-                at += HEADER_BYTES - 1
-            at = data.find(_MAGIC_BYTES, at + 1)
+            flushed = parse_flushed(content, at)
+            if flushed is not None:
+                self._mark = max(self._mark, flushed)
+            at = data.find(_MAGIC_BYTES, at + _whole_entry_bytes(content, at))
 
-    def _note_term(self, index: Index, term: Term, base_offset: Offset) -> None:
-        if term > self._last_term:
-            self._terms.append(TermStart(index, term, base_offset))
-            self._last_term = term
+    def _note_term(self, start: TermStart) -> None:
+        if start.term > self._last_term:
+            self._terms.append(start)
+            self._last_term = start.term
 
-    def _cut(self, segments: list[Segment], named: list[tuple[Index, Term, str]]) -> int:
+    # -- what is changed ------------------------------------------------------------------------------------------
+
+    def _cut(self, named: list[_Named]) -> int:
         """Remove what lies behind the last good entry: newest file first, then the end of the last one kept."""
         cut = 0
-        kept = {segment.path for segment in segments}
-        for _, _, name in reversed(named):
-            path = f"{self._directory}/{name}"
-            if path not in kept:
-                self._files.unlink(path)
+        kept = {segment.path for segment in self._segments}
+        for each in reversed(named):
+            if each.path not in kept:
+                cut += self._size_of(each.path)
+                self._files.unlink(each.path)
                 self._files.fsync_dir(self._directory)
-                cut += 1
-        while segments and segments[-1].size == 0:
-            empty = segments.pop()
-            empty.file.close()
-            self._files.unlink(empty.path)
-            self._files.fsync_dir(self._directory)
-        if segments:
-            last = segments[-1]
+        if self._segments:
+            last = self._segments[-1]
             excess = last.file.size() - last.size
             if excess > 0:
                 last.file.truncate(last.size)
@@ -186,13 +210,20 @@ class LogRecovery:
                 cut += excess
         return cut
 
-    def _rewrite_tail(self, segments: list[Segment]) -> None:
+    def _size_of(self, path: str) -> int:
+        file = self._files.open(path)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _rewrite_tail(self) -> None:
         """Write the kept bytes above the mark again, the same in the same place, and fsync.
 
         A page whose fsync failed before the crash reads back clean from the cache: only a new write makes the
         kernel write it again (counterexample 9b); a copy elsewhere would have to be swapped in (34).
         """
-        for segment in segments:
+        for segment in self._segments:
             if segment.last_index <= self._mark:
                 continue
             position = segment.index.position_of_index(self._mark + 1)
@@ -201,10 +232,28 @@ class LogRecovery:
                 segment.file.pwritev([data], position)
                 position += len(data)
             segment.file.fsync()
-        if segments:
+        if self._segments:
+            self._files.fsync_dir(self._directory)
+
+    def _remove_leftovers(self) -> None:
+        """Remove temporary files, and index files that no longer or not for long describe a closed segment."""
+        closed = {index_path(segment.path) for segment in self._segments[:-1]}
+        if self._segments:
+            self._segments[-1].has_index_file = False
+        removed = False
+        for name in self._files.listdir(self._directory):
+            path = f"{self._directory}/{name}"
+            if name.endswith(TEMPORARY_SUFFIX) or (name.endswith(".index") and path not in closed):
+                self._files.unlink(path)
+                removed = True
+        if removed:
             self._files.fsync_dir(self._directory)
 
 
-def index_path(segment_path: str) -> str:
-    """Return where a closed segment's sparse index lies."""
-    return segment_path.removesuffix(".log") + ".index"
+def _whole_entry_bytes(content: memoryview, position: int) -> int:
+    """Return the size of the valid entry at `position`: its payload may hold anything, a magic too. 1 if not valid."""
+    try:
+        parsed = parse_entry(content, position)
+    except CorruptEntryError:
+        return 1
+    return parsed.entry.size if parsed is not None else 1

@@ -19,6 +19,9 @@ _NAME = re.compile(r"(\d{20})-(\d+)\.log")
 _MAX_TIMESTAMP_POSITION = slice(35, 43)
 _SCAN_CHUNK_BYTES = 1024 * 1024
 
+# A lookup ends within one row of the sparse index, usually.
+LOOKUP_CHUNK_BYTES = 64 * 1024
+
 
 def segment_name(base_index: int, term: int) -> str:
     """Return the file name of a segment."""
@@ -47,9 +50,15 @@ class SegmentView(NamedTuple):
     end: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Segment:
-    """One file of the log. Invariant: base_index - 1 <= last_index; `size` counts whole entries only."""
+    """One file of the log. Invariant: base_index - 1 <= last_index; `size` counts whole entries only.
+
+    Attributes:
+        created_ms: When its first entry was written, by the wall clock; after a restart an estimate (RFC 0002, 2).
+        data_term: The term of the data in it, 0 if there is none; a segment holds data of one term only.
+        has_index_file: Its facts came from its index file.
+    """
 
     path: str
     base_index: Index
@@ -61,6 +70,7 @@ class Segment:
     last_index: Index
     size: int = 0
     data_term: int = 0
+    has_index_file: bool = False
 
     def note(self, entry: Entry) -> None:
         """An entry was written at the end."""
@@ -71,9 +81,25 @@ class Segment:
         if entry.kind is EntryKind.DATA:
             self.data_term = int(entry.term)
 
+    def cut(self, cut: "Cut") -> None:
+        """Forget what lies at and behind `cut`; the file is cut by others."""
+        self.index.cut(cut.position, cut.max_timestamp)
+        self.size, self.last_index = cut.position, Index(cut.first_removed - 1)
+        if cut.base_offset == self.base_offset:
+            self.data_term = 0
+
     def view(self, position: int = 0) -> SegmentView:
         """Return the written bytes from `position` on."""
         return SegmentView(self.path, self.file, position, self.size)
+
+
+class Cut(NamedTuple):
+    """Where a truncation cuts a segment: the first entry that goes, and the largest timestamp of what stays."""
+
+    first_removed: Index
+    position: int
+    base_offset: Offset
+    max_timestamp: int
 
 
 def scan(view: SegmentView, chunk: int = _SCAN_CHUNK_BYTES) -> Iterator[tuple[int, ParsedEntry]]:
@@ -126,3 +152,16 @@ def read_run(views: list[SegmentView], first: Index, last: Index, max_bytes: int
     if not entries:
         raise CorruptLogError(f"{views[0].path if views else 'no segment'}: entry {first} is not where it should be")
     return entries
+
+
+def find_cut(view: SegmentView, first_removed: Index, max_timestamp: int) -> Cut:
+    """Find the entry `first_removed`; `max_timestamp` is the largest before the view's position.
+
+    Raises:
+        CorruptLogError: Damage, or the entry is not there.
+    """
+    for position, parsed in scan(view, LOOKUP_CHUNK_BYTES):
+        if parsed.entry.index == first_removed:
+            return Cut(first_removed, position, parsed.entry.base_offset, max_timestamp)
+        max_timestamp = max(max_timestamp, max_timestamp_of(parsed.entry))
+    raise CorruptLogError(f"{view.path}: entry {first_removed} is not where it should be")

@@ -1,36 +1,16 @@
 """The sparse index of one segment: from an index, an offset or a timestamp to a byte position at or before it.
 
-A closed segment's index lies beside it as `.index`, so that a restart need not scan the segment. The file is only an
-accelerator: missing, damaged or of another segment, it is built again by a scan.
+In memory; `index_file` keeps that of a closed segment on disk.
 """
 
 from array import array
 from bisect import bisect_left, bisect_right
 
-import crc32c
 import msgspec
 
 from model.ids import Index, Offset, Term
 
-FORMAT_VERSION = 1
 _NO_TIMESTAMP = -1
-
-
-class IndexRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The content of an `.index` file. `terms` are (first index, term, base offset) of each term in the segment."""
-
-    format_version: int
-    base_index: int
-    size: int
-    last_index: int
-    end_offset: int
-    max_timestamp: int
-    flushed_mark: int
-    terms: list[tuple[int, int, int]]
-    indexes: bytes
-    offsets: bytes
-    timestamps: bytes
-    positions: bytes
 
 
 class SegmentIndex:
@@ -78,8 +58,13 @@ class SegmentIndex:
         self._next_at = self._positions[-1] + self._interval if keep else 0
         self.max_timestamp = max_timestamp
 
+    def max_timestamp_before(self, index: int) -> tuple[int, int]:
+        """Return (position, the largest timestamp before it): where to begin to find out up to `index`."""
+        row = bisect_right(self._indexes, index) - 1
+        return (self._positions[row], self._timestamps[row]) if row >= 0 else (0, _NO_TIMESTAMP)
+
     def columns(self) -> tuple[bytes, bytes, bytes, bytes]:
-        """Return the columns' bytes for `IndexRecord`."""
+        """Return the bytes of indexes, offsets, timestamps and positions, for the index file."""
         return (
             self._indexes.tobytes(),
             self._offsets.tobytes(),
@@ -88,45 +73,26 @@ class SegmentIndex:
         )
 
     @classmethod
-    def from_record(cls, record: IndexRecord, interval: int) -> "SegmentIndex":
-        """Build the index of a closed segment again from its file."""
+    def from_columns(
+        cls, columns: tuple[bytes, bytes, bytes, bytes], size: int, max_timestamp: int, interval: int
+    ) -> "SegmentIndex":
+        """Build the index of a segment of `size` bytes again from its index file."""
         index = cls(interval)
-        index._indexes.frombytes(record.indexes)
-        index._offsets.frombytes(record.offsets)
-        index._timestamps.frombytes(record.timestamps)
-        index._positions.frombytes(record.positions)
-        index.max_timestamp = record.max_timestamp
-        index._next_at = record.size
+        for column, content in zip(
+            (index._indexes, index._offsets, index._timestamps, index._positions), columns, strict=True
+        ):
+            column.frombytes(content)
+        index.max_timestamp = max_timestamp
+        index._next_at = index._positions[-1] + interval if index._positions else size
         return index
 
     def _at(self, row: int) -> int:
         return self._positions[row] if 0 <= row < len(self._positions) else 0
 
 
-class TermStart(msgspec.Struct, frozen=True):
+class TermStart(msgspec.Struct, frozen=True, array_like=True):
     """Where a term begins in the log."""
 
     first_index: Index
     term: Term
     base_offset: Offset
-
-
-def encode_index(record: IndexRecord) -> bytes:
-    """Return the bytes of an `.index` file: CRC32C, then msgpack."""
-    body = msgspec.msgpack.encode(record)
-    return crc32c.crc32c(body).to_bytes(4, "big") + body
-
-
-def decode_index(content: bytes, base_index: int, size: int) -> IndexRecord | None:
-    """Read an `.index` file; None if it is damaged or belongs to another segment or format."""
-    if len(content) < 4 or crc32c.crc32c(content[4:]) != int.from_bytes(content[:4], "big"):
-        return None
-    try:
-        record = msgspec.msgpack.decode(content[4:], type=IndexRecord)
-    except msgspec.MsgspecError:
-        return None
-    columns = (record.indexes, record.offsets, record.timestamps, record.positions)
-    fits = record.format_version == FORMAT_VERSION and record.base_index == base_index and record.size == size
-    if not fits or len({len(column) for column in columns}) != 1 or len(record.indexes) % 8:
-        return None
-    return record

@@ -1,10 +1,14 @@
-"""The blocking half of an append: runs on a worker, touches files only."""
+"""Writing segments: how an append is spread over files, and the blocking halves of append and truncation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from model.ids import Index
 from runtime.files import File, FileSystem
-from storage.entry import Buffer, Entry, EntryKind
-from storage.segment import Segment
+from storage.entry import Buffer, Entry, EntryKind, pack_header
+from storage.index_file import index_path, remove_index_file
+from storage.options import LogOptions
+from storage.segment import Segment, segment_name
 
 
 @dataclass(slots=True)
@@ -29,8 +33,8 @@ class SegmentPart:
         )
 
     @classmethod
-    def new(cls, path: str, first: Entry, now_ms: int) -> "SegmentPart":
-        """Begin a segment with `first`."""
+    def new(cls, path: str, now_ms: int) -> "SegmentPart":
+        """Begin a segment."""
         return cls(path, 0, now_ms, 0, None, None)
 
     def add(self, entry: Entry, header: bytes) -> None:
@@ -44,6 +48,33 @@ class SegmentPart:
             self.data_term = entry.term
 
 
+def plan_parts(
+    directory: str, active: Segment | None, entries: Sequence[Entry], flushed: Index, options: LogOptions, now_ms: int
+) -> list[SegmentPart]:
+    """Spread entries over the active segment and, where the roll rule says so, new ones."""
+    parts: list[SegmentPart] = []
+    part = SegmentPart.at_end_of(active) if active is not None else None
+    for entry in entries:
+        if part is None or _must_roll(part, entry, options, now_ms):
+            part = SegmentPart.new(f"{directory}/{segment_name(entry.index, entry.term)}", now_ms)
+            parts.append(part)
+        elif not parts:
+            parts.append(part)
+        part.add(entry, pack_header(entry, flushed))
+    return parts
+
+
+def _must_roll(part: SegmentPart, entry: Entry, options: LogOptions, now_ms: int) -> bool:
+    if part.size == 0:
+        return False
+    if part.size + entry.size > options.segment_bytes:
+        return True
+    if now_ms - part.created_ms > options.segment_ms:
+        return True
+    # A term that brings data begins a segment: a leader change is visible in the directory.
+    return entry.kind is EntryKind.DATA and 0 < part.data_term < entry.term
+
+
 def write_parts(files: FileSystem, directory: str, parts: list[SegmentPart]) -> None:
     """Write the parts in order; a new file's name is durable before anything in it can be claimed to be."""
     for part in parts:
@@ -54,10 +85,15 @@ def write_parts(files: FileSystem, directory: str, parts: list[SegmentPart]) -> 
 
 
 def cut_back(files: FileSystem, directory: str, parts: list[SegmentPart]) -> None:
-    """Undo a failed `write_parts`: newest first, remove new files, cut the continued one to its old size."""
+    """Undo a failed `write_parts`: newest first, remove new files, cut the continued one to its old size.
+
+    Durably: the next append may put other entries of the same indexes and term there, and a crash must not bring
+    these ones back.
+    """
     for part in reversed(parts):
         if part.segment is not None:
             part.segment.file.truncate(part.position)
+            part.segment.file.fsync()
         elif part.file is not None:
             part.file.close()
             part.file = None
@@ -65,15 +101,21 @@ def cut_back(files: FileSystem, directory: str, parts: list[SegmentPart]) -> Non
             files.fsync_dir(directory)
 
 
-def persist_index(files: FileSystem, path: str, content: bytes) -> None:
-    """Write an index file: temporary, fsync, rename. Its directory entry may be lost: then it is built again."""
-    temporary = f"{path}.tmp"
-    if files.exists(temporary):
-        files.unlink(temporary)
-    file = files.open(temporary, create=True)
-    try:
-        file.pwritev([content], 0)
-        file.fsync()
-    finally:
-        file.close()
-    files.rename(temporary, path)
+def remove_and_cut(
+    files: FileSystem, directory: str, removed: list[Segment], last: Segment | None, position: int | None
+) -> None:
+    """Truncate on disk: remove whole segments, newest first, then cut the last one at `position` if there is one.
+
+    `last` becomes the active segment again: its index file would soon be wrong.
+    """
+    for segment in reversed(removed):
+        if files.exists(index_path(segment.path)):
+            files.unlink(index_path(segment.path))
+        files.unlink(segment.path)
+        files.fsync_dir(directory)
+    if last is None:
+        return
+    remove_index_file(files, directory, index_path(last.path))
+    if position is not None:
+        last.file.truncate(position)
+        last.file.fsync()

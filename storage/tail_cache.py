@@ -1,6 +1,8 @@
 """The newest entries of a log in memory, bounded in bytes: consumers at the tail and recovery read no file."""
 
 from collections import deque
+from collections.abc import Iterable
+from itertools import islice
 
 from model.ids import Index, Offset
 from storage.entry import Entry
@@ -53,10 +55,10 @@ class TailCache:
                 high = middle
         return self._entries[low].index
 
-    def _from(self, first: Index) -> list[Entry]:
+    def _from(self, first: Index) -> Iterable[Entry]:
         skip = first - self._entries[0].index
         # A deque is quick at its ends: consumers at the tail take a few of the newest entries.
         if skip > len(self._entries) // 2:
             count = len(self._entries) - skip
             return [self._entries[-1 - back] for back in range(count - 1, -1, -1)]
-        return list(self._entries)[skip:]
+        return islice(self._entries, skip, None)

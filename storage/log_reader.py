@@ -1,0 +1,158 @@
+"""Reading a log: entries by index, and where an offset or a timestamp is. Checksums are checked on the way.
+
+What was read while a truncation happened is read again: it may have been removed and replaced.
+"""
+
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+from model.ids import Index, Offset
+from runtime.workers import Pool
+from storage.entry import Entry, EntryKind
+from storage.errors import CorruptLogError, LogTruncatedError, StorageError
+from storage.log_jobs import LogJobs
+from storage.log_positions import LogPositions
+from storage.segment import LOOKUP_CHUNK_BYTES, Segment, SegmentView, max_timestamp_of, read_run, scan
+from storage.tail_cache import TailCache
+
+T = TypeVar("T")
+
+
+class LogReader:
+    """Reads for one log. Shares its segments and its newest entries, changes nothing."""
+
+    def __init__(self, positions: LogPositions, segments: list[Segment], tail: TailCache, jobs: LogJobs) -> None:
+        self._positions = positions
+        self._segments = segments
+        self._tail = tail
+        self._jobs = jobs
+
+    async def read(self, first: Index, max_bytes: int, last: Index | None) -> list[Entry]:
+        """Return entries from `first` up to `last`; see `Log.read`."""
+        positions = self._positions
+        if first < positions.start_index:
+            raise LogTruncatedError(f"entry {first} is below the start of the log, {positions.start_index}")
+
+        async def attempt() -> list[Entry]:
+            end = positions.last_index if last is None else min(last, positions.last_index)
+            if first > end:
+                return []
+            run = self._tail.read(first, end, max_bytes)
+            if run is not None:
+                return run
+            views = self._views(first, end, max_bytes)
+            return await self._jobs.use(Pool.READ, partial(read_run, views, first, end, max_bytes))
+
+        return await self._undisturbed(attempt)
+
+    def _views(self, first: Index, last: Index, max_bytes: int) -> list[SegmentView]:
+        """Return the segments that hold [first, last], but not many more than hold `max_bytes`."""
+        views: list[SegmentView] = []
+        size = 0
+        at = bisect_right(self._segments, first, key=lambda segment: segment.base_index) - 1
+        for segment in self._segments[at:]:
+            if segment.base_index > last or (views and size > max_bytes):
+                break
+            view = segment.view(segment.index.position_of_index(first) if not views else 0)
+            if views:
+                size += view.end
+            views.append(view)
+        return views
+
+    async def index_of_offset(self, offset: Offset) -> Index:
+        """Return the entry that holds the record at `offset`; see `Log.index_of_offset`."""
+
+        async def attempt() -> Index:
+            if offset >= self._positions.next_offset:
+                return Index(self._positions.last_index + 1)
+            cached = self._tail.index_of_offset(offset)
+            if cached is not None:
+                return cached
+            # Of several segments that begin at one offset only the last can hold records of it.
+            at = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
+            segment = self._segments[max(at, 0)]
+            view = segment.view(segment.index.position_of_offset(offset))
+            return await self._jobs.use(Pool.READ, partial(_find_offset, view, offset))
+
+        return await self._undisturbed(attempt)
+
+    async def offset_of_timestamp(self, timestamp_ms: int, last: Index) -> tuple[Offset, int, Index] | None:
+        """Return (base offset, max timestamp, index) of a batch; see `Log.offset_of_timestamp`."""
+
+        async def attempt() -> tuple[Offset, int, Index] | None:
+            for segment in list(self._segments):
+                if segment.base_index > last:
+                    break
+                if segment.index.max_timestamp < timestamp_ms:
+                    continue
+                view = segment.view(segment.index.position_of_timestamp(timestamp_ms))
+                hit = await self._jobs.use(Pool.READ, partial(_find_timestamp, view, timestamp_ms, last))
+                if hit is not None:
+                    return hit
+            return None
+
+        return await self._undisturbed(attempt)
+
+    async def max_timestamp(self, last: Index) -> int | None:
+        """Return the largest timestamp of a batch up to `last`; see `Log.max_timestamp`."""
+
+        async def attempt() -> int | None:
+            best = -1
+            for segment in list(self._segments):
+                if segment.base_index > last:
+                    break
+                if segment.last_index <= last:
+                    best = max(best, segment.index.max_timestamp)
+                    continue
+                position, before = segment.index.max_timestamp_before(last)
+                job = partial(_max_timestamp_up_to, segment.view(position), last)
+                best = max(best, before, await self._jobs.use(Pool.READ, job))
+            return best if best >= 0 else None
+
+        return await self._undisturbed(attempt)
+
+    async def _undisturbed(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat `attempt` until no truncation happened meanwhile; only then what it found or raised counts."""
+        while True:
+            truncations = self._positions.truncations
+            try:
+                found = await attempt()
+            except StorageError:
+                if truncations == self._positions.truncations:
+                    raise
+                continue
+            except OSError as error:
+                if truncations == self._positions.truncations:
+                    raise CorruptLogError(f"the disk cannot be read: {error}") from error
+                continue
+            if truncations == self._positions.truncations:
+                return found
+
+
+def _find_offset(view: SegmentView, offset: Offset) -> Index:
+    for _, parsed in scan(view, LOOKUP_CHUNK_BYTES):
+        if parsed.entry.record_count and parsed.entry.end_offset > offset:
+            return parsed.entry.index
+    raise CorruptLogError(f"{view.path}: offset {offset} is not where it should be")
+
+
+def _find_timestamp(view: SegmentView, timestamp_ms: int, last: Index) -> tuple[Offset, int, Index] | None:
+    for _, parsed in scan(view, LOOKUP_CHUNK_BYTES):
+        entry = parsed.entry
+        if entry.index > last:
+            return None
+        largest = max_timestamp_of(entry)
+        if entry.kind is EntryKind.DATA and largest >= timestamp_ms:
+            return entry.base_offset, largest, entry.index
+    return None
+
+
+def _max_timestamp_up_to(view: SegmentView, last: Index) -> int:
+    found = -1
+    for _, parsed in scan(view, LOOKUP_CHUNK_BYTES):
+        if parsed.entry.index > last:
+            break
+        found = max(found, max_timestamp_of(parsed.entry))
+    return found
