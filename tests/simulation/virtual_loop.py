@@ -299,7 +299,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def create_task(  # type: ignore[override]
+    def create_task(
         self,
         coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
         *,
@@ -352,7 +352,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         pass
 
 
-def _close_silently(coroutine: Coroutine[Any, Any, Any]) -> None:
+def _close_silently(coroutine: Coroutine[Any, Any, Any] | Generator[Any, None, Any]) -> None:
     for _ in range(_CLOSE_ATTEMPTS):
         try:
             coroutine.close()

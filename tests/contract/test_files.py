@@ -1,0 +1,273 @@
+"""What every FileSystem does; and what only the simulated one can show: what a power loss leaves."""
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runtime.files import FileSystem, OsFileSystem
+from tests.simulation.sim_disk import SimDisk
+from tests.simulation.world import SimNode, World
+
+
+@pytest.fixture
+def node() -> Iterator[SimNode]:
+    with World(7) as world:
+        yield world.add_node(1)
+
+
+@pytest.fixture(params=["os", "sim"])
+def files(request: pytest.FixtureRequest, node: SimNode) -> FileSystem:
+    return OsFileSystem() if request.param == "os" else node.environment.files
+
+
+@pytest.fixture
+def root(tmp_path: Path, files: FileSystem) -> str:
+    files.mkdir(f"{tmp_path}/a/b")
+    return f"{tmp_path}/a/b"
+
+
+def test_written_bytes_are_read_back(files: FileSystem, root: str) -> None:
+    file = files.open(f"{root}/f", create=True)
+    file.pwritev([b"hello ", bytearray(b"wor"), memoryview(b"ld")], 0)
+    file.pwritev([b"W"], 6)
+    file.fsync()
+    assert file.pread(100, 0) == b"hello World"
+    assert file.pread(3, 9) == b"ld"
+    assert file.pread(3, 11) == b""
+    assert file.size() == 11
+    file.close()
+    again = files.open(f"{root}/f")
+    assert again.pread(5, 0) == b"hello"
+    again.close()
+
+
+def test_more_buffers_than_one_call_takes_are_all_written(files: FileSystem, root: str) -> None:
+    file = files.open(f"{root}/f", create=True)
+    file.pwritev([bytes([i % 256]) for i in range(3000)], 0)
+    assert file.pread(4000, 0) == bytes(i % 256 for i in range(3000))
+    file.close()
+
+
+def test_a_hole_and_an_extension_read_as_zeros(files: FileSystem, root: str) -> None:
+    file = files.open(f"{root}/f", create=True)
+    file.pwritev([b"x"], 4)
+    assert file.pread(10, 0) == b"\0\0\0\0x"
+    file.truncate(2)
+    file.truncate(6)
+    assert file.pread(10, 0) == bytes(6)
+    file.close()
+
+
+def test_a_closed_file_is_refused(files: FileSystem, root: str, request: pytest.FixtureRequest) -> None:
+    file = files.open(f"{root}/f", create=True)
+    file.close()
+    with pytest.raises(OSError) as caught:
+        file.size()
+    assert caught.value.errno == errno.EBADF
+
+
+def test_create_is_exclusive_and_open_needs_the_file(files: FileSystem, root: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.open(f"{root}/f")
+    files.open(f"{root}/f", create=True).close()
+    with pytest.raises(FileExistsError):
+        files.open(f"{root}/f", create=True)
+    with pytest.raises(FileNotFoundError):
+        files.open(f"{root}/nowhere/f", create=True)
+    with pytest.raises(IsADirectoryError):
+        files.open(root)
+    with pytest.raises(NotADirectoryError):
+        files.open(f"{root}/f/below", create=True)
+
+
+def test_names_are_listed_sorted_renamed_and_removed(files: FileSystem, root: str) -> None:
+    for name in ("c", "a", "b"):
+        file = files.open(f"{root}/{name}", create=True)
+        file.pwritev([name.encode()], 0)
+        file.close()
+    assert files.listdir(root) == ["a", "b", "c"]
+    files.rename(f"{root}/a", f"{root}/b")
+    files.unlink(f"{root}/c")
+    files.fsync_dir(root)
+    assert files.listdir(root) == ["b"]
+    assert not files.exists(f"{root}/a")
+    assert files.exists(f"{root}/b")
+    file = files.open(f"{root}/b")
+    assert file.pread(9, 0) == b"a"
+    file.close()
+    with pytest.raises(FileNotFoundError):
+        files.rename(f"{root}/a", f"{root}/x")
+    with pytest.raises(FileNotFoundError):
+        files.unlink(f"{root}/a")
+
+
+def test_an_unlinked_file_stays_readable_while_open(files: FileSystem, root: str) -> None:
+    file = files.open(f"{root}/f", create=True)
+    file.pwritev([b"still"], 0)
+    files.unlink(f"{root}/f")
+    assert file.pread(9, 0) == b"still"
+    file.close()
+
+
+def test_directories_come_with_their_parents_and_go_when_empty(files: FileSystem, root: str) -> None:
+    files.mkdir(f"{root}/x/y")
+    files.mkdir(f"{root}/x/y")
+    with pytest.raises(OSError) as caught:
+        files.rmdir(f"{root}/x")
+    assert caught.value.errno == errno.ENOTEMPTY
+    files.rmdir(f"{root}/x/y")
+    assert files.listdir(f"{root}/x") == []
+    with pytest.raises(FileNotFoundError):
+        files.listdir(f"{root}/x/y")
+
+
+def test_a_lock_has_one_holder(files: FileSystem, root: str) -> None:
+    lock = files.lock(f"{root}/lock")
+    with pytest.raises(BlockingIOError):
+        files.lock(f"{root}/lock")
+    lock.release()
+    files.lock(f"{root}/lock").release()
+
+
+def test_there_are_free_bytes(files: FileSystem, root: str) -> None:
+    assert files.free_bytes(root) > 0
+
+
+# The simulated disk only.
+
+
+def _written(node: SimNode, *, name_durable: bool = True) -> None:
+    files = node.environment.files
+    files.mkdir("/d")
+    file = files.open("/d/f", create=True)
+    if name_durable:
+        files.fsync_dir("/d")
+    file.pwritev([b"A" * 1000], 0)
+    file.fsync()
+    file.pwritev([b"B" * 3000], 1000)
+
+
+def _read(node: SimNode) -> bytes | None:
+    files = node.environment.files
+    if not files.exists("/d/f"):
+        return None
+    file = files.open("/d/f")
+    return file.pread(1 << 20, 0)
+
+
+def _after_crash(seed: int, *, power_loss: bool, name_durable: bool = True) -> bytes | None:
+    with World(seed) as world:
+        node = world.add_node(1)
+        _written(node, name_durable=name_durable)
+        node.crash(power_loss=power_loss)
+        node.restart()
+        return _read(node)
+
+
+def test_a_killed_process_loses_no_written_byte() -> None:
+    assert _after_crash(1, power_loss=False, name_durable=False) == b"A" * 1000 + b"B" * 3000
+
+
+def test_a_power_loss_keeps_fsynced_bytes_and_loses_or_tears_the_rest_at_sectors() -> None:
+    left = [_after_crash(seed, power_loss=True) for seed in range(60)]
+    lengths = set()
+    for data in left:
+        assert data is not None
+        assert data[:1000] == b"A" * 1000
+        tail = data[1000:]
+        kept = tail.count(b"B")
+        assert tail == b"B" * kept + bytes(len(tail) - kept)
+        assert kept in (0, 3000) or (1000 + kept) % 512 == 0
+        lengths.add(len(data))
+    assert {1000, 4000} < lengths
+
+
+def test_a_name_that_was_not_fsynced_may_be_lost() -> None:
+    left = [_after_crash(seed, power_loss=True, name_durable=False) for seed in range(20)]
+    assert None in left
+    assert any(left)
+
+
+def test_directory_changes_survive_as_a_prefix() -> None:
+    seen = set()
+    for seed in range(40):
+        with World(seed) as world:
+            node = world.add_node(1)
+            files = node.environment.files
+            files.mkdir("/d")
+            files.open("/d/1", create=True)
+            files.rename("/d/1", "/d/2")
+            files.open("/d/3", create=True)
+            files.unlink("/d/2")
+            node.crash(power_loss=True)
+            node.restart()
+            seen.add(tuple(node.environment.files.listdir("/d")))
+    assert seen == {(), ("1",), ("2",), ("2", "3"), ("3",)}
+
+
+def test_what_a_failed_fsync_left_behind_is_readable_and_never_durable(node: SimNode) -> None:
+    _written(node)
+    file = node.environment.files.open("/d/f")
+    node.disk.fail_next("fsync")
+    with pytest.raises(OSError) as caught:
+        file.fsync()
+    assert caught.value.errno == errno.EIO
+    file.fsync()
+    assert _read(node) == b"A" * 1000 + b"B" * 3000
+    assert node.disk.durable_bytes("/d/f") == b"A" * 1000
+    node.crash(power_loss=True)
+    node.restart()
+    assert _read(node) == b"A" * 1000
+
+
+def test_a_full_disk_takes_a_prefix_and_says_so(node: SimNode) -> None:
+    _written(node)
+    files = node.environment.files
+    node.disk.capacity = 4100
+    assert files.free_bytes("/d") == 100
+    file = files.open("/d/f")
+    with pytest.raises(OSError) as caught:
+        file.pwritev([b"C" * 300], 4000)
+    assert caught.value.errno == errno.ENOSPC
+    assert file.size() == 4100
+    file.pwritev([b"D" * 300], 0)
+    file.truncate(4000)
+    assert files.free_bytes("/d") == 100
+    files.unlink("/d/f")
+    assert files.free_bytes("/d") == 4100
+
+
+def test_errors_can_be_aimed_at_a_path_or_drawn(node: SimNode) -> None:
+    _written(node)
+    file = node.environment.files.open("/d/f")
+    node.disk.fail_next("write", path_part="other")
+    file.pwritev([b"x"], 0)
+    node.disk.probability["write"] = 1.0
+    with pytest.raises(OSError):
+        file.pwritev([b"y"], 0)
+    assert file.pread(1, 0) == b"x"
+    node.disk.clear_faults()
+    file.pwritev([b"y"], 0)
+
+
+def test_a_dead_process_writes_nothing_and_holds_no_lock(node: SimNode) -> None:
+    _written(node)
+    files = node.environment.files
+    file = files.open("/d/f")
+    files.lock("/d/lock")
+    node.crash(power_loss=False)
+    with pytest.raises(OSError):
+        file.pwritev([b"ghost"], 0)
+    with pytest.raises(OSError):
+        files.unlink("/d/f")
+    node.restart()
+    assert _read(node) == b"A" * 1000 + b"B" * 3000
+    node.environment.files.lock("/d/lock")
+
+
+def test_a_disk_has_no_use_for_an_unknown_name() -> None:
+    with World(1) as world:
+        disk: SimDisk = world.add_node(1).disk
+        assert disk.durable_bytes("/nowhere/f") is None
