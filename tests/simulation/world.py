@@ -190,7 +190,8 @@ class World:
         """Run to virtual second `goal`, or until the predicate `goal` holds, at most to `deadline`.
 
         The predicate is asked at the end of every instant at which something happened.
-        Returns whether the goal was reached; False also after a failure (see `check`).
+        Returns whether the goal was reached; False also after a failure (see `check`), and from then on at
+        once, without time passing.
         """
         if callable(goal):
             assert deadline is not None
