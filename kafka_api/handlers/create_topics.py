@@ -9,6 +9,7 @@ from kafka_api.error_mapping import error_code
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from kafka_api.request_context import RequestContext
+from model.ids import TopicId
 from model.topic_config import parse_topic_config
 
 _Result = CreateTopicsResponse.CreatableTopicResult
@@ -17,6 +18,7 @@ _Topic = CreateTopicsRequest.CreatableTopic
 _READ_ONLY = False
 _SOURCE_TOPIC, _SOURCE_DEFAULT = 1, 5
 _TIMEOUT_MAX = 60.0
+_LEADER_POLL = 0.01
 # Kafka's "use the broker's default" for partitions and replication factor.
 _DEFAULT = -1
 
@@ -46,6 +48,8 @@ async def _create(
     try:
         asked = _asked(context, topic, validate_only, deadline)
         reply = await context.node.admin.create_topic(asked)
+        if not validate_only:
+            await _until_led(context, TopicId(reply.topic_id), deadline)
     except ClusterError as error:
         return _Result(name=topic.name, error_code=error_code(error), error_message=str(error))
     result = _Result(
@@ -55,7 +59,9 @@ async def _create(
         replication_factor=reply.replication_factor,
     )
     if version >= 5:
-        effective = parse_topic_config(asked.configs, reply.replication_factor).as_strings()
+        effective = parse_topic_config(
+            asked.configs, reply.replication_factor, context.node.controller.topics.defaults
+        ).as_strings()
         result.configs = [
             CreateTopicsResponse.CreatableTopicConfigs(
                 name=name,
@@ -67,6 +73,22 @@ async def _create(
             for name, value in sorted(effective.items())
         ]
     return result
+
+
+async def _until_led(context: RequestContext, topic_id: TopicId, deadline: float) -> None:
+    """Wait until this broker can name a leader of every partition, or the client's time is up.
+
+    The topic exists all the same. librdkafka keeps the first metadata it gets of a topic and answers watermark
+    queries from it: without a leader they fail until its next periodic refresh.
+    """
+    loop, node = asyncio.get_running_loop(), context.node
+    while loop.time() < deadline:
+        topic = node.controller.topics.get_by_id(topic_id)
+        if topic is not None and all(
+            node.leadership.leader_of(topic.group(number)) is not None for number in range(len(topic.replicas))
+        ):
+            return
+        await asyncio.sleep(_LEADER_POLL)
 
 
 def _asked(context: RequestContext, topic: _Topic, validate_only: bool, deadline: float) -> CreateTopicRequest:
