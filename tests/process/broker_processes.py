@@ -259,6 +259,23 @@ class BrokerCluster:
         return "".join(broker.log_tail() for broker in self.brokers.values())
 
 
+class ClusterMaker:
+    """Makes clusters (not started) in a folder, and stops all of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.clusters: list[BrokerCluster] = []
+
+    def __call__(self, size: int, **options: Any) -> BrokerCluster:
+        cluster = BrokerCluster(self._folder / f"cluster-{len(self.clusters)}", size, **options)
+        self.clusters.append(cluster)
+        return cluster
+
+    def stop(self) -> None:
+        for cluster in self.clusters:
+            cluster.stop()
+
+
 def _die_with_parent() -> Callable[[], None]:
     parent = os.getpid()
 

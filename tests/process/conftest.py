@@ -2,28 +2,10 @@
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.process.broker_processes import BrokerCluster
-
-
-class ClusterMaker:
-    """Makes clusters (not started) in a folder, and stops all of them."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.clusters: list[BrokerCluster] = []
-
-    def __call__(self, size: int, **options: Any) -> BrokerCluster:
-        cluster = BrokerCluster(self._folder / f"cluster-{len(self.clusters)}", size, **options)
-        self.clusters.append(cluster)
-        return cluster
-
-    def stop(self) -> None:
-        for cluster in self.clusters:
-            cluster.stop()
+from tests.process.broker_processes import BrokerCluster, ClusterMaker
 
 
 @pytest.fixture(scope="session")

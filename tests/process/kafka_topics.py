@@ -18,8 +18,7 @@ def create_topic(
     """Create a topic (as many replicas as there are brokers, unless told) and wait until all partitions are led."""
     replicas = len(cluster.brokers) if replicas is None else replicas
     request_topic(cluster.bootstrap, NewTopic(topic, partitions, replicas, config=config))
-    for partition in range(partitions):
-        cluster.leader_of(topic, partition)
+    wait_topic_everywhere(cluster, topic)
 
 
 def request_topic(bootstrap: str, topic: NewTopic) -> None:
@@ -48,10 +47,18 @@ def topics_at(address: str) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in topics.items()}
 
 
-def wait_topic_everywhere(cluster: BrokerCluster, topic: str, exists: bool = True) -> None:
-    """Wait until every running broker knows the topic, or none does."""
+def wait_topic_everywhere(cluster: BrokerCluster, topic: str) -> None:
+    """Wait until every running broker knows the topic and a leader of each of its partitions."""
+
+    def is_led(address: str) -> bool:
+        found = admin_client(address).list_topics(timeout=30).topics.get(topic)
+        return found is not None and all(partition.leader != -1 for partition in found.partitions.values())
+
     for broker in cluster.running:
-        eventually(
-            f"topic {topic} {'at' if exists else 'gone from'} node {broker.node_id}",
-            lambda address=broker.kafka: (topic in topics_at(address)) == exists,
-        )
+        eventually(f"topic {topic} at node {broker.node_id}", lambda address=broker.kafka: is_led(address))
+
+
+def wait_topic_nowhere(cluster: BrokerCluster, topic: str) -> None:
+    """Wait until no running broker knows the topic."""
+    for broker in cluster.running:
+        eventually(f"no {topic} at node {broker.node_id}", lambda address=broker.kafka: topic not in topics_at(address))

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.process.acked_log import LoadProducer, check_no_phantom, check_nothing_acked_is_lost, read_all
-from tests.process.conftest import ClusterMaker
+from tests.process.broker_processes import ClusterMaker
 from tests.process.kafka_topics import create_topic
 
 pytestmark = pytest.mark.process

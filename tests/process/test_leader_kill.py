@@ -12,7 +12,7 @@ from tests.process.acked_log import (
     check_nothing_twice,
     read_all,
 )
-from tests.process.conftest import ClusterMaker
+from tests.process.broker_processes import ClusterMaker
 from tests.process.kafka_topics import create_topic
 
 pytestmark = pytest.mark.process
