@@ -172,10 +172,9 @@ class AdminRequests:
             placements = self._placements(request)
             replication_factor = len(placements[0])
             try:
-                config = parse_topic_config(dict(request.configs), replication_factor)
+                parse_topic_config(request.configs, replication_factor, self._controller.topics.defaults)
             except InvalidConfigError as error:
                 raise InvalidTopicConfigError(str(error)) from error
-            assert config is not None
             topic_id = TopicId(self._rng.randbytes(16).hex())
             if not request.validate_only:
                 command = CreateTopic(request.name, topic_id, self._records(placements), request.configs)
@@ -184,12 +183,17 @@ class AdminRequests:
 
     def _placements(self, request: CreateTopicRequest) -> Sequence[Sequence[int]]:
         brokers = {NodeId(broker.node_id) for broker in self._controller.members.all()}
+        partitions = len(request.assignment) or request.partitions
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise InvalidPartitionsError(f"{partitions} partitions: must be from 1 to {PARTITIONS_MAX}")
         if request.assignment:
             return _checked_assignment(request.assignment, brokers)
-        if not 1 <= request.partitions <= PARTITIONS_MAX:
-            raise InvalidPartitionsError(f"{request.partitions} partitions: must be from 1 to {PARTITIONS_MAX}")
+        # A partition whose only replica is on a dead broker would be of no use; with more replicas than working
+        # brokers the dead ones take part too and catch up when they return.
+        alive = {node for node in brokers if node == self._self_node or self._links.is_up(node)}
+        candidates = alive if request.replication_factor <= len(alive) else brokers
         topics = self._controller.topics
-        counts = {node: topics.replica_count(node) for node in sorted(brokers)}
+        counts = {node: topics.replica_count(node) for node in sorted(candidates)}
         return allocate(counts, request.partitions, request.replication_factor, shift=topics.revision)
 
     def _records(self, placements: Sequence[Sequence[int]]) -> list[list[ReplicaRecord]]:

@@ -15,7 +15,9 @@ from model.ids import GroupId, Replica
 from model.topic_config import TopicConfig
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
+from runtime.environment import Environment
 from runtime.gate import Gate
+from runtime.workers import Pool
 from storage.errors import StorageError
 from storage.options import LogOptions
 
@@ -33,12 +35,14 @@ class ControllerBackend:
 
     def __init__(
         self,
+        env: Environment,
         topics: TopicTable,
         groups: GroupManager,
         partitions: PartitionManager,
         leadership: Leadership,
         self_replica: Replica,
     ) -> None:
+        self._env = env
         self._topics = topics
         self._groups = groups
         self._partitions = partitions
@@ -46,9 +50,13 @@ class ControllerBackend:
         self._self_replica = self_replica
         self._gate = Gate("controller-backend")
         self._changed = asyncio.Event()
-        # What is or was placed here, by this process: deletions are found by comparing with the table.
+        # What was started here, by this process.
         self._placed: dict[GroupId, Topic] = {}
         self.failed: dict[GroupId, str] = {}
+        # Deleted since the last look. A topic that is created and deleted within one replay of the log was never
+        # placed by this process, but a directory of it may be left from an earlier one.
+        self._deleted: list[Topic] = []
+        topics.add_delete_listener(self._deleted.append)
         topics.add_listener(self._changed.set)
 
     def start(self) -> None:
@@ -74,9 +82,9 @@ class ControllerBackend:
                 await self._changed.wait()
 
     async def _reconcile(self) -> None:
-        for group, topic in list(self._placed.items()):
-            if self._topics.get_by_id(topic.topic_id) is None:
-                await self._remove(group)
+        while self._deleted:
+            await self._forget(self._deleted[0])
+            del self._deleted[0]
         for topic in self._topics.all():
             for number, replicas in enumerate(topic.replicas):
                 group = topic.group(number)
@@ -100,13 +108,30 @@ class ControllerBackend:
         self._partitions.add(group, Partition(topic, number, consensus))
         _logger.info("partition %s-%d is group %s", topic.name, number, group)
 
-    async def _remove(self, group: GroupId) -> None:
-        topic = self._placed.pop(group)
+    async def _forget(self, topic: Topic) -> None:
+        for number, replicas in enumerate(topic.replicas):
+            group = topic.group(number)
+            self._leadership.forget(group)
+            self.failed.pop(group, None)
+            if self._self_replica in replicas:
+                await self._remove(topic, group, replicas)
+
+    async def _remove(self, topic: Topic, group: GroupId, replicas: tuple[Replica, ...]) -> None:
+        is_placed = self._placed.pop(group, None) is not None
         self._partitions.discard(group)
-        self._leadership.forget(group)
         try:
+            if not is_placed:
+                if not await self._is_left_over(group):
+                    return
+                # Opened only to be removed: whose directory it is gets checked on the way.
+                policy = RaftPolicy(topic.config.min_insync_replicas)
+                await self._groups.create(group, GroupConfiguration.of(replicas), policy, log_options(topic.config))
             await self._groups.remove(group)
         except StorageError as error:
             _logger.error("group %s of deleted topic %s was not removed: %s", group, topic.name, error)
         else:
             _logger.info("removed group %s of deleted topic %s", group, topic.name)
+
+    async def _is_left_over(self, group: GroupId) -> bool:
+        path = self._groups.directory_of(group)
+        return await self._env.workers.run(Pool.READ, lambda: self._env.files.exists(path))

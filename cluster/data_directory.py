@@ -59,7 +59,7 @@ async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, no
         # The file last: a crash between the two leaves a kvstore without a file, which holds nothing else yet.
         await env.workers.run(Pool.APPEND, lambda: _write(env, path, record))
         return Replica(node_id, DirectoryId(record.directory_id))
-    stored = None if in_kvstore is None else msgspec.json.decode(in_kvstore, type=DirectoryRecord)
+    stored = None if in_kvstore is None else _decode(path, in_kvstore)
     if on_disk is None and stored is not None and not kvstore.items("raft/"):
         await env.workers.run(Pool.APPEND, lambda: _write(env, path, stored))
         on_disk = stored
@@ -72,6 +72,13 @@ async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, no
     if on_disk.node_id != node_id:
         raise StartupError(f"{path} belongs to node {on_disk.node_id}, but node.id is {node_id}")
     return Replica(node_id, DirectoryId(on_disk.directory_id))
+
+
+def _decode(path: str, stored: bytes) -> DirectoryRecord:
+    try:
+        return msgspec.json.decode(stored, type=DirectoryRecord)
+    except msgspec.MsgspecError as error:
+        raise StartupError(f"{path}: its kvstore's record of the directory is damaged: {error}") from error
 
 
 def _read(env: Environment, path: str) -> DirectoryRecord | None:
@@ -88,7 +95,7 @@ def _read(env: Environment, path: str) -> DirectoryRecord | None:
         if int(checksum, 16) != crc32c.crc32c(body):
             raise StartupError(f"{name} is damaged: wrong checksum; restore it from a copy of this data directory")
         return msgspec.json.decode(body, type=DirectoryRecord)
-    except ValueError as error:
+    except (ValueError, msgspec.MsgspecError) as error:
         raise StartupError(f"{name} is damaged: {error}") from error
 
 

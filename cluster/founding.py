@@ -112,8 +112,11 @@ class Founding:
         """Wait until all seeds have answered with the same list, and write the cluster down.
 
         Raises:
-            StartupError: Another seed has another list, or its cluster does not include this directory.
+            StartupError: This node is not among its seeds, another seed has another list, or its cluster does not
+                include this directory.
         """
+        if self._replica.node_id not in self._seed_ids():
+            raise StartupError(f"node {self._replica.node_id} is not among its seeds {_shown(self._seeds)}")
         members = {int(self._replica.node_id): str(self._replica.directory_id)}
         loop = asyncio.get_running_loop()
         remind_at = loop.time() + _REMIND_INTERVAL
@@ -148,6 +151,11 @@ class Founding:
         return reply if reply.node_id == node else None
 
     def _checked(self, reply: FoundReply) -> FoundReply:
+        if sorted(reply.seeds) != self._seeds:
+            raise StartupError(
+                f"node {reply.node_id} was configured with other seeds:"
+                f" {_shown(reply.seeds)}, here {_shown(self._seeds)}"
+            )
         if reply.cluster is not None:
             mine = (int(self._replica.node_id), str(self._replica.directory_id))
             if mine not in reply.cluster.members:
@@ -155,11 +163,6 @@ class Founding:
                     f"node {reply.node_id} belongs to cluster {reply.cluster.cluster_id}, which does not know this"
                     f" data directory as node {self._replica.node_id}; bring the original directory back"
                 )
-        if sorted(reply.seeds) != self._seeds:
-            raise StartupError(
-                f"node {reply.node_id} was configured with other seeds:"
-                f" {_shown(reply.seeds)}, here {_shown(self._seeds)}"
-            )
         return reply
 
     def _on_found(self, _: Peer, __: FoundRequest, ___: memoryview) -> FoundReply:

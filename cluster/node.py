@@ -136,7 +136,7 @@ class Node:
         self.partitions = PartitionManager()
         self.admin = AdminRequests(self.controller, self.links, options.node_id, self.env.rng)
         self.backend = ControllerBackend(
-            self.controller.topics, self.groups, self.partitions, self.leadership, self.replica
+            self.env, self.controller.topics, self.groups, self.partitions, self.leadership, self.replica
         )
         self.controller.start()
         self._started.append(self.controller)

@@ -1,5 +1,6 @@
 """Which nodes get the replicas of a new topic. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from cluster.errors import InvalidReplicationFactorError
@@ -31,11 +32,14 @@ def allocate(
     order = sorted(counts)
     order = order[shift % len(order) :] + order[: shift % len(order)]
     leads = dict.fromkeys(order, 0)
+    # How often a node follows another one in this topic: when a leader dies, not all that it led may move to one node.
+    pairs: Counter[tuple[NodeId, NodeId]] = Counter()
     result: list[list[NodeId]] = []
     for partition in range(partitions):
         turned = order[partition % len(order) :] + order[: partition % len(order)]
         leader = min(turned, key=lambda node: (leads[node], counts[node]))
-        followers = _followers(turned, leader, counts, replication_factor - 1)
+        followers = _followers(turned, leader, counts, pairs)[: replication_factor - 1]
+        pairs.update((leader, node) for node in followers)
         leads[leader] += 1
         for node in (leader, *followers):
             counts[node] += 1
@@ -43,6 +47,11 @@ def allocate(
     return result
 
 
-def _followers(turned: Sequence[NodeId], leader: NodeId, counts: Mapping[NodeId, int], wanted: int) -> list[NodeId]:
+def _followers(
+    turned: Sequence[NodeId],
+    leader: NodeId,
+    counts: Mapping[NodeId, int],
+    pairs: Mapping[tuple[NodeId, NodeId], int],
+) -> list[NodeId]:
     others = [node for node in turned if node != leader]
-    return sorted(others, key=lambda node: counts[node])[:wanted]
+    return sorted(others, key=lambda node: (counts[node], pairs[leader, node]))

@@ -28,15 +28,20 @@ class TopicTable:
     """Topics by name and id; `revision` grows with each change. `defaults` fill what a topic leaves open."""
 
     def __init__(self, defaults: TopicConfig) -> None:
-        self._defaults = defaults
+        self.defaults = defaults
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[TopicId, Topic] = {}
         self._listeners: list[Callable[[], None]] = []
+        self._delete_listeners: list[Callable[[Topic], None]] = []
         self.revision = 0
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener` after each change; it must not block."""
         self._listeners.append(listener)
+
+    def add_delete_listener(self, listener: Callable[[Topic], None]) -> None:
+        """Call `listener` with each topic that a command deletes, before the other listeners; it must not block."""
+        self._delete_listeners.append(listener)
 
     def get(self, name: str) -> Topic | None:
         """Return a topic by name."""
@@ -63,15 +68,16 @@ class TopicTable:
         """Add a topic.
 
         Raises:
-            TopicExistsError: The name is taken: two creations raced, the first in the log wins on every node alike.
+            TopicExistsError: The name (or, by a miracle, the id) is taken: two creations raced, the first in the log
+                wins on every node alike.
         """
-        if command.name in self._by_name:
+        if command.name in self._by_name or command.topic_id in self._by_id:
             raise TopicExistsError(f"topic {command.name!r} already exists")
         replicas = tuple(
             tuple(Replica(NodeId(each.node_id), DirectoryId(each.directory_id)) for each in partition)
             for partition in command.partitions
         )
-        config = parse_topic_config(command.configs, len(replicas[0]), self._defaults)
+        config = parse_topic_config(command.configs, len(replicas[0]), self.defaults)
         topic = Topic(command.name, TopicId(command.topic_id), replicas, config)
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
@@ -87,6 +93,8 @@ class TopicTable:
         if topic is None:
             raise UnknownTopicError(f"no topic with id {topic_id}")
         del self._by_name[topic.name]
+        for listener in self._delete_listeners:
+            listener(topic)
         self._changed()
 
     def _changed(self) -> None:

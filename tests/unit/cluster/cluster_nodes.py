@@ -1,0 +1,182 @@
+"""Whole nodes in one process: real links on loopback, real files in a temporary directory, kvstores in memory."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from cluster.admin_requests import CreateTopicRequest, DeleteTopicRequest
+from cluster.commands import BrokerRecord
+from cluster.founding import Seed
+from cluster.node import Node, NodeOptions
+from cluster.partition import Partition
+from model.ids import ConsistencyLevel, NodeId
+from model.topic_config import TopicConfig
+from raft.options import RaftOptions
+from runtime.environment import system_environment
+from storage.memory_kvstore import MemoryKvStore
+from tests.unit.model.record_batches import build_batch
+
+SECRET = b"s" * 32
+FAST = RaftOptions(
+    heartbeat_interval=0.03, election_timeout=0.4, election_jitter=0.2, reset_jitter=0.05, split_vote_backoff=0.05
+)
+
+
+def run(test: Callable[[], Awaitable[None]], *, seconds: float = 30) -> None:
+    """Run a test to its end; a background task that dies fails it."""
+
+    async def bounded() -> None:
+        died: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: died.append(context))
+        async with asyncio.timeout(seconds):
+            await test()
+        assert died == []
+
+    asyncio.run(bounded())
+
+
+async def until(condition: Callable[[], object], *, seconds: float = 10) -> None:
+    """Wait for something that becomes true elsewhere."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return probe.getsockname()[1]
+
+
+def seeds_of(count: int) -> list[Seed]:
+    """Addresses of their own for every process that runs tests: nodes are 127.x.y.1, 127.x.y.2, ..."""
+    number = os.getpid()
+    hosts = [f"127.{1 + number // 250 % 250}.{1 + number % 250}.{node}" for node in range(1, count + 1)]
+    return [Seed(node, host, free_port(host)) for node, host in enumerate(hosts, start=1)]
+
+
+def create_request(name: str, partitions: int = 1, replication_factor: int = 1, **changes) -> CreateTopicRequest:
+    fields = {"assignment": [], "configs": {}, "validate_only": False, "timeout": 10.0} | changes
+    return CreateTopicRequest(name, partitions, replication_factor, **fields)
+
+
+class Cluster:
+    """Nodes 1..count by number. What is durable (files, kvstore dicts) outlives a node's stop."""
+
+    def __init__(
+        self, directory: object, count: int, *, secret: bytes = SECRET, defaults: TopicConfig | None = None
+    ) -> None:
+        self.directory = directory
+        self.seeds = seeds_of(count) if count > 1 else []
+        self.secret = secret
+        self.defaults = defaults or TopicConfig()
+        self.durable: dict[int, dict[str, bytes]] = {number: {} for number in range(1, count + 1)}
+        self.nodes: dict[int, Node] = {}
+        self._stores: dict[int, MemoryKvStore] = {}
+
+    def data_dir(self, number: int) -> str:
+        return f"{self.directory}/n{number}"
+
+    def options(self, number: int) -> NodeOptions:
+        seed = self.seeds[number - 1] if self.seeds else Seed(1, "127.0.0.1", 0)
+        return NodeOptions(
+            node_id=NodeId(number),
+            data_dir=self.data_dir(number),
+            rpc_host=seed.host,
+            rpc_port=seed.port,
+            seeds=self.seeds,
+            secret=self.secret,
+            raft=FAST,
+            topic_defaults=self.defaults,
+        )
+
+    def make(self, number: int, **changes) -> Node:
+        """A node that is not started yet; `stop` ends it all the same."""
+        env = system_environment()
+        options = replace(self.options(number), **changes)
+        env.files.mkdir(options.data_dir)
+        store = MemoryKvStore(env, self.durable[number])
+        self._stores[number] = store
+        self.nodes[number] = Node(env, options, store)
+        return self.nodes[number]
+
+    async def start(self, *numbers: int) -> None:
+        """Start these nodes (all if none is named) together, and wait until raft0 knows their addresses."""
+        numbers = numbers or tuple(self.durable)
+        nodes = [self.make(number) for number in numbers]
+        await asyncio.gather(*(node.start() for node in nodes))
+        for node in nodes:
+            number = int(node.options.node_id)
+            node.register(BrokerRecord(number, node.replica.directory_id, "k", 9000 + number, "r", 1, "a", 2))
+        await asyncio.gather(*(node.is_registered.wait() for node in nodes))
+
+    async def stop(self, *numbers: int) -> None:
+        for number in numbers or tuple(self.nodes):
+            node = self.nodes.pop(number)
+            await node.stop()
+            await self._stores.pop(number).close()
+            node.env.workers.close()
+
+    def __getitem__(self, number: int) -> Node:
+        return self.nodes[number]
+
+    @property
+    def controller(self) -> Node | None:
+        """The node that leads raft0."""
+        return next((node for node in self.nodes.values() if node.controller.is_in_office), None)
+
+    async def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 1, **changes) -> str:
+        """Create a topic and wait until every node knows a leader of each partition; return its id."""
+        node = next(iter(self.nodes.values()))
+        reply = await node.admin.create_topic(create_request(name, partitions, replication_factor, **changes))
+        await until(lambda: self.has_leaders(name))
+        return reply.topic_id
+
+    async def delete_topic(self, topic_id: str) -> None:
+        await next(iter(self.nodes.values())).admin.delete_topic(DeleteTopicRequest(topic_id, 10.0))
+
+    def has_leaders(self, name: str) -> bool:
+        """Every running node knows, for every partition, the same running leader."""
+        for node in self.nodes.values():
+            topic = node.controller.topics.get(name)
+            if topic is None:
+                return False
+            for number in range(len(topic.replicas)):
+                leader = node.leadership.leader_of(topic.group(number))
+                if leader is None or leader.node_id not in self.nodes:
+                    return False
+        return True
+
+    def leader_of(self, name: str, number: int = 0) -> Partition:
+        """The partition at its leader in office."""
+        for node in self.nodes.values():
+            topic = node.controller.topics.get(name)
+            partition = None if topic is None else node.partitions.get(topic.group(number))
+            if partition is not None and partition.is_in_office:
+                return partition
+        raise AssertionError(f"nobody leads {name}-{number}")
+
+    async def produce(self, name: str, *values: bytes, number: int = 0) -> int:
+        """Append one batch at acks=all; return its base offset."""
+        deadline = asyncio.get_running_loop().time() + 10
+        batch = bytearray(build_batch(*values))
+        stages = self.leader_of(name, number).produce(batch, len(values), ConsistencyLevel.QUORUM_ACK, deadline)
+        return (await stages.replicated).base_offset
+
+    def group_directories(self, number: int) -> Sequence[str]:
+        """The directories of partitions (not of raft0) on a node's disk."""
+        return [name for name in os.listdir(f"{self.data_dir(number)}/groups") if name != "raft0"]
+
+
+@asynccontextmanager
+async def cluster_of(directory: object, count: int, **options):
+    """A started cluster of `count` nodes, stopped at the end."""
+    cluster = Cluster(directory, count, **options)
+    try:
+        await cluster.start()
+        yield cluster
+    finally:
+        await cluster.stop()

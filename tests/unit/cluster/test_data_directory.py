@@ -1,0 +1,204 @@
+"""The identity of a disk: drawn once, in two places, and never guessed."""
+
+import os
+
+import crc32c
+import pytest
+from cluster_nodes import run
+
+from cluster.data_directory import claim_data_directory, lock_data_directory
+from cluster.errors import StartupError
+from model.ids import NodeId
+from runtime.environment import system_environment
+from storage.memory_kvstore import MemoryKvStore
+
+
+class Disk:
+    """A data directory with its kvstore's durable content; every claim is a new process."""
+
+    def __init__(self, path):
+        self.path = str(path)
+        self.durable = {}
+
+    @property
+    def identity_file(self):
+        return f"{self.path}/directory.id"
+
+    async def claim(self, node=1):
+        env = system_environment()
+        store = MemoryKvStore(env, self.durable)
+        try:
+            return await claim_data_directory(env, self.path, store, NodeId(node))
+        finally:
+            await store.close()
+            env.workers.close()
+
+
+def with_disk(path, test):
+    disk = Disk(path)
+    run(lambda: test(disk))
+
+
+def test_a_new_directory_draws_an_id_and_keeps_it(tmp_path):
+    async def test(disk):
+        first = await disk.claim()
+        assert first.node_id == 1
+        assert len(first.directory_id) == 32
+        int(first.directory_id, 16)
+        assert await disk.claim() == first
+        assert os.listdir(disk.path) == ["directory.id"]
+
+    with_disk(tmp_path, test)
+
+
+def test_two_directories_draw_different_ids(tmp_path):
+    async def test(disk):
+        other = Disk(tmp_path / "other")
+        os.mkdir(other.path)
+        assert (await disk.claim()).directory_id != (await other.claim()).directory_id
+
+    with_disk(tmp_path, test)
+
+
+def test_another_nodes_directory_is_refused(tmp_path):
+    async def test(disk):
+        await disk.claim(1)
+        with pytest.raises(StartupError, match=r"belongs to node 1, but node\.id is 2"):
+            await disk.claim(2)
+        assert (await disk.claim(1)).node_id == 1
+
+    with_disk(tmp_path, test)
+
+
+def test_a_missing_kvstore_is_refused(tmp_path):
+    async def test(disk):
+        await disk.claim()
+        disk.durable.clear()
+        with pytest.raises(StartupError, match=r"its kvstore is missing.*bring the whole data directory back"):
+            await disk.claim()
+        assert disk.durable == {}
+
+    with_disk(tmp_path, test)
+
+
+def test_a_missing_file_is_refused_once_the_node_has_voted(tmp_path):
+    async def test(disk):
+        await disk.claim()
+        disk.durable["raft/raft0"] = b"a vote"
+        os.unlink(disk.identity_file)
+        with pytest.raises(StartupError, match="its identity file is missing"):
+            await disk.claim()
+        assert not os.path.exists(disk.identity_file)
+
+    with_disk(tmp_path, test)
+
+
+def test_a_crash_between_kvstore_and_file_is_completed_with_the_same_id(tmp_path):
+    async def test(disk):
+        first = await disk.claim()
+        os.unlink(disk.identity_file)
+        assert await disk.claim() == first
+        assert os.path.exists(disk.identity_file)
+
+    with_disk(tmp_path, test)
+
+
+def test_what_a_crash_left_of_a_temporary_file_does_not_matter(tmp_path):
+    async def test(disk):
+        with open(f"{disk.identity_file}.tmp", "wb") as file:
+            file.write(b"half of a rec")
+        await disk.claim()
+        assert os.listdir(disk.path) == ["directory.id"]
+
+    with_disk(tmp_path, test)
+
+
+def test_the_kvstore_of_another_directory_is_refused(tmp_path):
+    async def test(disk):
+        other = Disk(tmp_path / "other")
+        os.mkdir(other.path)
+        await disk.claim()
+        await other.claim()
+        disk.durable = other.durable
+        with pytest.raises(StartupError, match="its kvstore belongs to another directory"):
+            await disk.claim()
+
+    with_disk(tmp_path, test)
+
+
+@pytest.mark.parametrize("position", [0, 3, 12, 40, -2])
+def test_a_flipped_bit_in_the_file_is_refused(tmp_path, position):
+    async def test(disk):
+        await disk.claim()
+        with open(disk.identity_file, "r+b") as file:
+            content = bytearray(file.read())
+            content[position] ^= 0x01
+            file.seek(0)
+            file.write(content)
+        with pytest.raises(StartupError, match="is damaged"):
+            await disk.claim()
+
+    with_disk(tmp_path, test)
+
+
+@pytest.mark.parametrize("body", [b"", b"nonsense", b"{}", b'{"node_id": "one"}', b"\xff\xfe"])
+def test_a_file_that_is_no_record_is_refused_even_with_a_right_checksum(tmp_path, body):
+    async def test(disk):
+        await disk.claim()
+        with open(disk.identity_file, "wb") as file:
+            file.write(f"{crc32c.crc32c(body):08x} ".encode() + body + b"\n")
+        with pytest.raises(StartupError, match="is damaged"):
+            await disk.claim()
+
+    with_disk(tmp_path, test)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"00000000", b"zzzzzzzz {}", bytes(100)])
+def test_a_file_of_nonsense_is_refused(tmp_path, content):
+    async def test(disk):
+        await disk.claim()
+        with open(disk.identity_file, "wb") as file:
+            file.write(content)
+        with pytest.raises(StartupError, match="is damaged"):
+            await disk.claim()
+
+    with_disk(tmp_path, test)
+
+
+def test_a_damaged_record_in_the_kvstore_is_refused(tmp_path):
+    async def test(disk):
+        await disk.claim()
+        disk.durable["node/directory"] = b"nonsense"
+        with pytest.raises(StartupError, match="kvstore"):
+            await disk.claim()
+
+    with_disk(tmp_path, test)
+
+
+def test_another_format_is_refused(tmp_path):
+    async def test(disk):
+        await disk.claim()
+        body = disk.durable["node/directory"].replace(b'"format_version":1', b'"format_version":2')
+        disk.durable["node/directory"] = body
+        with open(disk.identity_file, "wb") as file:
+            file.write(f"{crc32c.crc32c(body):08x} ".encode() + body + b"\n")
+        with pytest.raises(StartupError, match="has format 2, this version reads 1"):
+            await disk.claim()
+
+    with_disk(tmp_path, test)
+
+
+def test_the_lock_is_held_by_one(tmp_path):
+    env = system_environment()
+    path = str(tmp_path / "deep" / "data")
+    lock = lock_data_directory(env, path)
+    with pytest.raises(StartupError, match="in use by another broker process"):
+        lock_data_directory(env, path)
+    lock.release()
+    lock_data_directory(env, path).release()
+
+
+def test_a_directory_that_cannot_be_made_is_a_named_error(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StartupError, match="cannot use data directory"):
+        lock_data_directory(system_environment(), str(tmp_path / "file" / "data"))

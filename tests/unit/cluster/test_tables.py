@@ -1,0 +1,182 @@
+"""raft0's tables and the state machine that feeds them."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.commands import (
+    BrokerRecord,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    ReplicaRecord,
+    UnknownCommandError,
+    encode_command,
+)
+from cluster.controller_stm import ControllerStm
+from cluster.errors import TopicExistsError, UnknownTopicError
+from cluster.members_table import MembersTable
+from cluster.topic_table import TopicTable
+from model.ids import Index, NodeId, Offset, Term, TopicId
+from model.topic_config import TopicConfig
+from storage.entry import Entry, EntryKind
+
+
+def broker(node, port=9092):
+    return BrokerRecord(node, f"dir{node}", "k", port, "r", 1, "a", 2)
+
+
+def create(name, topic_id, *placements, configs=None):
+    partitions = [[ReplicaRecord(node, f"dir{node}") for node in nodes] for nodes in placements or [(1,)]]
+    return CreateTopic(name, topic_id * 32, partitions, configs or {})
+
+
+class Machine:
+    """The state machine with its tables, fed commands at consecutive indexes."""
+
+    def __init__(self):
+        self.members = MembersTable()
+        self.topics = TopicTable(TopicConfig())
+        self.stm = ControllerStm(self.members, self.topics)
+        self.index = 0
+
+    def apply(self, command):
+        """Apply; return why it was refused, if it was."""
+        return self.apply_entry(EntryKind.COMMAND, encode_command(command))
+
+    def apply_entry(self, kind, payload):
+        self.index += 1
+        self.stm.apply(Entry(Index(self.index), Term(1), kind, Offset(0), 0, payload))
+        return self.stm.refusal(Index(self.index))
+
+    @property
+    def state(self):
+        return self.members.all(), self.topics.all(), self.topics.revision
+
+
+def test_brokers_are_listed_by_node_id_and_the_last_registration_counts():
+    machine = Machine()
+    for record in (broker(3), broker(1), broker(2), broker(3, port=7)):
+        assert machine.apply(RegisterBroker(record)) is None
+    assert machine.members.all() == [broker(1), broker(2), broker(3, port=7)]
+    assert machine.members.get(NodeId(3)).kafka_port == 7
+    assert machine.members.get(NodeId(4)) is None
+
+
+def test_a_created_topic_is_found_by_name_and_by_id():
+    machine = Machine()
+    assert machine.apply(create("b", "b", (1, 2), (2, 3), configs={"segment.ms": "9000"})) is None
+    assert machine.apply(create("a", "a")) is None
+    topic = machine.topics.get("b")
+    assert topic is machine.topics.get_by_id(TopicId("b" * 32))
+    assert [[replica.node_id for replica in each] for each in topic.replicas] == [[1, 2], [2, 3]]
+    assert topic.replicas[0][1].directory_id == "dir2"
+    assert topic.config == TopicConfig(segment_ms=9000)
+    assert topic.group(1) == "b" * 32 + "/1"
+    assert [each.name for each in machine.topics.all()] == ["a", "b"]
+    assert machine.topics.get("c") is None
+    assert machine.topics.get_by_id(TopicId("c" * 32)) is None
+
+
+@pytest.mark.parametrize("number", [-1, 2])
+def test_there_is_no_group_beyond_the_partitions(number):
+    machine = Machine()
+    machine.apply(create("t", "a", (1,), (1,)))
+    with pytest.raises(AssertionError):
+        machine.topics.get("t").group(number)
+
+
+def test_of_two_creations_of_a_name_the_first_in_the_log_wins_and_the_second_is_told():
+    machine = Machine()
+    machine.apply(create("t", "a"))
+    state = machine.state
+    assert isinstance(machine.apply(create("t", "b")), TopicExistsError)
+    assert machine.state == state
+    assert machine.topics.get_by_id(TopicId("b" * 32)) is None
+
+
+def test_a_second_deletion_is_refused_and_changes_nothing():
+    machine = Machine()
+    machine.apply(create("t", "a"))
+    assert machine.apply(DeleteTopic("a" * 32)) is None
+    state = machine.state
+    assert isinstance(machine.apply(DeleteTopic("a" * 32)), UnknownTopicError)
+    assert machine.state == state
+    assert machine.topics.all() == []
+
+
+def test_a_late_deletion_does_not_hit_a_topic_created_again_under_the_name():
+    machine = Machine()
+    machine.apply(create("t", "a"))
+    machine.apply(DeleteTopic("a" * 32))
+    machine.apply(create("t", "b"))
+    assert isinstance(machine.apply(DeleteTopic("a" * 32)), UnknownTopicError)
+    assert machine.topics.get("t").topic_id == "b" * 32
+
+
+def test_replicas_are_counted_per_node():
+    machine = Machine()
+    machine.apply(create("a", "a", (1, 2), (2, 3)))
+    machine.apply(create("b", "b", (2,)))
+    assert [machine.topics.replica_count(NodeId(node)) for node in (1, 2, 3, 4)] == [1, 3, 1, 0]
+
+
+def test_listeners_hear_of_changes_and_of_nothing_else():
+    machine = Machine()
+    heard, deleted = [], []
+    machine.topics.add_listener(lambda: heard.append([topic.name for topic in machine.topics.all()]))
+    machine.topics.add_delete_listener(lambda topic: deleted.append((topic.name, topic.topic_id[0])))
+    machine.apply(create("t", "a"))
+    machine.apply(create("t", "b"))
+    machine.apply(DeleteTopic("c" * 32))
+    machine.apply(DeleteTopic("a" * 32))
+    assert heard == [["t"], []]
+    assert deleted == [("t", "a")]
+    assert machine.topics.revision == 2
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EntryKind if kind is not EntryKind.COMMAND])
+def test_only_commands_are_applied(kind):
+    machine = Machine()
+    state = machine.state
+    assert machine.apply_entry(kind, encode_command(create("t", "a"))) is None
+    assert machine.apply_entry(kind, b"anything") is None
+    assert machine.state == state
+
+
+def test_a_command_of_a_newer_version_stops_the_node_instead_of_being_passed_over():
+    with pytest.raises(UnknownCommandError):
+        Machine().apply_entry(EntryKind.COMMAND, b"\2whatever")
+
+
+def test_refusals_are_kept_for_the_last_thousand_commands_only():
+    machine = Machine()
+    machine.apply(create("t", "a"))
+    for _ in range(2000):
+        machine.apply(create("t", "b"))
+    assert machine.stm.refusal(Index(2)) is None
+    assert isinstance(machine.stm.refusal(Index(machine.index - 1000)), TopicExistsError)
+    assert len(machine.stm._refused) <= 1024
+
+
+commands = st.one_of(
+    st.builds(lambda node, port: RegisterBroker(broker(node, port)), st.integers(1, 3), st.integers(1, 3)),
+    st.builds(create, st.sampled_from("xyz"), st.sampled_from("abcdef")),
+    st.builds(lambda topic: DeleteTopic(topic * 32), st.sampled_from("abcdef")),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(commands, max_size=40))
+def test_the_tables_are_a_function_of_the_log(log):
+    one, two = Machine(), Machine()
+    refusals = [type(one.apply(command)) for command in log]
+    # The other node restarts in the middle and replays from the start.
+    for command in log[: len(log) // 2]:
+        two.apply(command)
+    two = Machine()
+    assert [type(two.apply(command)) for command in log] == refusals
+    assert one.state == two.state
+    by_name = {topic.name: topic for topic in one.topics.all()}
+    assert len(by_name) == len(one.topics.all())
+    assert all(one.topics.get_by_id(topic.topic_id) is topic for topic in by_name.values())
