@@ -12,7 +12,7 @@ import pytest
 
 from runtime.gate import Gate
 from runtime.workers import Pool
-from tests.simulation.sim_network import SimTransport
+from tests.simulation.sim_transport import SimTransport
 from tests.simulation.virtual_loop import LivelockError
 from tests.simulation.world import SimNode, SimulationError, World
 
@@ -277,7 +277,7 @@ def test_a_seed_decides_everything_even_in_another_process() -> None:
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", code],
             cwd=_ROOT,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(_ROOT)},
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join([str(_ROOT), *sys.path])},
             capture_output=True,
             text=True,
             timeout=60,

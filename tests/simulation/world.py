@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from runtime.environment import Environment
 from tests.simulation.sim_disk import SimDisk, SimFileSystem
-from tests.simulation.sim_network import SimNetwork, Switch
+from tests.simulation.sim_network import SimNetwork
+from tests.simulation.sim_switch import Switch
 from tests.simulation.sim_workers import SimWorkers
 from tests.simulation.trace import Detail, Trace
 from tests.simulation.virtual_loop import Entry, Scheduler, VirtualLoop
