@@ -4,6 +4,7 @@ Importing confluent_kafka takes longer than `raftka --help` may, so it is import
 here works against any Kafka.
 """
 
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 DEFAULT_BROKERS = "127.0.0.1:9092"
 REQUEST_SECONDS = 10.0
 _POLL_SECONDS = 0.05
+_CONNECT_SECONDS = 3.0
+_HINT = "--brokers or RAFTKA_BROKERS names others"
 # librdkafka wants a group name even where partitions are assigned by hand; nothing is ever committed under it.
 _UNUSED_GROUP = "raftka-cli"
 # Names of librdkafka's errors that mean: nobody is there, for now.
@@ -30,7 +33,7 @@ class KafkaClientError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition, as Metadata tells; `leader` is -1 while nobody leads."""
+    """One partition, as Metadata tells; `leader` is -1 while nobody leads, the first replica is the preferred one."""
 
     partition: int
     leader: int
@@ -107,8 +110,11 @@ def new_admin(brokers: str) -> "AdminClient":
     """Return an admin client.
 
     Raises:
-        KafkaClientError: A configuration that librdkafka refuses.
+        KafkaClientError: Nobody listens at any of the addresses, or a configuration that librdkafka refuses.
     """
+    # librdkafka would go on trying until the request times out.
+    _check_reachable(brokers)
+
     from confluent_kafka.admin import AdminClient
 
     with one_line_errors(brokers):
@@ -128,7 +134,7 @@ def read_cluster(brokers: str, seconds: float = REQUEST_SECONDS) -> ClusterInfo:
     cluster_id: Any = metadata.cluster_id
     topics = {
         name: [
-            PartitionInfo(each.id, each.leader, sorted(each.replicas), sorted(each.isrs))
+            PartitionInfo(each.id, each.leader, list(each.replicas), sorted(each.isrs))
             for _, each in sorted(topic.partitions.items())
         ]
         for name, topic in sorted(metadata.topics.items())
@@ -154,9 +160,9 @@ def create_topic(
         config=dict(config or {}),
     )
     with one_line_errors(brokers):
-        futures = new_admin(brokers).create_topics(
-            [topic], operation_timeout=REQUEST_SECONDS, request_timeout=REQUEST_SECONDS
-        )
+        # Kept in a variable: a client that nobody holds is destroyed, and its requests with it.
+        admin = new_admin(brokers)
+        futures = admin.create_topics([topic], operation_timeout=REQUEST_SECONDS, request_timeout=REQUEST_SECONDS)
         futures[name].result(2 * REQUEST_SECONDS)
 
 
@@ -167,9 +173,9 @@ def delete_topic(brokers: str, name: str) -> None:
         KafkaClientError: Refused, or no answer.
     """
     with one_line_errors(brokers):
-        futures = new_admin(brokers).delete_topics(
-            [name], operation_timeout=REQUEST_SECONDS, request_timeout=REQUEST_SECONDS
-        )
+        # Kept in a variable: a client that nobody holds is destroyed, and its requests with it.
+        admin = new_admin(brokers)
+        futures = admin.delete_topics([name], operation_timeout=REQUEST_SECONDS, request_timeout=REQUEST_SECONDS)
         futures[name].result(2 * REQUEST_SECONDS)
 
 
@@ -225,6 +231,22 @@ def one_line_errors(brokers: str) -> Iterator[None]:
         raise KafkaClientError(f"no answer from {brokers} in time") from None
 
 
+def _check_reachable(brokers: str) -> None:
+    reason = "no address is given"
+    for address in brokers.split(","):
+        # A bootstrap address may have a protocol before it, and no port.
+        host, _, port = address.strip().rpartition("://")[2].rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
+                return
+        except ValueError:
+            # No port: librdkafka knows what that means.
+            return
+        except OSError as error:
+            reason = error.strerror or str(error)
+    raise KafkaClientError(f"no Kafka broker answers at {brokers}: {reason} ({_HINT})")
+
+
 def _words(failure: "KafkaException", brokers: str) -> str:
     from confluent_kafka import KafkaError
 
@@ -233,7 +255,7 @@ def _words(failure: "KafkaException", brokers: str) -> str:
     if not isinstance(error, KafkaError):
         return " ".join(str(error).split())
     if error.name() in UNREACHABLE:
-        return f"no Kafka broker answers at {brokers} (--brokers or RAFTKA_BROKERS names others)"
+        return f"no Kafka broker answers at {brokers} ({_HINT})"
     text = error_text(error)
     for option, flag in _FLAG_OF_OPTION.items():
         text = text.replace(option, flag)

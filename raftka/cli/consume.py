@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 _POLL_SECONDS = 0.2
+# How long a broker may wait for more before it says that there is nothing: a person waits for the end as long.
+_FETCH_WAIT_MS = 100
 _DIRECTIVES = "tpoksT"
 _TEXT_FORMAT = r"%s\n"
 
@@ -81,7 +83,9 @@ class _Reader:
     """Reads assigned partitions and prints what comes."""
 
     def __init__(self, brokers: str, template: RecordFormat | None) -> None:
-        self._consumer: Consumer = kafka_client.new_consumer(brokers, enable_partition_eof=True)
+        self._consumer: Consumer = kafka_client.new_consumer(
+            brokers, enable_partition_eof=True, fetch_wait_max_ms=_FETCH_WAIT_MS
+        )
         self._template = template
         self._unfinished: set[int] = set()
 

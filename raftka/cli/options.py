@@ -16,9 +16,21 @@ class Format(StrEnum):
     JSON = "json"
 
 
+def _check_brokers(text: str) -> str:
+    if not all(address.strip() for address in text.split(",")):
+        raise typer.BadParameter(f"{text!r} is not HOST:PORT,...")
+    return text
+
+
 BrokersOption = Annotated[
     str,
-    typer.Option("--brokers", envvar="RAFTKA_BROKERS", metavar="HOST:PORT,...", help="Where to find the cluster."),
+    typer.Option(
+        "--brokers",
+        envvar="RAFTKA_BROKERS",
+        metavar="HOST:PORT,...",
+        callback=_check_brokers,
+        help="Where to find the cluster.",
+    ),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print it.")]
 DataDirOption = Annotated[

@@ -26,6 +26,10 @@ class Acks(StrEnum):
     ALL = "all"
 
 
+class _LineError(CommandError):
+    """A line that is no record."""
+
+
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to write.")],
     acks: Annotated[
@@ -54,6 +58,10 @@ def produce(
             writer.write(record_key, value)
     except KeyboardInterrupt:
         print(file=sys.stderr)
+    except _LineError:
+        # What came before the bad line is written all the same, and counted.
+        writer.finish()
+        raise
     writer.finish()
 
 
@@ -67,7 +75,7 @@ def _records(key: str | None, separator: str | None) -> Iterator[tuple[bytes | N
             continue
         before, found, after = text.partition(separator.encode())
         if not found:
-            raise CommandError(f"line {number} has no {separator!r} between key and value")
+            raise _LineError(f"line {number} has no {separator!r} between key and value")
         yield before, after
 
 

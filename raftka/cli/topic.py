@@ -67,13 +67,16 @@ def describe(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Show the partitions of a topic: who leads, who has a replica, how far each one is."""
-    partitions = [_as_json(each) for each in kafka_client.read_cluster(brokers).topic(name)]
     if admin is not None:
         try:
             parse_address(admin)
         except ValueError as error:
             raise typer.BadParameter(f"--admin {error}") from None
-        partitions = [_read_partition(admin, name, each["partition"]) for each in partitions]
+    found = kafka_client.read_cluster(brokers).topic(name)
+    if admin is None:
+        partitions = [_as_json(each) for each in found]
+    else:
+        partitions = [_read_partition(admin, name, each.partition) for each in found]
     if output is Format.JSON:
         print_json({"name": name, "partitions": partitions})
         return

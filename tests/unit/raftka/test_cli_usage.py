@@ -1,0 +1,151 @@
+"""What the command line says without any broker: help, usage errors, exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from raftka.cli.main import run
+from raftka.config import load_config
+from raftka.config_options import OPTIONS
+
+COMMANDS = (
+    *("start", "config", "config example", "version", "dev", "dev status", "dev stop", "dev logs", "dev kill"),
+    *("dev restart", "topic", "topic create", "topic list", "topic describe", "topic delete", "produce", "consume"),
+    *("cluster", "cluster info", "cluster health"),
+)
+# Nothing listens there: port 1 needs privileges and is assigned to a protocol that nobody runs.
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("RAFTKA_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command.split(), "--help"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("Usage: raftka")
+    assert shown.err == ""
+
+
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    assert "Commands:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["version"]])
+def test_the_version_is_printed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 0
+    assert capsys.readouterr().out.startswith("raftka ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("frobnicate", "No such command"),
+        ("--frobnicate", "No such option"),
+        ("topic", "Missing command"),
+        ("topic create", "Missing argument"),
+        ("topic create t -p none", "Invalid value for '--partitions'"),
+        ("topic create t -p 0", "Invalid value for '--partitions'"),
+        ("topic create t -c key", "-c key: must be KEY=VALUE"),
+        ("topic list --format xml", "xml"),
+        ("topic describe t --admin nowhere", "is not HOST:PORT"),
+        ("produce", "Missing argument"),
+        ("produce t --acks 2", "'2'"),
+        ("produce t --key a --key-separator b", "exclude each other"),
+        ("consume t --offset middle", "must be start, end, N or -N"),
+        ("consume t --format %q", "the directives are"),
+        ("consume t --format xml", "must be text, json or a format"),
+        ("dev -n 0", "Invalid value for '--nodes'"),
+        ("dev --port 70000", "Invalid value for '--port'"),
+        ("dev --port 0 status", "options stand behind the command"),
+        ("dev kill one", "Invalid value for 'NODE'"),
+        ("topic list --brokers localhost:9092,", "is not HOST:PORT,..."),
+        ("start", "node.id is not set"),
+        ("start --node-id one", "must be a whole number"),
+        ("start --node-id 1 --kafka-address 192.0.2.1 --kafka-prot 1", "No such option"),
+    ],
+)
+def test_a_usage_error_is_one_clear_line_and_exit_code_64(
+    arguments: str, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is wrong with the words is said before any broker is asked.
+    monkeypatch.setenv("RAFTKA_BROKERS", NOBODY)
+    assert run(arguments.split()) == 64
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    last = shown.err.splitlines()[-1]
+    assert last.startswith("raftka: ")
+    assert words in last
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("start --node-id 1 --config missing.toml", "missing.toml: cannot be read"),
+        ("start --node-id 1 --kafka-address 192.0.2.1", "--insecure"),
+        (f"topic list --brokers {NOBODY}", f"no Kafka broker answers at {NOBODY}: Connection refused"),
+        (f"topic create t --brokers {NOBODY}", "(--brokers or RAFTKA_BROKERS names others)"),
+        (f"produce t --brokers {NOBODY}", "no Kafka broker answers"),
+        (f"consume t --brokers {NOBODY}", "no Kafka broker answers"),
+        (f"cluster health --brokers {NOBODY}", "no Kafka broker answers"),
+        ("dev status", "there is no cluster in"),
+        ("dev stop", "there is no cluster in"),
+        ("dev kill 1", "there is no cluster in"),
+        ("dev logs", "there is no cluster in"),
+        ("dev --ephemeral --data-dir x", "leave out --data-dir"),
+    ],
+)
+def test_a_failure_is_one_clear_line_and_exit_code_1(
+    arguments: str, words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert run(arguments.split()) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("raftka: ")
+    assert shown.count("\n") == 1
+    assert words in shown
+
+
+def test_the_example_of_the_command_line_loads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "example"]) == 0
+    path = tmp_path / "broker.toml"
+    path.write_text(capsys.readouterr().out)
+    assert load_config(file=path).node_id == 1
+
+
+def test_start_has_a_flag_for_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["start", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert [option.key for option in OPTIONS if f"--{option.key.replace('.', '-')} " not in shown] == []
+
+
+def test_start_becomes_the_broker_process_with_flags_over_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _, command: commands.append(command))
+    monkeypatch.setenv("RAFTKA_KAFKA_PORT", "2001")
+    monkeypatch.setenv("RAFTKA_ADMIN_PORT", "2002")
+    assert run(["start", "--node-id", "7", "--kafka-port", "3001"]) == 0
+    assert commands[0][:6] == [sys.executable, "-I", "-u", "-m", "raftka.broker", "--config-json"]
+    config = json.loads(commands[0][6])
+    assert (config["node.id"], config["kafka.port"], config["admin.port"]) == (7, 3001, 2002)
+
+
+def test_help_loads_neither_librdkafka_nor_rich_nor_the_broker() -> None:
+    """What `raftka --help` imports decides how long it takes; a clock would measure the machine as well."""
+    program = (
+        "import sys; from raftka.cli.main import run; run(['--help']);"
+        "print([name for name in ('confluent_kafka', 'rich', 'asyncio', 'aiohttp', 'raftka.broker')"
+        " if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == "[]\n"

@@ -1,0 +1,144 @@
+"""Where the broker's configuration comes from and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftka.config import BrokerConfig, ConfigError, load_config, parse_address, render_example
+from raftka.config_options import OPTIONS
+
+SEEDS = "1@10.0.0.1:33145,2@10.0.0.2:33145"
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "broker.toml"
+    path.write_text(text)
+    return path
+
+
+def test_only_the_node_id_has_to_be_set() -> None:
+    config = load_config({"node.id": "1"})
+    assert (config.node_id, config.kafka_port, config.rpc_port, config.admin_port) == (1, 9092, 33145, 9644)
+    assert config.seeds == ()
+    assert (config.kafka_advertised_address, config.kafka_advertised_port) == ("127.0.0.1", 9092)
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path, "node.id = 1\nkafka.port = 1001\nadmin.port = 1002\nrpc.port = 1003\n")
+    environment = {"RAFTKA_KAFKA_PORT": "2001", "RAFTKA_ADMIN_PORT": "2002", "HOME": "/nowhere"}
+    config = load_config({"kafka.port": "3001"}, environment, file)
+    assert (config.kafka_port, config.admin_port, config.rpc_port) == (3001, 2002, 1003)
+
+
+def test_a_table_spells_the_same_keys_as_dots_do(tmp_path: Path) -> None:
+    config = load_config(file=write(tmp_path, "node.id = 1\n[kafka]\nport = 4000\n"))
+    assert config.kafka_port == 4000
+
+
+def test_the_configuration_survives_the_way_to_the_broker_process() -> None:
+    config = load_config(
+        {"node.id": "2", "seeds": SEEDS, "cluster.secret.file": "/etc/secret", "insecure": "true", "log.level": "debug"}
+    )
+    assert config.log_level == "DEBUG"
+    assert [seed.node_id for seed in config.seeds] == [1, 2]
+    assert BrokerConfig.from_json(config.to_json()) == config
+
+
+def test_every_option_is_a_field_of_the_configuration() -> None:
+    assert {option.attribute for option in OPTIONS} == set(BrokerConfig.__dataclass_fields__)
+
+
+def test_the_example_loads_and_says_nothing_but_the_defaults(tmp_path: Path) -> None:
+    assert load_config(file=write(tmp_path, render_example())) == load_config({"node.id": 1})
+
+
+def test_the_example_still_loads_with_any_line_uncommented(tmp_path: Path) -> None:
+    for option in OPTIONS:
+        text = render_example().replace(f"# {option.key} = ", f"{option.key} = ")
+        # What only makes sense together with other brokers.
+        if option.key not in {"seeds", "default.replication.factor"}:
+            assert load_config(file=write(tmp_path, text)).node_id == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({}, "node.id is not set: use --node-id, RAFTKA_NODE_ID or a configuration file"),
+        ({"node.id": "one"}, "must be a whole number"),
+        ({"node.id": True}, "must be a whole number"),
+        ({"node.id": -1}, "must be from 0 to"),
+        ({"node.id": 1, "kafka.port": 65_536}, "kafka.port = 65536: must be from 0 to 65535"),
+        ({"node.id": 1, "insecure": "maybe"}, "must be true or false"),
+        ({"node.id": 1, "log.level": "LOUD"}, "must be one of DEBUG, INFO, WARNING, ERROR"),
+        ({"node.id": 1, "data.dir": " "}, "must not be empty"),
+        ({"node.id": 1, "seeds": [1]}, "must be a list of strings"),
+        ({"node.id": 1, "kafka.prot": 1}, "unknown option kafka.prot; did you mean kafka.port?"),
+        ({"node.id": 1, "seeds": "10.0.0.1:33145"}, "is not ID@HOST:PORT"),
+        ({"node.id": 3, "seeds": SEEDS, "cluster.secret.file": "s"}, "node.id = 3 is not among the seeds (1, 2)"),
+        ({"node.id": 1, "seeds": SEEDS}, "cluster.secret.file is not set"),
+        ({"node.id": 1, "seeds": "1@a:1,1@b:1", "cluster.secret.file": "s"}, "a node id is named twice"),
+        ({"node.id": 1, "seeds": "1@a:1,2@a:1", "cluster.secret.file": "s"}, "an address is named twice"),
+        ({"node.id": 1, "default.replication.factor": 3}, "there are only 1 brokers"),
+        ({"node.id": 1, "rpc.address": "192.0.2.1"}, "rpc.address = 192.0.2.1 is reachable from elsewhere"),
+        ({"node.id": 1, "kafka.address": "0.0.0.0", "insecure": True}, "set kafka.advertised.address"),
+        ({"node.id": 1, "raft.heartbeat.interval.ms": 1500}, "must be below raft.election.timeout.ms"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_one_line(flags: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load_config(flags)
+    assert words in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_listeners_off_loopback_are_allowed_by_insecure() -> None:
+    flags = {"node.id": 1, "kafka.address": "0.0.0.0", "kafka.advertised.address": "192.0.2.7", "insecure": True}
+    config = load_config(flags)
+    assert (config.kafka_address, config.kafka_advertised_address) == ("0.0.0.0", "192.0.2.7")
+
+
+def test_a_misspelled_variable_is_refused_and_the_command_lines_own_is_not() -> None:
+    with pytest.raises(ConfigError, match="did you mean RAFTKA_KAFKA_PORT"):
+        load_config({"node.id": 1}, {"RAFTKA_KAFKA_PROT": "1"})
+    load_config({"node.id": 1}, {"RAFTKA_BROKERS": "127.0.0.1:9092"})
+
+
+@pytest.mark.parametrize("text", ["node.id = ", "node.id = 1\nnode.id = 2\n"])
+def test_a_file_that_is_not_toml_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"broker\.toml: not TOML"):
+        load_config(file=write(tmp_path, text))
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"missing\.toml: cannot be read: No such file"):
+        load_config(file=tmp_path / "missing.toml")
+
+
+def test_who_is_to_blame_is_told_for_the_exit_code(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as by_flag:
+        load_config({"node.id": "x"})
+    with pytest.raises(ConfigError) as by_file:
+        load_config(file=write(tmp_path, 'node.id = "x"\n'))
+    assert by_flag.value.is_usage
+    assert not by_file.value.is_usage
+
+
+@pytest.mark.parametrize("text", ["[]", "{", json.dumps({"node.id": 1, "nonsense": 2})])
+def test_a_broken_hand_over_to_the_broker_process_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        BrokerConfig.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"), [("localhost:1", ("localhost", 1)), ("[::1]:9092", ("::1", 9092)), ("h:65535", ("h", 65535))]
+)
+def test_addresses_are_split(text: str, address: tuple[str, int]) -> None:
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "host:1x", "::1:9092", "host:²"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_address(text)

@@ -1,0 +1,119 @@
+"""The folder of a dev cluster and the identity of its processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from raftka.dev.cluster_file import BrokerEntry, ClusterFolder, ClusterState, default_folder
+from raftka.dev.errors import DevError
+from raftka.dev.launcher import broker_config, prepare_folder
+from raftka.dev.ports import BrokerAddresses
+from raftka.dev.process_identity import ProcessIdentity
+
+
+def some_state(nodes: int = 3) -> ClusterState:
+    addresses = [
+        BrokerAddresses(f"127.0.0.1:{9091 + each}", f"127.0.0.{10 + each}:33145", f"127.0.0.1:{9643 + each}")
+        for each in range(1, nodes + 1)
+    ]
+    return ClusterState(tuple(BrokerEntry(node, each) for node, each in enumerate(addresses, 1)), ephemeral=False)
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    folder = ClusterFolder(tmp_path)
+    state = some_state().with_process(2, ProcessIdentity.of(os.getpid()))
+    folder.save(state)
+    assert folder.load() == state
+    assert folder.load_existing().broker(2).is_alive
+    assert not folder.load_existing().broker(1).is_alive
+
+
+def test_no_file_is_no_cluster(tmp_path: Path) -> None:
+    assert ClusterFolder(tmp_path).load() is None
+    with pytest.raises(DevError, match="there is no cluster in"):
+        ClusterFolder(tmp_path / "nowhere").load_existing()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', '{"format": 1, "brokers": [{}]}'])
+def test_a_damaged_file_is_one_line_that_names_it(tmp_path: Path, text: str) -> None:
+    folder = ClusterFolder(tmp_path)
+    folder.state_path.write_text(text)
+    with pytest.raises(DevError, match=r"cluster\.json is damaged"):
+        folder.load()
+
+
+def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
+    folder = ClusterFolder(tmp_path)
+    folder.save(some_state())
+    folder.state_path.write_text(json.dumps(json.loads(folder.state_path.read_text()) | {"format": 2}))
+    with pytest.raises(DevError, match="has format 2; this version of raftka reads 1"):
+        folder.load()
+
+
+def test_two_commands_cannot_change_a_cluster_at_once(tmp_path: Path) -> None:
+    folder = ClusterFolder(tmp_path)
+    with folder.locked(), pytest.raises(DevError, match="another `raftka dev` command is at work"), folder.locked():
+        pass
+    with folder.locked():
+        pass
+
+
+@pytest.mark.parametrize("node_id", [0, 4, -1])
+def test_a_broker_that_does_not_exist_is_refused(node_id: int) -> None:
+    with pytest.raises(DevError, match="the cluster has brokers 1 to 3"):
+        some_state().broker(node_id)
+
+
+def test_the_secret_is_readable_by_its_owner_only_and_stays(tmp_path: Path) -> None:
+    folder = ClusterFolder(tmp_path)
+    prepare_folder(folder, some_state())
+    secret = folder.secret_path.read_bytes()
+    assert len(secret) == 32
+    assert folder.secret_path.stat().st_mode & 0o777 == 0o600
+    prepare_folder(folder, some_state())
+    assert folder.secret_path.read_bytes() == secret
+
+
+def test_an_edited_broker_file_counts_but_not_for_addresses(tmp_path: Path) -> None:
+    folder, state = ClusterFolder(tmp_path), some_state()
+    prepare_folder(folder, state)
+    file = folder.node_path(1) / "broker.toml"
+    file.write_text(file.read_text().replace("kafka.port = 9092", "kafka.port = 1") + "raft.flush.interval.ms = 7\n")
+    config = broker_config(folder, state, state.broker(1))
+    assert (config.kafka_port, config.raft_flush_interval_ms, len(config.seeds)) == (9092, 7, 3)
+    file.write_text("nonsense = 1\n")
+    with pytest.raises(DevError, match="unknown option nonsense"):
+        broker_config(folder, state, state.broker(1))
+
+
+def test_the_default_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert default_folder() == tmp_path / "raftka" / "dev"
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_folder() == tmp_path / ".local" / "share" / "raftka" / "dev"
+
+
+def test_a_recycled_pid_is_another_process_and_is_not_signalled() -> None:
+    own = ProcessIdentity.of(os.getpid())
+    assert own is not None
+    assert own.is_alive
+    impostor = ProcessIdentity(own.pid, own.started + "0")
+    assert not impostor.is_alive
+    # Signal 9 would end this test run.
+    assert not impostor.send_signal(signal.SIGKILL)
+
+
+def test_a_killed_process_is_gone_even_before_it_is_reaped() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        identity = ProcessIdentity.of(child.pid)
+        assert identity is not None
+        assert identity.send_signal(signal.SIGKILL)
+        assert identity.wait_gone(10.0)
+        child.wait()
+    assert ProcessIdentity.of(child.pid) is None
