@@ -129,29 +129,39 @@ def scan(view: SegmentView, chunk: int = _SCAN_CHUNK_BYTES) -> Iterator[tuple[in
 
 
 def read_run(views: list[SegmentView], first: Index, last: Index, max_bytes: int) -> list[Entry]:
-    """Return the entries [first, last] until `max_bytes` would be exceeded, at least one.
+    """Return the entries [first, last] until `max_bytes` would be exceeded or damage follows, at least one.
 
     Raises:
-        CorruptLogError: Damage, or the run is not there.
+        CorruptLogError: Entry `first` is damaged, not there, or not reached because of damage before it.
     """
     entries: list[Entry] = []
-    size = 0
-    for view in views:
-        for _, parsed in scan(view, min(max_bytes + 64 * 1024, 4 * _SCAN_CHUNK_BYTES)):
-            entry = parsed.entry
-            if entry.index < first:
-                continue
-            if entry.index != first + len(entries):
-                raise CorruptLogError(f"{view.path}: entry {entry.index} where {first + len(entries)} should be")
-            if entries and size + entry.size > max_bytes:
-                return entries
+    try:
+        for entry in _run(views, first, last, min(max_bytes + LOOKUP_CHUNK_BYTES, 4 * _SCAN_CHUNK_BYTES)):
+            if entries and entry.size > max_bytes:
+                break
             entries.append(entry)
-            size += entry.size
-            if entry.index == last:
-                return entries
+            max_bytes -= entry.size
+    except CorruptLogError:
+        # Whoever asks for the damaged entry is told; what lies before it is good.
+        if not entries:
+            raise
     if not entries:
         raise CorruptLogError(f"{views[0].path if views else 'no segment'}: entry {first} is not where it should be")
     return entries
+
+
+def _run(views: list[SegmentView], first: Index, last: Index, chunk: int) -> Iterator[Entry]:
+    due = first
+    for view in views:
+        for _, parsed in scan(view, chunk):
+            if parsed.entry.index < first:
+                continue
+            if parsed.entry.index != due:
+                raise CorruptLogError(f"{view.path}: entry {parsed.entry.index} where {due} should be")
+            yield parsed.entry
+            if due == last:
+                return
+            due = Index(due + 1)
 
 
 def find_cut(view: SegmentView, first_removed: Index, max_timestamp: int) -> Cut:
