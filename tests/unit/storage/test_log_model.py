@@ -1,0 +1,230 @@
+"""The log against a model that is a list of entries, through appends, flushes, truncations, restarts and crashes."""
+
+import asyncio
+import errno
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from log_harness import Place, Spec, append, everything, plain, steps
+
+from model.ids import Index, Offset, Term
+from storage.entry import Entry, EntryKind
+from storage.errors import DiskFullError
+from storage.log import Log
+
+SIZES = st.sampled_from([0, 1, 13, 60, 250, 900])
+KINDS = st.sampled_from([EntryKind.DATA] * 4 + [EntryKind.BARRIER, EntryKind.COMMAND])
+SPECS = st.lists(
+    st.builds(
+        Spec,
+        term=st.sampled_from([0] * 8 + [1, 3]),
+        records=st.integers(1, 4),
+        timestamp=st.integers(-1, 50),
+        size=SIZES,
+        kind=KINDS,
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+class LogMachine(RuleBasedStateMachine):
+    """`model` is what the log must hold; `durable` is how much of it a crash must leave."""
+
+    @initialize(
+        segment_bytes=st.sampled_from([200, 700, 4000]),
+        interval=st.sampled_from([1, 150, 5000]),
+        cache=st.sampled_from([1, 500, 100_000]),
+    )
+    def begin(self, segment_bytes: int, interval: int, cache: int) -> None:
+        self.folder = tempfile.mkdtemp(prefix="log-model-")
+        self.place = Place(
+            Path(self.folder), segment_bytes=segment_bytes, index_interval_bytes=interval, tail_cache_bytes=cache
+        )
+        self.runner = asyncio.Runner()
+        self.model: list[Entry] = []
+        self.durable = 0
+        self.log: Log = self.runner.run(self.place.open())
+
+    def teardown(self) -> None:
+        if hasattr(self, "runner"):
+            self.runner.run(self.close())
+            self.runner.close()
+            shutil.rmtree(self.folder)
+
+    async def close(self) -> None:
+        await self.log.close()
+        assert self.place.disk.opened == {}
+
+    def with_terms(self, specs: list[Spec]) -> list[Spec]:
+        """Turn the drawn terms, which are steps, into terms."""
+        term, made = max(1, int(self.log.last_term)), []
+        for spec in specs:
+            term += spec.term
+            made.append(Spec(term, spec.records, spec.timestamp, spec.size, spec.kind))
+        return made
+
+    # -- what is done ---------------------------------------------------------------------------------------------
+
+    @rule(specs=SPECS)
+    def append(self, specs: list[Spec]) -> None:
+        self.model += self.runner.run(append(self.log, *self.with_terms(specs)))
+
+    @rule(specs=SPECS, half_done=st.booleans(), skip=st.integers(0, 2))
+    def append_to_a_full_disk(self, specs: list[Spec], half_done: bool, skip: int) -> None:
+        self.place.disk.fail("pwritev", ".log", errno.ENOSPC, half_done=half_done, skip=skip)
+        try:
+            self.model += self.runner.run(append(self.log, *self.with_terms(specs)))
+        except DiskFullError:
+            # The cut is fsynced, and with it what lay before it; the log need not know that.
+            pass
+        finally:
+            self.place.disk.faults.clear()
+
+    @rule()
+    def flush(self) -> None:
+        assert self.runner.run(self.log.flush()) == len(self.model)
+        self.durable = len(self.model)
+        self.runner.run(steps())  # Index files.
+
+    @rule(specs=SPECS)
+    def flush_and_append_at_once(self, specs: list[Spec]) -> None:
+        async def both() -> tuple[Index, list[Entry]]:
+            return await asyncio.gather(self.log.flush(), append(self.log, *self.with_terms(specs)))
+
+        before = len(self.model)
+        flushed, written = self.runner.run(both())
+        self.model += written
+        assert before <= flushed <= len(self.model)
+        self.durable = int(flushed)
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), with_flush=st.booleans())
+    def truncate(self, data: st.DataObject, with_flush: bool) -> None:
+        first_removed = data.draw(st.integers(1, len(self.model)), label="first removed")
+
+        async def both() -> None:
+            jobs = [self.log.flush()] if with_flush else []
+            await asyncio.gather(*jobs, self.log.truncate(Index(first_removed)))
+
+        self.runner.run(both())
+        del self.model[first_removed - 1 :]
+        assert self.log.flushed_index >= min(self.durable, len(self.model))
+        assert not with_flush or self.log.flushed_index == len(self.model)
+        self.durable = int(self.log.flushed_index)
+
+    @rule()
+    def restart(self) -> None:
+        self.runner.run(self.close())
+        self.log = self.runner.run(self.place.open())
+        assert self.log.last_index == len(self.model)
+        self.durable = len(self.model)
+
+    @rule(data=st.data(), how=st.sampled_from(["nothing", "cut", "zeros", "flips", "gone"]))
+    def crash(self, data: st.DataObject, how: str) -> None:
+        """Kill the process; above what is durable the disk holds what it likes."""
+        self.runner.run(self.place.crash(self.log))
+        self.damage(data, how)
+        self.log = self.runner.run(self.place.open())
+        last = int(self.log.last_index)
+        assert self.durable <= last <= len(self.model)
+        assert how != "nothing" or last == len(self.model)
+        assert self.log.flushed_index == last
+        assert self.runner.run(everything(self.log)) == plain(self.model[:last])
+        del self.model[last:]
+        self.durable = last
+
+    def damage(self, data: st.DataObject, how: str) -> None:
+        spans = self.place.spans()
+        loose = sorted(index for index in spans if index > self.durable)
+        if not loose or how == "nothing":
+            return
+        for index in data.draw(st.lists(st.sampled_from(loose), min_size=1, max_size=3), label="damaged entries"):
+            path, start, end = spans[index]
+            content = bytearray(path.read_bytes())
+            if start >= len(content):
+                continue
+            at = data.draw(st.integers(start, min(end, len(content)) - 1), label="at byte")
+            if how == "cut":
+                del content[at:]
+            elif how == "gone":
+                # The size that the last fsync made durable: an entry's end. The name is durable, too.
+                first = min(each for each in loose if spans[each][0] == path)
+                del content[spans[first][1] :]
+            elif how == "zeros":
+                content[at:] = bytes(len(content) - at)
+            else:
+                content[at] ^= 1 << data.draw(st.integers(0, 7), label="bit")
+            path.write_bytes(content)
+
+    # -- what must hold -------------------------------------------------------------------------------------------
+
+    @invariant()
+    def positions_are_those_of_the_model(self) -> None:
+        log, model = self.log, self.model
+        assert log.last_index == log.pending_index == len(model)
+        assert log.last_term == log.pending_term == (model[-1].term if model else 0)
+        assert log.next_offset == (model[-1].end_offset if model else 0)
+        assert log.size_bytes == sum(entry.size for entry in model)
+        assert log.flushed_index >= self.durable
+        assert log.unflushed_bytes == sum(entry.size for entry in model[log.flushed_index :])
+        assert [log.term_at(Index(index + 1)) for index in range(len(model))] == [entry.term for entry in model]
+        for index, entry in enumerate(model, 1):
+            assert log.end_offset(Index(index)) in (None, entry.end_offset)
+
+    @invariant()
+    def epochs_are_those_of_the_model(self) -> None:
+        for term in {1, 2, 3, 5, int(self.log.last_term), int(self.log.last_term) + 1}:
+            held = [entry for entry in self.model if entry.term <= term]
+            after = [entry.base_offset for entry in self.model if entry.term > term]
+            expected = (held[-1].term if held else 0, after[0] if after and held else self.log.next_offset)
+            assert self.log.epoch_end(Term(term)) == (expected if held else (0, 0))
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), max_bytes=st.sampled_from([1, 300, 2000, 100_000]))
+    def read(self, data: st.DataObject, max_bytes: int) -> None:
+        first = data.draw(st.integers(1, len(self.model)), label="first")
+        last = data.draw(st.integers(first, len(self.model) + 2), label="last")
+        run = plain(self.runner.run(self.log.read(Index(first), max_bytes, Index(last))))
+        assert run == plain(self.model[first - 1 : first - 1 + len(run)])
+        assert 1 <= len(run) <= last - first + 1
+        sizes = [entry.size for entry in self.model[first - 1 : last]]
+        assert len(run) == 1 or sum(sizes[: len(run)]) <= max_bytes
+        assert len(run) == len(sizes) or sum(sizes[: len(run) + 1]) > max_bytes
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def look_up(self, data: st.DataObject) -> None:
+        log, model = self.log, self.model
+        last = data.draw(st.integers(0, len(model)), label="last")
+        timestamp = data.draw(st.integers(0, 52), label="timestamp")
+        batches = [(e.base_offset, self.timestamp_of(e), e.index) for e in model[:last] if e.kind is EntryKind.DATA]
+        hit = self.runner.run(log.offset_of_timestamp(timestamp, Index(last)))
+        assert hit == next((each for each in batches if each[1] >= timestamp), None)
+        largest = max((each[1] for each in batches), default=-1)
+        assert self.runner.run(log.max_timestamp(Index(last))) == (largest if largest >= 0 else None)
+        offset = data.draw(st.integers(0, int(log.next_offset) + 1), label="offset")
+        holder = next((entry for entry in model if entry.end_offset > offset), None)
+        assert self.runner.run(log.index_of_offset(Offset(offset))) == (holder.index if holder else len(model) + 1)
+        assert log.term_of_offset(Offset(offset)) == (holder.term if holder else log.last_term)
+        expected = model[last - 1].end_offset if last else 0
+        assert self.runner.run(log.locate_end_offset(Index(last))) == expected
+
+    @staticmethod
+    def timestamp_of(entry: Entry) -> int:
+        return int.from_bytes(bytes(entry.payload[35:43]), "big", signed=True)
+
+
+LogMachine.TestCase.settings = settings(
+    max_examples=120, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+@pytest.mark.timeout(300)
+class TestLogAgainstItsModel(LogMachine.TestCase):
+    """Run by pytest."""
