@@ -215,7 +215,9 @@ def delivered_offset(message: "Message") -> int:
 
 def error_text(error: Any) -> str:
     """Return a KafkaError's words in one line."""
-    return " ".join(str(error.str()).split()).rstrip(".")
+    # "Broker: " and "Local: " say on which side an error arose, which is no news to the reader.
+    text = " ".join(str(error.str()).split()).rstrip(".")
+    return text.removeprefix("Broker: ").removeprefix("Local: ")
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def health(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Exit with 1 if a broker is missing or a partition has no leader; replicas that lag are only shown."""
-    report = examine(kafka_client.read_cluster(brokers), timeout)
+    report = examine(kafka_client.read_cluster(brokers), brokers.split(","), timeout)
     if output is Format.JSON:
         print_json(report)
     else:
@@ -56,14 +56,18 @@ def health(
         raise typer.Exit(FAILED)
 
 
-def examine(cluster: ClusterInfo, timeout: float) -> dict[str, Any]:
+def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[str, Any]:
     """Return brokers_missing (node ids), leaderless and under_replicated ({topic, partition, ...}), and healthy.
 
-    A broker is missing if a replica is placed on it, or a bootstrap broker names it, and it does not take a connection.
+    A broker is missing if Metadata names it and it takes no connection, or if a replica is on it and Metadata does not
+    name it. Where nothing is placed on it, Metadata cannot tell: bootstrap_unreachable has the addresses that the
+    caller gave and nobody listens at.
     """
     placed = {node for partitions in cluster.topics.values() for each in partitions for node in each.replicas}
     unreachable = {node for node, address in cluster.brokers.items() if not _connects(address, timeout)}
     missing = sorted(placed - set(cluster.brokers) | unreachable)
+    known = set(cluster.brokers.values())
+    silent = [each for each in map(str.strip, bootstrap) if each not in known and not _connects(each, timeout)]
     leaderless = [
         {"topic": name, "partition": each.partition, "replicas": each.replicas}
         for name, partitions in cluster.topics.items()
@@ -77,9 +81,10 @@ def examine(cluster: ClusterInfo, timeout: float) -> dict[str, Any]:
         if len(each.in_sync) < len(each.replicas)
     ]
     return {
-        "healthy": not missing and not leaderless,
+        "healthy": not missing and not leaderless and not silent,
         "brokers": sorted(cluster.brokers),
         "brokers_missing": missing,
+        "bootstrap_unreachable": silent,
         "leaderless": leaderless,
         "under_replicated": lagging,
     }
@@ -96,7 +101,11 @@ def _connects(address: str, timeout: float) -> bool:
 
 def _print_report(report: dict[str, Any]) -> None:
     print("healthy" if report["healthy"] else "NOT HEALTHY")
-    for title, key in (("brokers", "brokers"), ("missing brokers", "brokers_missing")):
+    for title, key in (
+        ("brokers", "brokers"),
+        ("missing brokers", "brokers_missing"),
+        ("nobody listens at", "bootstrap_unreachable"),
+    ):
         print(f"{title}: {', '.join(map(str, report[key])) or 'none'}")
     for title, key in (("partitions without a leader", "leaderless"), ("under-replicated", "under_replicated")):
         found = [f"{each['topic']}-{each['partition']}" for each in report[key]]

@@ -71,10 +71,9 @@ def run(arguments: list[str]) -> int:
         return _complain(str(error), FAILED)
     except _ClickException as error:
         return _complain(error.format_message(), FAILED)  # type: ignore[attr-defined]
-    except BrokenPipeError:
-        # Whoever read our output has seen enough, as in `raftka consume orders | head`.
-        sys.stdout = None
-        return DONE
+    except SystemExit as leave:
+        # How typer leaves when whoever read our output has seen enough, as in `raftka consume orders | head`.
+        return DONE if isinstance(leave.__context__, BrokenPipeError) else FAILED
     except OSError as error:
         return _complain(str(error), FAILED)
     except (KeyboardInterrupt, typer.Abort):
@@ -102,8 +101,7 @@ def main() -> None:
     """Run the command of this process's arguments and exit."""
     code = run(sys.argv[1:])
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BrokenPipeError:
         # The interpreter would flush once more at exit, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

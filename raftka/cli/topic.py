@@ -105,6 +105,8 @@ _MARKS = ("dirty", "flushed", "commit", "visible")
 @app.command()
 def delete(name: NameArgument, brokers: BrokersOption = DEFAULT_BROKERS) -> None:
     """Delete a topic and its records."""
+    # Asked first for the sake of a better word than the protocol has.
+    kafka_client.read_cluster(brokers).topic(name)
     kafka_client.delete_topic(brokers, name)
     print(f"deleted {name}")
 
