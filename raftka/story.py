@@ -25,7 +25,7 @@ _AFTER_SECONDS = 1.0
 _DEADLINE_SECONDS = 20.0
 _POLL_SECONDS = 0.01
 _LEVELS = (
-    ("0", "nobody is asked: counted as written once it is sent"),
+    ("0", "nobody is asked: it has been sent"),
     ("1", "the leader has it in its log"),
     ("all", "a majority has it on disk"),
 )
@@ -128,7 +128,8 @@ def _watch_positions(story: _Story) -> None:
         time.sleep(0.3)
         _print_positions(_partition(story.cluster))
     writer.stop()
-    print("   ... and when it has stopped:")
+    print("   Visible is what a majority has got, committed what a majority has on disk.")
+    print("   When the producer has stopped:")
     _print_positions(_eventually("the replicas are equal", lambda: _settled(story.cluster)))
 
 
@@ -146,9 +147,7 @@ def _kill_the_leader(story: _Story) -> None:
     second.start(_FLOOD_PAUSE)
     time.sleep(_BEFORE_KILL_SECONDS)
     before = _eventually("the partition has a leader", lambda: _leader(cluster))
-    print(
-        f"\n5. Two producers write, one at acks=all and one at acks=1. Broker {before['leader']} is killed (SIGKILL)."
-    )
+    print(f"\n5. Two producers write, at acks=all and acks=1. Broker {before['leader']} is killed (SIGKILL).")
     killed_at = time.monotonic()
     cluster.kill(before["leader"])
     after = _eventually("another broker leads", lambda: _leader(cluster, other_than=before["leader"]))
