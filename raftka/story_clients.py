@@ -65,9 +65,9 @@ class Writer:
         )
 
     def write_singly(self, count: int) -> list[float]:
-        """Write one record, then `count` more, each after the answer to the one before; return these latencies, sorted.
+        """Write one record, then `count` more, each after the answer to the one before.
 
-        Milliseconds.
+        Returns the sorted latencies of those `count`, in ms.
 
         Raises:
             KafkaClientError: A record had no answer in time.

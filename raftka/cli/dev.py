@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from raftka.cli.exit_codes import CommandError
-from raftka.cli.options import DataDirOption, Format, FormatOption
+from raftka.cli.options import DEFAULT_BROKERS, DataDirOption, Format, FormatOption
 from raftka.cli.output import print_json, print_table
 from raftka.dev import operations
 from raftka.dev.errors import InterruptedStartError
@@ -80,19 +80,19 @@ def _wait_until_writable(cluster: DevCluster, stop: threading.Event) -> None:
 
 def _greet(cluster: DevCluster, request: StartRequest) -> None:
     state, folder = cluster.state, cluster.folder.path
-    first = state.bootstrap.partition(",")[0]
-    # What the default finds by itself need not be typed.
-    brokers = "" if first == "127.0.0.1:9092" else f" --brokers {first}"
     data_dir = "" if request.data_dir is None and not state.ephemeral else f" --data-dir {folder}"
     print(f"bootstrap: {state.bootstrap}")
     print(f"admin:     {','.join(broker.addresses.admin for broker in state.brokers)}")
     print(f"data:      {folder}{' (removed at the stop)' if state.ephemeral else ''}")
     print("try, in another terminal:" if not request.detach else "try:")
-    print(f"  raftka topic create orders{brokers}")
-    print(f"  echo hello | raftka produce orders{brokers}")
-    print(f"  raftka consume orders -n 1{brokers}")
+    if state.bootstrap != DEFAULT_BROKERS:
+        # All of them, for one is to be killed below.
+        print(f"  export RAFTKA_BROKERS={state.bootstrap}")
+    print("  raftka topic create orders")
+    print("  echo hello | raftka produce orders")
+    print("  raftka consume orders -n 1")
     print(f"  raftka dev kill 1{data_dir}")
-    print(f"  raftka cluster health{brokers}")
+    print("  raftka cluster health")
     print(f"  raftka dev stop{data_dir}" if request.detach else "Ctrl-C stops the cluster", flush=True)
 
 
