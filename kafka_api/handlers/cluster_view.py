@@ -21,8 +21,14 @@ class PartitionView(NamedTuple):
 
 
 def alive_brokers(context: RequestContext) -> list[BrokerRecord]:
-    """Return the registered brokers whose link works, this one included, in order of node id."""
+    """Return the registered brokers whose link works, this one included, in order of node id.
+
+    All of them while this broker knows no leader of raft0: then it may be the one that is cut off, and a client that
+    were told of no other broker would stay with it.
+    """
     node = context.node
+    if node.controller.leader_id is None:
+        return list(node.controller.members.all())
     return [broker for broker in node.controller.members.all() if node.is_alive(NodeId(broker.node_id))]
 
 
