@@ -1,6 +1,9 @@
 """The admin port: `/v1/status/ready`, `/v1/brokers`, `/v1/partitions/{topic}/{partition}`, `/metrics`."""
 
+import logging
+
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from cluster.node import Node
 from cluster.partition_status import Mark, PartitionStatusReader, ReplicaStatus
@@ -27,7 +30,9 @@ class AdminHttp:
         application.router.add_get("/v1/brokers", self._brokers)
         application.router.add_get("/v1/partitions/{topic}/{partition}", self._partition)
         application.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(application, access_log=None, handle_signals=False)
+        server_logger = logging.getLogger("aiohttp.server")
+        server_logger.addFilter(_is_about_this_broker)
+        self._runner = web.AppRunner(application, access_log=None, handle_signals=False, logger=server_logger)
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port, shutdown_timeout=1.0).start()
 
@@ -79,6 +84,11 @@ class AdminHttp:
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(text=render_metrics(self._node), content_type="text/plain", charset="utf-8")
+
+
+def _is_about_this_broker(record: logging.LogRecord) -> bool:
+    """Drop what aiohttp logs, with a traceback, of each malformed request: strangers must not fill the log."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 def not_ready_reason(node: Node) -> str | None:
