@@ -182,21 +182,32 @@ def new_consumer(bootstrap: str, **options: Any) -> Consumer:
     )
 
 
-def read_all(bootstrap: str, topic: str, partition: int = 0) -> list[ReadRecord]:
-    """Return every visible record of a partition; fails unless the offsets are dense from 0 to the watermark."""
-    consumer = new_consumer(bootstrap)
-    where = TopicPartition(topic, partition, 0)
+def high_watermark(bootstrap: str, topic: str, partition: int = 0) -> int:
+    """Return a partition's high watermark as soon as a leader tells it.
 
-    def high_watermark() -> int | None:
+    Every try is a new client: librdkafka remembers a partition that had no leader when it first asked, and fails
+    every later watermark query at once.
+    """
+
+    def ask() -> tuple[int] | None:
+        consumer = new_consumer(bootstrap)
         try:
-            return int(consumer.get_watermark_offsets(where, timeout=5.0)[1]) + 1
+            return (int(consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10.0)[1]),)
         except KafkaException:
             return None
+        finally:
+            consumer.close()
 
+    return eventually(f"watermarks of {topic}-{partition}", ask)[0]
+
+
+def read_all(bootstrap: str, topic: str, partition: int = 0) -> list[ReadRecord]:
+    """Return every visible record of a partition; fails unless the offsets are dense from 0 to the watermark."""
+    high = high_watermark(bootstrap, topic, partition)
+    records: list[ReadRecord] = []
+    consumer = new_consumer(bootstrap)
     try:
-        high = eventually(f"watermarks of {topic}-{partition}", high_watermark) - 1
-        consumer.assign([where])
-        records: list[ReadRecord] = []
+        consumer.assign([TopicPartition(topic, partition, 0)])
         deadline = time.monotonic() + DEADLINE_SECONDS
         while len(records) < high:
             assert time.monotonic() < deadline, f"read {len(records)} of {high} records of {topic}-{partition}"

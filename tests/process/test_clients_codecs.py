@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from tests.process.acked_log import ReadRecord, new_consumer, quiet_logger, read_all
+from tests.process.acked_log import ReadRecord, high_watermark, new_consumer, quiet_logger, read_all
 from tests.process.broker_processes import BrokerCluster, eventually
 from tests.process.kafka_topics import create_topic
 from tests.process.kcat import consume, kcat, metadata, needs_kcat
@@ -31,14 +31,9 @@ def _messages(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def _wait_visible(cluster: BrokerCluster, topic: str, count: int) -> list[ReadRecord]:
+def _read_when_visible(cluster: BrokerCluster, topic: str, count: int) -> list[ReadRecord]:
     """Return the records once there are `count`: acks=0 and 1 do not wait until they are visible."""
-    consumer = new_consumer(cluster.bootstrap)
-    try:
-        where = TopicPartition(topic, 0)
-        eventually(f"{count} visible", lambda: consumer.get_watermark_offsets(where, timeout=30)[1] >= count)
-    finally:
-        consumer.close()
+    eventually(f"{count} visible records", lambda: high_watermark(cluster.bootstrap, topic) >= count)
     return read_all(cluster.bootstrap, topic)
 
 
@@ -64,7 +59,7 @@ def test_librdkafka_reads_back_what_it_produced(shared_cluster: BrokerCluster, c
         )
     assert producer.flush(60) == 0
 
-    records = _wait_visible(shared_cluster, topic, len(messages))
+    records = _read_when_visible(shared_cluster, topic, len(messages))
     assert [error for error, _ in reports] == [None] * len(messages)
     if acks != "0":  # acks=0 reports no offsets.
         assert [offset for _, offset in reports] == list(range(len(messages)))
@@ -111,7 +106,7 @@ def test_kcat_reads_back_every_codec_from_any_offset(shared_cluster: BrokerClust
             # One batch of 100: an offset that is no multiple of 100 lies in the middle of one.
             options = ("-X", f"acks={acks}", "-X", "linger.ms=100", "-z", codec)
             kcat(bootstrap, "-P", "-t", topic, "-p", "0", *options, stdin="\n".join(values) + "\n")
-        _wait_visible(shared_cluster, topic, len(sent))
+        _read_when_visible(shared_cluster, topic, len(sent))
 
     assert consume(bootstrap, topic, "beginning") == sent
     assert consume(bootstrap, topic, "end") == []
@@ -126,7 +121,7 @@ def test_kcat_writes_keys_headers_and_tombstones(shared_cluster: BrokerCluster):
     topic, bootstrap = "kcat-keys", shared_cluster.bootstrap
     create_topic(shared_cluster, topic)
     kcat(bootstrap, "-P", "-t", topic, "-p", "0", "-K", ":", "-Z", "-H", "a=1", stdin="k1:v1\nk2:\n")
-    records = _wait_visible(shared_cluster, topic, 2)
+    records = _read_when_visible(shared_cluster, topic, 2)
     assert [(record.key, record.value, record.headers) for record in records] == [
         (b"k1", b"v1", (("a", b"1"),)),
         (b"k2", None, (("a", b"1"),)),
