@@ -171,7 +171,13 @@ class Connection(asyncio.BufferedProtocol):
             header, answer = self._answers.popleft()
             if self._transport is None:
                 return
-            buffers = encode_response(header.api_key, header.api_version, header.correlation_id, answer.result())
+            try:
+                buffers = encode_response(header.api_key, header.api_version, header.correlation_id, answer.result())
+            except ProtocolError:
+                # As above: a response that its version cannot say ends its connection, not the broker.
+                _logger.exception("%s: a response failed", self._peer)
+                self._end("internal error")
+                return
             self._transport.writelines(buffers)
             # Room for one more request.
             self._answered.set()

@@ -13,6 +13,7 @@ from model.ids import TopicId
 _Result = DeleteTopicsResponse.DeletableTopicResult
 
 _TIMEOUT_MAX = 60.0
+_NO_ID = "0" * 32
 
 
 async def handle_delete_topics(
@@ -28,6 +29,13 @@ async def handle_delete_topics(
         else [(each.name, each.topic_id) for each in request.topics]
     )
     for name, topic_id in asked:
+        if name is not None and topic_id not in (None, _NO_ID):
+            # The two may mean different topics: a recreated one has its predecessor's name.
+            both = "name a topic either by name or by id"
+            results.append(
+                _Result(name=name, topic_id=topic_id, error_code=ErrorCode.INVALID_REQUEST, error_message=both)
+            )
+            continue
         if name is not None:
             topic = table.get(name)
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

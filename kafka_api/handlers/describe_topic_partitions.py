@@ -18,7 +18,8 @@ async def handle_describe_topic_partitions(
     """Describe the topics asked for (none named: all) in order of name, from the cursor on."""
     table = context.node.controller.topics
     names = sorted({each.name for each in request.topics}) or [topic.name for topic in table.all()]
-    room = min(request.response_partition_limit, _PARTITIONS_MAX)
+    # At least one: a client that asks for none would follow the cursor for ever.
+    room = max(1, min(request.response_partition_limit, _PARTITIONS_MAX))
     first = 0
     if request.cursor is not None:
         names = [name for name in names if name >= request.cursor.topic_name]
@@ -31,9 +32,9 @@ async def handle_describe_topic_partitions(
             response.topics.append(_Topic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, partitions=[]))
             continue
         numbers = range(min(first, len(topic.replicas)), len(topic.replicas))
-        if room <= 0 or len(numbers) > room > 0:
+        if room == 0 or len(numbers) > room:
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
-                topic_name=name, partition_index=numbers.start + max(room, 0)
+                topic_name=name, partition_index=numbers.start + room
             )
         if room > 0:
             response.topics.append(_described(context, topic, numbers[:room]))

@@ -5,11 +5,14 @@ from cluster.errors import InvalidTopicNameError
 from cluster.topic_table import Topic
 from kafka_api.handlers.cluster_view import alive_brokers, controller_id, partition_view
 from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.protocol.errors import MalformedRequestError
 from kafka_api.protocol.messages import MetadataRequest, MetadataResponse
 from kafka_api.request_context import RequestContext
 from model.ids import TopicId
 
 _NO_ID = "0" * 32
+# Versions 10 and 11 have room for ids in the request, but their responses must have names.
+_FIRST_VERSION_WITH_IDS = 12
 
 
 async def handle_metadata(context: RequestContext, version: int, request: MetadataRequest) -> MetadataResponse:
@@ -38,6 +41,8 @@ def _topics(
     found = []
     for each in asked:
         if each.name is None:
+            if version < _FIRST_VERSION_WITH_IDS:
+                raise MalformedRequestError(f"version {version} of Metadata asks for topics by name only")
             topic = table.get_by_id(TopicId(each.topic_id))
             found.append(
                 _unknown(None, each.topic_id, ErrorCode.UNKNOWN_TOPIC_ID) if topic is None else _topic(context, topic)

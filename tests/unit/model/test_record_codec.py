@@ -134,7 +134,7 @@ def test_more_records_announced_than_there_are_is_a_named_error():
         list(records(build_batch(payload=record(b"x"), count=2**31 - 1)))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.binary(max_size=120), st.integers(0, 7), st.integers(1, 2**31 - 1))
 def test_hostile_records_meet_a_named_error_or_positions_inside_the_batch(payload, codec, count):
     batch = build_batch(payload=payload, codec=codec, count=count, base_offset=17)

@@ -1,0 +1,248 @@
+"""Fetch: which batches, when, and the errors in their order."""
+
+import asyncio
+
+import pytest
+from wire_client import FETCH, PRODUCE, broker_in, fetch_request, produce_request
+
+from kafka_api.protocol.api_keys import ApiKey
+from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.protocol.messages import FetchRequest
+from tests.unit.cluster.cluster_nodes import run, until
+from tests.unit.model.record_batches import build_batch
+
+
+def joined(result):
+    return b"".join(
+        bytes(part)
+        for part in ([result.records] if isinstance(result.records, (bytes, memoryview)) else result.records)
+    )
+
+
+async def three_batches(client):
+    """Topic "t" with records 0-2, 3-5 and 6-8 in batches of some 200 bytes; return the batches as stored."""
+    await client.create_topic("t")
+    batches = []
+    for base in (0, 3, 6):
+        batch = build_batch(*[bytes([base]) * 50] * 3)
+        assert (await client.produce("t", batch)).base_offset == base
+        batches.append(build_batch(*[bytes([base]) * 50] * 3, base_offset=base, leader_epoch=1))
+    return batches
+
+
+@pytest.mark.parametrize(("offset", "first"), [(0, 0), (1, 0), (2, 0), (3, 1), (5, 1), (6, 2), (8, 2), (9, 3)])
+def test_whole_batches_come_from_the_one_that_holds_the_offset_on(tmp_path, offset, first):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            batches = await three_batches(client)
+            result = await client.fetch("t", offset)
+            assert (result.error_code, result.high_watermark, result.last_stable_offset) == (0, 9, 9)
+            assert result.log_start_offset == 0
+            assert joined(result) == b"".join(batches[first:])
+
+    run(test)
+
+
+@pytest.mark.parametrize("limit", ["max_bytes", "partition_max_bytes"])
+@pytest.mark.parametrize(("size", "count"), [(0, 1), (1, 1), (240, 1), (600, 2), (10_000, 3)])
+def test_the_limits_hold_but_the_first_batch_comes_whatever_its_size(tmp_path, limit, size, count):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            batches = await three_batches(client)
+            assert 230 < len(batches[0]) < 240
+            result = await client.fetch("t", 0, **{limit: size})
+            assert joined(result) == b"".join(batches[:count])
+
+    run(test)
+
+
+def test_a_negative_limit_is_as_good_as_none(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            batches = await three_batches(client)
+            result = await client.fetch(
+                "t", 0, max_bytes=-1, partition_max_bytes=-(2**31), min_bytes=-1, max_wait_ms=-1
+            )
+            assert joined(result) == batches[0]
+
+    run(test)
+
+
+def test_the_second_partition_of_a_full_response_is_empty_and_no_error(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t", 2)
+            await client.call(ApiKey.PRODUCE, PRODUCE, produce_request("t", build_batch(b"a"), build_batch(b"b")))
+            request = fetch_request("t", 0, max_bytes=10)
+            request.topics[0].partitions.append(
+                FetchRequest.FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1000)
+            )
+            response = await client.call(ApiKey.FETCH, FETCH, request)
+            first, second = response.responses[0].partitions
+            assert joined(first)
+            assert not joined(second)
+            assert (second.error_code, second.high_watermark) == (0, 1)
+
+    run(test)
+
+
+@pytest.mark.parametrize("offset", [-1, 10, 2**62, -(2**63)])
+def test_an_offset_out_of_range_is_said_at_once_with_the_range(tmp_path, offset):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await three_batches(client)
+            result = await client.fetch("t", offset, max_wait_ms=20_000)
+            assert result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert (result.log_start_offset, result.high_watermark) == (0, 9)
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("name", "partition", "version", "code"),
+    [
+        ("unknown", 0, FETCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", 1, FETCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", -1, FETCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", 0, 13, ErrorCode.UNKNOWN_TOPIC_ID),
+    ],
+)
+def test_what_does_not_exist_is_said_at_once(tmp_path, name, partition, version, code):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t")
+            result = await client.fetch(
+                name, 0, version=version, partition=partition, topic_id="e" * 32, max_wait_ms=20_000
+            )
+            assert result.error_code == code
+
+    run(test)
+
+
+def test_the_clients_epoch_is_compared_first(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await three_batches(client)
+            epoch = broker.partition("t").leader_epoch
+            assert (await client.fetch("t", 0, epoch=epoch)).error_code == 0
+            # An offset out of range as well: the epoch's error comes first.
+            assert (await client.fetch("t", 99, epoch=epoch - 1)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+            assert (await client.fetch("t", 99, epoch=epoch + 1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    run(test)
+
+
+def test_a_long_poll_wakes_at_the_next_produce(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client, producer = await broker.client(), await broker.client()
+            await three_batches(client)
+            client.send(ApiKey.FETCH, FETCH, fetch_request("t", 9, max_wait_ms=25_000))
+            answer = asyncio.create_task(client.receive())
+            await until(lambda: broker.partition("t").consensus.monitor._watchers)
+            assert not answer.done()
+            await producer.produce("t", build_batch(b"news"))
+            _, response = await answer
+            assert joined(response.responses[0].partitions[0]) == build_batch(b"news", base_offset=9, leader_epoch=1)
+
+    run(test)
+
+
+def test_a_long_poll_goes_on_until_min_bytes_are_there(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client, producer = await broker.client(), await broker.client()
+            await client.create_topic("t")
+            size = len(build_batch())
+            client.send(ApiKey.FETCH, FETCH, fetch_request("t", 0, max_wait_ms=25_000, min_bytes=3 * size))
+            for _ in range(3):
+                await producer.produce("t")
+            _, response = await client.receive()
+            assert len(joined(response.responses[0].partitions[0])) == 3 * size
+
+    run(test)
+
+
+@pytest.mark.parametrize("min_bytes", [1, 10_000])
+def test_max_wait_ends_a_long_poll_with_what_there_is(tmp_path, min_bytes):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            batches = await three_batches(client)
+            begin = asyncio.get_running_loop().time()
+            result = await client.fetch("t", 6 if min_bytes > 1 else 9, max_wait_ms=150, min_bytes=min_bytes)
+            assert 0.14 < asyncio.get_running_loop().time() - begin < 5
+            assert joined(result) == (batches[2] if min_bytes > 1 else b"")
+            assert result.error_code == 0
+
+    run(test)
+
+
+def test_min_bytes_of_0_never_waits(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t")
+            assert (await client.fetch("t", 0, max_wait_ms=25_000, min_bytes=0)).error_code == 0
+
+    run(test)
+
+
+def test_a_long_poll_ends_when_the_topic_is_deleted(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            topic_id = await client.create_topic("t")
+            client.send(ApiKey.FETCH, FETCH, fetch_request("t", 0, max_wait_ms=25_000))
+            await until(lambda: broker.partition("t").consensus.monitor._watchers)
+            await broker.cluster.delete_topic(topic_id)
+            _, response = await client.receive()
+            code = response.responses[0].partitions[0].error_code
+            assert code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    run(test)
+
+
+def test_a_client_that_leaves_in_a_long_poll_leaves_no_watcher_behind(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t")
+            monitor = broker.partition("t").consensus.monitor
+            before = len(monitor._watchers)
+            client.send(ApiKey.FETCH, FETCH, fetch_request("t", 0, max_wait_ms=25_000))
+            await until(lambda: len(monitor._watchers) == before + 1)
+            await client.close()
+            await until(lambda: len(monitor._watchers) == before)
+
+    run(test)
+
+
+def test_a_session_is_never_known(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t")
+            response = await client.call(ApiKey.FETCH, FETCH, fetch_request("t", 0, session_id=5))
+            assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            assert (await client.call(ApiKey.FETCH, FETCH, fetch_request("t", 0))).session_id == 0
+
+    run(test)
+
+
+def test_read_committed_gets_an_empty_list_of_aborted_transactions(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t")
+            assert (await client.fetch("t", 0, isolation_level=1)).aborted_transactions == []
+            assert (await client.fetch("t", 0)).aborted_transactions is None
+
+    run(test)

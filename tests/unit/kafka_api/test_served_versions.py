@@ -1,0 +1,137 @@
+"""Every version of every served key is answered by a real listener, and every other one ends the connection."""
+
+import struct
+
+import pytest
+from wire_client import broker_in, fetch_request, produce_request
+
+from kafka_api.handlers.registry import ADVERTISED, API_VERSIONS_RANGE, SERVED
+from kafka_api.protocol.api_keys import ApiKey
+from kafka_api.protocol.codec import decode_response
+from kafka_api.protocol.messages import (
+    ApiVersionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeClusterRequest,
+    DescribeTopicPartitionsRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetForLeaderEpochRequest,
+)
+from tests.unit.cluster.cluster_nodes import run
+from tests.unit.model.record_batches import build_batch
+
+
+def _request(key, version, topic_id):
+    """A request about topic "t" as an ordinary client of that version sends it."""
+    match key:
+        case ApiKey.PRODUCE:
+            return produce_request("t", build_batch(), topic_id=topic_id)
+        case ApiKey.FETCH:
+            return fetch_request("t", 0, topic_id=topic_id)
+        case ApiKey.LIST_OFFSETS:
+            asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
+            return ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[asked])])
+        case ApiKey.METADATA:
+            return MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])
+        case ApiKey.CREATE_TOPICS:
+            topic = CreateTopicsRequest.CreatableTopic(name=f"new{version}", num_partitions=1, replication_factor=1)
+            return CreateTopicsRequest(topics=[topic], timeout_ms=5000)
+        case ApiKey.DELETE_TOPICS:
+            state = DeleteTopicsRequest.DeleteTopicState(name="unknown")
+            return DeleteTopicsRequest(topics=[state], topic_names=["unknown"], timeout_ms=5000)
+        case ApiKey.OFFSET_FOR_LEADER_EPOCH:
+            asked = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=0, leader_epoch=1)
+            topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="t", partitions=[asked])
+            return OffsetForLeaderEpochRequest(topics=[topic])
+        case ApiKey.DESCRIBE_CLUSTER:
+            return DescribeClusterRequest()
+        case ApiKey.DESCRIBE_TOPIC_PARTITIONS:
+            return DescribeTopicPartitionsRequest(topics=[DescribeTopicPartitionsRequest.TopicRequest(name="t")])
+        case _:
+            return ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+def _error(key, response):
+    """The error code that belongs to the one thing asked for."""
+    match key:
+        case ApiKey.PRODUCE:
+            return response.responses[0].partition_responses[0].error_code
+        case ApiKey.FETCH:
+            return response.error_code or response.responses[0].partitions[0].error_code
+        case ApiKey.LIST_OFFSETS:
+            return response.topics[0].partitions[0].error_code
+        case ApiKey.METADATA | ApiKey.CREATE_TOPICS | ApiKey.DESCRIBE_TOPIC_PARTITIONS:
+            return response.topics[0].error_code
+        case ApiKey.DELETE_TOPICS:
+            return response.responses[0].error_code - 3  # unknown, as asked for
+        case ApiKey.OFFSET_FOR_LEADER_EPOCH:
+            return response.topics[0].partitions[0].error_code
+        case _:
+            return response.error_code
+
+
+RANGES = {int(key): (served.first_version, served.last_version) for key, served in SERVED.items()}
+RANGES[int(ApiKey.API_VERSIONS)] = API_VERSIONS_RANGE
+
+
+@pytest.mark.parametrize("key", sorted(RANGES), ids=lambda key: ApiKey(key).name)
+def test_every_served_version_answers_without_an_error(tmp_path, key):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            topic_id = await client.create_topic("t")
+            low, high = RANGES[key]
+            for version in range(low, high + 1):
+                response = await client.call(key, version, _request(key, version, topic_id))
+                assert _error(key, response) == 0, f"version {version}"
+
+    run(test)
+
+
+@pytest.mark.parametrize("key", [*sorted(SERVED), 8, 17, 22, 36, 999, -1])
+def test_a_version_or_key_that_is_not_served_ends_the_connection_and_no_other(tmp_path, key):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            other = await broker.client()
+            served = SERVED.get(key)
+            for version in (-1, 0, 99) if served is None else (-1, served.first_version - 1, served.last_version + 1):
+                client = await broker.client()
+                client.write(struct.pack(">ihhihB", 11, key, version, 7, -1, 0))
+                assert await client.is_closed()
+            assert (await other.call(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())).error_code == 0
+
+    run(test)
+
+
+@pytest.mark.parametrize("version", range(API_VERSIONS_RANGE[0], API_VERSIONS_RANGE[1] + 1))
+def test_what_is_advertised_is_what_is_served(tmp_path, version):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            response = await client.call(ApiKey.API_VERSIONS, version, _request(ApiKey.API_VERSIONS, version, None))
+            told = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+            assert told == ADVERTISED
+            # librdkafka before 2.11.1 compresses for a broker only if it advertises Produce from 0 on.
+            assert told.pop(ApiKey.PRODUCE) == (0, 13)
+            assert told == {key: span for key, span in RANGES.items() if key != ApiKey.PRODUCE}
+
+    run(test)
+
+
+@pytest.mark.parametrize("version", [5, 99, -1, 32767])
+def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest_format(tmp_path, version):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            # A header without tags, and a body that no known version has.
+            frame = struct.pack(">hhih", ApiKey.API_VERSIONS, version, 77, 3) + b"abc\0" + b"\xff" * 9
+            client.write(struct.pack(">i", len(frame)) + frame)
+            correlation_id, response = decode_response(ApiKey.API_VERSIONS, 0, await client.receive_frame())
+            assert correlation_id == 77
+            assert response.error_code == 35
+            assert {each.api_key for each in response.api_keys} == set(ADVERTISED)
+            # The connection goes on with a version both know.
+            assert (await client.call(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())).error_code == 0
+
+    run(test)
