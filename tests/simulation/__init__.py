@@ -8,4 +8,14 @@
 * `sim_disk`      SimDisk, SimFileSystem: page cache and durable image, faults, power loss.
 * `sim_workers`   SimWorkers: blocking jobs at drawn instants.
 * `trace`         Trace: hash of all events, the last ones readable.
+
+What is attacked in it, and how it is judged (`make sim SEED=n`, `make sim-campaign SEEDS=a..b`):
+
+* `cluster`       SimCluster: brokers' engines (cluster.node.Node) on simulated machines.
+* `workload`      producers of mixed levels and consumers, which live and die with their broker.
+* `nemesis`       the faults of a run, drawn as a swarm.
+* `observer`      compares each replica with what was known of it, after each instant, and tells the invariants.
+* `replica_view`  one replica as seen from outside; `history` the ground truth over all replicas and lives.
+* `invariants`    what must hold, one file each.
+* `run`           one seed: faults, then quiet and complete convergence; `campaign` many, on several processes.
 """

@@ -231,8 +231,9 @@ class SimFile:
         try:
             self._disk.check("fsync", self.path)
         except OSError:
-            # Linux marks the pages clean: readable, never written, and the next fsync succeeds.
-            self._inode.pending.clear()
+            # Linux marks the pages clean: readable, never written, and the next fsync succeeds. Sizes are metadata:
+            # the journal keeps them.
+            self._inode.pending = [(size, data) for size, data in self._inode.pending if data is None]
             raise
         self._inode.sync()
         self._disk.record("fsync", self.path, len(self._inode.durable))

@@ -1,0 +1,191 @@
+"""Three brokers' engines (cluster.node.Node, the production code) on a simulated world, with an observer."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cluster.admin_requests import CreateTopicRequest
+from cluster.commands import BrokerRecord
+from cluster.data_directory import lock_data_directory
+from cluster.errors import ClusterError
+from cluster.founding import Seed
+from cluster.node import Node, NodeOptions
+from cluster.partition import Partition
+from model.ids import RAFT0, GroupId, NodeId
+from model.topic_config import TopicConfig
+from raft.consensus import Consensus
+from raft.options import RaftOptions
+from storage.errors import DiskFullError, LogPoisonedError
+from storage.memory_kvstore import MemoryKvStore
+from tests.simulation.history import History
+from tests.simulation.observer import Observer
+from tests.simulation.world import World
+
+_RPC_PORT = 33145
+_TOPIC = "orders"
+_DATA_DIR = "/data"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """What one simulated cluster looks like."""
+
+    nodes: int = 3
+    partitions: int = 2
+    segment_bytes: int = 64 * 1024
+    raft: RaftOptions = field(default_factory=RaftOptions)
+
+
+class SimCluster:
+    """Brokers by node id; each may be down. All methods are called from outside the nodes' loops."""
+
+    def __init__(self, world: World, options: ClusterOptions) -> None:
+        self.world = world
+        self.options = options
+        self.history = History(voters=options.nodes)
+        self.observer = Observer(self.history)
+        self.nodes: dict[int, Node] = {}
+        self.on_refused_start: Callable[[int], None] = lambda node_id: None
+        self._groups: list[GroupId] = []
+        self._kvstores: dict[int, dict[str, bytes]] = {}
+        for node_id in range(1, options.nodes + 1):
+            world.add_node(node_id)
+            self._kvstores[node_id] = {}
+        world.scheduler.observers.append(self._observe)
+
+    def start(self, node_id: int) -> None:
+        """Begin a life of a broker."""
+        machine = self.world.nodes[node_id]
+        if not machine.is_alive:
+            machine.restart()
+        environment = machine.environment
+        seeds = [Seed(other.node_id, other.address, _RPC_PORT) for other in self.world.nodes.values()]
+        options = NodeOptions(
+            node_id=NodeId(node_id),
+            data_dir=_DATA_DIR,
+            rpc_host=machine.address,
+            rpc_port=_RPC_PORT,
+            seeds=seeds,
+            secret=b"simulated",
+            raft=self.options.raft,
+            topic_defaults=TopicConfig(segment_bytes=self.options.segment_bytes),
+        )
+        lock_data_directory(environment, _DATA_DIR)
+        node = self.nodes[node_id] = Node(environment, options, MemoryKvStore(environment, self._kvstores[node_id]))
+        machine.spawn(self._run(node))
+
+    async def _run(self, node: Node) -> None:
+        node_id = node.options.node_id
+        try:
+            await node.start()
+        except (LogPoisonedError, DiskFullError, OSError):
+            # The disk refused: a broker process ends with an error here, and somebody starts it again.
+            self.world.after(0.0, self._end_if_current, node)
+            return
+        host = self.world.nodes[node_id].address
+        node.register(BrokerRecord(node_id, node.replica.directory_id, host, 9092, host, _RPC_PORT, host, 9644))
+
+    def _end_if_current(self, node: Node) -> None:
+        if self.nodes.get(node.options.node_id) is node:
+            self.history.counts["starts that the disk refused"] += 1
+            self.crash(node.options.node_id, power_loss=False)
+            self.on_refused_start(node.options.node_id)
+
+    def crash(self, node_id: int, *, power_loss: bool) -> None:
+        """End a life at once."""
+        if power_loss:
+            self.history.lost_power[node_id] = None
+        self.world.nodes[node_id].crash(power_loss=power_loss)
+        del self.nodes[node_id]
+
+    def is_up(self, node_id: int) -> bool:
+        """Whether a broker has a life now."""
+        return node_id in self.nodes
+
+    def found(self, deadline: float = 30.0) -> None:
+        """Start all brokers and create the topic; the world has no faults yet."""
+        for node_id in self.world.nodes:
+            self.start(node_id)
+        self._wait(lambda: all(node.is_registered.is_set() for node in self.nodes.values()), deadline)
+        self.world.nodes[1].spawn(self._create_topic(self.nodes[1]))
+        self._wait(lambda: len(self.groups()) > 1 and all(self.leader_of(group) for group in self.groups()), deadline)
+
+    def _wait(self, goal: Callable[[], bool], deadline: float) -> None:
+        done = self.world.run_until(goal, deadline)
+        self.world.check()
+        assert done, f"the cluster was not founded within {deadline} s without a fault"
+
+    async def _create_topic(self, node: Node) -> None:
+        request = CreateTopicRequest(_TOPIC, self.options.partitions, self.options.nodes, [], {}, False, 10.0)
+        with contextlib.suppress(ClusterError):
+            await node.admin.create_topic(request)
+
+    def groups(self) -> list[GroupId]:
+        """Return raft0 and, once any broker knows it, the topic's groups."""
+        if not self._groups:
+            for node in self.nodes.values():
+                topic = node.controller.topics.get(_TOPIC) if hasattr(node, "controller") else None
+                if topic is not None:
+                    self._groups = [topic.group(partition) for partition in range(self.options.partitions)]
+        return [RAFT0, *self._groups]
+
+    def data_groups(self) -> list[GroupId]:
+        """Return the topic's groups."""
+        return self.groups()[1:]
+
+    def consensus(self, node_id: int, group: GroupId) -> Consensus | None:
+        """Return a broker's replica, None if it is down or does not have it yet."""
+        node = self.nodes.get(node_id)
+        return None if node is None or not hasattr(node, "groups") else node.groups.get(group)
+
+    def partition(self, node_id: int, group: GroupId) -> Partition | None:
+        """Return a broker's partition, None if it is down or does not have it yet."""
+        node = self.nodes.get(node_id)
+        return None if node is None or not hasattr(node, "partitions") else node.partitions.get(group)
+
+    def leader_of(self, group: GroupId) -> int | None:
+        """Return the node that leads the newest term of a group in office."""
+        leaders = [
+            (consensus.term, node_id)
+            for node_id in self.nodes
+            if (consensus := self.consensus(node_id, group)) is not None and consensus.is_in_office
+        ]
+        return max(leaders)[1] if leaders else None
+
+    def has_converged(self) -> bool:
+        """Whether every group has one leader and all its replicas hold, and know as committed, the same entries."""
+        if len(self.nodes) < self.options.nodes:
+            return False
+        for group in self.groups():
+            ends = set()
+            for node_id in self.nodes:
+                replica = self.consensus(node_id, group)
+                if replica is None:
+                    return False
+                state, log = replica.state, replica.log
+                if not state.commit_index == state.visible_index == log.last_index:
+                    return False
+                ends.add((state.term, log.last_term, log.last_index))
+            if len(ends) != 1 or self.leader_of(group) is None:
+                return False
+        return True
+
+    def describe(self) -> list[str]:
+        """Return a line per replica."""
+        lines = []
+        for node_id in self.world.nodes:
+            if node_id not in self.nodes:
+                lines.append(f"node {node_id} is down")
+                continue
+            for group in self.groups():
+                with contextlib.suppress(KeyError):
+                    lines.append(str(self.observer.view_of(node_id, group)))
+        return lines
+
+    def observe(self, node_id: int) -> None:
+        """Tell the invariants what a broker has done up to this moment."""
+        self.observer.observe(self.nodes[node_id], node_id, self.world.nodes[node_id].incarnation)
+
+    def _observe(self) -> None:
+        for node_id in self.nodes:
+            self.observe(node_id)

@@ -1,0 +1,36 @@
+"""What the whole cluster has done in one run: the ground truth that invariants compare replicas with."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from model.ids import GroupId
+from tests.simulation.replica_view import Ghost
+
+
+@dataclass(slots=True)
+class History:
+    """Facts over all replicas and lives.
+
+    Attributes:
+        committed: Per group, the entry at each index as it was first committed anywhere; `committed[g][i]` has index i+1.
+        visible: Per group and index, the entry as a leader first showed it.
+        sent: Content of every batch a producer has handed over.
+        lost_power: Node ids that have lost un-fsynced bytes at least once.
+        counts: What happened how often ("sometimes" probes).
+        voters: Number of replicas of each group.
+    """
+
+    voters: int = 3
+    committed: dict[GroupId, list[Ghost]] = field(default_factory=dict)
+    visible: dict[GroupId, dict[int, Ghost]] = field(default_factory=dict)
+    sent: set[bytes] = field(default_factory=set)
+    lost_power: dict[int, None] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def committed_in(self, group: GroupId) -> list[Ghost]:
+        """Return the committed entries of a group."""
+        return self.committed.setdefault(group, [])
+
+    def visible_in(self, group: GroupId) -> dict[int, Ghost]:
+        """Return the entries of a group that consumers could have seen, by index."""
+        return self.visible.setdefault(group, {})

@@ -1,0 +1,72 @@
+"""design.md section 6: what each level promises to the producer."""
+
+from collections.abc import Sequence
+
+from model.ids import ConsistencyLevel
+from raft.replicate_item import ReplicateResult
+from storage.entry import EntryKind
+from tests.simulation.invariants.invariant import Invariant
+from tests.simulation.replica_view import Ghost, ReplicaView, Standing
+
+
+class AcknowledgedWrites(Invariant):
+    """quorum_ack: committed when answered; leader_ack: written, and lost only where a log has truncated it."""
+
+    def __init__(self, history):
+        super().__init__(history)
+        # group, index -> content, by level; and what was seen to be removed from a log or lost by a crash.
+        self._quorum: dict[tuple[str, int], bytes] = {}
+        self._leader: dict[tuple[str, int], bytes] = {}
+        self._removed: set[tuple[str, bytes]] = set()
+
+    def on_answered(self, view: ReplicaView, level: ConsistencyLevel, content: bytes, result: ReplicateResult) -> None:
+        index = result.first_index
+        key = (view.group, index)
+        if level is ConsistencyLevel.QUORUM_ACK:
+            gold = self.history.committed_in(view.group)
+            if len(gold) < index or gold[index - 1].content != content:
+                self.violated(view, f"acks=all was answered for entry {index}, which is not committed")
+            if gold[index - 1].base_offset != result.base_offset:
+                self.violated(view, f"entry {index} has offset {gold[index - 1].base_offset}, not {result.base_offset}")
+            self._quorum[key] = content
+            return
+        ghost = view.at(index)
+        if (view.group, content) not in self._removed and (ghost is None or ghost.content != content):
+            self.violated(view, f"the leader's write {index} was answered but is not in its log: {ghost}")
+        if level is ConsistencyLevel.LEADER_ACK:
+            self._leader[key] = content
+
+    def on_truncated(self, view: ReplicaView, removed: Sequence[Ghost], before: Standing) -> None:
+        self._removed.update((view.group, ghost.content) for ghost in removed)
+
+    def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
+        if former is not None and len(view.entries) < len(former.entries):
+            if view.node_id not in self.history.lost_power:
+                self.violated(view, f"written entries were lost without a power loss: there were {len(former.entries)}")
+            self._removed.update((view.group, ghost.content) for ghost in former.entries[len(view.entries) :])
+
+    def at_end(self) -> None:
+        for (group, index), content in self._quorum.items():
+            gold = self.history.committed_in(group)
+            if len(gold) < index or gold[index - 1].content != content:
+                self.violated(None, f"{group}: entry {index}, acknowledged at acks=all, is gone")
+        for (group, index), content in self._leader.items():
+            gold = self.history.committed_in(group)
+            if len(gold) >= index and gold[index - 1].content == content:
+                continue
+            self.history.counts["leader_ack lost"] += 1
+            if (group, content) not in self._removed:
+                self.violated(None, f"{group}: entry {index}, acknowledged at acks=1, is gone and no log truncated it")
+        self._check_phantoms()
+
+    def _check_phantoms(self) -> None:
+        for group, gold in self.history.committed.items():
+            seen: dict[bytes, int] = {}
+            for ghost in gold:
+                if ghost.kind is not EntryKind.DATA:
+                    continue
+                if ghost.content not in self.history.sent:
+                    self.violated(None, f"{group}: entry {ghost.index} was never sent")
+                if ghost.content in seen:
+                    self.violated(None, f"{group}: entries {seen[ghost.content]} and {ghost.index} are one write")
+                seen[ghost.content] = ghost.index

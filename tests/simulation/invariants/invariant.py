@@ -1,0 +1,55 @@
+"""The base of all invariants."""
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from model.ids import ConsistencyLevel
+from raft.replicate_item import ReplicateResult
+from tests.simulation.history import History
+from tests.simulation.replica_view import Ghost, ReplicaView, Standing
+
+
+class InvariantBrokenError(Exception):
+    """The run has shown a bug; the message says which sentence is broken and by what."""
+
+
+class Invariant:
+    """Every method is called right after it happened; the view holds the new state. All do nothing by default."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+
+    def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
+        """A replica has been opened; `former` is the same replica at the end of its former life."""
+
+    def on_vote(self, view: ReplicaView, term: int, candidate: int) -> None:
+        """A replica has told a candidate that it has its vote."""
+
+    def on_truncated(self, view: ReplicaView, removed: Sequence[Ghost], before: Standing) -> None:
+        """Entries were cut off."""
+
+    def on_appended(self, view: ReplicaView, added: Sequence[Ghost]) -> None:
+        """Entries were written."""
+
+    def on_elected(self, view: ReplicaView) -> None:
+        """The replica became the leader of a term."""
+
+    def on_moved(self, view: ReplicaView, before: Standing) -> None:
+        """Any position, the term or the role has changed; called after all of the above."""
+
+    def on_committed(self, view: ReplicaView, new: Sequence[Ghost]) -> None:
+        """Entries nobody had committed before are committed at this replica."""
+
+    def on_answered(self, view: ReplicaView, level: ConsistencyLevel, content: bytes, result: ReplicateResult) -> None:
+        """A producer has got a success."""
+
+    def on_read(self, view: ReplicaView, offset: int, record_count: int, content: bytes) -> None:
+        """A consumer has got a batch from a leader."""
+
+    def at_end(self) -> None:
+        """The run has ended and the cluster has converged."""
+
+    def violated(self, view: ReplicaView | None, what: str) -> NoReturn:
+        """End the run."""
+        sentence = (type(self).__doc__ or "").strip().split("\n")[0]
+        raise InvariantBrokenError(f"{type(self).__name__}: {sentence}\n  {what}\n  at {view}")

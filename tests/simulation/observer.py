@@ -1,0 +1,129 @@
+"""Compares every replica with what was known of it, after each step of its node, and tells the invariants."""
+
+from cluster.node import Node
+from model.ids import ConsistencyLevel, GroupId
+from raft.consensus import Consensus
+from raft.replica_state import Role
+from raft.replicate_item import ReplicateResult
+from storage.entry import EntryKind
+from tests.simulation.history import History
+from tests.simulation.invariants import ALL
+from tests.simulation.invariants.invariant import Invariant
+from tests.simulation.replica_view import ReplicaView, Standing
+
+
+class Observer:
+    """One run's observer. Nothing in it touches the world: it neither draws, waits nor schedules."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self._invariants: list[Invariant] = [make(history) for make in ALL]
+        self._views: dict[tuple[int, GroupId], ReplicaView] = {}
+
+    def observe(self, node: Node, node_id: int, life: int) -> None:
+        """Look at all replicas of a node."""
+        groups = getattr(node, "groups", None)
+        if groups is None:
+            return
+        for group, consensus in groups._groups.items():
+            view = self._views.get((node_id, group))
+            if view is None or view.consensus is not consensus:
+                view = self._open(node_id, life, group, consensus, view)
+            self._compare(view)
+
+    def view_of(self, node_id: int, group: GroupId) -> ReplicaView:
+        """Return what is known of a replica."""
+        return self._views[(node_id, group)]
+
+    def answered(
+        self, node_id: int, group: GroupId, level: ConsistencyLevel, content: bytes, result: ReplicateResult
+    ) -> None:
+        """A producer on a node has got a success."""
+        for invariant in self._invariants:
+            invariant.on_answered(self._views[(node_id, group)], level, content, result)
+
+    def read(self, node_id: int, group: GroupId, offset: int, record_count: int, content: bytes) -> None:
+        """A consumer on a node has got a batch."""
+        for invariant in self._invariants:
+            invariant.on_read(self._views[(node_id, group)], offset, record_count, content)
+
+    def at_end(self) -> None:
+        """The run has ended."""
+        for invariant in self._invariants:
+            invariant.at_end()
+
+    def _open(
+        self, node_id: int, life: int, group: GroupId, consensus: Consensus, former: ReplicaView | None
+    ) -> ReplicaView:
+        view = ReplicaView(node_id, life, group, consensus, Standing.of(consensus))
+        view.read_back()
+        self._views[(node_id, group)] = view
+        self._watch_votes(view)
+        for invariant in self._invariants:
+            invariant.on_opened(view, former)
+        return view
+
+    def _watch_votes(self, view: ReplicaView) -> None:
+        answer_vote = view.consensus.answer_vote
+
+        async def watched(candidate, request):
+            reply = await answer_vote(candidate, request)
+            if reply.granted and not request.pre:
+                for invariant in self._invariants:
+                    invariant.on_vote(view, request.term, candidate)
+            return reply
+
+        view.consensus.answer_vote = watched
+
+    def _compare(self, view: ReplicaView) -> None:
+        consensus, before = view.consensus, view.now
+        state, log = consensus.state, consensus.log
+        if (
+            log.last_index == before.last
+            and state.commit_index == before.commit
+            and state.term == before.term
+            and state.role is before.role
+            and state.visible_index == before.visible
+            and log.flushed_index == before.flushed
+            and log.truncations == before.truncations
+        ):
+            return
+        now = view.now = Standing.of(consensus)
+        if now.truncations != before.truncations:
+            self._truncated(view, before)
+        if now.last > len(view.entries):
+            added = view.take_appended()
+            self._each(lambda invariant: invariant.on_appended(view, added))
+        if now.role is Role.LEADER and (before.role is not Role.LEADER or before.term != now.term):
+            self.history.counts["elections"] += 1
+            self._each(lambda invariant: invariant.on_elected(view))
+        self._committed(view)
+        self._each(lambda invariant: invariant.on_moved(view, before))
+
+    def _truncated(self, view: ReplicaView, before: Standing) -> None:
+        # Everything that is still below the new end and was there before the cut keeps its place; what was cut and
+        # written again since is found by its term.
+        kept = len(view.entries)
+        log = view.consensus.log
+        while kept > 0 and (kept > log.last_index or log.term_at(kept) != view.entries[kept - 1].term):
+            kept -= 1
+        removed = view.entries[kept:]
+        del view.entries[kept:]
+        if removed:
+            self.history.counts["truncations"] += 1
+            self.history.counts["data truncated"] += sum(ghost.kind is EntryKind.DATA for ghost in removed)
+            self._each(lambda invariant: invariant.on_truncated(view, removed, before))
+
+    def _committed(self, view: ReplicaView) -> None:
+        gold = self.history.committed_in(view.group)
+        if view.now.commit > len(gold):
+            # Only what agrees with the chain so far may extend it; StateMachineSafety reports what does not.
+            if view.chain_at(len(gold)) != (gold[-1].chain if gold else b""):
+                return
+            new = view.entries[len(gold) : view.now.commit]
+            gold.extend(new)
+            self._each(lambda invariant: invariant.on_committed(view, new))
+
+    def _each(self, tell) -> None:
+        for invariant in self._invariants:
+            tell(invariant)

@@ -1,0 +1,116 @@
+"""One replica as seen from outside: what its log has held, for as long as its process lives."""
+
+import hashlib
+import struct
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from model.ids import GroupId
+from raft.consensus import Consensus
+from raft.replica_state import Role
+from storage.entry import Entry, EntryKind
+from storage.log import Log
+from storage.segment import scan
+
+_FACTS = struct.Struct(">qqbqq")
+
+
+class Ghost(NamedTuple):
+    """What identifies an entry on every replica. `chain` covers it and everything before it."""
+
+    index: int
+    term: int
+    kind: EntryKind
+    base_offset: int
+    record_count: int
+    content: bytes
+    chain: bytes
+
+
+def content_key(payload: bytes | bytearray | memoryview) -> bytes:
+    """Identify a batch whatever offset and epoch the leader stamped on it; the batch's own CRC covers these bytes."""
+    return hashlib.blake2b(memoryview(payload)[21:], digest_size=12).digest()
+
+
+def ghost_of(entry: Entry, before: bytes) -> Ghost:
+    """Return the ghost of an entry that follows the chain `before`."""
+    digest = hashlib.blake2b(before, digest_size=12)
+    digest.update(_FACTS.pack(entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count))
+    digest.update(entry.payload)
+    content = content_key(entry.payload) if entry.kind is EntryKind.DATA else b""
+    return Ghost(entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count, content, digest.digest())
+
+
+@dataclass(slots=True)
+class Standing:
+    """The positions of a replica after one step of its node."""
+
+    role: Role
+    term: int
+    commit: int
+    visible: int
+    last: int
+    flushed: int
+    truncations: int
+    in_office: bool
+
+    @classmethod
+    def of(cls, consensus: Consensus) -> "Standing":
+        state, log = consensus.state, consensus.log
+        return cls(
+            state.role,
+            state.term,
+            state.commit_index,
+            state.visible_index,
+            log.last_index,
+            log.flushed_index,
+            log.truncations,
+            state.is_in_office,
+        )
+
+
+@dataclass(slots=True)
+class ReplicaView:
+    """A replica in one life of its process; `entries[i]` has index i + 1."""
+
+    node_id: int
+    life: int
+    group: GroupId
+    consensus: Consensus
+    now: Standing
+    entries: list[Ghost] = field(default_factory=list)
+
+    def at(self, index: int) -> Ghost | None:
+        """Return the entry at an index, None if the log does not hold it."""
+        return self.entries[index - 1] if 1 <= index <= len(self.entries) else None
+
+    def chain_at(self, index: int) -> bytes:
+        """Return the chain of an index, empty at 0."""
+        return self.entries[index - 1].chain if index > 0 else b""
+
+    def read_back(self) -> None:
+        """Take what a log that was just opened holds, from its files."""
+        for segment in self.consensus.log._segments:
+            for _, parsed in scan(segment.view()):
+                self.entries.append(ghost_of(parsed.entry, self.chain_at(len(self.entries))))
+
+    def take_appended(self) -> list[Ghost]:
+        """Take what was appended since the last step."""
+        log: Log = self.consensus.log
+        first = len(self.entries) + 1
+        run = log._tail.read(first, log.last_index, 1 << 40)
+        assert run is not None
+        assert run[-1].index == log.last_index
+        new = []
+        for entry in run:
+            ghost = ghost_of(entry, self.chain_at(len(self.entries)))
+            self.entries.append(ghost)
+            new.append(ghost)
+        return new
+
+    def __str__(self) -> str:
+        now = self.now
+        return (
+            f"{self.group} n{self.node_id}.{self.life} t{now.term} {now.role.value}"
+            f" [commit {now.commit} visible {now.visible} flushed {now.flushed} last {now.last}]"
+        )

@@ -1,0 +1,106 @@
+"""One seed, one run: a safety phase with faults, then a liveness phase without, which must converge completely."""
+
+import gc
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tests.simulation.cluster import ClusterOptions, SimCluster
+from tests.simulation.nemesis import Nemesis
+from tests.simulation.workload import Workload
+from tests.simulation.world import World
+
+RUN_SECONDS = 60.0
+_LIVENESS_SECONDS = 15.0
+_QUIET_SECONDS = 8.0
+_ACKED_MIN = 100
+
+
+@dataclass(slots=True)
+class RunResult:
+    """What one run has shown. It passed if `error` is None; a run that has proved nothing is an error too."""
+
+    seed: int
+    digest: str = ""
+    events: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    kinds: list[str] = field(default_factory=list)
+    error: str | None = None
+    lines: list[str] = field(default_factory=list)
+
+
+class InvalidRunError(Exception):
+    """Too little happened: such a run must not count as a success."""
+
+
+def run_seed(seed: int, seconds: float = RUN_SECONDS) -> RunResult:
+    """Run one seed; an error is in the result, with the newest events."""
+    gc.disable()
+    world = World(seed)
+    result = RunResult(seed)
+    cluster: SimCluster | None = None
+    try:
+        cluster = _cluster(world)
+        _run(world, cluster, result, seconds)
+    except Exception as error:  # noqa: BLE001 - every failure is a finding, reported with its seed
+        result.error = f"{type(error).__name__}: {error}"
+        result.lines = world.trace.lines()[-400:] + ([] if cluster is None else cluster.describe())
+        result.lines += _traceback(error)
+    finally:
+        result.digest, result.events = world.trace.hexdigest, world.trace.count
+        if cluster is not None:
+            result.counts = cluster.history.counts
+        world.close()
+        gc.enable()
+        gc.collect()
+    return result
+
+
+def _cluster(world: World) -> SimCluster:
+    rng = world.stream("options")
+    latency = rng.choice([50e-6, 500e-6, 5e-3])
+    jitter = latency * rng.choice([0.1, 1.0, 3.0])
+    cluster = SimCluster(world, ClusterOptions(segment_bytes=rng.choice([16, 64, 1024]) * 1024))
+    for source in world.nodes:
+        for target in world.nodes:
+            link = world.network.link(source, target)
+            link.base, link.jitter = latency, jitter
+    return cluster
+
+
+def _run(world: World, cluster: SimCluster, result: RunResult, seconds: float) -> None:
+    cluster.found()
+    workload = Workload(cluster, world.stream("workload"))
+    for node_id in world.nodes:
+        workload.start(node_id)
+    nemesis = Nemesis(cluster, world.stream("nemesis"), workload.start)
+    result.kinds = nemesis.kinds
+    nemesis.start()
+    _advance(world, seconds - _LIVENESS_SECONDS)
+    nemesis.stop()
+    _advance(world, world.time + 1.0)
+    nemesis.restart_failed()
+    acked_before = cluster.history.counts["acked"]
+    _advance(world, seconds - _QUIET_SECONDS)
+    if cluster.history.counts["acked"] == acked_before:
+        raise AssertionError(f"nothing was acknowledged within {_LIVENESS_SECONDS - _QUIET_SECONDS} s after the faults")
+    workload.is_producing = False
+    has_converged = world.run_until(cluster.has_converged, seconds)
+    world.check()
+    if not has_converged:
+        raise AssertionError(f"the replicas have not converged {_LIVENESS_SECONDS} s after the last fault")
+    _advance(world, seconds)
+    if workload.hanging():
+        raise AssertionError(f"{workload.hanging()} produce calls were never answered")
+    cluster.observer.at_end()
+    if cluster.history.counts["acked"] < _ACKED_MIN or nemesis.injected == 0:
+        raise InvalidRunError(f"{cluster.history.counts['acked']} acks, {nemesis.injected} faults")
+
+
+def _advance(world: World, until: float) -> None:
+    world.run_until(until)
+    world.check()
+
+
+def _traceback(error: BaseException) -> list[str]:
+    return "".join(traceback.format_exception(error)).splitlines()
