@@ -108,6 +108,8 @@ class Cluster:
         numbers = numbers or tuple(self.durable)
         nodes = [self.make(number) for number in numbers]
         await asyncio.gather(*(node.start() for node in nodes))
+        # Whoever asks before there is a leader waits longer for its next try than the election takes.
+        await until(lambda: all(node.controller.leader_id is not None for node in nodes))
         for node in nodes:
             number = int(node.options.node_id)
             node.register(BrokerRecord(number, node.replica.directory_id, "k", 9000 + number, "r", 1, "a", 2))

@@ -187,9 +187,9 @@ async def broker_in(directory, *, defaults=None, **options):
     server = KafkaServer(node.env, node, KafkaOptions(**options))
     broker = Broker(cluster, server, await server.start("127.0.0.1", 0))
     try:
+        await until(lambda: node.controller.is_in_office)
         node.register(BrokerRecord(1, node.replica.directory_id, "127.0.0.1", broker.port, "r", 1, "a", 2))
         await node.is_registered.wait()
-        await until(lambda: node.controller.is_in_office)
         yield broker
     finally:
         await broker.close()
