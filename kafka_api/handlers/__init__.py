@@ -4,4 +4,5 @@
 * `produce`, `fetch`, `list_offsets`, `offset_for_leader_epoch`: records.
 * `create_topics`, `delete_topics`: administration.
 * `partition_lookup`: from a name or id to the local leader, or the error code that says why not.
+* `cluster_view`: brokers and leaders as this broker knows them, for the answers that name them.
 """
