@@ -1,0 +1,155 @@
+"""Three brokers in a folder on a disk, and what their admin ports tell of a topic."""
+
+import http.client
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from benchmarks.machine import wait_for_writeback
+from raftka import kafka_client
+from raftka.admin_client import AdminError, get_json
+from raftka.dev import operations
+from raftka.dev.cluster_file import BrokerEntry, ClusterFolder
+from raftka.dev.supervisor import StartRequest, start_cluster
+
+TOPIC = "bench"
+DEADLINE_SECONDS = 60.0
+_POLL_SECONDS = 0.02
+_NODES = 3
+
+T = TypeVar("T")
+
+
+class BenchmarkError(Exception):
+    """A measurement could not be made; in one line."""
+
+
+class BenchCluster:
+    """Brokers that run; `kill` and `restart` act on single ones."""
+
+    def __init__(self, folder: ClusterFolder, kill: Callable[[int], None]) -> None:
+        self._folder = folder
+        self.kill = kill
+
+    @property
+    def brokers(self) -> tuple[BrokerEntry, ...]:
+        """The brokers as they are now, dead ones too."""
+        return self._folder.load_existing().brokers
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT,... of all brokers."""
+        return self._folder.load_existing().bootstrap
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Pid by node id, of those that run."""
+        return {each.node_id: each.process.pid for each in self.brokers if each.process is not None and each.is_alive}
+
+    def restart(self, node: int) -> None:
+        """Start a broker again and wait until it serves."""
+        operations.restart_broker(self._folder, node)
+
+    def partition(self, number: int = 0, topic: str = TOPIC) -> dict[str, Any] | None:
+        """Return what a running broker tells of a partition; None while none of them answers."""
+        for broker in self.brokers:
+            if not broker.is_alive:
+                continue
+            try:
+                status, body = get_json(broker.addresses.admin, f"/v1/partitions/{topic}/{number}", 5.0)
+            except AdminError:
+                continue
+            if status == 200:
+                return dict(body)
+        return None
+
+    def terms(self, partitions: int) -> list[int]:
+        """Return the term of each partition: a changed list means that there was an election."""
+        return [int((self.partition(number) or {"term": -1})["term"]) for number in range(partitions)]
+
+    def wait_in_sync(self, partitions: int) -> None:
+        """Wait until every replica has written, fsynced and shown what the leader has."""
+        for number in range(partitions):
+            eventually(f"partition {number} in sync", lambda n=number: self._is_in_sync(n) or None)
+
+    def _is_in_sync(self, number: int) -> bool:
+        found = self.partition(number)
+        if found is None or found["leader"] == -1 or len(found["positions"]) < _NODES:
+            return False
+        marks = ("dirty", "flushed", "commit", "visible")
+        is_equal = len({row[mark]["index"] for row in found["positions"] for mark in marks}) == 1
+        return is_equal and len(found["in_sync"]) == _NODES
+
+    @contextmanager
+    def topic(self, partitions: int) -> Iterator[None]:
+        """Hold a topic with three replicas; afterwards it is deleted and the disk has come to rest."""
+        kafka_client.create_topic(self.bootstrap, TOPIC, partitions, _NODES)
+        try:
+            eventually("every partition has a leader", lambda: -1 not in self.terms(partitions) or None)
+            yield
+        finally:
+            kafka_client.delete_topic(self.bootstrap, TOPIC)
+            eventually("the topic is gone", lambda: self.partition(0) is None or None)
+            wait_for_writeback()
+
+
+@contextmanager
+def running_cluster(data_dir: Path) -> Iterator[BenchCluster]:
+    """Start three brokers in a new folder below `data_dir`; stop them and remove it afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="cluster-", dir=data_dir))
+    cluster = None
+    try:
+        cluster = start_cluster(StartRequest(_NODES, port=0, admin_port=0, rpc_port=0, data_dir=folder))
+        cluster.wait_ready()
+
+        def kill(node: int) -> None:
+            operations.kill_broker(cluster.folder, node)
+            # Ours until it is waited for, if it is one of those that were started first.
+            cluster.children[node].poll()
+
+        yield BenchCluster(cluster.folder, kill)
+    finally:
+        if cluster is not None:
+            cluster.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+        wait_for_writeback()
+
+
+class MetricsPoll:
+    """One kept connection to a broker's admin port: asks cheaply whether the broker leads a partition."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._connection = http.client.HTTPConnection(host, int(port), timeout=2.0)
+
+    def leads(self, topic: str, partition: int) -> bool:
+        """Return whether the broker leads and serves the partition; False when it does not answer."""
+        wanted = f'raftka_partition_leader{{partition="{partition}",topic="{topic}"}} 1.0'
+        try:
+            self._connection.request("GET", "/metrics")
+            return wanted in self._connection.getresponse().read().decode()
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
+            return False
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def eventually(what: str, probe: Callable[[], T | None], seconds: float = DEADLINE_SECONDS) -> T:
+    """Ask until the answer is not None and return it.
+
+    Raises:
+        BenchmarkError: Not in time.
+    """
+    deadline = time.monotonic() + seconds
+    while (found := probe()) is None:
+        if time.monotonic() >= deadline:
+            raise BenchmarkError(f"not within {seconds:.0f} s: {what}")
+        time.sleep(_POLL_SECONDS)
+    return found
