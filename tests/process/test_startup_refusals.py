@@ -1,0 +1,210 @@
+"""What a broker must not start with: it says so in one line, exits with 1, and deletes nothing."""
+
+import hashlib
+import socket
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from raftka.admin_client import not_ready_reason
+from tests.process.acked_log import quiet_logger, read_all
+from tests.process.broker_processes import (
+    ADMIN_PORT,
+    KAFKA_PORT,
+    RPC_PORT,
+    BrokerCluster,
+    BrokerProcess,
+    ClusterMaker,
+    eventually,
+)
+from tests.process.kafka_topics import create_topic
+
+pytestmark = pytest.mark.process
+
+
+def _contents(folder: Path) -> dict[str, str]:
+    """Return the names and digests of the files that hold data; RocksDB rearranges its own at every open."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.parent.name != "kvstore"
+    }
+
+
+def _refusal(broker: BrokerProcess) -> str:
+    """Start a broker that must not start, and return the one line it says."""
+    seen = len(broker.log_text())
+    broker.start()
+    code = broker.wait_exit()
+    said = broker.log_text()[seen:]
+    assert code == 1, said
+    assert "Traceback" not in said
+    lines = [line for line in said.splitlines() if line.startswith("raftka: ")]
+    assert len(lines) == 1, said
+    return lines[0]
+
+
+def _started(make_cluster: ClusterMaker, size: int) -> BrokerCluster:
+    cluster = make_cluster(size)
+    cluster.start()
+    return cluster
+
+
+def _produce(cluster: BrokerCluster, topic: str, text: str, batches: int = 60) -> list[bytes]:
+    """Write batches one after the other at acks=all, so that each is fsynced before the next is sent."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "logger": quiet_logger()})
+    values = [f"{text} {number} ".encode() * 20 for number in range(batches)]
+    for value in values:
+        producer.produce(topic, value, partition=0)
+        assert producer.flush(60) == 0
+    return values
+
+
+def _flip(path: Path, at: float, count: int = 16) -> None:
+    """Invert bytes at a fraction of a file."""
+    content = bytearray(path.read_bytes())
+    start = int(len(content) * at)
+    for position in range(start, min(start + count, len(content))):
+        content[position] ^= 0xFF
+    path.write_bytes(content)
+
+
+def test_a_data_directory_in_use_is_refused(make_cluster: ClusterMaker):
+    cluster = _started(make_cluster, 1)
+    intruder = make_cluster(1)[1]
+    intruder.config["data.dir"] = str(cluster[1].data_dir)
+    assert "in use by another broker process" in _refusal(intruder)
+    assert not_ready_reason(cluster[1].admin) is None
+
+
+def test_another_node_s_directory_is_refused(make_cluster: ClusterMaker):
+    cluster = _started(make_cluster, 3)
+    for broker in cluster.brokers.values():
+        broker.terminate()
+    before = _contents(cluster[1].data_dir)
+    cluster[2].config["data.dir"] = str(cluster[1].data_dir)
+    line = _refusal(cluster[2])
+    assert "belongs to node 1" in line
+    assert "node.id is 2" in line
+    assert _contents(cluster[1].data_dir) == before
+    cluster[2].config["data.dir"] = str(cluster.folder / "node-2")
+    cluster.restart(cluster.brokers)
+
+
+def test_a_wiped_directory_stays_outside_and_is_named(make_cluster: ClusterMaker):
+    cluster = _started(make_cluster, 3)
+    cluster[3].kill()
+    seen = len(cluster[3].log_text())
+    cluster[3].config["data.dir"] = str(cluster.folder / "wiped")
+    cluster[3].start()
+    eventually("the newcomer is told", lambda: "is registered with data directory" in cluster[3].log_text()[seen:])
+    eventually("the others name it", lambda: "is registered with data directory" in cluster[1].log_text())
+    assert "founded cluster" not in cluster[3].log_text()[seen:]
+    assert not_ready_reason(cluster[3].admin) is not None
+    cluster[3].terminate()
+    cluster[3].config["data.dir"] = str(cluster.folder / "node-3")
+    cluster.restart([3])
+
+
+def test_other_seeds_than_the_founding_ones_are_refused(make_cluster: ClusterMaker):
+    cluster = _started(make_cluster, 3)
+    cluster[3].terminate()
+    before = _contents(cluster[3].data_dir)
+    cluster[3].config["seeds"] = [*cluster.seeds, f"4@{cluster.network}.4:{RPC_PORT}"]
+    assert "seeds are nodes [1, 2, 3, 4]" in _refusal(cluster[3])
+    assert _contents(cluster[3].data_dir) == before
+    cluster[3].config["seeds"] = cluster.seeds
+    cluster.restart([3])
+
+
+def test_seeds_that_disagree_found_nothing(make_cluster: ClusterMaker):
+    cluster = make_cluster(2)
+    cluster[2].config["seeds"] = [*cluster.seeds, f"3@{cluster.network}.3:{RPC_PORT}"]
+    pair = [cluster[1], cluster[2]]
+    for broker in pair:
+        broker.start()
+    # Whoever asks first sees it and leaves; the other then waits for it.
+    eventually("one of them leaves", lambda: not all(broker.is_running for broker in pair))
+    gone = next(broker for broker in pair if not broker.is_running)
+    assert gone.exit_code == 1
+    assert "was configured with other seeds" in gone.log_text()
+    assert not any("founded cluster" in broker.log_text() for broker in pair)
+
+
+def test_seeds_without_a_secret_are_refused(make_cluster: ClusterMaker):
+    broker = make_cluster(3)[1]
+    del broker.config["cluster.secret.file"]
+    assert "cluster.secret.file" in _refusal(broker)
+
+
+def test_an_empty_and_a_missing_secret_file_are_refused(make_cluster: ClusterMaker):
+    cluster = make_cluster(3)
+    cluster.secret_path.write_bytes(b"\n")
+    assert "is empty" in _refusal(cluster[1])
+    cluster.secret_path.unlink()
+    assert str(cluster.secret_path) in _refusal(cluster[1])
+
+
+@pytest.mark.parametrize(("port", "size"), [(KAFKA_PORT, 1), (RPC_PORT, 3), (ADMIN_PORT, 1)])
+def test_a_taken_port_is_named(make_cluster: ClusterMaker, port: int, size: int):
+    broker = make_cluster(size)[1]
+    with socket.create_server((broker.host, port)):
+        line = _refusal(broker)
+    assert broker.host in line
+    assert str(port) in line
+
+
+def test_a_bad_configuration_is_named(make_cluster: ClusterMaker):
+    broker = make_cluster(1)[1]
+    broker.config["kafka.prt"] = 1
+    assert "kafka.prt" in _refusal(broker)
+
+
+def test_a_damaged_kvstore_is_refused_and_left_as_it_is(make_cluster: ClusterMaker):
+    cluster = _started(make_cluster, 1)
+    create_topic(cluster, "votes", partitions=20)  # Twenty votes in the WAL.
+    cluster[1].kill()
+    kvstore = cluster[1].data_dir / "kvstore"
+    [wal] = kvstore.glob("*.log")
+    _flip(wal, 0.5)
+    data = {path: path.read_bytes() for path in (wal, *kvstore.glob("*.sst"), *kvstore.glob("MANIFEST-*"))}
+    before = _contents(cluster[1].data_dir)
+    for _ in range(2):
+        assert str(kvstore) in _refusal(cluster[1])
+        assert {path: path.read_bytes() for path in data} == data
+        assert _contents(cluster[1].data_dir) == before
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+def test_a_damaged_partition_is_named_and_the_others_serve_on(make_cluster: ClusterMaker, end: str):
+    cluster = _started(make_cluster, 3)
+    create_topic(cluster, "damaged")
+    create_topic(cluster, "healthy")
+    values = {topic: _produce(cluster, topic, f"{topic} record") for topic in ("damaged", "healthy")}
+    cluster.wait_in_sync("damaged", 0)
+    victim = cluster[cluster.leader_of("damaged", 0)]
+    if end == "killed":
+        victim.kill()
+    else:
+        assert victim.terminate() == 0
+    segment = _segment_with(victim.data_dir, values["damaged"][30])
+    _flip(segment, 0.5)
+    before = _contents(segment.parent)
+
+    victim.start()
+    eventually("readiness names the partition", lambda: "cannot start" in (not_ready_reason(victim.admin) or ""))
+    assert "damaged at byte" in not_ready_reason(victim.admin)
+    assert str(segment) in not_ready_reason(victim.admin)
+    assert "damaged-0 cannot start here" in victim.log_text()
+    assert _contents(segment.parent) == before
+    for topic, expected in values.items():
+        assert [record.value for record in read_all(cluster.bootstrap, topic)] == expected
+    _produce(cluster, "damaged", "written by the majority")
+    cluster.wait_in_sync("healthy", 0)
+    assert victim.terminate() == 0
+
+
+def _segment_with(data_dir: Path, value: bytes) -> Path:
+    [found] = [path for path in (data_dir / "groups").rglob("*.log") if value in path.read_bytes()]
+    return found
