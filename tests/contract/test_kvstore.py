@@ -319,8 +319,7 @@ def test_a_flipped_bit_in_a_table_is_an_error_at_the_read(rocks: Bench) -> None:
         for number in range(1000):
             try:
                 assert store.get(f"vote/{number:05}") == bytes([number % 251]) * 100
-            except KvStoreError as error:
-                assert "cannot be read" in str(error)
+            except KvStoreError:
                 broken.append(number)
         assert 0 < len(broken) < 1000
         with pytest.raises(KvStoreError, match="cannot be read"):

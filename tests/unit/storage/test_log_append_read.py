@@ -104,6 +104,21 @@ def test_a_restart_does_not_make_a_segment_young_again(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_segment_that_becomes_active_again_keeps_its_age_over_a_restart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path, segment_bytes=300, segment_ms=1000)
+        async with place.opened() as log:
+            await append(log, *[Spec(size=13, timestamp=-1)] * 3)
+        (place.directory / place.names()[1]).write_bytes(b"")
+        place.clock.ms += 1001
+        async with place.opened() as log:
+            assert place.bases() == [(1, 1)]
+            await append(log, Spec(size=0))
+            assert place.bases() == [(1, 1), (3, 1)]
+
+    asyncio.run(scenario())
+
+
 def test_a_timestamp_in_the_future_does_not_make_a_segment_younger_than_the_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
         place = Place(tmp_path, segment_ms=1000)

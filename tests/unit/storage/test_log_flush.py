@@ -148,6 +148,27 @@ def test_a_flush_that_crosses_a_truncation_proves_nothing_and_is_repeated(tmp_pa
     asyncio.run(scenario())
 
 
+def test_the_repeated_flush_covers_every_file_of_the_first_that_is_still_there(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path, segment_bytes=300)
+        async with place.opened() as log:
+            await append(log, *[Spec(size=13)] * 8)
+            place.workers.hold(Pool.FSYNC)
+            task = asyncio.get_running_loop().create_task(log.flush())
+            await steps()
+            await log.truncate(Index(6))
+            place.workers.release(Pool.FSYNC)
+            place.workers.hold(Pool.FSYNC)
+            await steps()
+            assert not task.done()
+            place.disk.calls.clear()
+            place.workers.release(Pool.FSYNC)
+            assert await task == 5
+            assert [name for call, name in place.disk.calls if call == "fsync"][:3] == place.names()
+
+    asyncio.run(scenario())
+
+
 def test_a_flush_of_entries_that_a_truncation_removed_ends(tmp_path: Path) -> None:
     async def scenario() -> None:
         place = Place(tmp_path)
