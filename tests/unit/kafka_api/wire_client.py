@@ -15,7 +15,7 @@ from kafka_api.protocol.messages import (
     ProduceRequest,
 )
 from kafka_api.server import KafkaServer
-from tests.unit.cluster.cluster_nodes import Cluster, until
+from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.model.record_batches import build_batch
 
 PRODUCE, FETCH, LIST_OFFSETS, CREATE_TOPICS = 7, 12, 9, 7
@@ -193,3 +193,13 @@ async def broker_in(directory, *, defaults=None, **options):
         yield broker
     finally:
         await broker.close()
+
+
+def with_client(path, test, **options):
+    """Run `test(broker, client)` against a broker of its own."""
+
+    async def whole():
+        async with broker_in(path, **options) as broker:
+            await test(broker, await broker.client())
+
+    run(whole)
