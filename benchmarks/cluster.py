@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,15 +75,15 @@ class BenchCluster:
     def wait_in_sync(self, partitions: int) -> None:
         """Wait until every replica has written, fsynced and shown what the leader has."""
         for number in range(partitions):
-            eventually(f"partition {number} in sync", lambda n=number: self._is_in_sync(n) or None)
+            eventually(f"partition {number} in sync", partial(self._settled, number))
 
-    def _is_in_sync(self, number: int) -> bool:
+    def _settled(self, number: int) -> dict[str, Any] | None:
         found = self.partition(number)
         if found is None or found["leader"] == -1 or len(found["positions"]) < _NODES:
-            return False
+            return None
         marks = ("dirty", "flushed", "commit", "visible")
         is_equal = len({row[mark]["index"] for row in found["positions"] for mark in marks}) == 1
-        return is_equal and len(found["in_sync"]) == _NODES
+        return found if is_equal and len(found["in_sync"]) == _NODES else None
 
     @contextmanager
     def topic(self, partitions: int) -> Iterator[None]:

@@ -1,0 +1,67 @@
+"""How long `raftka dev -n 3` takes until a record is acknowledged by a majority's disks."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaError, Message
+
+from benchmarks.cluster import DEADLINE_SECONDS, TOPIC, BenchmarkError
+from benchmarks.report import summarize
+from raftka.kafka_client import create_topic, new_producer
+
+_MARK = "bootstrap: "
+
+
+def measure(data_dir: Path, *, quick: bool) -> dict[str, Any]:
+    """Return seconds from exec to the line with the addresses and to the first acknowledged record, of 5 runs."""
+    runs = [_start_once(data_dir) for _ in range(2 if quick else 5)]
+    return {
+        "what": "seconds from exec of `raftka dev -n 3 --ephemeral` to the first record acknowledged at acks=all",
+        "acknowledged_seconds": summarize([run["acknowledged"] for run in runs]),
+        "runs": runs,
+    }
+
+
+def _start_once(data_dir: Path) -> dict[str, float]:
+    command = [str(Path(sys.executable).parent / "raftka"), "dev", "-n", "3", "--ephemeral"]
+    ports = ["--port", "0", "--admin-port", "0", "--rpc-port", "0"]
+    with tempfile.TemporaryDirectory(dir=data_dir) as folder:
+        # --ephemeral makes its folder where temporary files go: here, on the disk.
+        environment = os.environ | {"TMPDIR": folder}
+        began = time.perf_counter()
+        process = subprocess.Popen([*command, *ports], stdout=subprocess.PIPE, text=True, env=environment)
+        try:
+            bootstrap = _read_bootstrap(process)
+            ready = time.perf_counter() - began
+            _write_one(bootstrap)
+            return {"ready": round(ready, 3), "acknowledged": round(time.perf_counter() - began, 3)}
+        finally:
+            process.terminate()
+            process.communicate(timeout=DEADLINE_SECONDS)
+
+
+def _read_bootstrap(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(_MARK):
+            return line.removeprefix(_MARK).strip()
+    raise BenchmarkError(f"`raftka dev` ended with exit code {process.wait()}")
+
+
+def _write_one(bootstrap: str) -> None:
+    outcomes: list[KafkaError | None] = []
+
+    def note(error: KafkaError | None, _: Message) -> None:
+        outcomes.append(error)
+
+    create_topic(bootstrap, TOPIC, 1, 3)
+    producer = new_producer(bootstrap, "all", linger_ms=0)
+    producer.produce(TOPIC, b"first", on_delivery=note)
+    producer.flush(DEADLINE_SECONDS)
+    if outcomes != [None]:
+        raise BenchmarkError(f"the first record was not acknowledged: {outcomes}")
