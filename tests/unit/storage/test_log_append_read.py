@@ -106,15 +106,27 @@ def test_a_restart_does_not_make_a_segment_young_again(tmp_path: Path) -> None:
 
 def test_a_segment_that_becomes_active_again_keeps_its_age_over_a_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
-        place = Place(tmp_path, segment_bytes=300, segment_ms=1000)
+        place = Place(tmp_path, segment_bytes=320, segment_ms=1000)
         async with place.opened() as log:
             await append(log, *[Spec(size=13, timestamp=-1)] * 3)
         (place.directory / place.names()[1]).write_bytes(b"")
         place.clock.ms += 1001
         async with place.opened() as log:
             assert place.bases() == [(1, 1)]
-            await append(log, Spec(size=0))
+            await append(log, barrier(1))  # There is room for it.
             assert place.bases() == [(1, 1), (3, 1)]
+
+    asyncio.run(scenario())
+
+
+def test_only_the_first_batch_tells_the_age_of_a_segment(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path, segment_ms=1000)
+        async with place.opened() as log:
+            await append(log, Spec(timestamp=place.clock.ms - 5), Spec(timestamp=0))
+        async with place.opened() as log:
+            await append(log, Spec())
+            assert place.bases() == [(1, 1)]
 
     asyncio.run(scenario())
 
@@ -296,5 +308,31 @@ def test_a_closed_log_refuses_and_closes_twice(tmp_path: Path) -> None:
         for refused in (append(log, Spec()), log.truncate(Index(1)), log.read(Index(1), 1), log.flush()):
             with pytest.raises(StorageError, match="closed"):
                 await refused
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("pool", [Pool.READ, Pool.APPEND])
+def test_closing_waits_for_what_is_under_way_and_answers_its_callers(tmp_path: Path, pool: Pool) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path)
+        log = await place.open()
+        written = await append(log, Spec(), Spec())
+        loop = asyncio.get_running_loop()
+        place.workers.hold(pool)
+        read, write = loop.create_task(log.read(Index(1), 1 << 20)), loop.create_task(append(log, Spec()))
+        await steps()
+        closing = loop.create_task(log.close())
+        await steps()
+        assert not closing.done()
+        place.workers.release(pool)
+        await closing
+        async with asyncio.timeout(5):
+            written += await write
+            run = plain(await read)
+        assert run == plain(written[: len(run)])
+        assert len(run) >= 2
+        assert place.disk.opened == {}
+        assert log.flushed_index == 3
 
     asyncio.run(scenario())
