@@ -1,0 +1,134 @@
+"""`python -m benchmarks.profile_broker [throughput|latency]`: where the event loop of a leader and a follower is.
+
+Starts three brokers under cProfile (`profiled_process`), writes to a topic of one partition at acks=all, and prints
+the functions with the most time of their own. The numbers are shares: under cProfile everything is slower, and small
+functions look dearer than they are.
+"""
+
+import argparse
+import os
+import pstats
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cluster import BenchCluster, eventually
+from benchmarks.load import CountingProducer, latencies
+from benchmarks.machine import check_disk
+from benchmarks.report import ROOT
+from raftka.admin_client import not_ready_reason
+from raftka.dev.cluster_file import BrokerEntry, ClusterFolder, ClusterState
+from raftka.dev.launcher import broker_config, prepare_folder
+from raftka.dev.ports import PortRequest, choose_addresses
+from raftka.dev.process_identity import ProcessIdentity
+
+_RECORDS = 3000
+_SECONDS = 10.0
+_TOP = 25
+
+
+def main() -> int:
+    """Profile one workload and print the top functions of the leader and of a follower."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.profile_broker")
+    parser.add_argument("workload", nargs="?", choices=["throughput", "latency"], default="throughput")
+    parser.add_argument("--data-dir", type=Path, default=ROOT / "build" / "benchmarks")
+    arguments = parser.parse_args()
+    arguments.data_dir.mkdir(parents=True, exist_ok=True)
+    check_disk(arguments.data_dir)
+    with _profiled_cluster(arguments.data_dir) as (cluster, stats), cluster.topic(1):
+        leader = int(eventually("a leader", cluster.partition)["leader"])
+        follower = leader % 3 + 1
+        watched = {"leader": leader, "follower": follower}
+        began, records = _record(cluster, arguments.workload, list(watched.values()))
+        seconds = time.perf_counter() - began
+        print(f"{arguments.workload}: {records} records at acks=all in {seconds:.1f} s under cProfile")
+        for role, node in watched.items():
+            eventually("the statistics", lambda path=stats[node]: path if _is_complete(path) else None)  # type: ignore[misc]
+            print(f"\n== {role}")
+            _print_top(stats[node], seconds)
+    return 0
+
+
+def _record(cluster: BenchCluster, workload: str, nodes: list[int]) -> tuple[float, int]:
+    """Run a workload between SIGUSR1 and SIGUSR2; return when it began and how many records there were."""
+    pids = cluster.pids
+    if workload == "latency":
+        latencies(cluster.bootstrap, "all", 0, 200)
+        _signal(pids, nodes, signal.SIGUSR1)
+        began = time.perf_counter()
+        records = len(latencies(cluster.bootstrap, "all", 0, _RECORDS))
+    else:
+        with CountingProducer(cluster.bootstrap, "all") as producer:
+            time.sleep(2.0)
+            _signal(pids, nodes, signal.SIGUSR1)
+            began, before = time.perf_counter(), producer.acked
+            time.sleep(_SECONDS)
+            records = producer.acked - before
+            _signal(pids, nodes, signal.SIGUSR2)
+            return began, records
+    _signal(pids, nodes, signal.SIGUSR2)
+    return began, records
+
+
+def _signal(pids: dict[int, int], nodes: list[int], number: signal.Signals) -> None:
+    for node in nodes:
+        os.kill(pids[node], number)
+
+
+def _is_complete(path: Path) -> bool:
+    try:
+        pstats.Stats(str(path))
+    except (OSError, EOFError, ValueError, TypeError):
+        return False
+    return True
+
+
+def _print_top(path: Path, seconds: float) -> None:
+    # (file, line, name) -> (primitive calls, calls, own time, time with callees, callers); without stubs.
+    rows: dict[tuple[str, int, str], Any] = pstats.Stats(str(path)).stats  # type: ignore[attr-defined]
+    total = sum(own for _, _, own, _, _ in rows.values())
+    print(f"{'own s':>7} {'own %':>6} {'total s':>8} {'calls':>8}  function ({seconds:.1f} s, {total:.1f} s recorded)")
+    for (file, line, name), (_, calls, own, with_callees, _) in sorted(rows.items(), key=lambda row: -row[1][2])[:_TOP]:
+        where = f" ({Path(file).parent.name}/{Path(file).name}:{line})" if line else ""
+        print(f"{own:7.2f} {100 * own / total:6.1f} {with_callees:8.2f} {calls:>8}  {name}{where}")
+
+
+@contextmanager
+def _profiled_cluster(data_dir: Path) -> Iterator[tuple[BenchCluster, dict[int, Path]]]:
+    path = Path(tempfile.mkdtemp(prefix="profile-", dir=data_dir))
+    folder = ClusterFolder(path)
+    addresses = choose_addresses(3, PortRequest(0, 0, 0))
+    state = ClusterState(tuple(BrokerEntry(node, each) for node, each in enumerate(addresses, 1)), ephemeral=False)
+    prepare_folder(folder, state)
+    stats = {broker.node_id: folder.node_path(broker.node_id) / "profile.stats" for broker in state.brokers}
+    children = []
+    try:
+        for broker in state.brokers:
+            config = broker_config(folder, state, broker).to_json()
+            module = ["-m", "benchmarks.profiled_process", "--stats", str(stats[broker.node_id])]
+            with folder.log_path(broker.node_id).open("ab") as log:
+                command = [sys.executable, "-u", *module, "--config-json", config]
+                child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT)
+            children.append(child)
+            state = state.with_process(broker.node_id, ProcessIdentity.of(child.pid))
+        folder.save(state)
+        for broker in state.brokers:
+            eventually("a ready broker", lambda at=broker.addresses.admin: not_ready_reason(at) is None or None)  # type: ignore[misc]
+        yield BenchCluster(folder, lambda _: None), stats
+    finally:
+        for child in children:
+            child.terminate()
+        for child in children:
+            child.wait(30.0)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
