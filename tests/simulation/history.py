@@ -12,7 +12,9 @@ class History:
     """Facts over all replicas and lives.
 
     Attributes:
-        committed: Per group, the entry at each index as it was first committed anywhere; `committed[g][i]` has index i+1.
+        committed: Per group, the entry at each index as it was first committed anywhere; `committed[g][i]` has index
+            i + 1.
+        commit_terms: Per group and index like `committed`, the term of the leader that committed it.
         visible: Per group and index, the entry as a leader first showed it.
         sent: Content of every batch a producer has handed over.
         lost_power: Node ids that have lost un-fsynced bytes at least once.
@@ -22,6 +24,7 @@ class History:
 
     voters: int = 3
     committed: dict[GroupId, list[Ghost]] = field(default_factory=dict)
+    commit_terms: dict[GroupId, list[int]] = field(default_factory=dict)
     visible: dict[GroupId, dict[int, Ghost]] = field(default_factory=dict)
     sent: set[bytes] = field(default_factory=set)
     lost_power: dict[int, None] = field(default_factory=dict)
@@ -30,6 +33,10 @@ class History:
     def committed_in(self, group: GroupId) -> list[Ghost]:
         """Return the committed entries of a group."""
         return self.committed.setdefault(group, [])
+
+    def commit_terms_in(self, group: GroupId) -> list[int]:
+        """Return the terms in which the committed entries of a group were committed; they never fall."""
+        return self.commit_terms.setdefault(group, [])
 
     def visible_in(self, group: GroupId) -> dict[int, Ghost]:
         """Return the entries of a group that consumers could have seen, by index."""

@@ -122,6 +122,7 @@ class Observer:
                 return
             new = view.entries[len(gold) : view.now.commit]
             gold.extend(new)
+            self.history.commit_terms_in(view.group).extend([view.now.term] * len(new))
             self._each(lambda invariant: invariant.on_committed(view, new))
 
     def _each(self, tell) -> None:

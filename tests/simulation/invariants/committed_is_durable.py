@@ -1,27 +1,36 @@
-"""design.md section 6, first row: acked when fsynced on a majority."""
+"""design.md section 6, first row: acked when fsynced on a majority, lost never while a majority keeps its data."""
 
 from collections.abc import Sequence
 
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import Ghost, ReplicaView
+from tests.simulation.replica_view import Ghost, ReplicaView, Standing
 
 
 class CommittedIsDurable(Invariant):
-    """When an entry is first committed, a majority of the replicas holds it fsynced."""
+    """What is committed is fsynced on a majority of the replicas, from the moment it is committed on, for ever."""
 
     def __init__(self, history):
         super().__init__(history)
-        self._views: dict[tuple[str, int], ReplicaView] = {}
+        self._views: dict[str, dict[int, ReplicaView]] = {}
 
     def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
-        self._views[(view.group, view.node_id)] = view
+        self._views.setdefault(view.group, {})[view.node_id] = view
+        self._check(view)
 
     def on_committed(self, view: ReplicaView, new: Sequence[Ghost]) -> None:
-        last = new[-1]
-        copies = [each for (group, _), each in self._views.items() if group == view.group]
+        self._check(view)
+
+    def on_truncated(self, view: ReplicaView, removed: Sequence[Ghost], before: Standing) -> None:
+        self._check(view)
+
+    def _check(self, view: ReplicaView) -> None:
+        gold = self.history.committed_in(view.group)
+        if not gold:
+            return
+        last = gold[-1]
         holders = [
             each.node_id
-            for each in copies
+            for each in self._views[view.group].values()
             if each.now.flushed >= last.index and each.chain_at(last.index) == last.chain
         ]
         if len(holders) <= self.history.voters // 2:

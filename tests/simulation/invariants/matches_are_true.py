@@ -1,0 +1,28 @@
+"""verification: what a leader counts for a follower, the follower really holds."""
+
+from raft.replica_state import Role
+from tests.simulation.invariants.invariant import Invariant
+from tests.simulation.replica_view import ReplicaView, Standing
+
+
+class MatchesAreTrue(Invariant):
+    """Where a leader counts an entry as fsynced on a follower of its term, that follower has fsynced this entry."""
+
+    def __init__(self, history):
+        super().__init__(history)
+        self._views: dict[tuple[str, int], ReplicaView] = {}
+
+    def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
+        self._views[(view.group, view.node_id)] = view
+
+    def on_moved(self, view: ReplicaView, before: Standing) -> None:
+        if view.now.role is not Role.LEADER:
+            return
+        for node_id, follower in view.consensus.state.followers.items():
+            other = self._views.get((view.group, node_id))
+            # One that has moved on to a newer term may have truncated since.
+            if other is None or other.now.term != view.now.term:
+                continue
+            flushed = follower.position.flushed
+            if other.now.flushed < flushed or other.chain_at(flushed) != view.chain_at(flushed):
+                self.violated(view, f"it counts {flushed} as fsynced on {other}")

@@ -1,0 +1,90 @@
+"""A follower that rejoins under load is recovered and handed over to the rounds in one step (RFC 0004)."""
+
+from collections.abc import Sequence
+from itertools import cycle, pairwise
+
+import pytest
+
+from tests.simulation.scenarios.scenario import LEADER, NO_ACK, QUORUM, Scenario
+
+_WRITES_PER_SECOND = 250
+
+
+class _Load:
+    """Writes of mixed levels at a steady rate."""
+
+    def __init__(self, story: Scenario, leader: int) -> None:
+        self._story = story
+        self._leader = leader
+        self._levels = cycle([QUORUM, LEADER, LEADER, NO_ACK])
+
+    def run(self, seconds: float) -> None:
+        for _ in range(int(seconds * _WRITES_PER_SECOND)):
+            self._story.write(self._leader, next(self._levels), size=200)
+            self._story.run_for(1 / _WRITES_PER_SECOND)
+
+
+def _record_runs(story: Scenario, follower: int) -> list[tuple[int, int]]:
+    """Return (first, last) of every append with entries that reaches a follower from now on, in order."""
+    runs: list[tuple[int, int]] = []
+    buffer = story.replica(follower)._buffer
+    submit = buffer.submit
+
+    def recorded(leader, request, entries: Sequence):
+        if entries:
+            runs.append((entries[0].index, entries[-1].index))
+        return submit(leader, request, entries)
+
+    buffer.submit = recorded
+    return runs
+
+
+@pytest.mark.parametrize("power_loss", [False, True])
+def test_a_follower_rejoins_under_steady_load(power_loss: bool) -> None:
+    with Scenario(21) as story:
+        leader, follower = story.leader, story.followers[0]
+        load = _Load(story, leader)
+        load.run(0.3)
+        story.cluster.crash(follower, power_loss=power_loss)
+        load.run(0.6)
+        before = story.probe(leader).recoveries_started
+        lag = story.replica(leader).log.last_index - len(story.log(follower))
+        assert lag > 100
+        story.cluster.start(follower)
+        while story.cluster.consensus(follower, story.group) is None:
+            load.run(0.02)
+        runs = _record_runs(story, follower)
+        load.run(0.9)
+
+        # In sync while the load goes on: the last rounds came straight from replicate_entries_stm.
+        metadata = story.replica(leader).state.followers[follower]
+        assert not metadata.needs_recovery
+        assert not metadata.is_recovering
+        assert story.replica(leader).log.last_index - story.replica(follower).log.last_index < 20
+        recovered_to = next(last for _, last in runs)
+        assert len(runs) > 50, "rounds, not only chunks"
+        assert recovered_to < runs[-1][0]
+        # Nothing twice, nothing out of order, nothing left out.
+        assert all(first == former[1] + 1 for former, (first, _) in pairwise(runs))
+        assert story.counts["truncations"] == 0
+        # One per group: the partition's and raft0's.
+        assert story.probe(leader).recoveries_started - before <= 2
+        story.converge()
+        assert all(write.error is None for write in story.writes)
+
+
+def test_a_follower_behind_a_short_cut_catches_up_under_load() -> None:
+    with Scenario(22) as story:
+        leader, follower = story.leader, story.followers[1]
+        load = _Load(story, leader)
+        load.run(0.2)
+        runs = _record_runs(story, follower)
+        story.world.network.cut_both(leader, follower)
+        load.run(0.6)
+        story.heal()
+        load.run(1.5)
+        metadata = story.replica(leader).state.followers[follower]
+        assert not metadata.needs_recovery
+        assert story.counts["truncations"] == 0
+        assert all(first == former[1] + 1 for former, (first, _) in pairwise(runs))
+        story.converge()
