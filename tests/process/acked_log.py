@@ -123,6 +123,7 @@ class WatermarkWatcher:
     """Asks for a partition's watermarks again and again and remembers every step back; a context manager."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap = bootstrap
         self._consumer = new_consumer(bootstrap)
         self._partition = TopicPartition(topic, 0)
         self._stop = threading.Event()
@@ -148,9 +149,12 @@ class WatermarkWatcher:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                low, high = self._consumer.get_watermark_offsets(self._partition, timeout=2.0)
+                low, high = self._consumer.get_watermark_offsets(self._partition, timeout=5.0)
             except KafkaException:
-                continue  # No leader at the moment.
+                # No leader at the moment; see `high_watermark` for why the client is a new one from here on.
+                self._consumer.close()
+                self._consumer = new_consumer(self._bootstrap)
+                continue
             self.answers += 1
             if high < self.high or low != 0:
                 self.steps_back.append((self.high, high))
