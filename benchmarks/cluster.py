@@ -30,11 +30,10 @@ class BenchmarkError(Exception):
 
 
 class BenchCluster:
-    """Brokers that run; `kill` and `restart` act on single ones."""
+    """Brokers that run, or did until they were killed."""
 
-    def __init__(self, folder: ClusterFolder, kill: Callable[[int], None]) -> None:
+    def __init__(self, folder: ClusterFolder) -> None:
         self._folder = folder
-        self.kill = kill
 
     @property
     def brokers(self) -> tuple[BrokerEntry, ...]:
@@ -106,13 +105,7 @@ def running_cluster(data_dir: Path) -> Iterator[BenchCluster]:
     try:
         cluster = start_cluster(StartRequest(_NODES, port=0, admin_port=0, rpc_port=0, data_dir=folder))
         cluster.wait_ready()
-
-        def kill(node: int) -> None:
-            operations.kill_broker(cluster.folder, node)
-            # Ours until it is waited for, if it is one of those that were started first.
-            cluster.children[node].poll()
-
-        yield BenchCluster(cluster.folder, kill)
+        yield BenchCluster(cluster.folder)
     finally:
         if cluster is not None:
             cluster.stop()

@@ -1,5 +1,7 @@
 """How long a partition is away when its leader is killed, as its clients and as the brokers see it."""
 
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -43,9 +45,10 @@ def _kill_once(cluster: BenchCluster, producer: CountingProducer) -> dict[str, A
     try:
         for poll in polls.values():
             poll.leads(TOPIC, 0)
+        os.kill(cluster.pids[victim], signal.SIGKILL)
+        # Not before: what was sent before the signal may have been answered by the victim.
         killed_at = time.perf_counter()
         producer.watch_from(killed_at)
-        cluster.kill(victim)
         elected_at, leader = _await_leader(polls)
     finally:
         for poll in polls.values():

@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -58,8 +59,9 @@ class CountingProducer:
 
     def watch_from(self, moment: float) -> None:
         """Note in `first_answer` when the first record that is sent after `moment` (perf_counter) is acknowledged."""
-        self.first_answer = None
+        # In this order: an older record that is answered in between is not taken for a newer one.
         self._watched_since = moment
+        self.first_answer = None
 
     def _run(self) -> None:
         if self._rate is None:
@@ -82,15 +84,14 @@ class CountingProducer:
         while not self._halt.is_set():
             sent_at = time.perf_counter()
             if len(self._producer) < _QUEUE_MAX:
-                on_delivery = self._note_first if sent_at > self._watched_since else self._count
-                self._producer.produce(TOPIC, next(self._values), on_delivery=on_delivery)
+                self._producer.produce(TOPIC, next(self._values), on_delivery=partial(self._note_first, sent_at))
             due = max(due + 1 / rate, sent_at)
             while (left := due - time.perf_counter()) > 0:
                 self._producer.poll(left)
 
-    def _note_first(self, error: KafkaError | None, message: Message) -> None:
+    def _note_first(self, sent_at: float, error: KafkaError | None, message: Message) -> None:
         self._count(error, message)
-        if error is None and self.first_answer is None:
+        if error is None and self.first_answer is None and sent_at > self._watched_since:
             self.first_answer = time.perf_counter()
 
     def _count(self, error: KafkaError | None, _: Message) -> None:

@@ -121,7 +121,7 @@ def _profiled_cluster(data_dir: Path) -> Iterator[tuple[BenchCluster, dict[int, 
         folder.save(state)
         for broker in state.brokers:
             eventually("a ready broker", lambda at=broker.addresses.admin: not_ready_reason(at) is None or None)  # type: ignore[misc]
-        yield BenchCluster(folder, lambda _: None), stats
+        yield BenchCluster(folder), stats
     finally:
         for child in children:
             child.terminate()
