@@ -68,13 +68,17 @@ class RegisterBrokerRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AdminReply(msgspec.Struct, frozen=True, array_like=True):
-    """`error` is the name of a ClusterError, empty for success; then the topic's id, partitions and replicas."""
+    """`error` is the name of a ClusterError, empty for success; then the topic's id, partitions and replicas.
+
+    `applied_index` is how far the leader had applied raft0: who has applied as much knows what the leader knew.
+    """
 
     error: str
     message: str
     topic_id: str = ""
     partitions: int = 0
     replication_factor: int = 0
+    applied_index: int = 0
 
 
 CREATE_TOPIC = Method(10, "create_topic", CreateTopicRequest, AdminReply)
@@ -214,7 +218,7 @@ class AdminRequests:
             self._require_office()
             if self._controller.members.get(NodeId(request.broker.node_id)) != request.broker:
                 await self._controller.propose(RegisterBroker(request.broker), deadline)
-            return AdminReply("", "")
+            return AdminReply("", "", applied_index=self._controller.applier.applied_index)
 
 
 def _checked(reply: AdminReply) -> AdminReply:

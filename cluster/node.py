@@ -12,12 +12,12 @@ from cluster.admin_requests import AdminRequests, RegisterBrokerRequest
 from cluster.commands import BrokerRecord
 from cluster.controller import Controller
 from cluster.controller_backend import ControllerBackend
-from cluster.data_directory import claim_data_directory
+from cluster.data_directory import GROUPS, claim_data_directory
 from cluster.errors import ClusterError
 from cluster.founding import ClusterRecord, Founding, Seed, addresses
 from cluster.leadership import Leadership
 from cluster.partition_manager import PartitionManager
-from model.ids import RAFT0, NodeId, Replica
+from model.ids import RAFT0, Index, NodeId, Replica
 from model.topic_config import TopicConfig
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
@@ -103,7 +103,7 @@ class Node:
             self.replica,
             self._kvstore,
             LinksRaftClient(self.links, options.raft),
-            f"{options.data_dir}/groups",
+            f"{options.data_dir}/{GROUPS}",
         )
         RaftService(self.links, self.groups)
         if len(options.seeds) > 1:
@@ -136,7 +136,7 @@ class Node:
         self.partitions = PartitionManager()
         self.admin = AdminRequests(self.controller, self.links, options.node_id, self.env.rng)
         self.backend = ControllerBackend(
-            self.env, self.controller.topics, self.groups, self.partitions, self.leadership, self.replica
+            self.controller.topics, self.groups, self.partitions, self.leadership, self.replica
         )
         self.controller.start()
         self._started.append(self.controller)
@@ -146,18 +146,25 @@ class Node:
         self._started.append(self.backend)
 
     def register(self, broker: BrokerRecord) -> None:
-        """Make this broker's addresses known, in the background, until raft0 has taken them (`is_registered`)."""
+        """Make this broker's addresses known, in the background.
+
+        `is_registered` is set when raft0's leader has taken them and this node has applied all that the leader had:
+        before that its tables may be as old as its last life, and clients must not be answered from them.
+        """
         self._gate.spawn(self._register(broker), name="register")
 
     async def _register(self, broker: BrokerRecord) -> None:
         while True:
             try:
-                await self.admin.register_broker(RegisterBrokerRequest(broker, _REGISTER_TIMEOUT))
-            except ClusterError as error:
-                _logger.info("not registered yet: %s", error)
+                reply = await self.admin.register_broker(RegisterBrokerRequest(broker, _REGISTER_TIMEOUT))
+                async with asyncio.timeout(_REGISTER_TIMEOUT):
+                    await self.controller.applier.wait_applied(Index(reply.applied_index))
+            except (ClusterError, TimeoutError) as error:
+                _logger.info("not registered yet: %s", error or "raft0 is not applied up to its leader's position")
                 await asyncio.sleep(_REGISTER_PAUSE)
                 continue
             self.is_registered.set()
+            _logger.info("registered with raft0, applied up to %d: clients are served from now on", reply.applied_index)
             return
 
     def is_alive(self, node_id: NodeId) -> bool:

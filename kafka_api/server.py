@@ -14,7 +14,7 @@ _logger = logging.getLogger("kafka")
 
 
 class KafkaServer:
-    """Serves one node's partitions on one address."""
+    """Serves one node's partitions on one address, from the moment on at which the node has joined its cluster."""
 
     def __init__(self, env: Environment, node: Node, options: KafkaOptions) -> None:
         self._env = env
@@ -41,9 +41,12 @@ class KafkaServer:
         await self._gate.close()
 
     def _accept(self) -> Connection:
-        is_welcome = len(self._connections) < self._context.options.connections_max
-        if not is_welcome:
+        has_room = len(self._connections) < self._context.options.connections_max
+        if not has_room:
             _logger.warning("more than %d connections: a new one is closed", self._context.options.connections_max)
+        # Until this broker has joined, its tables are those of its last life, or empty: a client that were told of no
+        # other broker would stay with it (KIP-899). Closed at once, the client goes on to another broker.
+        is_welcome = has_room and self._context.node.is_registered.is_set()
         connection = Connection(self._context, self._on_closed, is_welcome=is_welcome)
         self._connections[connection] = None
         return connection

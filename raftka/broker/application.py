@@ -122,7 +122,7 @@ class Broker:
             )
         )
         _logger.info(
-            "node %d serves Kafka on %s:%d, admin on %s:%d, data in %s",
+            "node %d listens for Kafka on %s:%d, admin on %s:%d, data in %s",
             config.node_id,
             config.kafka_address,
             kafka_port,

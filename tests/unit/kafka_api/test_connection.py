@@ -35,6 +35,19 @@ async def still_answered(client):
     assert (await client.call(ApiKey.API_VERSIONS, 3, ApiVersionsRequest())).error_code == 0
 
 
+def test_nobody_is_answered_before_the_broker_has_joined_its_cluster(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            broker.node.is_registered.clear()
+            early = await broker.client()
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await still_answered(early)
+            broker.node.is_registered.set()
+            await still_answered(await broker.client())
+
+    run(test)
+
+
 def test_twenty_requests_sent_at_once_are_answered_in_their_order(tmp_path):
     async def test():
         async with broker_in(tmp_path) as broker:
