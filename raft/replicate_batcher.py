@@ -125,8 +125,9 @@ class ReplicateBatcher:
         try:
             await stm.apply()
         except DiskFullError as error:
-            context.step_down("the disk is full")
+            # First: stepping down would call the outcome unknown, and nothing of the round stays.
             self._fail(items, StorageFullError(str(error)))
+            context.step_down("the disk is full")
         except StorageError as error:
             self._fail(items, context.fail(error))
         except LeadershipLostError as error:

@@ -1,0 +1,278 @@
+"""Replicas of one group on one virtual loop; disks, links and time move only when the script says so.
+
+Everything on stage is production code: Consensus with its log and kvstore. The seams around it are the simulator's
+disk in memory, workers that finish without time passing (or are held), and a wire that delivers by hand.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from model.ids import ConsistencyLevel, GroupId, Index, NodeId, Offset, Term
+from raft.consensus import Consensus, PersistedVote, vote_key
+from raft.deadline_queue import DeadlineQueue
+from raft.group_configuration import GroupConfiguration, RaftPolicy
+from raft.heartbeat_manager import HeartbeatManager
+from raft.messages import AppendEntriesReply, AppendEntriesRequest, HeartbeatReply, HeartbeatRequest, VoteRequest
+from raft.options import RaftOptions
+from raft.probe import RaftProbe
+from raft.replica_state import Role
+from raft.replicate_item import NewEntry, ReplicateResult
+from raft.service import parse_run
+from runtime.environment import Environment
+from runtime.gate import Gate
+from storage.entry import Entry, EntryKind
+from storage.log import Log
+from storage.memory_kvstore import MemoryKvStore
+from storage.options import LogIdentity, LogOptions
+from tests.simulation.world import World
+from tests.unit.raft.message_wire import Message, Request, Wire, WireClient, replica
+from tests.unit.storage.log_harness import BATCH_HEADER_BYTES, StepWorkers, batch
+
+GROUP = GroupId("story")
+# Until here an `elect` must have done it.
+_ELECTION_SECONDS = 10.0
+_ROLES = {Role.FOLLOWER: "follower", Role.CANDIDATE: "candidate", Role.LEADER: "leader", Role.FAILED: "failed"}
+
+
+@dataclass(slots=True, eq=False)
+class Actor:
+    """One node: what outlives its process (disk, kvstore content), and the process."""
+
+    node_id: int
+    workers: StepWorkers
+    environment: Environment
+    durable: dict[str, bytes] = field(default_factory=dict)
+    probe: RaftProbe = field(default_factory=RaftProbe)
+    consensus: Consensus | None = None
+    last_words: str = ""
+
+    @property
+    def directory(self) -> str:
+        return f"/n{self.node_id}/log"
+
+    def standing(self) -> str:
+        """Role, term, leader and office, as one line."""
+        assert self.consensus is not None
+        state = self.consensus.state
+        line = f"n{self.node_id} t{state.term} {_ROLES[state.role]}"
+        if state.is_in_office:
+            return f"{line} in office"
+        if state.leader_id not in (None, self.node_id):
+            return f"{line} of n{state.leader_id}"
+        return line
+
+    def status(self) -> str:
+        """The whole state as one line."""
+        assert self.consensus is not None
+        state, log = self.consensus.state, self.consensus.log
+        terms = " ".join(str(log.term_at(Index(index))) for index in range(1, log.last_index + 1))
+        vote = "nobody" if state.voted_for is None else f"n{state.voted_for}"
+        return (
+            f"{self.standing()}, voted for {vote}, log [{terms}] flushed {log.flushed_index}"
+            f" commit {state.commit_index} visible {state.visible_index}"
+        )
+
+
+class Stage:
+    """Use as a context manager."""
+
+    def __init__(self, nodes: int, options: RaftOptions, min_in_sync: int = 1) -> None:
+        self.world = World(seed=1)
+        self.options = options
+        self.events: list[str] = []
+        self._machine = self.world.add_node(1)
+        # The clock begins at 0, so that the seconds of a script add up without rounding.
+        self._machine.loop.offset = 0.0
+        self.wire = Wire(self._machine.loop)
+        self.configuration = GroupConfiguration.of(tuple(map(replica, range(1, nodes + 1))))
+        self._policy = RaftPolicy(min_in_sync)
+        self.actors = {node_id: self._actor(node_id) for node_id in range(1, nodes + 1)}
+
+    def _actor(self, node_id: int) -> Actor:
+        workers, machine = StepWorkers(), self._machine.environment
+        rng = self.world.stream(f"actor/{node_id}")
+        environment = Environment(machine.wall_clock, machine.files, machine.network, rng, workers)
+        return Actor(node_id, workers, environment)
+
+    def __enter__(self) -> "Stage":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.world.close()
+
+    @property
+    def disk(self) -> Any:
+        """The disk in memory that all nodes share; a node's files lie under `/n<id>/`."""
+        return self._machine.disk
+
+    def replica(self, node_id: int) -> Consensus:
+        consensus = self.actors[node_id].consensus
+        assert consensus is not None, f"node {node_id} has not started"
+        return consensus
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Let everything go on that can without time passing."""
+        self.advance(0.0)
+
+    def advance(self, seconds: float) -> None:
+        self.world.run_until(self.world.time + seconds)
+        self.world.check()
+        for actor in self.actors.values():
+            if actor.consensus is not None and (words := actor.standing()) != actor.last_words:
+                actor.last_words = words
+                self.events.append(words)
+
+    def call(self, function: Callable[[], Any]) -> None:
+        """Call on the nodes' loop, without letting anything else go on first."""
+        self._machine.loop.post(function)
+
+    def run(self, coroutine: Any) -> Any:
+        return self.world.run(self._machine, coroutine)
+
+    # -- lives --------------------------------------------------------------------------------------------------
+
+    def write_log(self, node_id: int, terms: list[int]) -> None:
+        """Prepare the log of a replica that has not started."""
+        actor = self.actors[node_id]
+
+        async def write() -> None:
+            log = await self._open(actor)
+            await log.append(entries_after(log, 0, terms))
+            await log.flush()
+            await log.close()
+
+        self.run(write())
+
+    def write_vote(self, node_id: int, term: int, voted_for: int | None) -> None:
+        """Prepare the stored vote of a replica that has not started."""
+        self.actors[node_id].durable[vote_key(GROUP)] = msgspec.msgpack.encode(PersistedVote(term, voted_for))
+
+    async def _open(self, actor: Actor) -> Log:
+        identity = LogIdentity(GROUP, replica(actor.node_id).directory_id)
+        return await Log.open(actor.environment, actor.directory, identity, LogOptions())
+
+    def start(self, node_id: int) -> None:
+        self.run(self._start(self.actors[node_id]))
+        self.settle()
+
+    async def _start(self, actor: Actor) -> None:
+        actor.consensus = Consensus(
+            *(GROUP, actor.environment, self.options, replica(actor.node_id), self.configuration, self._policy),
+            *(await self._open(actor), MemoryKvStore(actor.environment, actor.durable)),
+            *(WireClient(self.wire, actor.node_id), DeadlineQueue(), actor.probe),
+        )
+        actor.consensus.start()
+
+    def stop(self, node_id: int) -> None:
+        """Begin to end a replica's life; it ends once its jobs on the disk have."""
+        actor, consensus = self.actors[node_id], self.replica(node_id)
+        actor.consensus, actor.last_words = None, ""
+        task = self._machine.spawn(consensus.stop())
+        task.add_done_callback(lambda _: self.events.append(f"n{node_id} has stopped"))
+
+    # -- what the script does -----------------------------------------------------------------------------------
+
+    def stand(self, node_id: int) -> None:
+        """Let the election deadline of a replica be due now."""
+        deadline = self.replica(node_id)._election._deadline
+        self.call(lambda: deadline.arm(self._machine.loop.time()))
+
+    def beat(self, node_id: int) -> None:
+        """Send the heartbeats of one tick."""
+        manager = HeartbeatManager(WireClient(self.wire, node_id), self.options, Gate("beat"))
+        self.call(lambda: manager._dispatch([self.replica(node_id)]))
+
+    def replicate(
+        self, node_id: int, name: str, level: ConsistencyLevel, size: int, term: Term | None, within: float | None
+    ) -> None:
+        """Hand over one batch of `size` bytes; its two stages become events."""
+
+        def call() -> None:
+            loop = self._machine.loop
+            payload = bytearray(batch(0, 1, 1000, size - BATCH_HEADER_BYTES))
+            deadline = None if within is None else loop.time() + within
+            entries = [NewEntry(EntryKind.DATA, payload, 1)]
+            stages = self.replica(node_id).replicate(entries, level, expected_term=term, deadline=deadline)
+            stages.enqueued.add_done_callback(lambda _: self.events.append(f"{name} enqueued"))
+            stages.replicated.add_done_callback(lambda done: self.events.append(f"{name} {render_outcome(done)}"))
+
+        self.call(call)
+
+    def elect(self, node_id: int) -> None:
+        """Bring a replica into office, its followers up to date, and say only what came of it."""
+        spoken = len(self.events)
+        for actor in self.actors.values():
+            if actor.consensus is not None:
+                actor.consensus._election._heard_at = None
+        self.stand(node_id)
+        self.settle()
+        while not (consensus := self.replica(node_id)).is_in_office:
+            assert self.world.time < _ELECTION_SECONDS, f"node {node_id} cannot be elected"
+            self.deliver(lambda _: True)
+            if not consensus.is_in_office:
+                self.advance(self.options.longest_log_wait)
+        self.beat(node_id)
+        self.settle()
+        self.deliver(lambda _: True)
+        self.events[spoken:] = [actor.standing() for actor in self.actors.values() if actor.consensus is not None]
+
+    # -- the wire -----------------------------------------------------------------------------------------------
+
+    def deliver(self, wanted: Callable[[Message], bool]) -> None:
+        """Deliver one message after the other until no wanted one is left on the wire."""
+        while (message := self.wire.take(wanted)) is not None:
+            self.events.append(str(message))
+            self.hand_over(message)
+            self.settle()
+
+    def hand_over(self, message: Message) -> None:
+        """Let a message arrive at its target."""
+        if message.reply is not None:
+            self.call(lambda: message.future.done() or message.future.set_result(message.reply))
+        elif self.actors[message.target].consensus is None:
+            self.call(lambda: self.wire.lose(lambda each: each is message))
+        else:
+            self._machine.spawn(self._serve(message))
+
+    def say(self, source: int, target: int, request: Request, payload: bytes = b"") -> None:
+        """Let a request of the script itself arrive; the answer lies on the wire and concerns nobody."""
+        message = Message(source, target, request, payload, self._machine.loop.create_future())
+        self.events.append(str(message))
+        self.hand_over(message)
+
+    async def _serve(self, message: Message) -> None:
+        consensus, source = self.replica(message.target), NodeId(message.source)
+        reply: Any
+        match message.request:
+            case VoteRequest() as request:
+                reply = await consensus.answer_vote(source, request)
+            case HeartbeatRequest() as request:
+                reply = HeartbeatReply([consensus.on_heartbeat(source, beat) for beat in request.beats])
+            case AppendEntriesRequest() as request:
+                reply = consensus.on_append_entries(source, request, parse_run(request, memoryview(message.payload)))
+                if not isinstance(reply, AppendEntriesReply):
+                    reply = await reply
+        self.wire.send_back(message, reply)
+
+
+def entries_after(log: Log, prev_index: int, terms: list[int]) -> list[Entry]:
+    """Return entries of these terms, without records, that follow `prev_index`."""
+    return [
+        Entry(Index(index), Term(term), EntryKind.COMMAND, Offset(log.next_offset), 0, b"%d@%d" % (index, term))
+        for index, term in enumerate(terms, prev_index + 1)
+    ]
+
+
+def render_outcome(done: "asyncio.Future[ReplicateResult]") -> str:
+    """Return what the caller of `replicate` was told."""
+    error = done.exception()
+    if error is not None:
+        return f"failed with {type(error).__name__}: {error}"
+    result = done.result()
+    return f"done: index {result.first_index} offset {result.base_offset} t{result.term}"

@@ -1,0 +1,282 @@
+"""Marker, directory and vote of a replica through every crash: no step order makes a rightful start refuse."""
+
+import asyncio
+import errno
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from model.ids import DirectoryId, GroupId
+from raft.consensus import vote_key
+from raft.replica_directories import ReplicaDirectories, marker_key
+from runtime.environment import Environment
+from runtime.network import OsNetwork
+from runtime.rng import Rng
+from runtime.workers import Pool
+from storage.errors import (
+    ForeignDirectoryError,
+    KvStoreError,
+    LogPoisonedError,
+    MismatchedLogError,
+    ReplicaRemovedError,
+    StorageError,
+)
+from storage.memory_kvstore import MemoryKvStore
+from tests.simulation.sim_disk import SimDisk, SimFileSystem
+from tests.simulation.trace import Trace
+
+GROUP = GroupId("topic/7")
+PATH = "/data/groups/topic-7"
+SEGMENTS = ("00000000000000000001-1.index", "00000000000000000001-1.log", "00000000000000000009-1.log")
+_EFFECTS = {"open", "mkdir", "rename", "unlink", "rmdir", "fsync_dir"}
+
+
+class _Clock:
+    time = 0.0
+
+
+class _Alive:
+    dead = False
+
+
+class Life:
+    """One process on the machine: after `effects` changes of disk or kvstore everything it tries fails."""
+
+    def __init__(self, machine: "Machine", effects: int) -> None:
+        self.left = effects
+        self._files = SimFileSystem(machine.disk, _Alive())  # type: ignore[arg-type]
+        environment = Environment(None, self, OsNetwork(), Rng(1), self)  # type: ignore[arg-type]
+        self.store = MemoryKvStore(environment, machine.durable)
+        self.directories = ReplicaDirectories(environment, self.store, DirectoryId("here"), "/data/groups")
+
+    def spend(self) -> None:
+        if self.left <= 0:
+            raise OSError(errno.EIO, "the process has ended")
+        self.left -= 1
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._files, name)
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            if name in _EFFECTS:
+                self.spend()
+            return call(*arguments, **options)
+
+        return counted
+
+    async def run(self, pool: Pool, job: Callable[[], Any]) -> Any:
+        if pool is Pool.KVSTORE:
+            self.spend()
+        return job()
+
+    async def take_part(self) -> None:
+        """What a replica does once it was claimed: vote, and append."""
+        await self.directories.claim(GROUP)
+        self.store.put(vote_key(GROUP), b"a vote")
+        await self.store.sync()
+        for name in SEGMENTS:
+            file = self._files.open(f"{PATH}/{name}", create=True)
+            file.fsync()
+            file.close()
+        self._files.fsync_dir(PATH)
+
+    async def remove(self) -> None:
+        await self.directories.begin_removal(GROUP)
+        await self.directories.finish_removal(GROUP)
+
+
+class Machine:
+    """What outlives a process: disk and durable kvstore."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.disk = SimDisk(1, random.Random(seed), Trace(_Clock()))
+        self.durable: dict[str, bytes] = {}
+        SimFileSystem(self.disk, _Alive()).mkdir("/data")  # type: ignore[arg-type]
+
+    def life(self, effects: int = 1_000_000) -> Life:
+        return Life(self, effects)
+
+    @property
+    def names(self) -> list[str] | None:
+        files = SimFileSystem(self.disk, _Alive())  # type: ignore[arg-type]
+        return files.listdir(PATH) if files.exists(PATH) else None
+
+    def wipe(self, path: str) -> None:
+        files = SimFileSystem(self.disk, _Alive())  # type: ignore[arg-type]
+        for name in files.listdir(path):
+            if name == "topic-7":
+                self.wipe(f"{path}/{name}")
+            else:
+                files.unlink(f"{path}/{name}")
+        files.rmdir(path)
+        files.fsync_dir(os.path.dirname(path))
+
+
+async def crashes_after(machine: Machine, effects: int, act: Callable[[Life], Any]) -> bool:
+    """Run `act` in a life of so many effects; whether it was cut short."""
+    try:
+        await act(machine.life(effects))
+    except StorageError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("seed", [None, *range(8)])
+def test_a_creation_cut_short_anywhere_is_done_again(seed: int | None) -> None:
+    async def scenario() -> int:
+        effects = 0
+        while True:
+            machine = Machine(seed or 0)
+            was_cut = await crashes_after(machine, effects, lambda life: life.directories.claim(GROUP))
+            if seed is not None:
+                machine.disk.lose_power()
+            if marker_key(GROUP) in machine.durable:
+                assert machine.names == ["replica.id"]
+            await machine.life().directories.claim(GROUP)
+            # What is claimed stays claimed, whatever a power loss takes.
+            assert machine.durable == {marker_key(GROUP): b"created"}
+            machine.disk.lose_power()
+            await machine.life().take_part()
+            if not was_cut:
+                return effects
+            effects += 1
+
+    assert asyncio.run(scenario()) >= 6
+
+
+@pytest.mark.parametrize("operation", ["write", "fsync", "fsync_dir"])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_creation_whose_disk_refused_is_made_durable_before_the_replica_is_known(seed: int, operation: Any) -> None:
+    async def scenario() -> None:
+        machine = Machine(seed)
+        life = machine.life()
+        machine.disk.fail_next(operation, path_part=PATH)
+        with pytest.raises(LogPoisonedError):
+            await life.directories.claim(GROUP)
+        assert machine.durable == {}
+        await life.directories.claim(GROUP)
+        machine.disk.lose_power()
+        await machine.life().directories.claim(GROUP)
+        assert machine.names == ["replica.id"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("seed", [None, *range(8)])
+def test_a_removal_cut_short_anywhere_is_finished_and_the_replica_never_returns_without_its_log(
+    seed: int | None,
+) -> None:
+    async def scenario() -> int:
+        effects = 0
+        while True:
+            machine = Machine(seed or 0)
+            await machine.life().take_part()
+            was_cut = await crashes_after(machine, effects, Life.remove)
+            if seed is not None:
+                machine.disk.lose_power()
+            life = machine.life()
+            try:
+                await life.directories.claim(GROUP)
+            except ReplicaRemovedError:
+                assert machine.durable[marker_key(GROUP)] == b"removing"
+            else:
+                assert machine.names == sorted([*SEGMENTS, "replica.id"]), "not begun: all of it is there"
+                assert machine.durable == {marker_key(GROUP): b"created", vote_key(GROUP): b"a vote"}
+            assert await life.directories.has_any_of(GROUP)
+            await life.remove()
+            assert not await life.directories.has_any_of(GROUP)
+            await life.store.sync()
+            machine.disk.lose_power()
+            assert machine.names is None
+            assert machine.durable == {}
+            if not was_cut:
+                return effects
+            effects += 1
+
+    assert asyncio.run(scenario()) >= 8
+
+
+@pytest.mark.parametrize("place", ["/data/groups", PATH, "replica.id"])
+def test_a_known_replica_without_its_log_is_refused_and_nothing_is_made(place: str) -> None:
+    async def scenario() -> None:
+        machine = Machine()
+        await machine.life().take_part()
+        before = dict(machine.durable)
+        if place == "replica.id":
+            SimFileSystem(machine.disk, _Alive()).unlink(f"{PATH}/replica.id")  # type: ignore[arg-type]
+        else:
+            machine.wipe(place)
+        names = machine.names
+        for _ in range(2):
+            with pytest.raises(MismatchedLogError, match=r"/data/groups/topic-7/replica\.id is missing.*bring"):
+                await machine.life().directories.claim(GROUP)
+        assert machine.names == names
+        assert machine.durable == before
+
+    asyncio.run(scenario())
+
+
+def test_a_vote_in_a_group_that_was_never_created_here_is_refused() -> None:
+    async def scenario() -> None:
+        machine = Machine()
+        machine.durable[vote_key(GROUP)] = b"a vote"
+        with pytest.raises(MismatchedLogError, match="holds a vote in group topic/7"):
+            await machine.life().directories.claim(GROUP)
+        assert machine.names is None
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_the_kvstore_does_not_know_is_refused_and_left_as_it_is() -> None:
+    async def scenario() -> None:
+        machine = Machine()
+        await machine.life().take_part()
+        machine.durable.clear()
+        with pytest.raises(MismatchedLogError, match=r"holds 00000000000000000001-1\.index, but the kvstore"):
+            await machine.life().directories.claim(GROUP)
+        assert machine.durable == {}
+        assert machine.names == sorted([*SEGMENTS, "replica.id"])
+
+    asyncio.run(scenario())
+
+
+def test_a_directory_that_is_not_ours_is_neither_claimed_nor_removed() -> None:
+    async def scenario() -> None:
+        machine = Machine()
+        files = SimFileSystem(machine.disk, _Alive())  # type: ignore[arg-type]
+        files.mkdir(PATH)
+        files.open(f"{PATH}/photo.jpg", create=True).close()
+        life = machine.life()
+        with pytest.raises(ForeignDirectoryError, match=r"photo\.jpg"):
+            await life.directories.claim(GROUP)
+        with pytest.raises(ForeignDirectoryError, match=r"photo\.jpg"):
+            await life.remove()
+        assert machine.names == ["photo.jpg"]
+
+    asyncio.run(scenario())
+
+
+def test_a_lost_log_of_a_deleted_group_is_forgotten() -> None:
+    async def scenario() -> None:
+        machine = Machine()
+        await machine.life().take_part()
+        machine.wipe(PATH)
+        life = machine.life()
+        await life.remove()
+        await life.store.sync()
+        assert machine.durable == {}
+
+    asyncio.run(scenario())
+
+
+def test_a_marker_of_nonsense_is_a_named_error() -> None:
+    async def scenario() -> None:
+        machine = Machine()
+        machine.durable[marker_key(GROUP)] = b"perhaps"
+        with pytest.raises(KvStoreError, match=r"raft/topic/7/replica holds b'perhaps'"):
+            await machine.life().directories.claim(GROUP)
+
+    asyncio.run(scenario())

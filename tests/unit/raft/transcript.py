@@ -1,0 +1,281 @@
+"""Transcripts: stories as text, a script and what it prints, compared word by word.
+
+    # Why this block is here.
+    replicate 1 a quorum_ack          <- commands, one per line
+    deliver
+    ---
+    a enqueued                        <- what they print, up to the next blank line
+    n1 -> n2 append t1 after ...
+
+`REWRITE_TRANSCRIPTS=1 pytest tests/unit/raft/test_transcripts.py` writes what is printed now into the files; read
+the difference before you keep it.
+
+Commands (nodes by number; the seconds are virtual and pass only in `after`):
+
+    cluster N [option=value ...]            N replicas that have not started; options of RaftOptions, min_in_sync
+    log N TERM ...                          the log a replica starts with
+    vote N TERM [VOTED]                     the vote a replica starts with
+    start [N ...] / stop N                  begin and end lives; the first replica of a new group stands at once
+    elect N                                 a whole election with nobody hearing a leader; only its end is told
+    stand N                                 the replica's election deadline is due
+    replicate N NAME LEVEL [size=BYTES] [term=T] [within=SECONDS]
+    deliver [A->B | A<->B ...]              messages arrive, oldest first, until none (of these links) is in flight
+    lose [A->B ...]                         messages in flight are lost, their senders are told
+    cut N / heal N                          the node has no links; what is in flight is lost
+    reset A B                               the link was lost and works again, both ends are told
+    hold N POOL / release N POOL            the node's jobs of a worker pool (append, fsync, kvstore) stand still
+    fail N OPERATION [ERRNO]                the node's next write or fsync fails
+    beat N / check-quorum N                 what a heartbeat tick does
+    step-down N
+    say A->B vote|pre-vote term=T end=I@T
+    say A->B append term=T after=I@T [entries=T,T,..] [commit=I] [visible=I] [flush]
+    say A->B beat term=T [at=I@T] [commit=I] [visible=I]
+    settle                                  everything goes on that can without time passing
+    after SECONDS                           time passes
+    status [N ...] / wire / probe N NAME ...
+"""
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from model.ids import ConsistencyLevel, Term
+from raft.messages import AppendEntriesRequest, Heartbeat, HeartbeatRequest, VoteRequest
+from raft.options import RaftOptions
+from runtime.workers import Pool
+from storage.entry import pack_header
+from tests.unit.raft.message_wire import Message
+from tests.unit.raft.stage import GROUP, Stage, entries_after
+
+_DEFAULT_SIZE = 100
+
+
+@dataclass(slots=True)
+class Block:
+    """Lines as they stand in the file: comments and commands, and the output that was printed."""
+
+    script: list[str]
+    output: list[str]
+
+    def __str__(self) -> str:
+        return "\n".join([*self.script, "---", *self.output] if self.commands else self.script)
+
+    @property
+    def commands(self) -> list[str]:
+        return [line for line in self.script if line and not line.startswith("#")]
+
+
+def parse(text: str) -> list[Block]:
+    """Return the blocks of a transcript."""
+    blocks = []
+    for paragraph in text.strip("\n").split("\n\n"):
+        lines = paragraph.split("\n")
+        at = lines.index("---") if "---" in lines else len(lines)
+        blocks.append(Block(lines[:at], lines[at + 1 :]))
+    return blocks
+
+
+def replay(text: str) -> str:
+    """Return the transcript with what its commands print now."""
+    blocks = parse(text)
+    teller = Teller()
+    try:
+        for block in blocks:
+            block.output = teller.tell(block.commands)
+    finally:
+        teller.close()
+    return "\n\n".join(map(str, blocks)) + "\n"
+
+
+class Teller:
+    """Runs the commands of one transcript."""
+
+    def __init__(self) -> None:
+        self._stage: Stage | None = None
+        self._commands: dict[str, Callable[..., None]] = {
+            name.removeprefix("do_").replace("_", "-"): getattr(self, name)
+            for name in dir(self)
+            if name.startswith("do_")
+        }
+
+    def close(self) -> None:
+        if self._stage is not None:
+            self._stage.__exit__()
+
+    @property
+    def stage(self) -> Stage:
+        assert self._stage is not None, "a transcript begins with `cluster`"
+        return self._stage
+
+    def tell(self, commands: list[str]) -> list[str]:
+        """Run the commands of one block and return what they print."""
+        for command in commands:
+            name, *words = command.split()
+            plain = [word for word in words if "=" not in word]
+            options = dict(word.split("=", 1) for word in words if "=" in word)
+            self._commands[name](*plain, **options)
+        if not commands:
+            return []
+        self.stage.settle()
+        printed, self.stage.events[:] = list(self.stage.events), []
+        return printed
+
+    def _print(self, *lines: str) -> None:
+        self.stage.events.extend(lines)
+
+    # -- before the start ---------------------------------------------------------------------------------------
+
+    def do_cluster(self, nodes: str, *, min_in_sync: str = "1", **options: str) -> None:
+        kinds: dict[str, Any] = {field.name: field.type for field in fields(RaftOptions)}
+        # No draws: a story says itself who stands when.
+        drawn: dict[str, Any] = {"election_jitter": 0.0}
+        drawn |= {name: kinds[name](value) for name, value in options.items()}
+        self._stage = Stage(int(nodes), RaftOptions(**drawn), int(min_in_sync))
+
+    def do_log(self, node: str, *terms: str) -> None:
+        self.stage.write_log(int(node), list(map(int, terms)))
+
+    def do_vote(self, node: str, term: str, voted_for: str | None = None) -> None:
+        self.stage.write_vote(int(node), int(term), None if voted_for is None else int(voted_for))
+
+    # -- lives --------------------------------------------------------------------------------------------------
+
+    def do_start(self, *nodes: str) -> None:
+        for node in nodes or self.stage.actors:
+            self.stage.start(int(node))
+
+    def do_stop(self, node: str) -> None:
+        self.stage.settle()
+        self.stage.stop(int(node))
+        self.stage.settle()
+
+    def do_settle(self) -> None:
+        self.stage.settle()
+
+    def do_stand(self, node: str) -> None:
+        self.stage.stand(int(node))
+        self.stage.settle()
+
+    def do_elect(self, node: str) -> None:
+        self.stage.settle()
+        self.stage.elect(int(node))
+
+    def do_step_down(self, node: str) -> None:
+        self.stage.call(lambda: self.stage.replica(int(node)).step_down("the script says so"))
+        self.stage.settle()
+
+    def do_check_quorum(self, node: str) -> None:
+        self.stage.call(self.stage.replica(int(node)).check_quorum)
+        self.stage.settle()
+
+    def do_after(self, seconds: str) -> None:
+        self.stage.settle()
+        self.stage.advance(float(seconds))
+
+    # -- writes: several in a row reach the batcher before anything else goes on --------------------------------
+
+    def do_replicate(self, node: str, name: str, level: str, **options: str) -> None:
+        self.stage.replicate(
+            *(int(node), name, ConsistencyLevel[level.upper()]),
+            size=int(options.get("size", _DEFAULT_SIZE)),
+            term=Term(int(options["term"])) if "term" in options else None,
+            within=float(options["within"]) if "within" in options else None,
+        )
+
+    # -- the wire -----------------------------------------------------------------------------------------------
+
+    def do_deliver(self, *links: str) -> None:
+        self.stage.settle()
+        self.stage.deliver(_on_links(links))
+
+    def do_lose(self, *links: str) -> None:
+        self.stage.settle()
+        self._lose(_on_links(links))
+
+    def _lose(self, wanted: Callable[[Message], bool]) -> None:
+        self._print(*[f"lost: {message}" for message in self.stage.wire.lose(wanted)])
+        self.stage.settle()
+
+    def do_cut(self, node: str) -> None:
+        self.stage.settle()
+        self.stage.wire.is_cut[int(node)] = True
+        self._lose(lambda message: int(node) in (message.source, message.target))
+
+    def do_heal(self, node: str) -> None:
+        self.stage.wire.is_cut[int(node)] = False
+
+    def do_reset(self, one: str, other: str) -> None:
+        self.stage.settle()
+        self._lose(lambda message: {message.source, message.target} == {int(one), int(other)})
+        for here, there in ((one, other), (other, one)):
+            consensus = self.stage.actors[int(here)].consensus
+            if consensus is not None:
+                self.stage.call(lambda consensus=consensus, there=there: consensus.on_link_reset(int(there)))
+        self.stage.settle()
+
+    def do_wire(self) -> None:
+        self.stage.settle()
+        self._print(*[f"in flight: {message}" for message in self.stage.wire.in_flight])
+
+    def do_beat(self, node: str) -> None:
+        self.stage.beat(int(node))
+        self.stage.settle()
+
+    def do_say(self, link: str, kind: str, *flags: str, term: str, **options: str) -> None:
+        source, target = map(int, link.split("->"))
+        commit, visible = int(options.get("commit", 0)), int(options.get("visible", options.get("commit", 0)))
+        if kind in ("vote", "pre-vote"):
+            index, last_term = _position(options["end"])
+            self.stage.say(source, target, VoteRequest(GROUP, int(term), index, last_term, kind == "pre-vote"))
+        elif kind == "beat":
+            at, at_term = _position(options.get("at", "-1@0"))
+            beat = Heartbeat(GROUP, int(term), commit, visible, at, at_term)
+            self.stage.say(source, target, HeartbeatRequest([beat]))
+        else:
+            after, after_term = _position(options["after"])
+            terms = [int(each) for each in options.get("entries", "").split(",") if each]
+            entries = entries_after(self.stage.replica(target).log, after, terms)
+            payload = b"".join(pack_header(entry, entry.index) + bytes(entry.payload) for entry in entries)
+            request = AppendEntriesRequest(GROUP, int(term), after, after_term, commit, visible, "flush" in flags)
+            self.stage.say(source, target, request, payload)
+
+    # -- disks --------------------------------------------------------------------------------------------------
+
+    def do_hold(self, node: str, pool: str) -> None:
+        self.stage.settle()
+        self.stage.actors[int(node)].workers.hold(Pool(pool))
+
+    def do_release(self, node: str, pool: str) -> None:
+        self.stage.settle()
+        self.stage.call(lambda: self.stage.actors[int(node)].workers.release(Pool(pool)))
+        self.stage.settle()
+
+    def do_fail(self, node: str, operation: str, number: str = "EIO") -> None:
+        self.stage.disk.fail_next(operation, error=getattr(errno, number), path_part=f"/n{node}/")
+
+    # -- what is there ------------------------------------------------------------------------------------------
+
+    def do_status(self, *nodes: str) -> None:
+        self.stage.settle()
+        self._print(*[self.stage.actors[int(node)].status() for node in nodes or self.stage.actors])
+
+    def do_probe(self, node: str, *names: str) -> None:
+        self.stage.settle()
+        probe = self.stage.actors[int(node)].probe
+        self._print(", ".join(f"{name} {getattr(probe, name)}" for name in names))
+
+
+def _on_links(links: tuple[str, ...]) -> Callable[[Message], bool]:
+    wanted = set()
+    for link in links:
+        one, other = map(int, link.replace("<->", "->").split("->"))
+        wanted.add((one, other))
+        if "<->" in link:
+            wanted.add((other, one))
+    return lambda message: not wanted or (message.source, message.target) in wanted
+
+
+def _position(text: str) -> tuple[int, int]:
+    index, _, term = text.partition("@")
+    return int(index), int(term)
