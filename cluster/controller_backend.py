@@ -15,10 +15,8 @@ from model.ids import GroupId, Replica
 from model.topic_config import TopicConfig
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
-from runtime.environment import Environment
 from runtime.gate import Gate
-from runtime.workers import Pool
-from storage.errors import StorageError
+from storage.errors import ReplicaRemovedError, StorageError
 from storage.options import LogOptions
 
 _logger = logging.getLogger("cluster")
@@ -35,14 +33,12 @@ class ControllerBackend:
 
     def __init__(
         self,
-        env: Environment,
         topics: TopicTable,
         groups: GroupManager,
         partitions: PartitionManager,
         leadership: Leadership,
         self_replica: Replica,
     ) -> None:
-        self._env = env
         self._topics = topics
         self._groups = groups
         self._partitions = partitions
@@ -98,6 +94,9 @@ class ControllerBackend:
             consensus = await self._groups.create(
                 group, GroupConfiguration.of(replicas), policy, log_options(topic.config)
             )
+        except ReplicaRemovedError:
+            # An earlier process was told to delete the topic; this one has not applied the command again yet.
+            return
         except StorageError as error:
             if self.failed.get(group) != str(error):
                 _logger.error("%s-%d cannot start here: %s", topic.name, number, error)
@@ -114,24 +113,15 @@ class ControllerBackend:
             self._leadership.forget(group)
             self.failed.pop(group, None)
             if self._self_replica in replicas:
-                await self._remove(topic, group, replicas)
+                await self._remove(topic, group)
 
-    async def _remove(self, topic: Topic, group: GroupId, replicas: tuple[Replica, ...]) -> None:
-        is_placed = self._placed.pop(group, None) is not None
+    async def _remove(self, topic: Topic, group: GroupId) -> None:
+        self._placed.pop(group, None)
         self._partitions.discard(group)
         try:
-            if not is_placed:
-                if not await self._is_left_over(group):
-                    return
-                # Opened only to be removed: whose directory it is gets checked on the way.
-                policy = RaftPolicy(topic.config.min_insync_replicas)
-                await self._groups.create(group, GroupConfiguration.of(replicas), policy, log_options(topic.config))
-            await self._groups.remove(group)
+            was_here = await self._groups.remove(group)
         except StorageError as error:
             _logger.error("group %s of deleted topic %s was not removed: %s", group, topic.name, error)
         else:
-            _logger.info("removed group %s of deleted topic %s", group, topic.name)
-
-    async def _is_left_over(self, group: GroupId) -> bool:
-        path = self._groups.directory_of(group)
-        return await self._env.workers.run(Pool.READ, lambda: self._env.files.exists(path))
+            if was_here:
+                _logger.info("removed group %s of deleted topic %s", group, topic.name)

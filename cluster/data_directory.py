@@ -16,6 +16,7 @@ from runtime.workers import Pool
 from storage.kvstore import KvStore
 
 FORMAT_VERSION = 1
+GROUPS = "groups"
 _FILE = "directory.id"
 _LOCK = "lock"
 _KEY = "node/directory"
@@ -53,6 +54,11 @@ async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, no
     on_disk = await env.workers.run(Pool.READ, lambda: _read(env, path))
     in_kvstore = kvstore.get(_KEY)
     if on_disk is None and in_kvstore is None:
+        if await env.workers.run(Pool.READ, lambda: _holds_logs(env, path)):
+            raise StartupError(
+                f"{path}: its identity file and its kvstore are missing, but it holds logs; bring the whole data"
+                " directory back, parts of it are not enough"
+            )
         record = DirectoryRecord(FORMAT_VERSION, node_id, env.rng.randbytes(16).hex())
         kvstore.put(_KEY, msgspec.json.encode(record))
         await kvstore.sync()
@@ -72,6 +78,11 @@ async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, no
     if on_disk.node_id != node_id:
         raise StartupError(f"{path} belongs to node {on_disk.node_id}, but node.id is {node_id}")
     return Replica(node_id, DirectoryId(on_disk.directory_id))
+
+
+def _holds_logs(env: Environment, path: str) -> bool:
+    groups = f"{path}/{GROUPS}"
+    return env.files.exists(groups) and bool(env.files.listdir(groups))
 
 
 def _decode(path: str, stored: bytes) -> DirectoryRecord:

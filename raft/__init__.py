@@ -14,6 +14,7 @@
 * `vote_stm`                one election: pre-vote, then vote; `election_timer` decides when.
 * `heartbeat_manager`       one message per node pair for all groups.
 * `group_manager`           all groups of this node; `service` their RPC side; `client` what they need of the wire.
+* `replica_directories`     which replicas must be on this disk: markers in the kvstore, set and removed in order.
 * `follower_index_metadata` what the leader knows of one follower.
 * `group_configuration`     voters, and the policy that turns them into quorums.
 * `state_machine`           applies committed entries in order.

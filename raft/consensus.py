@@ -148,10 +148,9 @@ class Consensus:
         await self.log.close()
 
     async def remove(self) -> None:
-        """Stop, and delete the replica's log and vote."""
+        """Stop, and delete the replica's log. Its vote goes after that (`replica_directories`)."""
         await self._end_fibers()
         await self.log.remove()
-        self._kvstore.delete(vote_key(self.group))
 
     async def _end_fibers(self) -> None:
         self._election.stop()

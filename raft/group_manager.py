@@ -11,11 +11,12 @@ from raft.group_configuration import AgreementPolicy, GroupConfiguration
 from raft.heartbeat_manager import HeartbeatManager
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
+from raft.replica_directories import ReplicaDirectories
 from runtime.environment import Environment
 from runtime.gate import Gate
 from storage.kvstore import KvStore
 from storage.log import Log
-from storage.options import LogIdentity, LogOptions
+from storage.options import LogOptions
 
 _logger = logging.getLogger("raft")
 
@@ -37,7 +38,7 @@ class GroupManager:
         self._self_replica = self_replica
         self._kvstore = kvstore
         self._client = client
-        self._directory = groups_directory
+        self._directories = ReplicaDirectories(env, kvstore, self_replica.directory_id, groups_directory)
         self._groups: dict[GroupId, Consensus] = {}
         self._deadlines = DeadlineQueue()
         self._gate = Gate("groups")
@@ -71,11 +72,13 @@ class GroupManager:
         """Open or create this node's replica of a group and start it.
 
         Raises:
-            StorageError: The directory is foreign or damaged, or the disk refuses; nothing was started.
+            ReplicaRemovedError: `remove` was called for it, perhaps by an earlier process.
+            StorageError: Directory or kvstore are lost, foreign or damaged, or the disk refuses; nothing was started.
         """
         assert group not in self._groups
-        identity = LogIdentity(group, self._self_replica.directory_id)
-        log = await Log.open(self._env, self.directory_of(group), identity, log_options)
+        directories = self._directories
+        await directories.claim(group)
+        log = await Log.open(self._env, directories.path_of(group), directories.identity_of(group), log_options)
         consensus = Consensus(
             group,
             self._env,
@@ -94,12 +97,24 @@ class GroupManager:
         consensus.start()
         return consensus
 
-    async def remove(self, group: GroupId) -> None:
-        """Stop a group and delete its replica here; unknown groups are ignored."""
-        consensus = self._groups.pop(group, None)
+    async def remove(self, group: GroupId) -> bool:
+        """Stop a group and delete its replica here, also one that is not open or half-deleted.
+
+        Only for a group that was deleted: this replica can never come back. Returns whether there was anything.
+
+        Raises:
+            StorageError: Something is left; it does not take part any more, and the next call goes on.
+        """
+        consensus = self._groups.get(group)
+        if consensus is None and not await self._directories.has_any_of(group):
+            return False
+        await self._directories.begin_removal(group)
         if consensus is not None:
+            del self._groups[group]
             self._heartbeats.forget(consensus)
             await consensus.remove()
+        await self._directories.finish_removal(group)
+        return True
 
     def get(self, group: GroupId) -> Consensus | None:
         """Return this node's replica of a group."""
@@ -110,10 +125,6 @@ class GroupManager:
 
     def __len__(self) -> int:
         return len(self._groups)
-
-    def directory_of(self, group: GroupId) -> str:
-        """Return where the replica of a group lies."""
-        return f"{self._directory}/{group.replace('/', '-')}"
 
     def on_link_reset(self, node_id: NodeId) -> None:
         """A working link to or from a node was lost: its groups may have lost their leader."""

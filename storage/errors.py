@@ -29,5 +29,13 @@ class ForeignDirectoryError(StorageError):
     """The directory belongs to another group, data directory or format version; nothing was touched."""
 
 
+class MismatchedLogError(StorageError):
+    """Kvstore and log directory do not belong together: one of them was lost or replaced; nothing was touched."""
+
+
+class ReplicaRemovedError(StorageError):
+    """The removal of this replica has begun: it never takes part in its group again."""
+
+
 class KvStoreError(StorageError):
     """Fatal for the node: the kvstore is damaged or its sync failed."""

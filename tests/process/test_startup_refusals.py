@@ -107,6 +107,57 @@ def test_a_wiped_directory_stays_outside_and_is_named(make_cluster: ClusterMaker
     cluster.restart([3])
 
 
+def test_wiped_logs_under_a_kept_identity_are_refused_and_the_others_serve_on(make_cluster: ClusterMaker):
+    cluster = _started(make_cluster, 3)
+    create_topic(cluster, "orders")
+    values = _produce(cluster, "orders", "before", batches=5)
+    cluster.wait_in_sync("orders", 0)
+    victim = cluster[3]
+    victim.kill()
+    groups, moved = victim.data_dir / "groups", cluster.folder / "moved"
+    groups.rename(moved)
+    before = _contents(victim.data_dir)
+    for _ in range(2):
+        line = _refusal(victim)
+        assert f"{groups}/raft0/replica.id is missing" in line
+        assert "its log was lost or moved away" in line
+        assert "bring the whole data directory back" in line
+        assert not groups.exists()
+        assert _contents(victim.data_dir) == before
+    values += _produce(cluster, "orders", "by the others", batches=5)
+    assert [record.value for record in read_all(cluster.bootstrap, "orders")] == values
+    moved.rename(groups)
+    cluster.restart([3])
+    cluster.wait_in_sync("orders", 0)
+    assert [record.value for record in read_all(cluster.bootstrap, "orders")] == values
+
+
+@pytest.mark.parametrize("lost", [["kvstore"], ["kvstore", "directory.id"]])
+def test_a_lost_kvstore_is_refused_and_no_other_identity_is_drawn(make_cluster: ClusterMaker, lost: list[str]):
+    cluster = _started(make_cluster, 1)
+    create_topic(cluster, "orders")
+    values = _produce(cluster, "orders", "kept", batches=3)
+    cluster[1].kill()
+    data_dir = cluster[1].data_dir
+    moved = cluster.folder / "moved"
+    moved.mkdir()
+    for name in lost:
+        (data_dir / name).rename(moved / name)
+    before = _contents(data_dir)
+    for _ in range(2):
+        line = _refusal(cluster[1])
+        assert "missing" in line
+        assert "bring the whole data directory back" in line
+        assert _contents(data_dir) == before
+    for path in (data_dir / "kvstore").iterdir():  # The one that the refused starts made; nothing is in it.
+        path.unlink()
+    (data_dir / "kvstore").rmdir()
+    for name in lost:
+        (moved / name).rename(data_dir / name)
+    cluster.restart([1])
+    assert [record.value for record in read_all(cluster.bootstrap, "orders")] == values
+
+
 def test_other_seeds_than_the_founding_ones_are_refused(make_cluster: ClusterMaker):
     cluster = _started(make_cluster, 3)
     cluster[3].terminate()

@@ -93,6 +93,17 @@ def test_a_missing_file_is_refused_once_the_node_has_voted(tmp_path):
     with_disk(tmp_path, test)
 
 
+def test_logs_without_file_and_kvstore_are_refused(tmp_path):
+    async def test(disk):
+        os.makedirs(f"{disk.path}/groups/raft0")
+        with pytest.raises(StartupError, match="but it holds logs; bring the whole data directory back"):
+            await disk.claim()
+        assert os.listdir(disk.path) == ["groups"]
+        assert disk.durable == {}
+
+    with_disk(tmp_path, test)
+
+
 def test_a_crash_between_kvstore_and_file_is_completed_with_the_same_id(tmp_path):
     async def test(disk):
         first = await disk.claim()

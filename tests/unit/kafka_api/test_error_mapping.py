@@ -57,6 +57,8 @@ UNREACHABLE = {
     raft.errors.AmbiguousError: "a base: only its subclasses are raised",
     raft.errors.FatalError: "a base: only its subclasses are raised",
     storage.errors.ForeignDirectoryError: "at the start of a replica; the controller backend logs it and tries again",
+    storage.errors.MismatchedLogError: "at the start of a replica, like ForeignDirectoryError; raft0's ends the process",
+    storage.errors.ReplicaRemovedError: "at the start of a replica of a deleted topic; the controller backend waits",
     storage.errors.KvStoreError: "votes and starts only; the replica fails, and callers are told ReplicaFailedError",
     cluster.errors.ClusterError: "a base; only an answer of a newer broker's unknown error becomes one",
     cluster.errors.StartupError: "before the listener is open",

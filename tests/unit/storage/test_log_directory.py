@@ -10,8 +10,13 @@ from log_harness import IDENTITY, Disk, Place, Spec, append, everything, flip, p
 
 from model.ids import DirectoryId, GroupId, Index
 from runtime.workers import Pool
-from storage.errors import ForeignDirectoryError, LogPoisonedError, StorageError
-from storage.log_directory import claim_log_directory
+from storage.errors import ForeignDirectoryError, LogPoisonedError, MismatchedLogError, StorageError
+from storage.log_directory import (
+    claim_log_directory,
+    discard_log_directory,
+    make_log_directory,
+    require_log_directory,
+)
 from storage.options import LogIdentity
 
 
@@ -71,6 +76,92 @@ def test_an_unknown_format_is_refused_by_name(tmp_path: Path) -> None:
     path.write_bytes(b"%08x %s\n" % (crc32c.crc32c(body), body))
     with pytest.raises(ForeignDirectoryError, match="has format 2, this version reads 1"):
         claim_log_directory(Disk(), str(tmp_path / "g"), IDENTITY)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"nonsense",
+        b"{}",
+        b"[]",
+        b"\xff\xfe",
+        b'{"format_version":1,"group":7,"directory_id":"here"}',
+        b'{"format_version":1,"group":"0123-7\xff","directory_id":"here"}',
+        b'{"format_version":1e999,"group":"0123-7","directory_id":"here"}',
+    ],
+)
+def test_an_identity_that_is_no_record_is_refused_by_name_even_with_a_right_checksum(
+    tmp_path: Path, body: bytes
+) -> None:
+    disk, directory = Disk(), str(tmp_path / "g")
+    claim_log_directory(disk, directory, IDENTITY)
+    (tmp_path / "g" / "replica.id").write_bytes(b"%08x %s\n" % (crc32c.crc32c(body), body))
+    for job in (claim_log_directory, make_log_directory, require_log_directory, discard_log_directory):
+        with pytest.raises(ForeignDirectoryError, match=r"replica\.id is damaged"):
+            job(disk, directory, IDENTITY)
+    assert [path.name for path in (tmp_path / "g").iterdir()] == ["replica.id"]
+    assert disk.opened == {}
+
+
+def test_a_required_directory_is_never_made(tmp_path: Path) -> None:
+    directory = tmp_path / "groups" / "g"
+    with pytest.raises(MismatchedLogError, match=r"replica\.id is missing"):
+        require_log_directory(Disk(), str(directory), IDENTITY)
+    assert not directory.parent.exists()
+    make_log_directory(Disk(), str(directory), IDENTITY)
+    require_log_directory(Disk(), str(directory), IDENTITY)
+
+
+def test_a_directory_is_made_durable_up_to_the_data_directory_even_if_an_earlier_try_made_it(tmp_path: Path) -> None:
+    disk, directory = Disk(), str(tmp_path / "groups" / "g")
+    disk.fail("fsync_dir", "groups")
+    with pytest.raises(OSError, match="Input/output"):
+        make_log_directory(disk, directory, IDENTITY)
+    disk.calls.clear()
+    make_log_directory(disk, directory, IDENTITY)
+    synced = [name for call, name in disk.calls if call == "fsync_dir"]
+    assert synced == ["g", "groups", tmp_path.name]
+    # Made again as a whole: what is there may be the pages of a failed fsync.
+    disk.calls.clear()
+    make_log_directory(disk, directory, IDENTITY)
+    assert [call for call, _ in disk.calls if call in ("create", "fsync", "rename", "fsync_dir")] == [
+        "create",
+        "fsync",
+        "rename",
+        *["fsync_dir"] * 3,
+    ]
+
+
+def test_a_directory_that_holds_entries_is_not_made_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path)
+        async with place.opened() as log:
+            await append(log, Spec())
+        before = place.content()
+        with pytest.raises(MismatchedLogError, match="but the kvstore does not know"):
+            make_log_directory(place.disk, str(place.directory), IDENTITY)
+        assert place.content() == before
+
+    asyncio.run(scenario())
+
+
+def test_a_damaged_log_is_discarded_if_its_identity_is_ours(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path, segment_bytes=300)
+        async with place.opened() as log:
+            await append(log, *[Spec()] * 5)
+        flip(place.directory / place.names()[0], 60)
+        stranger = LogIdentity(IDENTITY.group, DirectoryId("elsewhere"))
+        before = place.content()
+        with pytest.raises(ForeignDirectoryError):
+            discard_log_directory(place.disk, str(place.directory), stranger)
+        assert place.content() == before
+        for _ in range(2):
+            discard_log_directory(place.disk, str(place.directory), IDENTITY)
+            assert not place.directory.exists()
+
+    asyncio.run(scenario())
 
 
 def test_files_without_an_identity_are_refused_and_an_unfinished_identity_is_not(tmp_path: Path) -> None:

@@ -1,0 +1,116 @@
+"""Which replicas this node has: a marker in the kvstore and a directory per group, made and removed in a safe order.
+
+A replica that lost its log must not vote as if it had none: two such replicas of three elect a leader that knows
+nothing of what was acknowledged. So the kvstore remembers which logs there must be (RFC 0002 section 9):
+
+    create   directory and replica.id durable -> marker "created" durable -> the replica takes part
+    remove   marker "removing" durable -> log deleted -> vote deleted -> marker deleted
+
+A crash between two steps leaves a state from which the next start goes on: a directory without a marker has taken
+part in nothing, and a replica whose marker says "removing" never takes part again (group ids are not reused).
+"""
+
+from collections.abc import Callable
+
+from model.ids import DirectoryId, GroupId
+from raft.consensus import vote_key
+from runtime.environment import Environment
+from runtime.files import FileSystem
+from runtime.workers import Pool
+from storage.errors import KvStoreError, LogPoisonedError, MismatchedLogError, ReplicaRemovedError
+from storage.kvstore import KvStore
+from storage.log_directory import discard_log_directory, make_log_directory, require_log_directory
+from storage.options import LogIdentity
+
+_CREATED = b"created"
+_REMOVING = b"removing"
+
+
+def marker_key(group: GroupId) -> str:
+    """Return the kvstore key that says that this node has, or removes, a replica of the group."""
+    return f"raft/{group}/replica"
+
+
+class ReplicaDirectories:
+    """The replicas of one data directory. Calls for one group do not overlap (their owner's duty)."""
+
+    def __init__(self, env: Environment, kvstore: KvStore, directory_id: DirectoryId, directory: str) -> None:
+        self._env = env
+        self._kvstore = kvstore
+        self._directory_id = directory_id
+        self._directory = directory
+
+    def path_of(self, group: GroupId) -> str:
+        """Return where the replica of a group lies."""
+        return f"{self._directory}/{group.replace('/', '-')}"
+
+    def identity_of(self, group: GroupId) -> LogIdentity:
+        """Return what the replica's directory must say of itself."""
+        return LogIdentity(group, self._directory_id)
+
+    async def claim(self, group: GroupId) -> None:
+        """Make sure that directory and marker exist, both durable; afterwards the replica may take part.
+
+        Raises:
+            MismatchedLogError: The log of a replica that may have taken part is gone, or the kvstore that knew it.
+            ReplicaRemovedError: Its removal has begun.
+            ForeignDirectoryError: The directory is another's.
+            LogPoisonedError: The disk refused.
+            KvStoreError: The kvstore has failed, or its marker is damaged.
+        """
+        marker = self._marker(group)
+        if marker == _REMOVING:
+            raise ReplicaRemovedError(f"{self.path_of(group)}: the removal of this replica has begun")
+        if marker == _CREATED:
+            await self._run(group, require_log_directory)
+            return
+        if self._kvstore.get(vote_key(group)) is not None:
+            raise MismatchedLogError(
+                f"the kvstore holds a vote in group {group}, but nothing of the creation of its replica in"
+                f" {self.path_of(group)}: parts of it are lost; bring the whole data directory back"
+            )
+        await self._run(group, make_log_directory)
+        self._kvstore.put(marker_key(group), _CREATED)
+        await self._kvstore.sync()
+
+    async def has_any_of(self, group: GroupId) -> bool:
+        """Whether anything is left of a replica: marker, vote or directory."""
+        if self._marker(group) is not None or self._kvstore.get(vote_key(group)) is not None:
+            return True
+        path = self.path_of(group)
+        return await self._env.workers.run(Pool.READ, lambda: self._env.files.exists(path))
+
+    async def begin_removal(self, group: GroupId) -> None:
+        """Note that the group was deleted; from here on this replica never takes part again, whatever is left of it.
+
+        Raises:
+            KvStoreError: The kvstore has failed.
+        """
+        self._kvstore.put(marker_key(group), _REMOVING)
+        await self._kvstore.sync()
+
+    async def finish_removal(self, group: GroupId) -> None:
+        """Delete what there is of a closed replica after `begin_removal`; again after a crash.
+
+        Raises:
+            ForeignDirectoryError: The directory is another's or cannot be told to be ours: it stays.
+            LogPoisonedError: The disk refused; the next start tries again.
+        """
+        assert self._marker(group) == _REMOVING
+        await self._run(group, discard_log_directory)
+        # The marker last. Unsynced: if the deletes are lost, the removal is finished once more.
+        self._kvstore.delete(vote_key(group))
+        self._kvstore.delete(marker_key(group))
+
+    def _marker(self, group: GroupId) -> bytes | None:
+        marker = self._kvstore.get(marker_key(group))
+        if marker not in (None, _CREATED, _REMOVING):
+            raise KvStoreError(f"{marker_key(group)} holds {marker!r}: damaged, or written by a newer version")
+        return marker
+
+    async def _run(self, group: GroupId, job: Callable[[FileSystem, str, LogIdentity], None]) -> None:
+        files, path, identity = self._env.files, self.path_of(group), self.identity_of(group)
+        try:
+            await self._env.workers.run(Pool.APPEND, lambda: job(files, path, identity))
+        except OSError as error:
+            raise LogPoisonedError(f"{path}: {error}") from error
