@@ -160,7 +160,8 @@ class Node:
                 async with asyncio.timeout(_REGISTER_TIMEOUT):
                     await self.controller.applier.wait_applied(Index(reply.applied_index))
             except (ClusterError, TimeoutError) as error:
-                _logger.info("not registered yet: %s", error or "raft0 is not applied up to its leader's position")
+                why = error if isinstance(error, ClusterError) else "raft0 is not applied as far as at its leader"
+                _logger.info("not registered yet: %s", why)
                 await asyncio.sleep(_REGISTER_PAUSE)
                 continue
             self.is_registered.set()

@@ -54,6 +54,8 @@ class DeadlineQueue:
         self._heap: list[tuple[float, int, Deadline]] = []
         self._sequence = count()
         self._timer: asyncio.TimerHandle | None = None
+        # Not `TimerHandle.when()`: uvloop's handles of what is already due have none.
+        self._timer_at = 0.0
         self._is_closed = False
 
     def deadline(self, callback: Callable[[], None]) -> Deadline:
@@ -78,9 +80,10 @@ class DeadlineQueue:
             return
         when = self._heap[0][0]
         if self._timer is not None:
-            if self._timer.when() <= when:
+            if self._timer_at <= when:
                 return
             self._timer.cancel()
+        self._timer_at = when
         self._timer = asyncio.get_running_loop().call_at(when, self._run)
 
     def _run(self) -> None:
