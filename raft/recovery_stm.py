@@ -24,11 +24,13 @@ _FLUSH_EVERY_BYTES = 1024 * 1024
 
 
 class RecoveryStm:
-    """One recovery of one follower in one term."""
+    """One recovery of one follower in one term; the only one from its construction to the end of `run`."""
 
     def __init__(self, context: ReplicaContext, follower: FollowerIndexMetadata) -> None:
         assert follower.needs_recovery
         assert not follower.is_recovering
+        # From now on, not from the fiber's first step on: two replies may be taken before that.
+        follower.is_recovering = True
         self._context = context
         self._follower = follower
         self._term = context.state.term
@@ -40,7 +42,6 @@ class RecoveryStm:
         When contact is lost the follower keeps `needs_recovery`, and its next reply starts a new recovery.
         """
         follower, context = self._follower, self._context
-        follower.is_recovering = True
         context.probe.recoveries_started += 1
         context.logger.debug("recovers node %d from %d", follower.node_id, follower.next_index_hint)
         try:

@@ -38,6 +38,8 @@ class ReplicateBatcher:
         self._flusher = flusher
         self._monitor = monitor
         self._budget = ByteBudget(context.options.batcher_bytes)
+        # Items that wait for the budget, in the order of their calls.
+        self._waiting: dict[ReplicateItem, None] = {}
         self._items: list[ReplicateItem] = []
         # Items whose round is being written: told at once if leadership ends meanwhile.
         self._in_round: list[ReplicateItem] = []
@@ -58,16 +60,18 @@ class ReplicateBatcher:
         if deadline is not None:
             loop = asyncio.get_running_loop()
             item.expire_with(loop.call_at(deadline, self._on_deadline, item))
-        units = self._budget.try_acquire(max(item.size, 1))
+        # Whoever waits already goes first, also before its fiber has taken its first step.
+        units = 0 if self._waiting else self._budget.try_acquire(max(item.size, 1))
         if units:
             self._enqueue(item, units)
         else:
+            self._waiting[item] = None
             self._context.gate.spawn(self._enqueue_in_turn(item), name="batcher-wait")
         return item.stages
 
     def fail_pending(self, error: RaftError) -> None:
         """Leadership has ended: end every item that has not been answered."""
-        for item in [*self._items, *self._in_round]:
+        for item in [*self._waiting, *self._items, *self._in_round]:
             item.fail(error)
 
     def _admits(self, item: ReplicateItem) -> bool:
@@ -87,6 +91,8 @@ class ReplicateBatcher:
         except asyncio.CancelledError:
             item.fail(ShuttingDownError("the replica is being stopped"))
             raise
+        finally:
+            del self._waiting[item]
         if item.is_done:
             self._budget.release(units)
         else:

@@ -20,6 +20,7 @@ Commands (nodes by number; the seconds are virtual and pass only in `after`):
     stand N                                 the replica's election deadline is due
     replicate N NAME LEVEL [size=BYTES] [term=T] [within=SECONDS]
     deliver [A->B | A<->B ...]              messages arrive, oldest first, until none (of these links) is in flight
+    burst A->B                              all messages of a link arrive in one instant
     lose [A->B ...]                         messages in flight are lost, their senders are told
     cut N / heal N                          the node has no links; what is in flight is lost
     reset A B                               the link was lost and works again, both ends are told
@@ -188,6 +189,14 @@ class Teller:
     def do_deliver(self, *links: str) -> None:
         self.stage.settle()
         self.stage.deliver(_on_links(links))
+
+    def do_burst(self, link: str) -> None:
+        self.stage.settle()
+        wanted = _on_links((link,))
+        while (message := self.stage.wire.take(wanted)) is not None:
+            self._print(str(message))
+            self.stage.hand_over(message)
+        self.stage.settle()
 
     def do_lose(self, *links: str) -> None:
         self.stage.settle()
