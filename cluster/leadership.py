@@ -1,4 +1,5 @@
-"""Who leads which partition, as every broker knows it: pushed when a leader takes office, repeated every 5 s.
+"""Who leads which partition, as every broker knows it: pushed when a leader takes office or its in-sync set changes,
+and all of it every 5 s.
 
 raft0 knows placements, not leaders; a broker without a replica of a partition learns its leader only from here
 (counterexample 21). The highest term wins, so late or repeated news do no harm.
@@ -18,7 +19,9 @@ from rpc.links import Links
 from rpc.methods import Method
 from runtime.gate import Gate
 
-_REPEAT_INTERVAL = 5.0
+# In-sync sets are looked at this often, and every so many looks everything is told again.
+_LOOK_INTERVAL = 0.5
+_LOOKS_PER_REPEAT = 10
 _PUSH_TIMEOUT = 3.0
 # Groups per message: a node that leads thousands sends several small frames instead of one that holds others up.
 _GROUPS_PER_PUSH = 2000
@@ -64,6 +67,8 @@ class Leadership:
         self._leaders: dict[GroupId, Leader] = {}
         self._news: dict[GroupId, Consensus] = {}
         self._push_scheduled = False
+        # What was last told of each group that is led here.
+        self._told: dict[GroupId, LedGroup] = {}
         self._listeners: list[Callable[[], None]] = []
         self._gate = Gate("leadership")
         links.register(PUSH_LEADERSHIP, self._on_push)
@@ -94,6 +99,7 @@ class Leadership:
     def forget(self, group: GroupId) -> None:
         """The partition was deleted."""
         self._leaders.pop(group, None)
+        self._told.pop(group, None)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener` after each change; it must not block."""
@@ -125,16 +131,21 @@ class Leadership:
             return
         for first in range(0, len(led), _GROUPS_PER_PUSH):
             push = LeadershipPush(led[first : first + _GROUPS_PER_PUSH])
-            # A push that is lost is repeated within 5 s; there is nothing to do about its failure.
+            # A push that is lost is repeated within 5 s at the latest; there is nothing to do about its failure.
             self._links.send(peer, PUSH_LEADERSHIP, push, timeout=_PUSH_TIMEOUT)
 
     def _led_here(self) -> list[LedGroup]:
         return [_led(consensus) for consensus in self._groups if consensus.is_in_office]
 
     async def _repeat(self) -> None:
+        looks = 0
         while True:
-            await asyncio.sleep(_REPEAT_INTERVAL)
+            await asyncio.sleep(_LOOK_INTERVAL)
+            looks += 1
             led = self._led_here()
+            if looks % _LOOKS_PER_REPEAT:
+                led = [each for each in led if self._told.get(GroupId(each.group)) != each]
+            self._told.update((GroupId(each.group), each) for each in led)
             for peer in self._peers:
                 self._push(peer, led)
 

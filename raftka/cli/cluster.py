@@ -46,7 +46,7 @@ def health(
     timeout: Annotated[float, typer.Option(min=0.1, max=60.0, help="Seconds for each broker to answer.")] = 2.0,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Exit with 1 if a broker is missing or a partition has no leader; replicas that lag are only shown."""
+    """Exit with 1 if a broker is missing, a partition has no leader, or a replica lags."""
     report = examine(kafka_client.read_cluster(brokers), brokers.split(","), timeout)
     if output is Format.JSON:
         print_json(report)
@@ -81,7 +81,7 @@ def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[
         if len(each.in_sync) < len(each.replicas)
     ]
     return {
-        "healthy": not missing and not leaderless and not silent,
+        "healthy": not missing and not leaderless and not silent and not lagging,
         "brokers": sorted(cluster.brokers),
         "brokers_missing": missing,
         "bootstrap_unreachable": silent,
