@@ -46,7 +46,7 @@ def machine_facts(data_dir: Path) -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "memory_gib": round(_meminfo("MemTotal") / 2**30, 1),
-        "kernel": platform.release(),
+        "kernel": ".".join(platform.release().split(".")[:2]),
         "python": platform.python_version(),
         "disk_file_system": file_system(data_dir.resolve()),
         "disk_fdatasync_ms": _sync_milliseconds(data_dir),
