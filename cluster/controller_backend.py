@@ -1,7 +1,7 @@
 """Makes this node's groups match the topic table: starts what is placed here, removes what was deleted.
 
 A directory is deleted only because a delete command was applied: a group that exists on disk but in no table is left
-alone until the table has caught up with the log (design.md 8).
+alone until the table has caught up with the log (RFC 0001 section 7).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Identities and positions.
 
 Positions in a Raft log are *indexes* (dense, +1 per entry, from 1); positions of a consumer are *offsets*
-(dense, +1 per record, from 0). The two never share a name (design.md 1).
+(dense, +1 per record, from 0). The two never share a name (docs/glossary.md).
 """
 
 from enum import IntEnum

@@ -5,7 +5,7 @@
     51 producer epoch i16 | 53 base sequence i32 | 57 record count i32 | 61 records
 
 The CRC covers bytes 21 to the end, so base offset and leader epoch are stamped in place without touching it.
-Source: Kafka protocol guide, "Record Batch"; research/kafka_protocol.md A4.
+Source: Kafka protocol guide, "Record Batch".
 """
 
 import struct

@@ -1,6 +1,6 @@
 """The records inside a batch: offsets and timestamps only, for lookups by time. Off the hot path.
 
-Source: Kafka protocol guide, "Record" (zigzag varints); compression as in research/kafka_protocol.md B4: snappy may
+Source: Kafka protocol guide, "Record" (zigzag varints); compression as in RFC 0005: snappy may
 be raw (librdkafka) or xerial-framed (Java).
 """
 

@@ -1,4 +1,4 @@
-"""Topic configuration: the keys that exist, each enforced; everything else is refused (design.md 7).
+"""Topic configuration: the keys that exist, each enforced; everything else is refused (RFC 0005).
 
 A key whose feature comes later is accepted only with the value that describes what the broker does today, so that
 a tool that spells defaults out still works and nobody is promised what does not happen.

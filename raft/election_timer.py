@@ -1,4 +1,4 @@
-"""When a replica stands for election: deadlines, draws and retries around vote_stm (design.md 5, "Elections").
+"""When a replica stands for election: deadlines, draws and retries around vote_stm (RFC 0003 section 7).
 
 after hearing a leader            election_timeout + [0, election_jitter)
 the link to the leader was reset  [0, reset_jitter): a killed leader is replaced in a few hundred milliseconds

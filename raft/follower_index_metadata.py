@@ -41,7 +41,7 @@ class FollowerIndexMetadata:
 
     @property
     def position(self) -> CopyPosition:
-        """What counts for agreement. A foreign tail behind `match_index` never does (redpanda.md F1)."""
+        """What counts for agreement. A foreign tail behind `match_index` never does."""
         match = self.match_index
         return CopyPosition(min(self.dirty_index, match), min(self.flushed_index, match))
 

@@ -47,7 +47,7 @@ class AppendEntriesReply(msgspec.Struct, frozen=True, array_like=True):
         match: SUCCESS: last index known equal to the leader's. GAP, TERM_MISMATCH: where the leader may try next
             (the entry before the term that conflicts, or the log's end).
         dirty, flushed: Last index written / fsynced here that is also known equal to the log of the leader of
-            `term`: a foreign tail is never reported (redpanda.md F1).
+            `term`: a foreign tail is never reported.
     """
 
     term: int

@@ -1,4 +1,4 @@
-"""Tunables of one node's groups; seconds and bytes. Defaults follow design.md section 5."""
+"""Tunables of one node's groups; seconds and bytes. Defaults follow RFC 0003."""
 
 from dataclasses import dataclass
 

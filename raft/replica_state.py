@@ -285,7 +285,7 @@ class ReplicaState:
             raise InvariantViolatedError(f"truncation at {first_removed}, commit is {self.commit_index}")
         last_kept = Index(first_removed - 1)
         self.matched_index = min(self.matched_index, last_kept)
-        # Visible data goes only where a holder lost its un-fsynced copy (design.md 6): consumers learn by epoch.
+        # Visible data goes only where a holder lost its un-fsynced copy (RFC 0003, levels): consumers learn by epoch.
         self.visible_index = min(self.visible_index, last_kept)
 
     def _move(self, commit: Index, visible: Index) -> None:

@@ -221,7 +221,7 @@ class LogRecovery:
         """Write the kept bytes above the mark again, the same in the same place, and fsync.
 
         A page whose fsync failed before the crash reads back clean from the cache: only a new write makes the
-        kernel write it again (counterexample 9b); a copy elsewhere would have to be swapped in (34).
+        kernel write it again (counterexample 9); a copy elsewhere would have to be swapped in (34).
         """
         for segment in self._segments:
             if segment.last_index <= self._mark:

@@ -1,4 +1,4 @@
-"""Commit, visibility and the answer to acks=all: one function with different arguments (design.md 5).
+"""Commit, visibility and the answer to acks=all: one function with different arguments (RFC 0003 section 5).
 
     commit   point(majorities, min(flushed, match)), own-term entries only, never above the leader's own flushed
     answer   min(commit, point(k copies, min(flushed, match)))

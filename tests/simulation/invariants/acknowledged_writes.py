@@ -1,4 +1,4 @@
-"""design.md section 6: what each level promises to the producer."""
+"""RFC 0003, levels: what each level promises to the producer."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""design.md section 6, first row: acked when fsynced on a majority, lost never while a majority keeps its data."""
+"""RFC 0003, first level: acked when fsynced on a majority, lost never while a majority keeps its data."""
 
 from collections.abc import Sequence
 

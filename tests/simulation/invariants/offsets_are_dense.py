@@ -1,4 +1,4 @@
-"""design.md section 1: offsets are dense, +1 per record; entries that are not data take none."""
+"""RFC 0003 section 1: offsets are dense, +1 per record; entries that are not data take none."""
 
 from collections.abc import Sequence
 

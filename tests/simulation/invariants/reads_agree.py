@@ -1,4 +1,4 @@
-"""design.md section 6: consumers see one history."""
+"""RFC 0003, levels: consumers see one history."""
 
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.replica_view import ReplicaView

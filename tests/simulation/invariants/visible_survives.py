@@ -1,4 +1,4 @@
-"""design.md section 6: relaxed data is written on a majority before it is visible."""
+"""RFC 0003, levels: relaxed data is written on a majority before it is visible."""
 
 from raft.replica_state import Role
 from tests.simulation.invariants.invariant import Invariant

@@ -1,4 +1,4 @@
-"""design.md section 6: what acks=1 may lose with one power loss, and that acks=all loses nothing."""
+"""RFC 0003, levels: what acks=1 may lose with one power loss, and that acks=all loses nothing."""
 
 from collections.abc import Sequence
 
