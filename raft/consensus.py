@@ -89,6 +89,7 @@ class Consensus:
         self._kvstore = kvstore
         self._gate = Gate(f"{group} n{self_replica.node_id}")
         self.logger = ReplicaLogger(group, self.state)
+        log.logger = ReplicaLogger(group, self.state, "storage")
         self._context = ReplicaContext(
             group,
             env,
@@ -367,8 +368,8 @@ class Consensus:
             return
         was_leader = state.is_leader
         state.adopt_term(Term(term))
+        self.logger.info("steps down: a newer term was seen" if was_leader else "a newer term was seen")
         if was_leader:
-            self.logger.info("steps down: a newer term was seen")
             self._end_leadership(f"term {term} has begun")
         else:
             self._notify_leadership()

@@ -27,8 +27,8 @@ from storage.log import Log
 class ReplicaLogger(logging.LoggerAdapter[logging.Logger]):
     """Prefixes every line with group, node, term and role."""
 
-    def __init__(self, group: GroupId, state: ReplicaState) -> None:
-        super().__init__(logging.getLogger("raft"))
+    def __init__(self, group: GroupId, state: ReplicaState, name: str = "raft") -> None:
+        super().__init__(logging.getLogger(name))
         self._group = group
         self._state = state
 

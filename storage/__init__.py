@@ -9,7 +9,7 @@
 * `log_directory`    the identity file of a replica's directory.
 * `segment`          one segment file; `segment_index` its sparse index, `index_file` that on disk; `segment_writer`
                      how appends and truncations block.
-* `tail_cache`       the newest entries in memory.
+* `tail_cache`       the newest entries in memory; `group_logger` the prefix of log lines.
 * `kvstore`          the small synced facts of a node: the interface and its group commit;
                      `rocks_kvstore` on RocksDB, `memory_kvstore` in memory.
 * `options`, `errors`

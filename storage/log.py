@@ -14,6 +14,7 @@ from runtime.environment import Environment
 from runtime.workers import Pool
 from storage.entry import Entry
 from storage.errors import CorruptLogError, DiskFullError, LogPoisonedError, StorageError
+from storage.group_logger import GroupLogger
 from storage.index_file import FORMAT_VERSION, IndexRecord, encode_index, index_path, write_index_file
 from storage.log_directory import claim_log_directory, remove_log_directory
 from storage.log_jobs import LogJobs
@@ -25,8 +26,6 @@ from storage.segment import Cut, Segment, find_cut
 from storage.segment_index import SegmentIndex, TermStart
 from storage.segment_writer import SegmentPart, cut_back, plan_parts, remove_and_cut, write_parts
 from storage.tail_cache import TailCache
-
-_logger = logging.getLogger("storage")
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -41,6 +40,8 @@ class Log(LogPositions):
         self._env = env
         self._directory = directory
         self._group = identity.group
+        # The owner may put one here that says more of the replica than its group.
+        self.logger: logging.LoggerAdapter[logging.Logger] = GroupLogger(identity.group)
         self._options = options
         self._segments = recovered.segments
         self._tail = TailCache(options.tail_cache_bytes)
@@ -72,9 +73,8 @@ class Log(LogPositions):
         except OSError as error:
             raise LogPoisonedError(f"{directory}: {error}") from error
         if recovered.damage is not None:
-            _logger.warning(
-                "[%s] a torn tail is cut, %d bytes, the log ends at %d: %s",
-                identity.group,
+            GroupLogger(identity.group).warning(
+                "a torn tail is cut, %d bytes, the log ends at %d: %s",
                 recovered.cut_bytes,
                 recovered.last_index,
                 recovered.damage,
@@ -157,7 +157,7 @@ class Log(LogPositions):
             )
             self._unindexed.extend(self._segments[-1:])
             self._segments.append(part.segment)
-            _logger.info("[%s] segment %s begins", self._group, part.path.rpartition("/")[2])
+            self.logger.info("segment %s begins", part.path.rpartition("/")[2])
         for entry in part.entries:
             part.segment.note(entry)
         if part.segment not in self._dirty:
@@ -234,7 +234,7 @@ class Log(LogPositions):
         try:
             await self._env.workers.run(Pool.APPEND, lambda: write_index_file(files, path, content))
         except OSError as error:
-            _logger.warning("[%s] index file %s was not written: %s", self._group, path, error)
+            self.logger.warning("index file %s was not written: %s", path, error)
 
     def _index_record(self, segment: Segment) -> IndexRecord:
         # It witnesses that everything in the segment was fsynced (RFC 0002, I3).
@@ -310,7 +310,7 @@ class Log(LogPositions):
             for segment in removed:
                 self._jobs.retire(segment)
         for segment in removed:
-            _logger.info("[%s] segment %s is truncated away", self._group, segment.path.rpartition("/")[2])
+            self.logger.info("segment %s is truncated away", segment.path.rpartition("/")[2])
 
     # -- read ---------------------------------------------------------------------------------------------------
 
@@ -354,7 +354,7 @@ class Log(LogPositions):
                 try:
                     await self.flush()
                 except StorageError as error:
-                    _logger.error("[%s] the last flush failed: %s", self._group, error)
+                    self.logger.error("the last flush failed: %s", error)
         await self._settle()
 
     async def remove(self) -> None:
@@ -389,7 +389,7 @@ class Log(LogPositions):
         error = LogPoisonedError(f"{self._group}: {why}; this replica stops")
         if self._poison is None:
             self._poison = error
-            _logger.error("%s", error)
+            self.logger.error("%s", error)
         return error
 
 

@@ -1,0 +1,38 @@
+"""One line per role, term and segment change, prefixed with group, node, term and role."""
+
+import logging
+import re
+
+from tests.unit.raft.transcript import replay
+
+_STORY = """\
+cluster 3
+start
+elect 1
+replicate 1 a quorum_ack
+deliver
+cut 1
+elect 2
+heal 1
+beat 2
+deliver
+"""
+_PREFIX = re.compile(r"\[story n(\d) t(\d+) ([FCL])\] (.+)")
+
+
+def test_every_change_is_one_line_that_says_whose_it_is(caplog):
+    caplog.set_level(logging.INFO)
+    replay(_STORY)
+    lines = [record.getMessage() for record in caplog.records if record.name in ("raft", "storage")]
+    parsed = [_PREFIX.fullmatch(line) for line in lines]
+    assert all(parsed), lines
+    told = {" ".join(match.groups()) for match in parsed if match}
+    assert {
+        "1 1 C stands for election, log ends at 0@0",
+        "1 1 L segment 00000000000000000001-1.log begins",
+        "2 1 F follows node 1",
+        "2 2 C stands for election, log ends at 2@1",
+        "1 2 F steps down: a newer term was seen",
+        "1 2 F follows node 2",
+    } <= told
+    assert len([line for line in told if " elected by nodes " in line]) == 2
