@@ -5,6 +5,7 @@ environment spells a key RAFTKA_KAFKA_PORT. Everything is checked here, before a
 """
 
 import ipaddress
+import itertools
 import json
 import os
 import tomllib
@@ -12,7 +13,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from raftka.config_options import BY_KEY, BY_VARIABLE, OPTIONS, ConfigError, Option, parse_value, unknown_key
+from raftka.config_options import (
+    BY_KEY,
+    BY_VARIABLE,
+    OPTIONS,
+    ConfigError,
+    Option,
+    is_host,
+    parse_value,
+    unknown_key,
+)
 
 __all__ = ["BrokerConfig", "ConfigError", "SeedAddress", "load_config", "parse_address", "render_example"]
 
@@ -147,8 +157,7 @@ def _assemble(found: Mapping[str, tuple[Any, str]]) -> BrokerConfig:
     if values["node.id"] is None:
         raise ConfigError("node.id is not set: use --node-id, RAFTKA_NODE_ID or a configuration file", is_usage=True)
     values["seeds"] = tuple(_parse_seed(text) for text in values["seeds"])
-    if values["kafka.advertised.address"] is None:
-        values["kafka.advertised.address"] = _advertised(values["kafka.address"])
+    values["kafka.advertised.address"] = _advertised(values)
     if values["kafka.advertised.port"] is None:
         values["kafka.advertised.port"] = values["kafka.port"]
     config = BrokerConfig(**{option.attribute: values[option.key] for option in OPTIONS})
@@ -179,12 +188,14 @@ def parse_address(text: str) -> tuple[str, int]:
     Raises:
         ValueError: Something else, or a port that is not from 1 to 65535.
     """
+    if "," in text:
+        raise ValueError(f"{text!r} is not HOST:PORT: one address is wanted, not a list")
     host, _, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
         raise ValueError(f"{text!r}: an IPv6 address needs brackets, as in [::1]:9092")
-    if not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65_535:
+    if not is_host(host) or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65_535:
         raise ValueError(f"{text!r} is not HOST:PORT")
     return host, int(port)
 
@@ -193,14 +204,21 @@ def _join(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _advertised(address: str) -> str:
-    try:
-        wildcard = ipaddress.ip_address(address).is_unspecified
-    except ValueError:
-        wildcard = False
-    if wildcard:
-        raise ConfigError(f"kafka.address = {address} is no address to connect to: set kafka.advertised.address")
+def _advertised(values: Mapping[str, Any]) -> str:
+    """Return the host that clients are told, if it is one that they can connect to."""
+    key = "kafka.address" if values["kafka.advertised.address"] is None else "kafka.advertised.address"
+    address = str(values[key])
+    if _is_wildcard(address):
+        hint = " to the host that clients can reach" if key == "kafka.advertised.address" else ""
+        raise ConfigError(f"{key} = {address} is no address to connect to: set kafka.advertised.address{hint}")
     return address
+
+
+def _is_wildcard(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_unspecified
+    except ValueError:
+        return False
 
 
 def _check_cluster(config: BrokerConfig) -> None:
@@ -234,6 +252,21 @@ def _check_listeners(config: BrokerConfig) -> None:
                 f"{key} = {address} is reachable from elsewhere, without encryption or login:"
                 " set insecure = true (--insecure) if the network is your own"
             )
+    listeners = (
+        ("kafka", config.kafka_address, config.kafka_port),
+        ("rpc", config.rpc_address, config.rpc_port),
+        ("admin", config.admin_address, config.admin_port),
+    )
+    for (name, address, port), (other, other_address, other_port) in itertools.combinations(listeners, 2):
+        if port == other_port != 0 and _may_collide(address, other_address):
+            raise ConfigError(
+                f"{name}.port and {other}.port are both {port}, on {address}: each listener needs a port of its own"
+            )
+
+
+def _may_collide(address: str, other: str) -> bool:
+    """Return whether two listeners with the same port are in each other's way; a wildcard takes every address."""
+    return address == other or _is_wildcard(address) or _is_wildcard(other)
 
 
 def _is_loopback(address: str) -> bool:
@@ -249,7 +282,8 @@ def render_example() -> str:
     """Return a commented TOML file with every option; only what is required is not commented out."""
     head = (
         "# A Raftka broker. Each key can also be set as an environment variable (kafka.port: RAFTKA_KAFKA_PORT)\n"
-        "# and on the command line (--kafka-port 9092), which win over this file."
+        "# and on the command line (--kafka-port 9092), which win over this file. A relative path is relative to the\n"
+        "# folder in which the broker is started, wherever the path was set."
     )
     blocks = [head, *(_render_option(option) for option in OPTIONS)]
     return "\n\n".join(blocks) + "\n"
@@ -271,9 +305,9 @@ def _render_option(option: Option) -> str:
 
 def _example_value(option: Option) -> str:
     if option.default is None or option.example:
-        if option.kind == "string":
+        if option.kind in ("string", "host"):
             return json.dumps(option.example)
         return option.example or "9092"
     if option.kind == "bool":
         return "true" if option.default else "false"
-    return json.dumps(option.default) if option.kind == "string" else str(option.default)
+    return json.dumps(option.default) if option.kind in ("string", "host") else str(option.default)

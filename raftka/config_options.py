@@ -5,16 +5,21 @@ configuration: RFC 0001).
 """
 
 import difflib
+import ipaddress
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["int", "string", "bool", "list"]
+Kind = Literal["int", "string", "host", "bool", "list"]
 
 _PORT_MAX = 65_535
 _INT_MAX = 2**31 - 1
 _MINUTE_MS = 60_000
 _GIB = 1024**3
+# RFC 1123, with the underscore that container networks use all the same.
+_HOST_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+_HOST_NAME_MAX = 253
 _SPELLED_BOOLS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -36,7 +41,8 @@ class Option:
 
     Attributes:
         key: Kafka's dotted spelling.
-        kind: Type of the value; a list is a TOML array of strings, or one string with commas.
+        kind: Type of the value; a host is a string that names a host or is an IP address; a list is a TOML array of
+            strings, or one string with commas.
         doc: What it does, in a sentence.
         default: None where there is none, or where it depends on other keys; `default_text` then says on which.
         default_text: A default in words.
@@ -91,13 +97,14 @@ OPTIONS: tuple[Option, ...] = (
         key="data.dir",
         kind="string",
         default="./raftka-data",
-        doc="Folder of this broker's data. It belongs to one node id and one cluster for ever.",
+        doc="Folder of this broker's data; a relative path begins at the folder in which the broker was started. It"
+        " belongs to one node id and one cluster for ever.",
     ),
-    Option(key="kafka.address", kind="string", default="127.0.0.1", doc="Where Kafka clients are served."),
+    Option(key="kafka.address", kind="host", default="127.0.0.1", doc="Where Kafka clients are served."),
     _port("kafka.port", 9092, "... and the port; 0 takes a free one."),
     Option(
         key="kafka.advertised.address",
-        kind="string",
+        kind="host",
         default_text="kafka.address",
         doc="The host that clients are told to connect to.",
         example="127.0.0.1",
@@ -105,12 +112,12 @@ OPTIONS: tuple[Option, ...] = (
     _port("kafka.advertised.port", None, "The port that clients are told to connect to.", "kafka.port"),
     Option(
         key="rpc.address",
-        kind="string",
+        kind="host",
         default="127.0.0.1",
         doc="Where other brokers are served, and the address that they are dialed from.",
     ),
     _port("rpc.port", 33145, "... and the port."),
-    Option(key="admin.address", kind="string", default="127.0.0.1", doc="Where HTTP for operators is served."),
+    Option(key="admin.address", kind="host", default="127.0.0.1", doc="Where HTTP for operators is served."),
     _port("admin.port", 9644, "... and the port."),
     Option(
         key="seeds",
@@ -124,7 +131,8 @@ OPTIONS: tuple[Option, ...] = (
         key="cluster.secret.file",
         kind="string",
         default_text="none",
-        doc="File with the secret by which the brokers know each other. Needed with more than one seed.",
+        doc="File with the secret by which the brokers know each other, of at least 16 bytes; a relative path begins"
+        " at the folder in which the broker was started. Needed with more than one seed.",
         example="/etc/raftka/secret",
     ),
     Option(
@@ -225,11 +233,23 @@ def parse_value(option: Option, value: Any, source: str) -> Any:
         raise refusal("must be a string")
     if not value.strip():
         raise refusal("must not be empty")
+    if option.kind == "host" and not is_host(value):
+        raise refusal("is neither a host name nor an IP address")
     if option.choices:
         if value.upper() not in option.choices:
             raise refusal(f"must be one of {', '.join(option.choices)}")
         return value.upper()
     return value
+
+
+def is_host(text: str) -> bool:
+    """Return whether a text may be a host name (letters, digits, `-`, `_`, dots between) or is an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        labels = text.removesuffix(".").split(".")
+        return len(text) <= _HOST_NAME_MAX and all(_HOST_LABEL.fullmatch(label) for label in labels)
+    return True
 
 
 def _parse_int(option: Option, value: Any, refusal: Callable[[str], ConfigError]) -> int:

@@ -30,6 +30,8 @@ from runtime.environment import system_environment
 from storage.errors import StorageError
 from storage.rocks_kvstore import RocksKvStore
 
+# The secret keys an HMAC: what is shorter can be guessed.
+_SECRET_BYTES_MIN = 16
 _logger = logging.getLogger("broker")
 
 
@@ -150,7 +152,7 @@ def node_options(config: BrokerConfig) -> NodeOptions:
     """Return what the node is told; reads the cluster secret.
 
     Raises:
-        StartupError: The secret file cannot be read or is empty.
+        StartupError: The secret file cannot be read or is too short.
         ValueError: A value is out of range.
     """
     secret = None
@@ -159,8 +161,12 @@ def node_options(config: BrokerConfig) -> NodeOptions:
             secret = Path(config.cluster_secret_file).read_bytes().strip()
         except OSError as error:
             raise StartupError(f"cluster.secret.file: {error}") from error
-        if not secret:
-            raise StartupError(f"cluster.secret.file: {config.cluster_secret_file} is empty")
+        if len(secret) < _SECRET_BYTES_MIN:
+            found = f"has {len(secret)} bytes" if secret else "is empty"
+            raise StartupError(
+                f"cluster.secret.file: {config.cluster_secret_file} {found}; at least {_SECRET_BYTES_MIN} are needed"
+                " (head -c 32 /dev/urandom | base64 > FILE, the same on every broker)"
+            )
     return NodeOptions(
         node_id=NodeId(config.node_id),
         data_dir=config.data_dir,

@@ -12,7 +12,7 @@ from raftka.config import load_config, render_example
 from raftka.config_options import OPTIONS, Option
 from raftka.dev.launcher import broker_command
 
-_METAVARS = {"int": "N", "string": "TEXT", "list": "A,B,..."}
+_METAVARS = {"int": "N", "string": "TEXT", "host": "HOST", "list": "A,B,..."}
 _CONFIG_HELP = "TOML file; `raftka config example` prints one."
 
 config_app = typer.Typer(help="The broker's configuration.", no_args_is_help=False)

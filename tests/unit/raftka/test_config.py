@@ -1,11 +1,14 @@
 """Where the broker's configuration comes from and what is refused."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cluster.errors import StartupError
+from raftka.broker.application import node_options
 from raftka.config import BrokerConfig, ConfigError, load_config, parse_address, render_example
 from raftka.config_options import OPTIONS
 
@@ -83,6 +86,27 @@ def test_the_example_still_loads_with_any_line_uncommented(tmp_path: Path) -> No
         ({"node.id": 1, "default.replication.factor": 3}, "there are only 1 brokers"),
         ({"node.id": 1, "rpc.address": "192.0.2.1"}, "rpc.address = 192.0.2.1 is reachable from elsewhere"),
         ({"node.id": 1, "kafka.address": "0.0.0.0", "insecure": True}, "set kafka.advertised.address"),
+        (
+            {"node.id": 1, "kafka.advertised.address": "0.0.0.0"},
+            "kafka.advertised.address = 0.0.0.0 is no address to connect to",
+        ),
+        ({"node.id": 1, "kafka.advertised.address": "::"}, "kafka.advertised.address = :: is no address"),
+        ({"node.id": 1, "kafka.advertised.address": "no such host"}, "is neither a host name nor an IP address"),
+        ({"node.id": 1, "kafka.address": "-flag"}, "is neither a host name nor an IP address"),
+        ({"node.id": 1, "rpc.address": "a..b"}, "is neither a host name nor an IP address"),
+        ({"node.id": 1, "seeds": "1@no such host:33145"}, "is not ID@HOST:PORT"),
+        ({"node.id": 1, "kafka.port": 9644}, "kafka.port and admin.port are both 9644, on 127.0.0.1"),
+        ({"node.id": 1, "rpc.port": 9092}, "kafka.port and rpc.port are both 9092"),
+        (
+            {
+                "node.id": 1,
+                "rpc.address": "127.0.0.2",
+                "rpc.port": 9644,
+                "admin.address": "0.0.0.0",
+                "insecure": True,
+            },
+            "rpc.port and admin.port are both 9644",
+        ),
         ({"node.id": 1, "raft.heartbeat.interval.ms": 1500}, "must be below raft.election.timeout.ms"),
     ],
 )
@@ -97,6 +121,27 @@ def test_listeners_off_loopback_are_allowed_by_insecure() -> None:
     flags = {"node.id": 1, "kafka.address": "0.0.0.0", "kafka.advertised.address": "192.0.2.7", "insecure": True}
     config = load_config(flags)
     assert (config.kafka_address, config.kafka_advertised_address) == ("0.0.0.0", "192.0.2.7")
+
+
+def test_listeners_may_share_a_port_number_where_they_are_not_in_each_others_way() -> None:
+    assert load_config({"node.id": 1, "rpc.address": "127.0.0.2", "rpc.port": 9092}).rpc_port == 9092
+    assert load_config({"node.id": 1, "kafka.port": 0, "admin.port": 0}).admin_port == 0
+
+
+@pytest.mark.parametrize("host", ["localhost", "broker-1.example.org", "broker_1", "192.0.2.7", "2001:db8::1", "a.b."])
+def test_a_host_name_or_an_address_may_be_advertised(host: str) -> None:
+    assert load_config({"node.id": 1, "kafka.advertised.address": host}).kafka_advertised_address == host
+
+
+@pytest.mark.parametrize(
+    ("secret", "words"),
+    [(b"\n", "is empty"), (b"short\n", "has 5 bytes; at least 16 are needed (head -c 32 /dev/urandom")],
+)
+def test_a_secret_that_could_be_guessed_is_refused(tmp_path: Path, secret: bytes, words: str) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(secret)
+    with pytest.raises(StartupError, match=re.escape(words)):
+        node_options(load_config({"node.id": 1, "cluster.secret.file": str(file)}))
 
 
 def test_a_misspelled_variable_is_refused_and_the_command_lines_own_is_not() -> None:
@@ -138,7 +183,14 @@ def test_addresses_are_split(text: str, address: tuple[str, int]) -> None:
     assert parse_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "host:1x", "::1:9092", "host:²"])
+def test_a_list_of_addresses_is_not_mistaken_for_ipv6() -> None:
+    with pytest.raises(ValueError, match="one address is wanted"):
+        parse_address("127.0.0.1:9644,127.0.0.1:9645")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "host", "host:", ":1", "host:0", "host:65536", "host:1x", "::1:9092", "host:²", "a b:1"]
+)
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_address(text)
