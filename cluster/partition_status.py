@@ -4,15 +4,15 @@ import asyncio
 
 import msgspec
 
-from cluster.partition import Partition, Position
+from cluster.partition import Partition
 from cluster.partition_manager import PartitionManager
 from cluster.topic_table import Topic
-from model.ids import GroupId, NodeId
+from model.ids import GroupId, Index, NodeId
 from rpc.errors import RpcError
 from rpc.identity import Peer
 from rpc.links import Links
 from rpc.methods import Method
-from storage.errors import StorageError
+from storage.errors import CorruptLogError, StorageError
 
 _GATHER_TIMEOUT = 1.0
 
@@ -24,7 +24,7 @@ class StatusRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
-    """An index, and the offset of the last record at or below it (-1: none)."""
+    """An index, and the offset of the last record at or below it (-1: none, or it cannot be read)."""
 
     log_index: int
     offset: int
@@ -77,7 +77,7 @@ class PartitionStatusReader:
         try:
             return await self._local(GroupId(request.group))
         except StorageError as error:
-            # Damage, or a log that is being truncated: who serves the replica deals with it, an onlooker must not.
+            # A log that is being truncated or closed: nothing is wrong with the link.
             raise RpcError(f"{request.group}: {error}") from error
 
     async def _local(self, group: GroupId) -> ReplicaStatus:
@@ -94,9 +94,14 @@ async def replica_status(partition: Partition, node_id: NodeId) -> ReplicaStatus
     indexes = (log.last_index, log.flushed_index, state.commit_index, state.visible_index)
     leader = -1 if state.leader_id is None else state.leader_id
     role, term, in_sync = state.role.value, state.term, [int(node) for node in partition.consensus.in_sync]
-    dirty, flushed, commit, visible = [_mark(await partition.position(index)) for index in indexes]
+    dirty, flushed, commit, visible = [await _mark(partition, index) for index in indexes]
     return ReplicaStatus(node_id, role, term, leader, dirty, flushed, commit, visible, in_sync)
 
 
-def _mark(position: Position) -> Mark:
+async def _mark(partition: Partition, index: Index) -> Mark:
+    try:
+        position = await partition.position(index)
+    except CorruptLogError:
+        # The replica deals with the damage; an onlooker shall see how.
+        return Mark(index, -1)
     return Mark(position.log_index, position.offset)

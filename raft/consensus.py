@@ -40,12 +40,12 @@ from raft.replicate_batcher import ReplicateBatcher
 from raft.replicate_item import NewEntry, ReplicateStages
 from raft.replication_monitor import ReplicationMonitor
 from raft.rules.agreement import point
-from raft.rules.election import VoterView, refuse_reason
+from raft.rules.election import LogEnd, VoterView, refuse_reason
 from raft.rules.recovery import retry_index
 from runtime.environment import Environment
 from runtime.gate import Gate
 from storage.entry import Entry, EntryKind
-from storage.errors import KvStoreError, StorageError
+from storage.errors import CorruptLogError, KvStoreError, StorageError
 from storage.kvstore import KvStore
 from storage.log import Log
 
@@ -90,6 +90,7 @@ class Consensus:
         self._gate = Gate(f"{group} n{self_replica.node_id}")
         self.logger = ReplicaLogger(group, self.state)
         log.logger = ReplicaLogger(group, self.state, "storage")
+        log.on_damage = self._on_damage
         self._context = ReplicaContext(
             group,
             env,
@@ -113,6 +114,9 @@ class Consensus:
         self._election = ElectionTimer(self._context, deadlines, self._persist_vote, self._on_elected)
         self._leadership_listeners: list[Callable[[Consensus], None]] = []
         self.failure: StorageError | RaftError | None = None
+        # The newest damage that a read has found; only a replica without peers goes on after it.
+        self.damage: CorruptLogError | None = None
+        self._was_in_office = False
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 
@@ -241,6 +245,15 @@ class Consensus:
         self.monitor.fail_all(stopped)
         self._notify_leadership()
 
+    def _on_damage(self, error: CorruptLogError) -> None:
+        """A read found durable bytes changed: another replica shall serve them, or, without peers, this one the rest.
+
+        With peers it stops also where it only follows: it could not serve what it may be elected for.
+        """
+        self.damage = error
+        if len(self.configuration.node_ids) > 1:
+            self.fail(error)
+
     # -- requests of peers --------------------------------------------------------------------------------------
 
     def on_append_entries(
@@ -270,7 +283,7 @@ class Consensus:
             state.log_end,
             state.is_leader or (self._election.hears_leader and state.leader_id != candidate),
         )
-        end = voter.log_end.__class__(Term(request.last_term), Index(request.last_index))
+        end = LogEnd(Term(request.last_term), Index(request.last_index))
         reason = refuse_reason(voter, candidate, Term(request.term), end, pre=request.pre)
         if state.role is Role.FAILED:
             reason = "this replica has stopped"
@@ -280,9 +293,7 @@ class Consensus:
             return self._vote_reply(granted=False, reason=reason)
         if request.pre:
             return self._vote_reply(granted=True, reason="")
-        was_leader = state.is_leader
         state.grant_vote(candidate, Term(request.term))
-        assert not was_leader
         self._election.rearm()
         is_durable = await self._persist_vote()
         granted = is_durable and state.term == request.term and state.voted_for == candidate
@@ -400,8 +411,6 @@ class Consensus:
         self.monitor.on_moved()
         if self.state.is_in_office != was_in_office:
             self._notify_leadership()
-
-    _was_in_office = False
 
     def _notify_leadership(self) -> None:
         self._was_in_office = self.state.is_in_office

@@ -6,7 +6,6 @@ at start, no leader heard yet     the same short draw; where the links are not u
 after a split or refused vote     [backoff, 2 * backoff) if no leader is heard, so that the eager do not collide
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from model.ids import NodeId
@@ -106,7 +105,7 @@ class ElectionTimer:
             self._is_standing = False
         self._withdrawals = self._withdrawals + 1 if outcome is Outcome.WITHDRAWN else 0
         state = self._context.state
-        if state.role in (Role.LEADER, Role.FAILED) or asyncio.get_running_loop().is_closed():
+        if state.role in (Role.LEADER, Role.FAILED):
             return
         if outcome is Outcome.OVERTAKEN or self.hears_leader:
             self.rearm()

@@ -2,7 +2,7 @@
 
 `expected_log_end_index` is shared by replicate_entries_stm and recovery_stm: the last index that has been sent in
 order. Whoever sends first checks that its entries are the next ones the follower expects, and moves it in the same
-synchronous step; so the two never send a range twice nor leave a gap (RFC 0003 section 6).
+synchronous step; so the two never send a range twice nor leave a gap (RFC 0003 section 2; RFC 0004).
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class FollowerIndexMetadata:
     caught_up_at: float = float("-inf")
     in_flight: int = 0
     is_recovering: bool = False
-    # Set while the follower is known to lag and nobody has started its recovery yet.
+    # Set from the first sign that the follower lags until recovery hands it back: rounds skip it meanwhile.
     needs_recovery: bool = False
     # Where recovery looks next.
     next_index_hint: Index = NO_INDEX

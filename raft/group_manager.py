@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 
-from model.ids import GroupId, NodeId, Replica
+from model.ids import NO_INDEX, GroupId, NodeId, Replica
 from raft.client import RaftClient
 from raft.consensus import Consensus
 from raft.deadline_queue import DeadlineQueue
@@ -14,6 +14,7 @@ from raft.probe import RaftProbe
 from raft.replica_directories import ReplicaDirectories
 from runtime.environment import Environment
 from runtime.gate import Gate
+from storage.errors import KvStoreError, StorageError
 from storage.kvstore import KvStore
 from storage.log import Log
 from storage.options import LogOptions
@@ -77,8 +78,14 @@ class GroupManager:
         """
         assert group not in self._groups
         directories = self._directories
-        await directories.claim(group)
-        log = await Log.open(self._env, directories.path_of(group), directories.identity_of(group), log_options)
+        known_index = await directories.claim(group)
+        log = await Log.open(
+            self._env,
+            directories.path_of(group),
+            directories.identity_of(group),
+            log_options,
+            known_index=known_index,
+        )
         consensus = Consensus(
             group,
             self._env,
@@ -93,9 +100,31 @@ class GroupManager:
             self.probe,
         )
         consensus.add_leadership_listener(self._on_leadership)
+        try:
+            consensus.start()
+        except StorageError:
+            await consensus.stop()
+            raise
         self._groups[group] = consensus
-        consensus.start()
+        if known_index == NO_INDEX:
+            self._note_when_filled(consensus)
         return consensus
+
+    def _note_when_filled(self, consensus: Consensus) -> None:
+        """Once something is committed, and so fsynced here and never truncated, the kvstore remembers it."""
+
+        def look() -> None:
+            if consensus.state.commit_index > NO_INDEX:
+                consensus.monitor.unwatch(watcher)
+                self._gate.spawn(self._note_filled(consensus), name=f"filled {consensus.group}")
+
+        watcher = consensus.monitor.watch(look)
+
+    async def _note_filled(self, consensus: Consensus) -> None:
+        try:
+            await self._directories.note_filled(consensus.group)
+        except KvStoreError as error:
+            consensus.fail(error)
 
     async def remove(self, group: GroupId) -> bool:
         """Stop a group and delete its replica here, also one that is not open or half-deleted.

@@ -38,7 +38,7 @@ class RaftOptions:
     heartbeat_timeout: float = 3.000
     flush_interval: float = 0.100
     flush_bytes: int = 256 * 1024
-    batcher_bytes: int = 4 * 1024 * 1024
+    batcher_bytes: int = 1024 * 1024
     follower_window: int = 16
     recovery_chunk_bytes: int = 512 * 1024
     append_buffer_requests: int = 256

@@ -122,9 +122,7 @@ class RecoveryStm:
                     return False
                 return True
             case AppendStatus.GAP | AppendStatus.TERM_MISMATCH:
-                follower.next_index_hint = next_index_after_reject(
-                    Index(reply.match), Index(reply.match), prev_index, log.last_index
-                )
+                follower.next_index_hint = next_index_after_reject(Index(reply.match), prev_index, log.last_index)
                 return prev_index > 0
             case _:
                 return False

@@ -40,7 +40,7 @@ class ReplicaLogger(logging.LoggerAdapter[logging.Logger]):
 
 @dataclass(slots=True)
 class ReplicaContext:
-    """See the module. `on_failed` and `on_step_down` are set by the consensus that owns this context."""
+    """See the module. The callables are methods of the consensus that owns this context."""
 
     group: GroupId
     env: Environment

@@ -4,15 +4,17 @@ A replica that lost its log must not vote as if it had none: two such replicas o
 nothing of what was acknowledged. So the kvstore remembers which logs there must be (RFC 0002 section 9):
 
     create   directory and replica.id durable -> marker "created" durable -> the replica takes part
+    fill     entry 1 fsynced here and committed -> marker "filled", in the background
     remove   marker "removing" durable -> log deleted -> vote deleted -> marker deleted
 
 A crash between two steps leaves a state from which the next start goes on: a directory without a marker has taken
-part in nothing, and a replica whose marker says "removing" never takes part again (group ids are not reused).
+part in nothing, a replica that is "created" may be filled or not, and one that is "removing" never takes part again
+(group ids are not reused).
 """
 
 from collections.abc import Callable
 
-from model.ids import DirectoryId, GroupId
+from model.ids import NO_INDEX, DirectoryId, GroupId, Index
 from raft.consensus import vote_key
 from runtime.environment import Environment
 from runtime.files import FileSystem
@@ -23,6 +25,9 @@ from storage.log_directory import discard_log_directory, make_log_directory, req
 from storage.options import LogIdentity
 
 _CREATED = b"created"
+# The log holds a committed entry, which nothing ever truncates: it is not empty any more for as long as it exists.
+_FILLED = b"filled"
+_FIRST_INDEX = Index(1)
 _REMOVING = b"removing"
 
 
@@ -48,8 +53,10 @@ class ReplicaDirectories:
         """Return what the replica's directory must say of itself."""
         return LogIdentity(group, self._directory_id)
 
-    async def claim(self, group: GroupId) -> None:
+    async def claim(self, group: GroupId) -> Index:
         """Make sure that directory and marker exist, both durable; afterwards the replica may take part.
+
+        Returns how far its log must reach at least: 0 where it may be empty. The caller opens it with that.
 
         Raises:
             MismatchedLogError: The log of a replica that may have taken part is gone, or the kvstore that knew it.
@@ -61,9 +68,9 @@ class ReplicaDirectories:
         marker = self._marker(group)
         if marker == _REMOVING:
             raise ReplicaRemovedError(f"{self.path_of(group)}: the removal of this replica has begun")
-        if marker == _CREATED:
+        if marker in (_CREATED, _FILLED):
             await self._run(group, require_log_directory)
-            return
+            return _FIRST_INDEX if marker == _FILLED else NO_INDEX
         if self._kvstore.get(vote_key(group)) is not None:
             raise MismatchedLogError(
                 f"the kvstore holds a vote in group {group}, but nothing of the creation of its replica in"
@@ -72,6 +79,17 @@ class ReplicaDirectories:
         await self._run(group, make_log_directory)
         self._kvstore.put(marker_key(group), _CREATED)
         await self._kvstore.sync()
+        return NO_INDEX
+
+    async def note_filled(self, group: GroupId) -> None:
+        """Note that the log holds a committed entry. Does nothing where that is known, or the removal has begun.
+
+        Raises:
+            KvStoreError: The kvstore has failed.
+        """
+        if self._marker(group) == _CREATED:
+            self._kvstore.put(marker_key(group), _FILLED)
+            await self._kvstore.sync()
 
     async def has_any_of(self, group: GroupId) -> bool:
         """Whether anything is left of a replica: marker, vote or directory."""
@@ -104,7 +122,7 @@ class ReplicaDirectories:
 
     def _marker(self, group: GroupId) -> bytes | None:
         marker = self._kvstore.get(marker_key(group))
-        if marker not in (None, _CREATED, _REMOVING):
+        if marker not in (None, _CREATED, _FILLED, _REMOVING):
             raise KvStoreError(f"{marker_key(group)} holds {marker!r}: damaged, or written by a newer version")
         return marker
 

@@ -5,6 +5,7 @@ The second half is what lets relaxed (leader_ack) data commit without a later qu
 
 from raft.deadline_queue import DeadlineQueue
 from raft.replica_context import ReplicaContext
+from raft.replica_state import Role
 from storage.errors import StorageError
 
 
@@ -19,22 +20,24 @@ class ReplicaFlusher:
     def note_append(self) -> None:
         """Entries were written that nobody waits for."""
         context = self._context
+        if context.state.role is Role.FAILED:
+            return
         unflushed = context.log.unflushed_bytes
         if unflushed >= context.options.flush_bytes:
             self._on_due()
         elif unflushed > 0 and self._deadline.when is None:
             self._deadline.arm(context.now() + context.options.flush_interval)
 
-    async def flush(self) -> bool:
-        """Make durable what is written now; return False if the replica failed by it."""
+    async def flush(self) -> None:
+        """Make durable what is written now; where that is refused the replica has failed when this returns."""
         context = self._context
         try:
             await context.log.flush()
         except StorageError as error:
             context.fail(error)
-            return False
+            return
+        # Whoever leads by now, in whichever term: `advance` starts from the positions as they are, nothing older.
         context.state.advance()
-        return True
 
     def _on_due(self) -> None:
         self._deadline.disarm()
@@ -45,8 +48,7 @@ class ReplicaFlusher:
 
     async def _flush_behind(self) -> None:
         try:
-            succeeded = await self.flush()
+            await self.flush()
         finally:
             self._is_flushing_behind = False
-        if succeeded:
-            self.note_append()
+        self.note_append()

@@ -3,12 +3,12 @@
 In asyncio a synchronous method is the critical section: between two awaits nothing interleaves. The fibers around
 this object read it, await one effect, check term and role again, and call one of these methods.
 
-Invariants (checked by `check_invariants` after each transition):
-    S1  term never decreases; at most one vote per term
-    S2  commit <= flushed, commit <= visible <= last, all of the local log
-    S3  a follower's commit and visible never pass the last index matched with this term's leader
-    S4  a leader never truncates its log
-    S5  nothing at or below commit is ever truncated
+Invariants, by their numbers in RFC 0003:
+    S1  `follow` refuses a second leader of a term; term and vote of a replica change together
+    S2  commit <= flushed <= last, visible <= last, matched <= last; with answers that wait for no more than a majority,
+        commit <= visible as well: `check_invariants`, after each change of term, role, vote or position
+    S5  a leader truncates nothing, nobody at or below commit: `on_truncating`
+    S8  one vote per term: `grant_vote`
 """
 
 from collections import deque
@@ -153,6 +153,7 @@ class ReplicaState:
         self.term = term
         self.voted_for = None
         self._become_follower()
+        self.check_invariants()
 
     def follow(self, leader: NodeId) -> None:
         """Accept `leader` as the leader of the current term.
@@ -165,12 +166,14 @@ class ReplicaState:
         if self.role is Role.CANDIDATE:
             self._become_follower()
         self.leader_id = leader
+        self.check_invariants()
 
     def lose_leader(self) -> None:
         """Forget who leads the current term; the leader itself steps down by it."""
         if self.role is Role.LEADER:
             self._become_follower()
         self.leader_id = None
+        self.check_invariants()
 
     def become_candidate(self) -> None:
         """Enter the next term and vote for ourselves; the caller makes both durable before it asks anybody."""
@@ -179,14 +182,17 @@ class ReplicaState:
         self.adopt_term(Term(self.term + 1))
         self.role = Role.CANDIDATE
         self.voted_for = self.node_id
+        self.check_invariants()
 
     def grant_vote(self, candidate: NodeId, term: Term) -> None:
         """Give the vote of `term`; the caller makes it durable before it answers."""
         if term > self.term:
             self.adopt_term(term)
         assert term == self.term
+        assert self.role is not Role.LEADER
         assert self.voted_for in (None, candidate)
         self.voted_for = candidate
+        self.check_invariants()
 
     def become_leader(self) -> None:
         """Lead the current term. The next entry appended must be its barrier."""
@@ -206,7 +212,7 @@ class ReplicaState:
         self.check_invariants()
 
     def fail(self) -> None:
-        """End this replica: it neither leads, votes nor answers any more."""
+        """End this replica: it neither leads, votes nor answers any more. Nothing is asserted: it may be the answer."""
         self._become_follower()
         self.role = Role.FAILED
         self.leader_id = None
@@ -265,8 +271,8 @@ class ReplicaState:
     def on_matched(self, index: Index) -> None:
         """Follower: everything up to `index` equals the log of this term's leader."""
         assert self.role is Role.FOLLOWER
-        assert index <= self._log.last_index
         self.matched_index = max(self.matched_index, index)
+        self.check_invariants()
 
     def on_leader_progress(self, commit: Index, visible: Index) -> None:
         """Follower: take the leader's commit and visible, never past what was matched (counterexample 5)."""
@@ -287,6 +293,7 @@ class ReplicaState:
         self.matched_index = min(self.matched_index, last_kept)
         # Visible data goes only where a holder lost its un-fsynced copy (RFC 0003, levels): consumers learn by epoch.
         self.visible_index = min(self.visible_index, last_kept)
+        self.check_invariants()
 
     def _move(self, commit: Index, visible: Index) -> None:
         if commit == self.commit_index and visible == self.visible_index:
@@ -298,13 +305,16 @@ class ReplicaState:
         self._on_moved()
 
     def check_invariants(self) -> None:
-        """Assert S2 and S3; cheap enough for production."""
+        """Assert S2, and that a leader or candidate has its own vote; cheap enough for production."""
         log = self._log
         assert self.commit_index <= log.flushed_index <= log.last_index <= log.pending_index
         assert self.visible_index <= log.last_index
-        if self.role is Role.LEADER:
-            assert self.leader_id == self.node_id
+        assert self.matched_index <= log.last_index
+        # What must be on more copies before it is answered may be committed before it is visible.
+        assert self.commit_index <= self.visible_index or self.answer_quorums != self.commit_quorums
+        if self.role in (Role.LEADER, Role.CANDIDATE):
             assert self.voted_for == self.node_id
+            assert (self.leader_id == self.node_id) == self.is_leader
 
 
 def voters_of(quorums: Sequence[Quorum]) -> tuple[NodeId, ...]:

@@ -133,7 +133,7 @@ class ReplicateBatcher:
         except DiskFullError as error:
             # First: stepping down would call the outcome unknown, and nothing of the round stays.
             self._fail(items, StorageFullError(str(error)))
-            context.step_down("the disk is full")
+            context.step_down(f"the disk is full: {error}")
         except StorageError as error:
             self._fail(items, context.fail(error))
         except LeadershipLostError as error:

@@ -67,7 +67,7 @@ class ReplicateEntriesStm:
             raise LeadershipLostError(f"term {self._term} ended during the append")
         self._dispatch()
         if self._asked is not None:
-            context.gate.spawn(self._flush_self(), name="flush-round")
+            context.gate.spawn(self._flusher.flush(), name="flush-round")
         else:
             self._flusher.note_append()
         context.state.advance()
@@ -75,9 +75,6 @@ class ReplicateEntriesStm:
     def _still_leads(self) -> bool:
         state = self._context.state
         return state.is_leader and state.term == self._term
-
-    async def _flush_self(self) -> None:
-        await self._flusher.flush()
 
     def _dispatch(self) -> None:
         context, entries = self._context, self._entries

@@ -13,8 +13,8 @@ class ReplicationMonitor:
     """Wakes waiters after each move of commit or visible, and when leadership ends.
 
     An item is added by the leader of a term in log order and is resolved or failed before that leadership ends, so
-    its slot still holds its entry: a leader never truncates (S4). At the end of a leadership every item is failed at
-    once with an error that says the outcome is unknown (counterexample 20).
+    its slot still holds its entry: a leader never truncates (RFC 0003, S5). At the end of a leadership every item is
+    failed at once with an error that says the outcome is unknown (counterexample 20).
     """
 
     def __init__(self, state: ReplicaState) -> None:

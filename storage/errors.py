@@ -10,7 +10,15 @@ class CorruptEntryError(StorageError):
 
 
 class CorruptLogError(StorageError):
-    """Fatal for the replica: damage below the flushed mark, overlapping or foreign segments."""
+    """Fatal for the replica: damage below the flushed mark, overlapping or foreign segments.
+
+    Attributes:
+        path: The damaged file; None where it is not known.
+    """
+
+    def __init__(self, message: str, path: str | None = None) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class LogPoisonedError(StorageError):

@@ -7,9 +7,9 @@ Every position is consistent with the others whenever the loop runs: they move i
 import asyncio
 import errno
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from model.ids import Index, Offset
+from model.ids import NO_INDEX, Index, Offset
 from runtime.environment import Environment
 from runtime.workers import Pool
 from storage.entry import Entry
@@ -42,11 +42,14 @@ class Log(LogPositions):
         self._group = identity.group
         # The owner may put one here that says more of the replica than its group.
         self.logger: logging.LoggerAdapter[logging.Logger] = GroupLogger(identity.group)
+        # The owner is told once for each segment that a read finds damaged.
+        self.on_damage: Callable[[CorruptLogError], None] = lambda _: None
+        self._damaged: set[str | None] = set()
         self._options = options
         self._segments = recovered.segments
         self._tail = TailCache(options.tail_cache_bytes)
         self._jobs = LogJobs(env, identity.group)
-        self._reader = LogReader(self, self._segments, self._tail, self._jobs)
+        self._reader = LogReader(self, self._segments, self._tail, self._jobs, self._note_damage)
         self._poison: StorageError | None = None
         self._dirty: list[Segment] = []
         # Closed segments whose index file is still to be written, in order.
@@ -55,18 +58,34 @@ class Log(LogPositions):
         self._is_indexing = False
 
     @classmethod
-    async def open(cls, env: Environment, directory: str, identity: LogIdentity, options: LogOptions) -> "Log":
+    async def open(
+        cls,
+        env: Environment,
+        directory: str,
+        identity: LogIdentity,
+        options: LogOptions,
+        *,
+        known_index: Index = NO_INDEX,
+    ) -> "Log":
         """Open the log in `directory`, making it if it does not exist, and recover it from a crash.
+
+        Args:
+            env: The seams.
+            directory: The replica's own.
+            identity: Whose log it must be.
+            options: Of its topic.
+            known_index: The caller knows that the entries up to here were fsynced and never truncated.
 
         Raises:
             ForeignDirectoryError: It belongs to another group, data directory or format; nothing was touched.
+            MismatchedLogError: It ends before `known_index`; nothing was touched.
             CorruptLogError: Durable bytes are damaged; nothing was touched.
             LogPoisonedError: The disk refused.
         """
 
         def recover() -> RecoveredLog:
             claim_log_directory(env.files, directory, identity)
-            return LogRecovery(env.files, directory, options, env.wall_clock.now_ms()).run()
+            return LogRecovery(env.files, directory, options, env.wall_clock.now_ms(), known_index).run()
 
         try:
             recovered = await env.workers.run(Pool.APPEND, recover)
@@ -343,6 +362,12 @@ class Log(LogPositions):
     async def max_timestamp(self, last: Index) -> int | None:
         """Return the largest timestamp of a batch up to `last`, None if there is no batch."""
         return await self._reader.max_timestamp(last)
+
+    def _note_damage(self, error: CorruptLogError) -> None:
+        if error.path not in self._damaged:
+            self._damaged.add(error.path)
+            self.logger.error("a read found damage: %s", error)
+            self.on_damage(error)
 
     # -- end ----------------------------------------------------------------------------------------------------
 

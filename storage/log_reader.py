@@ -1,6 +1,7 @@
 """Reading a log: entries by index, and where an offset or a timestamp is. Checksums are checked on the way.
 
-What was read while a truncation happened is read again: it may have been removed and replaced.
+What was read while a truncation happened is read again: it may have been removed and replaced. Damage that is none of
+that is told to the log's owner, whoever was reading: durable bytes have changed.
 """
 
 from bisect import bisect_right
@@ -23,11 +24,19 @@ T = TypeVar("T")
 class LogReader:
     """Reads for one log. Shares its segments and its newest entries, changes nothing."""
 
-    def __init__(self, positions: LogPositions, segments: list[Segment], tail: TailCache, jobs: LogJobs) -> None:
+    def __init__(
+        self,
+        positions: LogPositions,
+        segments: list[Segment],
+        tail: TailCache,
+        jobs: LogJobs,
+        on_damage: Callable[[CorruptLogError], None],
+    ) -> None:
         self._positions = positions
         self._segments = segments
         self._tail = tail
         self._jobs = jobs
+        self._on_damage = on_damage
 
     async def read(self, first: Index, max_bytes: int, last: Index | None) -> list[Entry]:
         """Return entries from `first` up to `last`; see `Log.read`."""
@@ -119,13 +128,20 @@ class LogReader:
             truncations = self._positions.truncations
             try:
                 found = await attempt()
+            except CorruptLogError as error:
+                if truncations == self._positions.truncations:
+                    self._on_damage(error)
+                    raise
+                continue
             except StorageError:
                 if truncations == self._positions.truncations:
                     raise
                 continue
             except OSError as error:
                 if truncations == self._positions.truncations:
-                    raise CorruptLogError(f"the disk cannot be read: {error}") from error
+                    damage = CorruptLogError(f"the disk cannot be read: {error}")
+                    self._on_damage(damage)
+                    raise damage from error
                 continue
             if truncations == self._positions.truncations:
                 return found
@@ -135,7 +151,7 @@ def _find_offset(view: SegmentView, offset: Offset) -> Index:
     for _, parsed in scan(view, LOOKUP_CHUNK_BYTES):
         if parsed.entry.record_count and parsed.entry.end_offset > offset:
             return parsed.entry.index
-    raise CorruptLogError(f"{view.path}: offset {offset} is not where it should be")
+    raise CorruptLogError(f"{view.path}: offset {offset} is not where it should be", view.path)
 
 
 def _find_timestamp(view: SegmentView, timestamp_ms: int, last: Index) -> tuple[Offset, int, Index] | None:

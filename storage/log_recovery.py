@@ -15,7 +15,7 @@ from typing import NamedTuple
 from model.ids import Index, Offset, Term
 from runtime.files import FileSystem
 from storage.entry import MAGIC, parse_entry, parse_flushed
-from storage.errors import CorruptEntryError, CorruptLogError
+from storage.errors import CorruptEntryError, CorruptLogError, MismatchedLogError
 from storage.index_file import TEMPORARY_SUFFIX, IndexRecord, index_path, read_index_file
 from storage.options import LogOptions
 from storage.segment import Segment, SegmentView, max_timestamp_of, parse_segment_name, scan
@@ -46,14 +46,15 @@ class _Named(NamedTuple):
 class LogRecovery:
     """One recovery of one directory."""
 
-    def __init__(self, files: FileSystem, directory: str, options: LogOptions, now_ms: int) -> None:
+    def __init__(self, files: FileSystem, directory: str, options: LogOptions, now_ms: int, known_index: Index) -> None:
         self._files = files
         self._directory = directory
         self._options = options
         self._now_ms = now_ms
         self._segments: list[Segment] = []
         self._terms: list[TermStart] = []
-        self._mark = Index(0)
+        self._known_index = known_index
+        self._mark = known_index
         self._next_index = Index(1)
         self._next_offset = Offset(0)
         self._last_term = Term(0)
@@ -63,12 +64,15 @@ class LogRecovery:
 
         Raises:
             CorruptLogError: Durable bytes are damaged, or segments overlap; nothing was changed.
+            MismatchedLogError: The log ends before what was known to be in it; nothing was changed.
         """
         named = self._named_segments()
         with ExitStack() as opened:
             damage = self._load_all(named, opened)
             if damage is not None and self._next_index <= self._mark:
                 raise CorruptLogError(f"{damage}; entries up to {self._mark} had been fsynced: restore this replica")
+            if self._next_index <= self._known_index:
+                raise MismatchedLogError(self._loss(named))
             empty = [segment for segment in self._segments if segment.size == 0]
             self._segments = [segment for segment in self._segments if segment.size > 0]
             cut_bytes = self._cut(named)
@@ -79,6 +83,14 @@ class LogRecovery:
             segment.file.close()
         last_index = Index(self._next_index - 1)
         return RecoveredLog(self._segments, self._terms, last_index, self._next_offset, cut_bytes, damage)
+
+    def _loss(self, named: list[_Named]) -> str:
+        held = f"ends at entry {self._next_index - 1}" if named else "holds no segment"
+        return (
+            f"{self._directory} {held}, but the kvstore says that this log held entry {self._known_index}, which is"
+            " committed: its segments were lost or moved away. A replica without its log would forget what it has"
+            " acknowledged, so it does not start; bring the whole data directory back, parts are not enough"
+        )
 
     # -- what is there --------------------------------------------------------------------------------------------
 

@@ -114,7 +114,7 @@ def scan(view: SegmentView, chunk: int = _SCAN_CHUNK_BYTES) -> Iterator[tuple[in
         try:
             parsed = parse_entry(buffer, position - start)
         except CorruptEntryError as error:
-            raise CorruptLogError(f"{view.path} is damaged at byte {position}: {error}") from error
+            raise CorruptLogError(f"{view.path} is damaged at byte {position}: {error}", view.path) from error
         if parsed is None:
             have = start + len(buffer) - position
             if have >= view.end - position:
@@ -122,7 +122,7 @@ def scan(view: SegmentView, chunk: int = _SCAN_CHUNK_BYTES) -> Iterator[tuple[in
             wanted = min(view.end - position, max(chunk, 2 * have))
             start, buffer = position, memoryview(view.file.pread(wanted, position))
             if len(buffer) < wanted:
-                raise CorruptLogError(f"{view.path} is shorter than it was: {start + len(buffer)} bytes")
+                raise CorruptLogError(f"{view.path} is shorter than it was: {start + len(buffer)} bytes", view.path)
             continue
         yield position, parsed
         position += parsed.entry.size
@@ -146,7 +146,8 @@ def read_run(views: list[SegmentView], first: Index, last: Index, max_bytes: int
         if not entries:
             raise
     if not entries:
-        raise CorruptLogError(f"{views[0].path if views else 'no segment'}: entry {first} is not where it should be")
+        path = views[0].path if views else None
+        raise CorruptLogError(f"{path or 'no segment'}: entry {first} is not where it should be", path)
     return entries
 
 
@@ -157,7 +158,7 @@ def _run(views: list[SegmentView], first: Index, last: Index, chunk: int) -> Ite
             if parsed.entry.index < first:
                 continue
             if parsed.entry.index != due:
-                raise CorruptLogError(f"{view.path}: entry {parsed.entry.index} where {due} should be")
+                raise CorruptLogError(f"{view.path}: entry {parsed.entry.index} where {due} should be", view.path)
             yield parsed.entry
             if due == last:
                 return
@@ -174,4 +175,4 @@ def find_cut(view: SegmentView, first_removed: Index, max_timestamp: int) -> Cut
         if parsed.entry.index == first_removed:
             return Cut(first_removed, position, parsed.entry.base_offset, max_timestamp)
         max_timestamp = max(max_timestamp, max_timestamp_of(parsed.entry))
-    raise CorruptLogError(f"{view.path}: entry {first_removed} is not where it should be")
+    raise CorruptLogError(f"{view.path}: entry {first_removed} is not where it should be", view.path)

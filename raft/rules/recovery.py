@@ -25,6 +25,6 @@ def retry_index(term_at: Callable[[Index], Term], start: Index, prev_index: Inde
     return Index(max(low - 1, start - 1))
 
 
-def next_index_after_reject(hint: Index, follower_dirty: Index, tried_prev: Index, leader_last: Index) -> Index:
+def next_index_after_reject(hint: Index, tried_prev: Index, leader_last: Index) -> Index:
     """Return the next index to send after the follower refused `tried_prev`: strictly lower, at least 1."""
-    return Index(max(1, min(hint + 1, follower_dirty + 1, tried_prev, leader_last + 1)))
+    return Index(max(1, min(hint + 1, tried_prev, leader_last + 1)))

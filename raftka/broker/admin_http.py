@@ -102,6 +102,10 @@ def not_ready_reason(node: Node) -> str | None:
     if node.backend.failed:
         group, why = next(iter(node.backend.failed.items()))
         return f"group {group} cannot start: {why}"
+    for consensus in node.groups:
+        why_not = consensus.failure or consensus.damage
+        if why_not is not None:
+            return f"group {consensus.group} {'has stopped' if consensus.failure else 'is damaged'}: {why_not}"
     for partition in node.partitions:
         if node.leadership.leader_of(partition.consensus.group) is None:
             return f"partition {partition.topic.name}-{partition.partition} has no leader"

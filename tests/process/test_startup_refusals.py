@@ -132,6 +132,33 @@ def test_wiped_logs_under_a_kept_identity_are_refused_and_the_others_serve_on(ma
     assert [record.value for record in read_all(cluster.bootstrap, "orders")] == values
 
 
+def test_segments_lost_beside_their_identity_are_refused_and_the_others_serve_on(make_cluster: ClusterMaker):
+    cluster = _started(make_cluster, 3)
+    create_topic(cluster, "orders")
+    values = _produce(cluster, "orders", "before", batches=5)
+    cluster.wait_in_sync("orders", 0)
+    victim = cluster[2]
+    assert victim.terminate() == 0
+    raft0, moved = victim.data_dir / "groups" / "raft0", cluster.folder / "moved"
+    moved.mkdir()
+    lost = [path.name for path in raft0.iterdir() if path.suffix in (".log", ".index")]
+    for name in lost:
+        (raft0 / name).rename(moved / name)
+    before = _contents(victim.data_dir)
+    for _ in range(2):
+        line = _refusal(victim)
+        assert f"{raft0} holds no segment" in line
+        assert "lost or moved away" in line
+        assert "bring the whole data directory back" in line
+        assert _contents(victim.data_dir) == before
+    values += _produce(cluster, "orders", "by the others", batches=5)
+    assert [record.value for record in read_all(cluster.bootstrap, "orders")] == values
+    for name in lost:
+        (moved / name).rename(raft0 / name)
+    cluster.restart([2])
+    cluster.wait_in_sync("orders", 0)
+
+
 @pytest.mark.parametrize("lost", [["kvstore"], ["kvstore", "directory.id"]])
 def test_a_lost_kvstore_is_refused_and_no_other_identity_is_drawn(make_cluster: ClusterMaker, lost: list[str]):
     cluster = _started(make_cluster, 1)
@@ -253,6 +280,32 @@ def test_a_damaged_partition_is_named_and_the_others_serve_on(make_cluster: Clus
         assert [record.value for record in read_all(cluster.bootstrap, topic)] == expected
     _produce(cluster, "damaged", "written by the majority")
     cluster.wait_in_sync("healthy", 0)
+    assert victim.terminate() == 0
+
+
+def test_bit_rot_in_a_closed_segment_is_named_and_another_replica_serves_everything(make_cluster: ClusterMaker):
+    cluster = _started(make_cluster, 3)
+    create_topic(cluster, "rotten", **{"segment.bytes": str(1024 * 1024)})
+    values = _produce(cluster, "rotten", "a record" * 2000, batches=20)
+    cluster.wait_in_sync("rotten", 0)
+    victim = cluster[cluster.leader_of("rotten", 0)]
+    segment = _segment_with(victim.data_dir, values[1])
+    assert segment != _segment_with(victim.data_dir, values[-1])
+    with segment.open("r+b") as file:
+        file.seek(segment.read_bytes().index(values[1]) + 10)
+        file.write(b"ROT")
+
+    assert [record.value for record in read_all(cluster.bootstrap, "rotten")] == values
+    assert cluster.leader_of("rotten", 0, other_than=victim.node_id) != victim.node_id
+    said = [line for line in victim.log_text().splitlines() if f"{segment} is damaged at byte" in line]
+    assert len(said) == 2, "what was found, and that the replica stops"
+    assert all("ERROR" in line for line in said)
+    eventually("readiness names it", lambda: "has stopped" in (not_ready_reason(victim.admin) or ""))
+    assert str(segment) in not_ready_reason(victim.admin)
+    roles = {position["node_id"]: position["role"] for position in cluster.partition("rotten", 0)["positions"]}
+    assert roles[victim.node_id] == "X"
+    values += _produce(cluster, "rotten", "written by the majority", batches=3)
+    assert [record.value for record in read_all(cluster.bootstrap, "rotten")] == values
     assert victim.terminate() == 0
 
 

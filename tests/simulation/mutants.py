@@ -79,7 +79,7 @@ def vote_rule_ignores_the_vote(patch: pytest.MonkeyPatch) -> None:
 
 
 def new_leader_cuts_its_tail(patch: pytest.MonkeyPatch) -> None:
-    """A new leader begins with a log that holds only what it knows as committed (paper figure 3, S4)."""
+    """A new leader begins with a log that holds only what it knows as committed (RFC 0003, S4)."""
     on_elected = Consensus._on_elected
 
     async def cut(consensus: Consensus) -> None:

@@ -6,7 +6,10 @@ import shutil
 import pytest
 from cluster_nodes import Cluster, cluster_of, run, until
 
+from cluster import controller_backend
 from cluster.errors import StartupError
+from model.ids import RAFT0
+from raft.consensus import vote_key
 from raft.replica_directories import marker_key
 from storage.errors import MismatchedLogError
 
@@ -68,6 +71,66 @@ def test_a_wiped_partition_is_named_and_starts_once_it_is_back(tmp_path):
             await cluster.create_topic("a-reason-to-try-again")
             await until(lambda: group in [consensus.group for consensus in cluster[3].groups])
             await until(lambda: cluster[3].partitions.get(group).high_watermark == 2)
+
+    run(test)
+
+
+def test_segments_that_are_lost_beside_their_identity_are_refused_once_something_was_committed(tmp_path):
+    async def test():
+        async with cluster_of(tmp_path, 3) as cluster:
+            topic_id = await cluster.create_topic("t", 1, 3)
+            await cluster.produce("t", b"acknowledged")
+            keys = [key for key in cluster.durable[3] if key.endswith("/replica")]
+            assert len(keys) == 2
+            await until(lambda: all(cluster.durable[3][key] == b"filled" for key in keys))
+            await cluster.stop(3)
+            for name in ("raft0", f"{topic_id}-0"):
+                emptied = f"{groups_of(cluster, 3)}/{name}"
+                shutil.copytree(emptied, f"{tmp_path}/kept/{name}")
+                for file in os.listdir(emptied):
+                    if file != "replica.id":
+                        os.unlink(f"{emptied}/{file}")
+            reason = await refused(cluster, 3)
+            assert f"{groups_of(cluster, 3)}/raft0 holds no segment" in reason
+            assert "bring the whole data directory back" in reason
+            shutil.copytree(f"{tmp_path}/kept/raft0", f"{groups_of(cluster, 3)}/raft0", dirs_exist_ok=True)
+            await cluster.start(3)
+            await until(lambda: cluster[3].backend.failed)
+            assert f"{topic_id}-0 holds no segment" in next(iter(cluster[3].backend.failed.values()))
+            await cluster.produce("t", b"by the others")
+
+    run(test)
+
+
+def test_what_a_crash_kept_from_being_noted_is_noted_in_the_next_life(tmp_path):
+    async def test():
+        async with cluster_of(tmp_path, 1) as cluster:
+            await until(lambda: cluster.durable[1][marker_key(RAFT0)] == b"filled")
+            await cluster.stop(1)
+            cluster.durable[1][marker_key(RAFT0)] = b"created"
+            await cluster.start(1)
+            await until(lambda: cluster.durable[1][marker_key(RAFT0)] == b"filled")
+
+    run(test)
+
+
+def test_a_replica_that_cannot_start_is_not_kept_and_starts_once_it_can(tmp_path, monkeypatch):
+    monkeypatch.setattr(controller_backend, "_RETRY_PAUSE", 0.05)
+
+    async def test():
+        async with cluster_of(tmp_path, 1) as cluster:
+            await cluster.create_topic("t")
+            group = cluster[1].controller.topics.get("t").group(0)
+            await cluster.stop(1)
+            vote = cluster.durable[1][vote_key(group)]
+            cluster.durable[1][vote_key(group)] = b"no vote"
+            await cluster.start(1)
+            await until(lambda: cluster[1].backend.failed)
+            assert "the stored vote is damaged" in cluster[1].backend.failed[group]
+            assert cluster[1].groups.get(group) is None
+            cluster[1]._kvstore.put(vote_key(group), vote)
+            await until(lambda: cluster.has_leaders("t"))
+            assert not cluster[1].backend.failed
 
     run(test)
 

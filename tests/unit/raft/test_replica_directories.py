@@ -83,6 +83,11 @@ class Life:
             file.close()
         self._files.fsync_dir(PATH)
 
+    async def fill(self) -> None:
+        """What its owner does once something is committed."""
+        await self.take_part()
+        await self.directories.note_filled(GROUP)
+
     async def remove(self) -> None:
         await self.directories.begin_removal(GROUP)
         await self.directories.finish_removal(GROUP)
@@ -197,6 +202,47 @@ def test_a_removal_cut_short_anywhere_is_finished_and_the_replica_never_returns_
             effects += 1
 
     assert asyncio.run(scenario()) >= 8
+
+
+@pytest.mark.parametrize("seed", [None, *range(8)])
+def test_a_filling_cut_short_anywhere_is_noted_later_and_never_forgotten(seed: int | None) -> None:
+    async def scenario() -> int:
+        effects = 0
+        while True:
+            machine = Machine(seed or 0)
+            was_cut = await crashes_after(machine, effects, Life.fill)
+            if seed is not None:
+                machine.disk.lose_power()
+            marker = machine.durable.get(marker_key(GROUP))
+            assert marker == b"filled" or was_cut
+            if marker == b"filled":
+                assert machine.names == sorted([*SEGMENTS, "replica.id"]), "what was noted was durable before"
+            if marker is not None:
+                assert await machine.life().directories.claim(GROUP) == (1 if marker == b"filled" else 0)
+                await machine.life().directories.note_filled(GROUP)
+                machine.disk.lose_power()
+                assert await machine.life().directories.claim(GROUP) == 1
+            if not was_cut:
+                return effects
+            effects += 1
+
+    assert asyncio.run(scenario()) >= 8
+
+
+def test_what_is_being_removed_or_gone_is_not_noted_as_filled() -> None:
+    async def scenario() -> None:
+        machine = Machine()
+        life = machine.life()
+        await life.take_part()
+        await life.directories.begin_removal(GROUP)
+        await life.directories.note_filled(GROUP)
+        assert machine.durable[marker_key(GROUP)] == b"removing"
+        await life.directories.finish_removal(GROUP)
+        await life.directories.note_filled(GROUP)
+        await life.store.sync()
+        assert machine.durable == {}
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("place", ["/data/groups", PATH, "replica.id"])

@@ -252,6 +252,30 @@ def test_a_truncation_clamps_visible_and_match_and_never_reaches_commit() -> Non
         state.on_truncating(Index(1))
 
 
+def test_a_log_that_lost_what_was_committed_or_matched_is_noticed_at_the_next_transition() -> None:
+    subject = Subject(1, 1, 1)
+    subject.state.follow(B)
+    subject.state.on_matched(Index(3))
+    subject.state.on_leader_progress(Index(2), Index(3))
+    subject.log.terms.pop()
+    with pytest.raises(AssertionError):
+        subject.state.lose_leader()
+    subject.log.terms.append(1)
+    subject.log.flushed = 1
+    with pytest.raises(AssertionError):
+        subject.state.adopt_term(Term(2))
+
+
+def test_what_is_committed_is_visible_unless_the_answer_waits_for_more_copies() -> None:
+    subject = Subject(1, 1)
+    subject.state.commit_index = Index(2)
+    with pytest.raises(AssertionError):
+        subject.state.check_invariants()
+    subject = Subject(1, 1, min_in_sync=3)
+    subject.state.commit_index = Index(2)
+    subject.state.check_invariants()
+
+
 def test_a_leader_never_truncates() -> None:
     with pytest.raises(InvariantViolatedError):
         Subject(1).lead().on_truncating(Index(1))

@@ -29,7 +29,7 @@ def test_probing_finds_a_shared_entry_in_at_most_as_many_probes_as_terms(
             hint = Index(len(follower))
         else:
             hint = retry_index(lambda i: Term(follower[i - 1] if i else 0), Index(1), prev)
-        lower = next_index_after_reject(hint, hint, prev, Index(len(leader)))
+        lower = next_index_after_reject(hint, prev, Index(len(leader)))
         assert lower < next_index
         next_index = lower
     else:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from log_harness import Place, Spec, append, barrier, entries_after, everything, plain, steps
 
-from model.ids import Index
+from model.ids import Index, Offset
 from runtime.workers import Pool
-from storage.entry import EntryKind
+from storage.entry import HEADER_BYTES, EntryKind
 from storage.errors import CorruptLogError, DiskFullError, LogPoisonedError, LogTruncatedError, StorageError
 
 
@@ -280,6 +280,36 @@ def test_damage_in_a_segment_is_named_and_never_returned(tmp_path: Path) -> None
             assert plain(await log.read(Index(1), 1 << 20)) == plain(written[:2]), "what lies before it is good"
             with pytest.raises(CorruptLogError, match=f"byte {start}"):
                 await log.read(Index(3), 1 << 20)
+
+    asyncio.run(scenario())
+
+
+def test_the_owner_is_told_of_damage_once_for_each_segment_whoever_reads(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path)
+        async with place.opened() as log:
+            await append(log, *[Spec(size=200)] * 8)
+            await log.flush()
+            told: list[str | None] = []
+            log.on_damage = lambda error: told.append(error.path)
+            paths = sorted(place.directory.glob("*.log"))[:2]
+            second = next(index for index, (path, _, _) in place.spans().items() if path == paths[1])
+            for path in paths:
+                content = bytearray(path.read_bytes())
+                content[HEADER_BYTES + 40] ^= 1
+                path.write_bytes(content)
+            for index in (1, second, 1, second):
+                with pytest.raises(CorruptLogError, match="is damaged at byte 0"):
+                    await log.read(Index(index), 1)
+            with pytest.raises(CorruptLogError):
+                await log.index_of_offset(Offset(0))
+            assert told == [str(path) for path in paths]
+            lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+            assert [f"{path} is damaged at byte 0" in line for path, line in zip(paths, lines, strict=True)] == [
+                True
+            ] * 2
 
     asyncio.run(scenario())
 

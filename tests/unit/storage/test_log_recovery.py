@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from log_harness import Place, Spec, append, barrier, entries_after, everything, flip, plain, steps
+from log_harness import IDENTITY, Place, Spec, append, barrier, entries_after, everything, flip, plain, steps
 
 from model.ids import Index
 from storage.entry import HEADER_BYTES, Entry, pack_header
-from storage.errors import CorruptLogError
+from storage.errors import CorruptLogError, MismatchedLogError
 from storage.index_file import read_index_file
+from storage.log import Log
 
 # What a header's checksum covers beyond the header itself, for data.
 HEADER_AND_BATCH_START = HEADER_BYTES + 21
@@ -383,3 +384,52 @@ def test_any_cut_file_is_found_and_treated_by_the_rule_of_the_mark(
             asyncio.run(refused_untouched(ruin.place, "had been fsynced"))
         else:
             asyncio.run(ruin.check(index, mark))
+
+
+@pytest.mark.parametrize("left", ["nothing", "index files", "an empty segment"])
+def test_a_log_that_ends_before_what_it_is_known_to_hold_is_refused_untouched(tmp_path: Path, left: str) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path)
+        await filled(place, 12, 14)
+        names = sorted(path.name for path in place.directory.glob("*.log"))
+        assert list(place.directory.glob("*.index"))
+        for path in [*place.directory.glob("*.log"), *(place.directory.glob("*.index") if left == "nothing" else ())]:
+            path.unlink()
+        if left == "an empty segment":
+            (place.directory / names[0]).write_bytes(b"")
+            for path in place.directory.glob("*.index"):
+                path.unlink()
+        before = place.content()
+        with pytest.raises(MismatchedLogError, match=r"lost or moved away.*bring the whole data directory back"):
+            await Log.open(place.env, str(place.directory), IDENTITY, place.options, known_index=Index(1))
+        assert place.content() == before
+        assert place.disk.opened == {}
+
+    asyncio.run(scenario())
+
+
+def test_a_first_entry_that_is_known_to_be_durable_is_never_cut_as_a_torn_tail(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path)
+        await filled(place, 1, 1)
+        [path] = place.directory.glob("*.log")
+        path.write_bytes(path.read_bytes()[:-1])
+        before = place.content()
+        with pytest.raises(CorruptLogError, match="entries up to 1 had been fsynced"):
+            await Log.open(place.env, str(place.directory), IDENTITY, place.options, known_index=Index(1))
+        assert place.content() == before
+        async with place.opened() as log:
+            assert log.last_index == 0, "without that knowledge it looks like one"
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_reaches_what_is_known_is_opened(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path)
+        written = await filled(place, 1, 1)
+        log = await Log.open(place.env, str(place.directory), IDENTITY, place.options, known_index=Index(1))
+        assert await everything(log) == plain(written)
+        await log.close()
+
+    asyncio.run(scenario())

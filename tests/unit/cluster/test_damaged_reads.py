@@ -1,0 +1,99 @@
+"""A read that finds damage: with peers the replica stops and another one serves, alone it serves what is left."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from cluster_nodes import Cluster, cluster_of, run, until
+
+from cluster.partition_status import Mark, replica_status
+from model.ids import NodeId, Offset
+from model.topic_config import TopicConfig
+from raftka.broker.admin_http import not_ready_reason
+from storage.errors import CorruptLogError
+from storage.log import Log
+
+# Each batch begins a segment, and none but the newest is in memory.
+_SMALL_SEGMENTS = TopicConfig(segment_bytes=1024 * 1024)
+_VALUE = b"x" * 900_000
+
+
+async def damaged(cluster: Cluster, batches: int = 4, value: bytes = _VALUE) -> tuple[int, str]:
+    """Fill topic t, damage the second segment at its leader; return the leader's number and the segment's path."""
+    topic_id = await cluster.create_topic("t", 1, len(cluster.nodes))
+    for number in range(batches):
+        await cluster.produce("t", b"%d" % number + value)
+    leader = next(n for n, node in cluster.nodes.items() if node.partitions.get(group_of(cluster)).is_in_office)
+    directory = Path(f"{cluster.data_dir(leader)}/groups/{topic_id}-0")
+    path = sorted(directory.glob("*.log"))[1]
+    with path.open("r+b") as file:
+        file.seek(5000)
+        file.write(b"rotten")
+    return leader, str(path)
+
+
+def group_of(cluster: Cluster):
+    return next(iter(cluster.nodes.values())).controller.topics.get("t").group(0)
+
+
+def test_a_leader_that_reads_damage_stops_and_another_one_serves_everything(tmp_path, caplog):
+    async def test():
+        async with cluster_of(tmp_path, 3, defaults=_SMALL_SEGMENTS) as cluster:
+            leader, path = await damaged(cluster)
+            partition = cluster.leader_of("t")
+            assert len(await partition.fetch(Offset(0), 1)) == 1
+            with pytest.raises(CorruptLogError, match=f"{path} is damaged at byte 0"):
+                await partition.fetch(Offset(1), 1)
+            assert not partition.is_in_office
+            assert isinstance(partition.consensus.failure, CorruptLogError)
+            reason = not_ready_reason(cluster[leader])
+            assert f"group {group_of(cluster)} has stopped: {path} is damaged at byte 0" in reason
+            status = await replica_status(partition, NodeId(leader))
+            assert status.role == "X"
+            lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+            assert [path in line for line in lines] == [True, True], "what was found, and that the replica stops"
+
+            others = [node for number, node in cluster.nodes.items() if number != leader]
+            await until(lambda: any(node.partitions.get(group_of(cluster)).is_in_office for node in others))
+            serving = cluster.leader_of("t")
+            for offset in range(4):
+                assert len(await serving.fetch(Offset(offset), 1)) == 1
+            await cluster.produce("t", b"written by the majority")
+            assert serving.high_watermark == 5
+
+    run(test)
+
+
+def test_a_replica_without_peers_serves_what_is_not_damaged_and_says_so(tmp_path, caplog):
+    async def test():
+        async with cluster_of(tmp_path, 1, defaults=_SMALL_SEGMENTS) as cluster:
+            _, path = await damaged(cluster)
+            partition = cluster.leader_of("t")
+            assert not_ready_reason(cluster[1]) is None
+            for _ in range(3):
+                with pytest.raises(CorruptLogError, match="is damaged at byte 0"):
+                    await partition.fetch(Offset(1), 1)
+            for offset in (0, 2, 3):
+                assert len(await partition.fetch(Offset(offset), 1)) == 1
+            await cluster.produce("t", b"and it goes on")
+            assert partition.high_watermark == 5
+            assert f"group {group_of(cluster)} is damaged: {path} is damaged at byte 0" in not_ready_reason(cluster[1])
+            lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+            assert [path in line for line in lines] == [True]
+
+    run(test)
+
+
+def test_an_onlooker_sees_a_replica_whose_offsets_cannot_be_read(tmp_path, monkeypatch):
+    async def test():
+        async with cluster_of(tmp_path, 3, defaults=_SMALL_SEGMENTS) as cluster:
+            leader, _ = await damaged(cluster, batches=1, value=2 * _VALUE)
+            partition = cluster.leader_of("t")
+            end = partition.consensus.log.last_index
+            with monkeypatch.context() as patch:
+                patch.setattr(Log, "end_offset", lambda _, index: None)  # As if too old to be held in memory.
+                status = await replica_status(partition, NodeId(leader))
+            assert (status.dirty, status.commit) == (Mark(end, -1), Mark(end, -1))
+            assert (await replica_status(partition, NodeId(leader))).role == "X"
+
+    run(test)
