@@ -4,6 +4,11 @@ import http.client
 import json
 from typing import Any
 
+# One of these stands in a broker's reason where the files of a replica cannot be used.
+_PERMANENT = (" cannot start: ", " has stopped: ", " is damaged: ")
+# How the words of an AdminError begin.
+_NO_ANSWER = "admin port "
+
 
 class AdminError(Exception):
     """The admin port is not reachable or answers something else than JSON; one line."""
@@ -22,9 +27,9 @@ def get_json(address: str, path: str, timeout: float = 2.0) -> tuple[int, Any]:
         response = connection.getresponse()
         return response.status, json.loads(response.read())
     except (OSError, http.client.HTTPException) as error:
-        raise AdminError(f"admin port {address}: {error}") from error
+        raise AdminError(f"{_NO_ANSWER}{address}: {error}") from error
     except ValueError as error:
-        raise AdminError(f"admin port {address}: {path} did not answer JSON") from error
+        raise AdminError(f"{_NO_ANSWER}{address}: {path} did not answer JSON") from error
     finally:
         connection.close()
 
@@ -39,3 +44,13 @@ def not_ready_reason(address: str, timeout: float = 2.0) -> str | None:
         return None
     reason = body.get("reason") if isinstance(body, dict) else None
     return str(reason or f"HTTP status {status}")
+
+
+def is_permanent(reason: str) -> bool:
+    """Return whether `not_ready_reason` names something that waiting does not mend: data that cannot be used."""
+    return any(words in reason for words in _PERMANENT)
+
+
+def is_answer(reason: str) -> bool:
+    """Return whether `not_ready_reason` comes from a broker, not from the lack of one."""
+    return not reason.startswith(_NO_ANSWER)

@@ -72,8 +72,9 @@ def client_config(brokers: str, **options: Any) -> dict[str, Any]:
     """Return a librdkafka configuration without log noise; `options` are spelled with `_` for `.`."""
     config: dict[str, Any] = {
         "bootstrap.servers": brokers,
-        # librdkafka logs to stderr by itself; what matters of it reaches the caller as an error.
-        "log_level": 0,
+        # librdkafka logs to stderr by itself; what matters of it reaches the caller as an error. Whoever asks for
+        # debug lines (7) brings a logger for them.
+        "log_level": 7 if "debug" in options else 0,
         "log.connection.close": False,
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 1000,
@@ -242,8 +243,7 @@ def _check_reachable(brokers: str) -> None:
             with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
                 return
         except ValueError:
-            # No port: librdkafka knows what that means.
-            return
+            raise KafkaClientError(f"{address.strip()!r} is not HOST:PORT") from None
         except OSError as error:
             reason = error.strerror or str(error)
     raise KafkaClientError(f"no Kafka broker answers at {brokers}: {reason} ({_HINT})")

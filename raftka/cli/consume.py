@@ -9,6 +9,7 @@ from raftka import kafka_client
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption
 from raftka.cli.output import RecordFormat, bytes_as_json, print_json_line
+from raftka.cli.progress import PATIENCE_SECONDS, Stopwatch, leader_problem, read_problem
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -49,10 +50,10 @@ def consume(
     available = [each.partition for each in kafka_client.read_cluster(brokers).topic(topic)]
     if partition is not None and partition not in available:
         raise CommandError(f"topic {topic} has partitions 0 to {len(available) - 1}")
-    reader = _Reader(brokers, template)
+    reader = _Reader(brokers, topic, template)
     try:
         with kafka_client.one_line_errors(brokers):
-            reader.assign(topic, available if partition is None else [partition], begin)
+            reader.assign(available if partition is None else [partition], begin)
             reader.run(count, exit_at_end)
     except KeyboardInterrupt:
         return
@@ -80,33 +81,47 @@ def _parse_offset(text: str) -> str | int:
 
 
 class _Reader:
-    """Reads assigned partitions and prints what comes."""
+    """Reads assigned partitions of one topic and prints what comes."""
 
-    def __init__(self, brokers: str, template: RecordFormat | None) -> None:
+    def __init__(self, brokers: str, topic: str, template: RecordFormat | None) -> None:
+        self._brokers = brokers
+        self._topic = topic
         self._consumer: Consumer = kafka_client.new_consumer(
             brokers, enable_partition_eof=True, fetch_wait_max_ms=_FETCH_WAIT_MS
         )
         self._template = template
+        self._assigned: dict[int, TopicPartition] = {}
         self._unfinished: set[int] = set()
+        self._idle = Stopwatch()
+        self._warning = ""
 
-    def assign(self, topic: str, partitions: list[int], begin: str | int) -> None:
-        """Begin to read."""
+    def assign(self, partitions: list[int], begin: str | int) -> None:
+        """Begin to read.
+
+        Raises:
+            CommandError: A partition does not have the offset, or nobody tells.
+        """
+        self._assigned = {partition: self._start(partition, begin) for partition in partitions}
         self._unfinished = set(partitions)
-        self._consumer.assign([self._start(topic, partition, begin) for partition in partitions])
+        self._consumer.assign(list(self._assigned.values()))
 
     def run(self, count: int | None, exit_at_end: bool) -> None:
         """Print records until there were `count`, or with `exit_at_end` until each partition's end was seen.
 
         Raises:
-            CommandError: A partition cannot be read.
+            CommandError: A partition cannot be read; where an end was asked for, also one that is not read for long.
         """
         printed = 0
+        self._idle.restart()
         while (count is None or printed < count) and not (exit_at_end and not self._unfinished):
             message = self._consumer.poll(_POLL_SECONDS)
             if message is None:
                 # Nothing to do just now: let whoever reads our output have what there is.
                 sys.stdout.flush()
+                if self._idle.has_expired:
+                    self._look_why(is_end_wanted=exit_at_end or count is not None)
                 continue
+            self._idle.restart()
             error = message.error()
             if error is not None:
                 self._handle(error, message)
@@ -119,22 +134,53 @@ class _Reader:
         """Give the connections back."""
         self._consumer.close()
 
-    def _start(self, topic: str, partition: int, begin: str | int) -> "TopicPartition":
+    def _start(self, partition: int, begin: str | int) -> "TopicPartition":
         from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
         if begin == "start":
-            return TopicPartition(topic, partition, OFFSET_BEGINNING)
+            return TopicPartition(self._topic, partition, OFFSET_BEGINNING)
         if begin == "end":
-            return TopicPartition(topic, partition, OFFSET_END)
-        low, high = self._consumer.get_watermark_offsets(
-            TopicPartition(topic, partition), timeout=kafka_client.REQUEST_SECONDS
-        )
+            return TopicPartition(self._topic, partition, OFFSET_END)
         assert isinstance(begin, int)
+        low, high = self._offsets(partition)
         if begin < 0:
-            return TopicPartition(topic, partition, max(low, high + begin))
+            return TopicPartition(self._topic, partition, max(low, high + begin))
         if not low <= begin <= high:
-            raise CommandError(f"partition {partition} has offsets {low} to {high - 1}; {begin} is not among them")
-        return TopicPartition(topic, partition, begin)
+            held = f"has offsets {low} to {high - 1}" if low < high else f"is empty, its next offset is {high}"
+            raise CommandError(f"partition {partition} {held}; {begin} is not among them")
+        return TopicPartition(self._topic, partition, begin)
+
+    def _offsets(self, partition: int) -> tuple[int, int]:
+        """Return the first offset and the one behind the last."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        where = TopicPartition(self._topic, partition)
+        try:
+            low, high = self._consumer.get_watermark_offsets(where, timeout=kafka_client.REQUEST_SECONDS)
+        except KafkaException as error:
+            why = leader_problem(self._brokers, self._topic, [partition]) or kafka_client.error_text(error.args[0])
+            raise CommandError(f"the offsets of partition {partition} are not known: {why}") from None
+        return low, high
+
+    def _look_why(self, is_end_wanted: bool) -> None:
+        """Find out why nothing comes; at the end of every partition, nothing may be wrong."""
+        self._idle.restart()
+        why = leader_problem(self._brokers, self._topic, self._unfinished or self._assigned)
+        for partition in sorted(self._unfinished):
+            if why:
+                break
+            (position,) = self._consumer.position([self._assigned[partition]])
+            offset = position.offset if position.offset >= 0 else self._assigned[partition].offset
+            answer = read_problem(self._brokers, self._topic, partition, offset)
+            why = f"partition {self._topic}-{partition} cannot be read: {answer}" if answer else ""
+        if self._unfinished and not why:
+            names = ", ".join(f"{self._topic}-{partition}" for partition in sorted(self._unfinished))
+            why = f"nothing came from partition {names} for {PATIENCE_SECONDS:.0f} s, and no broker says why"
+        if self._unfinished and is_end_wanted:
+            raise CommandError(why)
+        if why and why != self._warning:
+            print(f"raftka: {why}; still trying", file=sys.stderr)
+        self._warning = why
 
     def _handle(self, error: "KafkaError", message: "Message") -> None:
         if error.name() == "_PARTITION_EOF":

@@ -2,6 +2,7 @@
 
 import secrets
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +14,15 @@ from raftka.cli.options import DEFAULT_BROKERS, DataDirOption, Format, FormatOpt
 from raftka.cli.output import print_json, print_table
 from raftka.dev import operations
 from raftka.dev.errors import InterruptedStartError
-from raftka.dev.supervisor import NODES_MAX, READY_SECONDS, DevCluster, StartRequest, start_cluster
-from raftka.kafka_client import check_writable
+from raftka.dev.supervisor import (
+    DAMAGED_READY_SECONDS,
+    NODES_MAX,
+    READY_SECONDS,
+    DevCluster,
+    StartRequest,
+    start_cluster,
+)
+from raftka.kafka_client import KafkaClientError, check_writable
 
 app = typer.Typer(help="Run a cluster of brokers on this machine.", invoke_without_command=True)
 
@@ -72,8 +80,21 @@ def dev(
 
 
 def _wait_until_writable(cluster: DevCluster, stop: threading.Event) -> None:
-    cluster.wait_ready(stop)
-    check_writable(cluster.state.bootstrap, f"raftka-dev-probe-{secrets.token_hex(4)}", READY_SECONDS, stop.is_set)
+    """Wait until a record is acknowledged; brokers that are not well are warned of.
+
+    Raises:
+        CommandError: Brokers are not well, and the others cannot serve without them.
+    """
+    warnings = cluster.wait_ready(stop)
+    for line in warnings:
+        print(f"raftka: warning: {line}", file=sys.stderr)
+    probe = f"raftka-dev-probe-{secrets.token_hex(4)}"
+    try:
+        check_writable(
+            cluster.state.bootstrap, probe, DAMAGED_READY_SECONDS if warnings else READY_SECONDS, stop.is_set
+        )
+    except KafkaClientError as error:
+        raise CommandError("; ".join([str(error), *warnings])) from None
     if stop.is_set():
         raise InterruptedStartError("stopped before the cluster was ready")
 
@@ -83,7 +104,9 @@ def _greet(cluster: DevCluster, request: StartRequest) -> None:
     data_dir = "" if request.data_dir is None and not state.ephemeral else f" --data-dir {folder}"
     print(f"bootstrap: {state.bootstrap}")
     print(f"admin:     {','.join(broker.addresses.admin for broker in state.brokers)}")
-    print(f"data:      {folder}{' (removed at the stop)' if state.ephemeral else ''}")
+    print(f"data:      {folder}")
+    if state.ephemeral:
+        print("ephemeral: the folder is removed at the stop")
     print("try, in another terminal:" if not request.detach else "try:")
     if state.bootstrap != DEFAULT_BROKERS:
         # All of them, for one is to be killed below.
@@ -143,11 +166,10 @@ def kill(node: NodeArgument, data_dir: DataDirOption = None) -> None:
 @app.command()
 def restart(node: NodeArgument, data_dir: DataDirOption = None) -> None:
     """Start one broker, after stopping it if it runs, and wait until it serves."""
-    folder = operations.open_folder(data_dir)
-    state = folder.load_existing()
-    if not any(broker.is_alive for broker in state.brokers) and len(state.brokers) > 1:
-        raise CommandError(f"no broker of the cluster in {folder.path} runs; `raftka dev{_shown(data_dir)}` starts all")
-    print(f"broker {node} runs (pid {operations.restart_broker(folder, node)})")
+    pid, reasons = operations.restart_broker(operations.open_folder(data_dir), node)
+    for reason in reasons:
+        print(f"raftka: warning: {reason}", file=sys.stderr)
+    print(f"broker {node} runs (pid {pid})")
 
 
 def _shown(data_dir: Path | None) -> str:

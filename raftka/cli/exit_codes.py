@@ -3,6 +3,8 @@
 DONE = 0
 FAILED = 1
 USAGE = 64
+# What shells say of a command that Ctrl-C ended: 128 and the number of SIGINT.
+INTERRUPTED = 130
 
 
 class CommandError(Exception):

@@ -1,107 +1,28 @@
-"""The entry point of `raftka`: commands put together, exit codes, errors of one line."""
+"""The entry point of `raftka`. Importing the commands takes a while, in which Ctrl-C must not show a traceback."""
 
 import os
+import signal
 import sys
-from typing import Annotated
 
-import typer
-
-from raftka.admin_client import AdminError
-from raftka.cli import broker, cluster, consume, dev, produce, topic
-from raftka.cli.exit_codes import DONE, FAILED, USAGE, CommandError
-from raftka.config_options import ConfigError
-from raftka.dev.errors import DevError
-from raftka.kafka_client import KafkaClientError
-from raftka.version import installed_version
-
-# Newer versions of typer carry their own copy of click, older ones use click itself: these are theirs in either case.
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-_ClickException: type[Exception] = typer.BadParameter.__mro__[2]
-
-app = typer.Typer(
-    name="raftka",
-    help="Raftka: a Kafka-compatible broker in which every partition is a Raft group.",
-    no_args_is_help=False,
-    add_completion=False,
-    # Plain help: rich alone takes longer to import than `--help` may take.
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-broker.register(app)
-app.add_typer(dev.app, name="dev")
-app.add_typer(topic.app, name="topic")
-app.command("produce")(produce.produce)
-app.command("consume")(consume.consume)
-app.add_typer(cluster.app, name="cluster")
-
-
-def _print_version(is_asked: bool) -> None:
-    if is_asked:
-        print(f"raftka {installed_version()}")
-        raise typer.Exit
-
-
-@app.callback(invoke_without_command=True)
-def _root(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-
-
-@app.command("version")
-def _version() -> None:
-    """Print the version."""
-    _print_version(True)
-
-
-def run(arguments: list[str]) -> int:
-    """Run one command; errors become a line on stderr. Returns the exit code."""
-    try:
-        result = app(arguments, prog_name="raftka", standalone_mode=False)
-    except _UsageError as error:
-        return _usage(error)
-    except ConfigError as error:
-        return _complain(str(error), USAGE if error.is_usage else FAILED)
-    except (CommandError, DevError, KafkaClientError, AdminError) as error:
-        return _complain(str(error), FAILED)
-    except _ClickException as error:
-        return _complain(error.format_message(), FAILED)  # type: ignore[attr-defined]
-    except SystemExit as leave:
-        # How typer leaves when whoever read our output has seen enough, as in `raftka consume orders | head`.
-        return DONE if isinstance(leave.__context__, BrokenPipeError) else FAILED
-    except OSError as error:
-        return _complain(str(error), FAILED)
-    except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted", FAILED)
-    if isinstance(result, int):
-        # 130 is typer's word for Ctrl-C.
-        return result if result in (DONE, FAILED, USAGE) else FAILED
-    return DONE
-
-
-def _usage(error: Exception) -> int:
-    context = getattr(error, "ctx", None)
-    if context is not None:
-        print(context.get_usage(), file=sys.stderr)
-    hint = f" (`{context.command_path} --help` explains)" if context is not None else ""
-    return _complain(f"{error.format_message()}{hint}", USAGE)  # type: ignore[attr-defined]
-
-
-def _complain(text: str, code: int) -> int:
-    print(f"raftka: {text}", file=sys.stderr)
-    return code
+from raftka.cli.exit_codes import INTERRUPTED
 
 
 def main() -> None:
     """Run the command of this process's arguments and exit."""
-    code = run(sys.argv[1:])
+    # Somebody who starts us with Ctrl-C ignored, as nohup and `&` in a script do, means it.
+    is_heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_heard:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    from raftka.cli.root import run
+
+    code = INTERRUPTED
     try:
+        if is_heard:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = run(sys.argv[1:])
         sys.stdout.flush()
+    except KeyboardInterrupt:
+        pass
     except BrokenPipeError:
         # The interpreter would flush once more at exit, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from raftka.config import parse_address
 from raftka.kafka_client import DEFAULT_BROKERS
 
 
@@ -17,8 +18,12 @@ class Format(StrEnum):
 
 
 def _check_brokers(text: str) -> str:
-    if not all(address.strip() for address in text.split(",")):
-        raise typer.BadParameter(f"{text!r} is not HOST:PORT,...")
+    for address in text.split(","):
+        # A bootstrap address may have a protocol before it, as in PLAINTEXT://127.0.0.1:9092.
+        try:
+            parse_address(address.strip().rpartition("://")[2])
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
     return text
 
 

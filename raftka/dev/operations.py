@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from raftka.admin_client import is_answer, is_permanent
 from raftka.dev.cluster_file import ClusterFolder, default_folder
 from raftka.dev.errors import DevError
 from raftka.dev.launcher import broker_config, launch
 from raftka.dev.process_identity import ProcessIdentity
-from raftka.dev.supervisor import READY_SECONDS, STOP_SECONDS, log_tail, stop_brokers, wait_broker_ready
+from raftka.dev.supervisor import READY_SECONDS, STOP_SECONDS, log_tail, stop_brokers, wait_brokers_ready
 
 _FOLLOW_POLL = 0.2
 
@@ -67,8 +68,10 @@ def kill_broker(folder: ClusterFolder, node_id: int) -> None:
     process.wait_gone(STOP_SECONDS)
 
 
-def restart_broker(folder: ClusterFolder, node_id: int) -> int:
-    """Stop one broker if it runs, start it, wait until it serves; returns the new pid.
+def restart_broker(folder: ClusterFolder, node_id: int) -> tuple[int, list[str]]:
+    """Stop one broker if it runs, start it, wait until it serves; returns the new pid and what is not well.
+
+    Where most brokers are dead it cannot serve: then it only has to answer.
 
     The new process belongs to no supervisor: a foreground `raftka dev` that is stopped stops it too, but one that is
     killed leaves it running (`raftka dev stop` still finds it).
@@ -85,9 +88,17 @@ def restart_broker(folder: ClusterFolder, node_id: int) -> int:
             old.send_signal(signal.SIGKILL)
             old.wait_gone(STOP_SECONDS)
         child = launch(folder, broker, broker_config(folder, state, broker), tied=False)
-        folder.save(state.with_process(node_id, ProcessIdentity.of(child.pid)))
-    wait_broker_ready(folder, broker, time.monotonic() + READY_SECONDS, None, child.poll)
-    return child.pid
+        state = state.with_process(node_id, ProcessIdentity.of(child.pid))
+        folder.save(state)
+    dead = [each.node_id for each in state.brokers if not each.is_alive]
+    has_majority = 2 * len(dead) < len(state.brokers)
+    reasons = wait_brokers_ready(
+        folder, {broker: child.poll}, READY_SECONDS, None, is_permanent if has_majority else is_answer
+    )
+    if not has_majority:
+        words = ", ".join(map(str, dead))
+        reasons.append(f"most brokers are dead ({words}): start them too, for only a majority serves")
+    return child.pid, reasons
 
 
 def log_lines(folder: ClusterFolder, nodes: list[int], lines: int, follow: bool) -> Iterator[tuple[int, str]]:

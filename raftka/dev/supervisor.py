@@ -7,15 +7,15 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from raftka.admin_client import not_ready_reason
+from raftka.admin_client import is_permanent, not_ready_reason
 from raftka.dev.cluster_file import BrokerEntry, ClusterFolder, ClusterState, default_folder
+from raftka.dev.ephemeral import new_folder
 from raftka.dev.errors import DevError, InterruptedStartError
 from raftka.dev.launcher import broker_config, launch, prepare_folder
 from raftka.dev.ports import PortRequest, check_free, choose_addresses
@@ -23,6 +23,7 @@ from raftka.dev.process_identity import ProcessIdentity
 
 NODES_MAX = 31
 READY_SECONDS = 60.0
+DAMAGED_READY_SECONDS = 10.0
 STOP_SECONDS = 10.0
 _READY_POLL = 0.05
 _WATCH_POLL = 0.2
@@ -60,16 +61,15 @@ class DevCluster:
     state: ClusterState
     children: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def wait_ready(self, stop: threading.Event | None = None, seconds: float = READY_SECONDS) -> None:
-        """Wait until every broker serves.
+    def wait_ready(self, stop: threading.Event | None = None, seconds: float = READY_SECONDS) -> list[str]:
+        """Wait until every broker serves; returns a line for each whose data is damaged, or that waits for such data.
 
         Raises:
             DevError: A broker died, or was not ready in time; with the tail of its log.
             InterruptedStartError: `stop` was set.
         """
-        deadline = time.monotonic() + seconds
-        for broker in self.state.brokers:
-            wait_broker_ready(self.folder, broker, deadline, stop, self.children[broker.node_id].poll)
+        starting = {broker: self.children[broker.node_id].poll for broker in self.state.brokers}
+        return wait_brokers_ready(self.folder, starting, seconds, stop)
 
     def kill(self, node_id: int) -> None:
         """SIGKILL one broker and reap it."""
@@ -160,7 +160,7 @@ def _folder(request: StartRequest) -> ClusterFolder:
     if request.ephemeral:
         if request.data_dir is not None:
             raise DevError("--ephemeral uses a folder of its own; leave out --data-dir")
-        return ClusterFolder(Path(tempfile.mkdtemp(prefix="raftka-dev-")))
+        return new_folder()
     path = (request.data_dir or default_folder()).absolute()
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -208,37 +208,58 @@ def _check_resumable(folder: ClusterFolder, state: ClusterState, request: StartR
     check_free([broker.addresses for broker in state.brokers])
 
 
-def wait_broker_ready(
+def wait_brokers_ready(
     folder: ClusterFolder,
-    broker: BrokerEntry,
-    deadline: float,
+    starting: Mapping[BrokerEntry, Callable[[], int | None]],
+    seconds: float,
     stop: threading.Event | None,
-    exit_code: Callable[[], int | None],
-) -> None:
-    """Wait until one broker serves; `deadline` is a time.monotonic(), `exit_code` gives None while it runs.
+    is_final: Callable[[str], bool] = is_permanent,
+) -> list[str]:
+    """Wait until each broker serves or gives a final reason for not doing so; returns those reasons.
+
+    Where one names damaged data, the others may lack a leader for it: they are given only DAMAGED_READY_SECONDS more.
+
+    Args:
+        folder: Where the cluster lives.
+        starting: For each broker what tells its exit code; None while it runs.
+        seconds: How long to wait.
+        stop: Ends the wait.
+        is_final: Whether waiting does not mend a reason.
 
     Raises:
-        DevError: It died or was not ready in time; with the tail of its log.
+        DevError: A broker died or was not ready in time; with the tail of its log.
         InterruptedStartError: `stop` was set.
     """
+    deadline = time.monotonic() + seconds
+    waiting = dict(starting)
+    final: dict[int, str] = {}
     while True:
-        reason = not_ready_reason(broker.addresses.admin, timeout=1.0)
-        if reason is None:
-            return
-        code = exit_code()
-        if code is not None:
-            problem = f"broker {broker.node_id} ended while starting ({_exit_text(code)})"
-        elif time.monotonic() >= deadline:
-            problem = f"broker {broker.node_id} was not ready in time: {reason}"
-        elif stop is not None and stop.wait(_READY_POLL):
+        reasons = {broker: not_ready_reason(broker.addresses.admin, timeout=1.0) for broker in waiting}
+        for broker, reason in reasons.items():
+            code = waiting[broker]()
+            if reason is not None and code is not None:
+                raise _start_error(folder, broker, f"ended while starting ({_exit_text(code)})")
+            if reason is None or is_final(reason):
+                del waiting[broker]
+            if reason is not None and is_final(reason):
+                final[broker.node_id] = reason
+                deadline = min(deadline, time.monotonic() + DAMAGED_READY_SECONDS)
+        late = time.monotonic() >= deadline
+        if late and not final and waiting:
+            broker = next(iter(waiting))
+            raise _start_error(folder, broker, f"was not ready in time: {reasons[broker]}")
+        if late or not waiting:
+            final |= {broker.node_id: str(reasons[broker]) for broker in waiting}
+            return [f"broker {node_id} is not ready: {reason}" for node_id, reason in sorted(final.items())]
+        if stop is not None and stop.is_set():
             raise InterruptedStartError("stopped before the cluster was ready")
-        else:
-            if stop is None:
-                time.sleep(_READY_POLL)
-            continue
-        log = folder.log_path(broker.node_id)
-        tail = "".join(f"\n  | {line}" for line in log_tail(log, _LOG_TAIL_LINES))
-        raise DevError(f"{problem}; the end of {log}:{tail or ' (empty)'}")
+        time.sleep(_READY_POLL)
+
+
+def _start_error(folder: ClusterFolder, broker: BrokerEntry, problem: str) -> DevError:
+    log = folder.log_path(broker.node_id)
+    tail = "".join(f"\n  | {line}" for line in log_tail(log, _LOG_TAIL_LINES))
+    return DevError(f"broker {broker.node_id} {problem}; the end of {log}:{tail or ' (empty)'}")
 
 
 def stop_brokers(folder: ClusterFolder, state: ClusterState) -> list[int]:

@@ -1,81 +1,19 @@
 """`raftka dev` and the client commands, as a person uses them: real processes, nothing but the command line."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from raftka.dev.process_identity import ProcessIdentity
 from tests.process.broker_processes import eventually
+from tests.process.command_line import FREE_PORTS, RAFTKA, SECONDS, DevFolder, environment, raftka, start_detached
 
 pytestmark = pytest.mark.process
-
-RAFTKA = [sys.executable, "-c", "from raftka.cli.main import main; main()"]
-FREE_PORTS = ["--port", "0", "--admin-port", "0", "--rpc-port", "0"]
-SECONDS = 90.0
-
-
-def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("RAFTKA_")}
-
-
-def raftka(*arguments: str, stdin: str = "", code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run one command to its end; its exit code must be `code`, and never is there a traceback."""
-    done = subprocess.run(
-        [*RAFTKA, *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        env=environment() | variables,
-    )
-    assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr
-    return done
-
-
-@dataclass(frozen=True)
-class DevFolder:
-    """A detached dev cluster, known by nothing but its folder."""
-
-    path: Path
-
-    def dev(self, *arguments: str, code: int = 0) -> str:
-        return raftka("dev", *arguments, "--data-dir", str(self.path), code=code).stdout
-
-    def status(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.dev("status", "--format", "json"))
-        return found
-
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(each["kafka"] for each in self.status())
-
-    def client(self, *arguments: str, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
-        return raftka(*arguments, stdin=stdin, code=code, RAFTKA_BROKERS=self.bootstrap)
-
-    def is_healthy(self) -> bool:
-        done = subprocess.run(
-            [*RAFTKA, "cluster", "health", "--brokers", self.bootstrap],
-            capture_output=True,
-            timeout=SECONDS,
-            env=environment(),
-        )
-        return done.returncode == 0
-
-
-def start_detached(path: Path, nodes: int) -> DevFolder:
-    folder = DevFolder(path)
-    folder.dev("-n", str(nodes), *FREE_PORTS, "--detach")
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +70,10 @@ def test_what_is_produced_is_consumed(three: DevFolder) -> None:
     assert three.client("consume", "round-trip", "-e", "--offset", "-1").stdout == "by all\n"
     assert three.client("consume", "round-trip", "-n", "1", "--offset", "1").stdout == "by 1\n"
     assert three.client("consume", "round-trip", "-e", "--offset", "end").stdout == ""
-    assert "is not among them" in three.client("consume", "round-trip", "--offset", "99", code=1).stderr
+    refusal = three.client("consume", "round-trip", "--offset", "99", code=1).stderr
+    assert "partition 0 has offsets 0 to 2; 99 is not among them" in refusal
+    three.client("topic", "create", "nothing", "-p", "1")
+    assert "partition 0 is empty" in three.client("consume", "nothing", "--offset", "1", code=1).stderr
 
 
 def test_keys_partitions_and_json_come_back_as_they_went(three: DevFolder) -> None:
@@ -239,9 +180,32 @@ def test_a_stopped_foreground_cluster_leaves_nothing_behind(number: signal.Signa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_brokers_end_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+def test_a_killed_supervisor_leaves_no_brokers_and_the_next_one_removes_its_folder(tmp_path: Path) -> None:
     with subprocess.Popen(
-        [*RAFTKA, "dev", "-n", "1", *FREE_PORTS, "--data-dir", str(tmp_path)],
+        [*RAFTKA, "dev", "-n", "1", *FREE_PORTS, "--ephemeral"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment() | {"TMPDIR": str(tmp_path)},
+    ) as process:
+        assert process.stdout is not None
+        told = list(iter(process.stdout.readline, "Ctrl-C stops the cluster\n"))
+        (folder,) = tmp_path.iterdir()
+        assert f"data:      {folder}\n" in told
+        (broker,) = json.loads((folder / "cluster.json").read_text())["brokers"]
+        process.kill()
+    identity = ProcessIdentity(broker["process"]["pid"], broker["process"]["started"])
+    assert identity.wait_gone(20.0)
+    raftka("dev", "-n", "1", *FREE_PORTS, "--ephemeral", "--detach", TMPDIR=str(tmp_path))
+    (other,) = tmp_path.iterdir()
+    assert other != folder
+    DevFolder(other).dev("stop")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_broker_can_be_killed_and_restarted_while_the_supervisor_lives(tmp_path: Path) -> None:
+    folder = DevFolder(tmp_path)
+    with subprocess.Popen(
+        [*RAFTKA, "dev", "-n", "3", *FREE_PORTS, "--data-dir", str(tmp_path)],
         stdout=subprocess.PIPE,
         text=True,
         env=environment(),
@@ -250,10 +214,18 @@ def test_brokers_end_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
         for line in process.stdout:
             if line.startswith("Ctrl-C stops"):
                 break
-        (broker,) = json.loads((tmp_path / "cluster.json").read_text())["brokers"]
-        process.kill()
-    identity = ProcessIdentity(broker["process"]["pid"], broker["process"]["started"])
-    assert identity.wait_gone(20.0)
+        for node in "123":
+            assert f"raftka dev restart {node}" in folder.dev("kill", node)
+        first = raftka("dev", "restart", "1", "--data-dir", str(tmp_path))
+        assert "most brokers are dead (2, 3)" in first.stderr
+        assert first.stdout.startswith("broker 1 runs")
+        folder.dev("restart", "2")
+        folder.dev("restart", "3")
+        eventually("the cluster is healthy again", folder.is_healthy, 30.0)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=SECONDS)
+    assert process.returncode == 0
+    assert not any(each["alive"] for each in folder.status())
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(three: DevFolder) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from raftka.cli.main import run
+from raftka.cli.root import run
 from raftka.config import load_config
 from raftka.config_options import OPTIONS
 
@@ -68,7 +68,10 @@ def test_the_version_is_printed(arguments: list[str], capsys: pytest.CaptureFixt
         ("dev --port 70000", "Invalid value for '--port'"),
         ("dev --port 0 status", "options stand behind the command"),
         ("dev kill one", "Invalid value for 'NODE'"),
-        ("topic list --brokers localhost:9092,", "is not HOST:PORT,..."),
+        ("topic list --brokers localhost:9092,", "'' is not HOST:PORT"),
+        ("topic list --brokers bogus", "'bogus' is not HOST:PORT"),
+        ("consume t --brokers localhost:9092,other", "'other' is not HOST:PORT"),
+        ("topic describe t --admin a:1,b:1", "one address is wanted, not a list"),
         ("start", "node.id is not set"),
         ("start --node-id one", "must be a whole number"),
         ("start --node-id 1 --kafka-address 192.0.2.1 --kafka-prot 1", "No such option"),
@@ -143,7 +146,7 @@ def test_start_becomes_the_broker_process_with_flags_over_variables(monkeypatch:
 def test_help_loads_neither_librdkafka_nor_rich_nor_the_broker() -> None:
     """What `raftka --help` imports decides how long it takes; a clock would measure the machine as well."""
     program = (
-        "import sys; from raftka.cli.main import run; run(['--help']);"
+        "import sys; from raftka.cli.root import run; run(['--help']);"
         "print([name for name in ('confluent_kafka', 'rich', 'asyncio', 'aiohttp', 'raftka.broker')"
         " if name in sys.modules], file=sys.stderr)"
     )

@@ -1,0 +1,126 @@
+"""Why a partition is neither read nor written: librdkafka tries again in silence, and a person would wait for ever."""
+
+import logging
+import re
+import socket
+import time
+from collections.abc import Iterable
+
+from raftka import kafka_client
+from raftka.config import parse_address
+from raftka.kafka_client import ClusterInfo, KafkaClientError
+
+# How long nothing may happen before somebody looks why.
+PATIENCE_SECONDS = 10.0
+_METADATA_SECONDS = 3.0
+_CONNECT_SECONDS = 1.0
+_PROBE_SECONDS = 2.0
+_POLL_SECONDS = 0.1
+# librdkafka names a broker's refusal to read in its debug log only. At its end: HOST:PORT/2: TOPIC [0]: Fetch failed at
+# offset 7 (leader epoch 1): NAME, and where an offset is looked up: HOST:PORT/2: Offset reply error for topic TOPIC [0]
+# (v2, Broker: WORDS): ACTION.
+_FETCH_ERROR = re.compile(r"/(\d+): \S+ \[\d+\]: Fetch failed (?P<offset>at offset \d+) .*: (?P<name>\w+)$")
+_OFFSET_ERROR = re.compile(r"/(\d+): Offset reply error for topic \S+ \[\d+\] \(v\d+, (?:Broker: )?(?P<words>.*)\): ")
+
+
+class Stopwatch:
+    """Says when nothing has happened for too long."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    def restart(self) -> None:
+        """Something has happened."""
+        self._since = time.monotonic()
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether nothing has happened for PATIENCE_SECONDS."""
+        return time.monotonic() - self._since >= PATIENCE_SECONDS
+
+
+def leader_problem(brokers: str, topic: str, partitions: Iterable[int]) -> str:
+    """Return in one line which of these partitions nobody can serve just now, and why; empty: none.
+
+    Args:
+        brokers: HOST:PORT,...
+        topic: Its name.
+        partitions: The numbers that matter; ones that do not exist are passed over.
+    """
+    try:
+        cluster = kafka_client.read_cluster(brokers, _METADATA_SECONDS)
+        known = {each.partition: each.leader for each in cluster.topic(topic)}
+    except KafkaClientError as error:
+        return str(error)
+    causes: dict[str, list[str]] = {}
+    for number in sorted(set(partitions) & set(known)):
+        cause = _leader_problem(cluster, known[number])
+        if cause:
+            causes.setdefault(cause, []).append(f"{topic}-{number}")
+    return "; ".join(f"partition {', '.join(names)} {cause}" for cause, names in causes.items())
+
+
+def _leader_problem(cluster: ClusterInfo, leader: int) -> str:
+    if leader < 0:
+        return "has no leader (`raftka cluster health` shows which brokers are missing)"
+    if leader not in cluster.brokers:
+        return f"is led by broker {leader}, which is not there"
+    try:
+        with socket.create_connection(parse_address(cluster.brokers[leader]), timeout=_CONNECT_SECONDS):
+            return ""
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        return f"is led by broker {leader}, which does not answer at {cluster.brokers[leader]} ({reason})"
+
+
+def read_problem(brokers: str, topic: str, partition: int, offset: int) -> str:
+    """Read a partition once more and return in one line what the broker answers; empty: no error, or no answer.
+
+    Args:
+        brokers: HOST:PORT,...
+        topic: Its name.
+        partition: Its number.
+        offset: Where to begin; librdkafka's own marks are understood.
+    """
+    from confluent_kafka import TopicPartition
+
+    lines = _Lines()
+    logger = logging.getLogger(__name__)
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    logger.addHandler(lines)
+    consumer = kafka_client.new_consumer(brokers, debug="fetch,topic", logger=logger)
+    try:
+        consumer.assign([TopicPartition(topic, partition, offset)])
+        deadline = time.monotonic() + _PROBE_SECONDS
+        while not lines.answer and time.monotonic() < deadline:
+            consumer.poll(_POLL_SECONDS)
+    finally:
+        consumer.close()
+        logger.removeHandler(lines)
+    return lines.answer
+
+
+class _Lines(logging.Handler):
+    """Keeps the first refusal among librdkafka's log lines, in our words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self.answer:
+            self.answer = refusal(record.getMessage())
+
+
+def refusal(line: str) -> str:
+    """Return what a line of librdkafka's debug log says of a broker that refused to read; empty: nothing."""
+    from confluent_kafka import KafkaError
+
+    fetch = _FETCH_ERROR.search(line)
+    if fetch is not None:
+        code = getattr(KafkaError, fetch["name"], None)
+        words = f" ({kafka_client.error_text(KafkaError(code))})" if isinstance(code, int) else ""
+        return f"broker {fetch[1]} answered {fetch['name']}{words} {fetch['offset']}"
+    lookup = _OFFSET_ERROR.search(line)
+    return "" if lookup is None else f"broker {lookup[1]} answered: {lookup['words']}"

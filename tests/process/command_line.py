@@ -1,0 +1,68 @@
+"""`raftka` as a person runs it, for tests: commands as processes, and a detached dev cluster known by its folder."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+RAFTKA = [sys.executable, "-c", "from raftka.cli.main import main; main()"]
+FREE_PORTS = ["--port", "0", "--admin-port", "0", "--rpc-port", "0"]
+SECONDS = 90.0
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("RAFTKA_")}
+
+
+def raftka(*arguments: str, stdin: str = "", code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run one command to its end; its exit code must be `code`, and never is there a traceback."""
+    done = subprocess.run(
+        [*RAFTKA, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env=environment() | variables,
+    )
+    assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@dataclass(frozen=True)
+class DevFolder:
+    """A detached dev cluster, known by nothing but its folder."""
+
+    path: Path
+
+    def dev(self, *arguments: str, code: int = 0) -> str:
+        return raftka("dev", *arguments, "--data-dir", str(self.path), code=code).stdout
+
+    def status(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.dev("status", "--format", "json"))
+        return found
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(each["kafka"] for each in self.status())
+
+    def client(self, *arguments: str, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
+        return raftka(*arguments, stdin=stdin, code=code, RAFTKA_BROKERS=self.bootstrap)
+
+    def is_healthy(self) -> bool:
+        done = subprocess.run(
+            [*RAFTKA, "cluster", "health", "--brokers", self.bootstrap],
+            capture_output=True,
+            timeout=SECONDS,
+            env=environment(),
+        )
+        return done.returncode == 0
+
+
+def start_detached(path: Path, nodes: int) -> DevFolder:
+    folder = DevFolder(path)
+    folder.dev("-n", str(nodes), *FREE_PORTS, "--detach")
+    return folder

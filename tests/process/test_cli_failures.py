@@ -1,0 +1,130 @@
+"""What the commands say when something is wrong: too large lines, no leader, damaged data, Ctrl-C."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.process.broker_processes import eventually
+from tests.process.command_line import RAFTKA, SECONDS, DevFolder, environment, raftka, start_detached
+
+pytestmark = pytest.mark.process
+
+LINES = "".join(f"{number:06d} {'x' * 193}\n" for number in range(20_000))
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Iterator[DevFolder]:
+    """Three brokers that a test may kill and damage."""
+    folder = start_detached(tmp_path / "dev", 3)
+    try:
+        yield folder
+    finally:
+        folder.dev("stop")
+
+
+def leader(dev: DevFolder, topic: str) -> int:
+    (partition,) = json.loads(dev.client("topic", "describe", topic, "-f", "json").stdout)["partitions"]
+    return int(partition["leader"])
+
+
+def damage(dev: DevFolder, node: int) -> Path:
+    """Flip bytes in the middle of the largest segment of one broker."""
+    segments = (dev.path / f"node-{node}" / "data" / "groups").rglob("*.log")
+    largest = max(segments, key=lambda path: path.stat().st_size)
+    size = largest.stat().st_size
+    with largest.open("r+b") as stream:
+        stream.seek(size // 2)
+        data = stream.read(size // 8)
+        stream.seek(size // 2)
+        stream.write(bytes(byte ^ 0xFF for byte in data))
+    return largest
+
+
+def test_a_line_above_the_limit_of_the_topic_is_named_and_the_others_are_written(dev: DevFolder) -> None:
+    dev.client("topic", "create", "limits", "-p", "1")
+    lines = "a\nb\n" + 2_000_000 * "x" + "\nc\n"
+    told = dev.client("produce", "limits", stdin=lines, code=1).stderr
+    assert "line 3: 2000000 bytes is more than the limit of topic limits (max.message.bytes)" in told
+    assert "3 of the 4 lines" in told
+    assert dev.client("consume", "limits", "-e").stdout == "a\nb\nc\n"
+    dev.client("topic", "create", "large", "-p", "1", "-c", "max.message.bytes=4000000")
+    dev.client("produce", "large", stdin=2_000_000 * "x")
+    assert len(dev.client("consume", "large", "-e").stdout) == 2_000_001
+
+
+def test_many_short_lines_are_not_one_batch_above_the_limit(dev: DevFolder) -> None:
+    dev.client("topic", "create", "low", "-p", "1", "-c", "max.message.bytes=20000")
+    assert dev.client("produce", "low", stdin=LINES).stdout == "20000 records written to low\n"
+
+
+def test_a_partition_without_a_leader_is_named_by_who_waits_for_it(dev: DevFolder) -> None:
+    dev.client("topic", "create", "single", "-p", "1", "-r", "1")
+    dev.client("produce", "single", stdin="one\n")
+    node = leader(dev, "single")
+    bootstrap = ",".join(each["kafka"] for each in dev.status() if each["node_id"] != node)
+    dev.dev("kill", str(node))
+    arguments = ("single", "--brokers", bootstrap)
+    for end in (["-e"], ["-n", "2"], ["-e", "--offset", "-1"]):
+        assert "partition single-0 " in raftka("consume", *arguments, *end, code=1).stderr
+    told = raftka("produce", *arguments, "--timeout", "3", stdin="x\n", code=1).stderr
+    assert "line 1: 1 bytes not acknowledged in 3 s: partition single-0 " in told
+    with subprocess.Popen(
+        [*RAFTKA, "consume", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as follower:
+        assert follower.stdout is not None
+        assert follower.stderr is not None
+        # Nobody asked for an end: it warns, goes on, and has the record when the leader is back.
+        assert "partition single-0 " in follower.stderr.readline()
+        dev.dev("restart", str(node))
+        assert follower.stdout.readline() == "one\n"
+        follower.send_signal(signal.SIGINT)
+        follower.communicate(timeout=SECONDS)
+    assert follower.returncode == 0
+
+
+def test_a_partition_that_cannot_be_read_is_named_with_the_brokers_answer(dev: DevFolder) -> None:
+    dev.client("topic", "create", "broken", "-p", "1", "-r", "1")
+    dev.client("produce", "broken", stdin=LINES)
+    damage(dev, leader(dev, "broken"))
+    read = dev.client("consume", "broken", "-e", code=1)
+    assert read.stdout == LINES[: len(read.stdout)]
+    assert "partition broken-0 cannot be read: broker" in read.stderr
+    assert "answered KAFKA_STORAGE_ERROR" in read.stderr
+
+
+def test_a_cluster_starts_with_a_damaged_replica_and_warns_of_it(dev: DevFolder) -> None:
+    dev.client("topic", "create", "copies", "-p", "1", "-r", "3")
+    dev.client("produce", "copies", stdin=LINES)
+    eventually("every replica has all", dev.is_healthy, 30.0)
+    dev.dev("stop")
+    segment = damage(dev, 2)
+    told = raftka("dev", "--detach", "--data-dir", str(dev.path))
+    assert "raftka: warning: broker 2 is not ready: group" in told.stderr
+    assert str(segment) in told.stderr
+    assert told.stdout.startswith("bootstrap: ")
+    assert dev.client("consume", "copies", "-e").stdout == LINES
+    again = raftka("dev", "restart", "2", "--data-dir", str(dev.path))
+    assert str(segment) in again.stderr
+
+
+@pytest.mark.parametrize("moment", range(4))
+def test_ctrl_c_while_the_commands_are_loaded_is_quiet(moment: int) -> None:
+    # Ctrl-C comes when the n-th of these modules is imported.
+    module = ("typer", "raftka.cli.root", "raftka.config", "raftka.cli.topic")[moment]
+    program = f"""
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.argv = ["raftka", "topic", "list", "--brokers", "127.0.0.1:1"]
+from raftka.cli.main import main
+main()
+"""
+    done = subprocess.run([*RAFTKA[:2], program], capture_output=True, text=True, timeout=SECONDS, env=environment())
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
