@@ -11,8 +11,9 @@ def _build(story: Scenario) -> None:
     everybody = {TOP, A, B, C, D, E, F}
     if story.leader != TOP:
         story.elect_into_office(TOP)
-    story.written(TOP, QUORUM, 2)
+    answered = story.written(TOP, QUORUM, 2)
     story.wait(lambda: all(story.terms(node_id) == [1, 1, 1] for node_id in everybody))
+    story.wait(lambda: all(write.is_answered for write in answered))
     # f leads terms 2 and 3 and nobody receives anything of it.
     for term, count in ((2, 2), (3, 4)):
         story.connect(everybody)
@@ -42,8 +43,8 @@ def _build(story: Scenario) -> None:
     story.kill(C)
     story.restart(C)
     story.elect_into_office(C)
-    [answered] = story.written(C, QUORUM)
-    story.wait(lambda: answered.is_answered and all(len(story.log(node_id)) == 9 for node_id in (TOP, A, C, D)))
+    [last] = story.written(C, QUORUM)
+    story.wait(lambda: last.is_answered and all(len(story.log(node_id)) == 9 for node_id in (TOP, A, C, D)))
     story.connect({TOP, C, D})
     story.written(C, LEADER)
     story.wait(lambda: all(len(story.log(node_id)) == 10 for node_id in (TOP, D)))
