@@ -77,8 +77,9 @@ def _targets(context: RequestContext, request: FetchRequest, *, by_id: bool) -> 
                 if isinstance(topic, ErrorCode)
                 else find_leader(context, topic, asked.partition, asked.current_leader_epoch)
             )
+            # Never null records: librdkafka takes them for a malformed response, error or not, and drops all of it.
             result = _Partition(
-                partition_index=asked.partition, high_watermark=-1, records=None, aborted_transactions=None
+                partition_index=asked.partition, high_watermark=-1, records=[], aborted_transactions=None
             )
             results.append(result)
             targets.append(_Target(asked, found, result))
@@ -91,7 +92,7 @@ async def _fill(targets: Sequence[_Target], bytes_max: int, *, read_committed: b
     for target in targets:
         found, result, asked = target.found, target.result, target.asked
         if isinstance(found, ErrorCode):
-            result.error_code = found
+            _set_error(result, found)
             has_error = True
             continue
         high_watermark = found.high_watermark
@@ -99,10 +100,9 @@ async def _fill(targets: Sequence[_Target], bytes_max: int, *, read_committed: b
         result.log_start_offset = found.start_offset
         result.aborted_transactions = [] if read_committed else None
         if not found.start_offset <= asked.fetch_offset <= found.end_offset:
-            result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+            _set_error(result, ErrorCode.OFFSET_OUT_OF_RANGE)
             has_error = True
             continue
-        result.records = []
         room = min(bytes_max - total, asked.partition_max_bytes)
         # Between the high watermark and the end of the log there is nothing to see yet, and no error.
         if asked.fetch_offset >= high_watermark or (room <= 0 and total > 0):
@@ -110,14 +110,20 @@ async def _fill(targets: Sequence[_Target], bytes_max: int, *, read_committed: b
         try:
             batches = await found.fetch(Offset(asked.fetch_offset), max(room, 1))
         except StorageError as error:
-            result.error_code = error_code(error)
+            _set_error(result, error_code(error))
             has_error = True
             continue
         total += _take(result, batches, room, is_first=total == 0)
         if not found.is_in_office:
-            result.error_code, result.records = ErrorCode.NOT_LEADER_OR_FOLLOWER, None
+            _set_error(result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             has_error = True
     return total, has_error
+
+
+def _set_error(result: _Partition, code: ErrorCode) -> None:
+    """Make the result what Kafka sends with an error: no positions, records of length 0."""
+    result.error_code, result.records, result.aborted_transactions = code, [], None
+    result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
 
 
 def _take(result: _Partition, batches: list[Buffer], room: int, *, is_first: bool) -> int:
