@@ -90,7 +90,9 @@ def _interrupt(number: int, _: FrameType | None) -> None:
 
 
 def _tell(cluster: DevCluster, began: float) -> None:
-    cluster.wait_ready()
+    problems = cluster.wait_ready()
+    if problems:
+        raise StoryError("; ".join(problems))
     print(f"   Ready after {time.monotonic() - began:.1f} s; Kafka clients find them at")
     print(f"   {cluster.state.bootstrap}")
     story = _Story(cluster, Tail(cluster.state.bootstrap, TOPIC))

@@ -62,10 +62,10 @@ class DevCluster:
     children: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def wait_ready(self, stop: threading.Event | None = None, seconds: float = READY_SECONDS) -> list[str]:
-        """Wait until every broker serves; returns a line for each whose data is damaged, or that waits for such data.
+        """Wait until every broker serves; returns a line for each that does not, where waiting longer does not help.
 
         Raises:
-            DevError: A broker died, or was not ready in time; with the tail of its log.
+            DevError: Half of the brokers or more died, or one was not ready in time; with the tail of its log.
             InterruptedStartError: `stop` was set.
         """
         starting = {broker: self.children[broker.node_id].poll for broker in self.state.brokers}
@@ -215,9 +215,10 @@ def wait_brokers_ready(
     stop: threading.Event | None,
     is_final: Callable[[str], bool] = is_permanent,
 ) -> list[str]:
-    """Wait until each broker serves or gives a final reason for not doing so; returns those reasons.
+    """Wait until each broker serves, or there is a final reason why it does not; returns those reasons.
 
-    Where one names damaged data, the others may lack a leader for it: they are given only DAMAGED_READY_SECONDS more.
+    Where one names damaged data or has ended, the others may lack a leader: they are given only DAMAGED_READY_SECONDS
+    more.
 
     Args:
         folder: Where the cluster lives.
@@ -227,27 +228,33 @@ def wait_brokers_ready(
         is_final: Whether waiting does not mend a reason.
 
     Raises:
-        DevError: A broker died or was not ready in time; with the tail of its log.
+        DevError: Half of the brokers or more died, or one was not ready in time; with the tail of its log.
         InterruptedStartError: `stop` was set.
     """
     deadline = time.monotonic() + seconds
     waiting = dict(starting)
     final: dict[int, str] = {}
+    ended = 0
     while True:
         reasons = {broker: not_ready_reason(broker.addresses.admin, timeout=1.0) for broker in waiting}
         for broker, reason in reasons.items():
             code = waiting[broker]()
             if reason is not None and code is not None:
-                raise _start_error(folder, broker, f"ended while starting ({_exit_text(code)})")
-            if reason is None or is_final(reason):
-                del waiting[broker]
-            if reason is not None and is_final(reason):
+                ended += 1
+                reason = f"it ended while starting ({_exit_text(code)})"
+                if 2 * ended >= len(starting):
+                    raise _start_error(folder, broker, reason)
+                reason += f": {''.join(log_tail(folder.log_path(broker.node_id), 1))}"
+            elif reason is not None and not is_final(reason):
+                continue
+            del waiting[broker]
+            if reason is not None:
                 final[broker.node_id] = reason
                 deadline = min(deadline, time.monotonic() + DAMAGED_READY_SECONDS)
         late = time.monotonic() >= deadline
         if late and not final and waiting:
             broker = next(iter(waiting))
-            raise _start_error(folder, broker, f"was not ready in time: {reasons[broker]}")
+            raise _start_error(folder, broker, f"it was not ready in time: {reasons[broker]}")
         if late or not waiting:
             final |= {broker.node_id: str(reasons[broker]) for broker in waiting}
             return [f"broker {node_id} is not ready: {reason}" for node_id, reason in sorted(final.items())]
@@ -259,7 +266,7 @@ def wait_brokers_ready(
 def _start_error(folder: ClusterFolder, broker: BrokerEntry, problem: str) -> DevError:
     log = folder.log_path(broker.node_id)
     tail = "".join(f"\n  | {line}" for line in log_tail(log, _LOG_TAIL_LINES))
-    return DevError(f"broker {broker.node_id} {problem}; the end of {log}:{tail or ' (empty)'}")
+    return DevError(f"broker {broker.node_id} is not ready: {problem}; the end of {log}:{tail or ' (empty)'}")
 
 
 def stop_brokers(folder: ClusterFolder, state: ClusterState) -> list[int]:

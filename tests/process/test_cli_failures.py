@@ -111,6 +111,21 @@ def test_a_cluster_starts_with_a_damaged_replica_and_warns_of_it(dev: DevFolder)
     assert str(segment) in again.stderr
 
 
+def test_a_cluster_starts_without_a_broker_that_refuses_its_data_and_not_without_two(dev: DevFolder) -> None:
+    dev.dev("stop")
+    refused = [damage(dev, 2)]
+    told = raftka("dev", "--detach", "--data-dir", str(dev.path))
+    assert "raftka: warning: broker 2 is not ready: it ended while starting (exit code 1): raftka: " in told.stderr
+    assert str(refused[0]) in told.stderr
+    assert [each["alive"] for each in dev.status()] == [True, False, True]
+    dev.client("topic", "create", "served", "-r", "2")
+    dev.dev("stop")
+    refused.append(damage(dev, 3))
+    failure = raftka("dev", "--detach", "--data-dir", str(dev.path), code=1).stderr
+    assert any(str(path) in failure for path in refused)
+    assert not any(each["alive"] for each in dev.status())
+
+
 @pytest.mark.parametrize("moment", range(4))
 def test_ctrl_c_while_the_commands_are_loaded_is_quiet(moment: int) -> None:
     # Ctrl-C comes when the n-th of these modules is imported.
