@@ -44,7 +44,8 @@ def partition_view(context: RequestContext, topic: Topic, number: int) -> Partit
     replicas = [int(replica.node_id) for replica in topic.replicas[number]]
     offline = [replica for replica in replicas if not node.is_alive(NodeId(replica))]
     leader = node.leadership.leader_of(topic.group(number))
-    if leader is None:
+    # The last leader that was heard of may be dead, and with a single replica there will be no other.
+    if leader is None or leader.node_id in offline:
         return PartitionView(ErrorCode.LEADER_NOT_AVAILABLE, -1, -1, replicas, [], offline)
     in_sync = [int(member) for member in leader.in_sync]
     return PartitionView(ErrorCode.NONE, leader.node_id, leader.term, replicas, in_sync, offline)

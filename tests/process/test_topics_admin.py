@@ -178,6 +178,7 @@ def test_five_brokers_lose_two_and_serve_on(make_cluster: ClusterMaker):
     cluster.start()
     create_topic(cluster, "five", partitions=3, replicas=5)
     create_topic(cluster, "three", partitions=10, replicas=3)
+    create_topic(cluster, "one", partitions=5, replicas=1)
     placed = [cluster.partition("three", partition)["replicas"] for partition in range(10)]
     counts = [sum(node in replicas for replicas in placed) for node in cluster.brokers]
     assert sum(counts) == 30
@@ -188,6 +189,8 @@ def test_five_brokers_lose_two_and_serve_on(make_cluster: ClusterMaker):
         cluster[node].kill()
     survivors = ",".join(broker.kafka for broker in cluster.running)
     eventually("dead brokers noticed", lambda: _alive(cluster) == [3, 4, 5])
+    # Two of five partitions with a single replica have nobody who could lead them.
+    eventually("nobody named as leader of what is away", lambda: _leaders(cluster, "one") == [-1, -1, 3, 4, 5])
     _produce(cluster, "five", [b"after"])
     assert [record.value for record in read_all(survivors, "five")] == [b"before", b"after"]
     request_topic(survivors, NewTopic("made-by-three", 1, 3))
@@ -195,6 +198,12 @@ def test_five_brokers_lose_two_and_serve_on(make_cluster: ClusterMaker):
     for node in (1, 2):
         eventually(f"made-by-three at node {node}", lambda node=node: "made-by-three" in topics_at(cluster[node].kafka))
     cluster.wait_in_sync("five", 0)
+    eventually("the leaders are back", lambda: _leaders(cluster, "one") == [1, 2, 3, 4, 5])
+
+
+def _leaders(cluster: BrokerCluster, topic: str) -> list[int]:
+    partitions = admin_client(cluster[3].kafka).list_topics(timeout=30).topics[topic].partitions.values()
+    return sorted(partition.leader for partition in partitions)
 
 
 def _alive(cluster: BrokerCluster) -> list[int]:
