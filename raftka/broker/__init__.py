@@ -1,8 +1,11 @@
 """The broker process: the composition root, which nothing imports.
 
-* `__main__`     puts the broker's packages on the path and runs the application; exit codes.
-* `application`  wiring, start and stop order, signals.
-* `admin_http`   the admin port: readiness, partitions, brokers, metrics.
-* `metrics`      the node's counters as Prometheus text.
-* `logs`         where log lines go.
+* `__main__`        puts the broker's packages on the path and runs the application; exit codes.
+* `application`     wiring, start and stop order, signals.
+* `admin_http`      the admin port: readiness, partitions, brokers, metrics.
+* `admin_listener`  its socket: how many connections, for how long.
+* `file_limits`     open files and sockets: the limit, and who gets what of it.
+* `loop_errors`     what ends the broker, and what does not.
+* `metrics`         the node's counters as Prometheus text.
+* `logs`            where log lines go.
 """

@@ -8,14 +8,16 @@ from aiohttp.http import HttpProcessingError
 from cluster.node import Node
 from cluster.partition_status import Mark, PartitionStatusReader, ReplicaStatus
 from model.ids import NodeId
+from raftka.broker.admin_listener import AdminListener
 from raftka.broker.metrics import render_metrics
 
 
 class AdminHttp:
     """Routes over one node."""
 
-    def __init__(self, node: Node, statuses: PartitionStatusReader) -> None:
+    def __init__(self, node: Node, statuses: PartitionStatusReader, listener: AdminListener) -> None:
         self._node = node
+        self._listener = listener
         self._statuses = statuses
         self._runner: web.AppRunner | None = None
 
@@ -25,19 +27,22 @@ class AdminHttp:
         Raises:
             OSError: The address cannot be bound.
         """
-        application = web.Application()
+        application = web.Application(middlewares=[self._listener.middleware])
         application.router.add_get("/v1/status/ready", self._ready)
         application.router.add_get("/v1/brokers", self._brokers)
         application.router.add_get("/v1/partitions/{topic}/{partition}", self._partition)
         application.router.add_get("/metrics", self._metrics)
         server_logger = logging.getLogger("aiohttp.server")
         server_logger.addFilter(_is_about_this_broker)
-        self._runner = web.AppRunner(application, access_log=None, handle_signals=False, logger=server_logger)
+        self._runner = web.AppRunner(
+            application, access_log=None, handle_signals=False, logger=server_logger, shutdown_timeout=1.0
+        )
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port, shutdown_timeout=1.0).start()
+        await self._listener.start(self._runner, host, port)
 
     async def stop(self) -> None:
         """Close the port and what is open on it."""
+        self._listener.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

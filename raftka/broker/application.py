@@ -24,7 +24,10 @@ from model.ids import NodeId
 from model.topic_config import TopicConfig
 from raft.options import RaftOptions
 from raftka.broker.admin_http import AdminHttp
+from raftka.broker.admin_listener import AdminListener
+from raftka.broker.file_limits import connection_limits, raise_open_files_limit
 from raftka.broker.logs import configure_logging
+from raftka.broker.loop_errors import LoopErrors
 from raftka.config import BrokerConfig
 from runtime.environment import system_environment
 from storage.errors import StorageError
@@ -32,6 +35,7 @@ from storage.rocks_kvstore import RocksKvStore
 
 # The secret keys an HMAC: what is shorter can be guessed.
 _SECRET_BYTES_MIN = 16
+_ADMIN_CONNECTIONS_MAX = 256
 _logger = logging.getLogger("broker")
 
 
@@ -40,21 +44,14 @@ async def run_broker(config: BrokerConfig) -> int:
     configure_logging(config.log_level)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    died: list[str] = []
-
-    def on_exception(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        _logger.critical("%s", context.get("message"), exc_info=error)
-        died.append(str(context.get("message")))
-        stop.set()
-
-    loop.set_exception_handler(on_exception)
+    errors = LoopErrors(stop.set)
+    loop.set_exception_handler(errors)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     broker = Broker(config)
     try:
         if not await _started(broker, stop):
-            return 1 if died else 0
+            return 1 if errors.died else 0
         # What exists now lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -65,7 +62,7 @@ async def run_broker(config: BrokerConfig) -> int:
     finally:
         await broker.stop()
     _logger.info("stopped")
-    return 1 if died else 0
+    return 1 if errors.died else 0
 
 
 async def _started(broker: "Broker", stop: asyncio.Event) -> bool:
@@ -101,15 +98,16 @@ class Broker:
             StartupError, StorageError, OSError, ValueError: One line for the operator.
         """
         config, env = self._config, self._env
+        limits = connection_limits(raise_open_files_limit(), KafkaOptions().connections_max, _ADMIN_CONNECTIONS_MAX)
         options = node_options(config)
         self._lock = lock_data_directory(env, config.data_dir)
         self._kvstore = await RocksKvStore.open(env, f"{config.data_dir}/kvstore")
         node = self._node = Node(env, options, self._kvstore)
         await node.start()
         statuses = PartitionStatusReader(node.links, node.partitions, options.node_id)
-        self._server = KafkaServer(env, node, kafka_options(config))
+        self._server = KafkaServer(env, node, kafka_options(config, limits.kafka))
         kafka_port = await self._server.start(config.kafka_address, config.kafka_port)
-        self._admin = AdminHttp(node, statuses)
+        self._admin = AdminHttp(node, statuses, AdminListener(limits.admin))
         await self._admin.start(config.admin_address, config.admin_port)
         node.register(
             BrokerRecord(
@@ -186,9 +184,10 @@ def node_options(config: BrokerConfig) -> NodeOptions:
     )
 
 
-def kafka_options(config: BrokerConfig) -> KafkaOptions:
+def kafka_options(config: BrokerConfig, connections_max: int) -> KafkaOptions:
     """Return the options of the Kafka listener."""
     return KafkaOptions(
+        connections_max=connections_max,
         request_bytes_max=config.socket_request_max_bytes,
         num_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
