@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.process.acked_log import new_consumer, quiet_logger
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, BrokerProcess, ClusterMaker
@@ -21,6 +21,7 @@ FAR_AWAY = 99_999_999
 # Beyond heartbeats and election: another broker leads when the stopped one comes back.
 STOPPED_SECONDS = 4.0
 LISTEN_SECONDS = 5.0
+_UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 class LogLines:
@@ -78,21 +79,28 @@ def test_a_consumer_reads_on_after_its_leader_was_frozen(make_cluster: ClusterMa
         consumer.close()
 
 
-def test_a_consumer_of_a_deleted_topic_is_told_so_and_is_quiet(shared_cluster: BrokerCluster):
-    create_topic(shared_cluster, "short-lived")
-    produce(shared_cluster.bootstrap, "short-lived", b"only")
+def test_a_deleted_topic_neither_fills_the_log_nor_keeps_a_consumer_from_its_other_topics(
+    shared_cluster: BrokerCluster,
+):
+    for topic in ("short-lived", "long-lived"):
+        create_topic(shared_cluster, topic)
+        produce(shared_cluster.bootstrap, topic, b"only")
     log = LogLines()
     # librdkafka believes that a topic is gone only after a while, 30 s unless told.
     consumer = new_consumer(shared_cluster.bootstrap, logger=log, **{"topic.metadata.propagation.max.ms": 1_000})
     try:
-        consumer.assign([TopicPartition("short-lived", 0, 0)])
-        poll_until(consumer, lambda message: message.error() is None)
+        consumer.assign([TopicPartition("short-lived", 0, 0), TopicPartition("long-lived", 0, 0)])
+        for _ in range(2):
+            poll_until(consumer, lambda message: message.error() is None)
         delete_topic(shared_cluster.bootstrap, "short-lived")
-        told = poll_until(consumer, lambda message: message.error() is not None)
-        assert told.error().code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
         deadline = time.monotonic() + LISTEN_SECONDS
         while time.monotonic() < deadline:
             consumer.poll(0.2)
+        produce(shared_cluster.bootstrap, "long-lived", b"after")
+        assert poll_until(consumer, lambda message: message.error() is None).value() == b"after"
+        with pytest.raises(KafkaException) as refused:
+            consumer.get_watermark_offsets(TopicPartition("short-lived", 0), timeout=DEADLINE_SECONDS)
+        assert refused.value.args[0].code() in _UNKNOWN
     finally:
         consumer.close()
     assert len(log.lines) < 20, log.lines[:5]
