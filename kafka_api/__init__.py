@@ -3,6 +3,9 @@
 - server, connection: the listener; one connection's frames, order of answers and back-pressure
 - handlers: one module per API, and the registry of what is served in which versions
 - request_context: what a handler may use
+- request_memory, fetch_memory: what all requests, and all fetch responses, may hold at once
+- client_progress: when a client that does nothing is disconnected
+- response_pieces: responses as a transport may copy them
 - options: bounds and defaults of the listener
 - error_mapping: our errors -> Kafka's error codes
 - protocol: the wire codec: frames, messages, schema

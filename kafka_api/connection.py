@@ -3,44 +3,80 @@
     socket -> frames -> [ queue ] -> handle, one after the other -> [ answers in order ] -> socket
 
 A handler that answers later (Produce) returns a future; the next request is handled meanwhile, and its answer waits
-behind the first. Both queues are bounded by `requests_in_flight`: beyond it the socket is not read.
+behind the first. Both queues are bounded by `requests_in_flight`, the first also in bytes: beyond it the socket is not
+read. Nor is it while a large frame waits for memory; a frame holds its memory until it has been handled.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from kafka_api.client_progress import ClientProgress
 from kafka_api.handlers.api_versions import api_versions_response
 from kafka_api.handlers.registry import ADVERTISED, API_VERSIONS_RANGE, SERVED
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.codec import RequestHeader, decode_request, decode_request_header, encode_response
 from kafka_api.protocol.errors import ProtocolError
 from kafka_api.protocol.framing import FrameSplitter
+from kafka_api.protocol.message_classes import Buffer
 from kafka_api.request_context import RequestContext
+from kafka_api.request_memory import RequestLease, RequestMemory
+from kafka_api.response_pieces import response_pieces
 from runtime.gate import Gate
 
 _logger = logging.getLogger("kafka")
 
-_HIGH_WATER_BYTES = 1024 * 1024
+# Requests received and not looked at, from which on no more are read: in all, and of those without a lease.
+_QUEUED_BYTES_MAX = 4 * 1024 * 1024
+_SMALL_QUEUED_BYTES_MAX = 64 * 1024
 
 
 class _EndConnectionError(Exception):
     """Nothing can be answered: the message says why the connection ends."""
 
 
-class Connection(asyncio.BufferedProtocol):
-    """See the module. Ends by itself on any malformed request; others are not touched."""
+class _Received(NamedTuple):
+    frame: memoryview
+    lease: RequestLease | None
 
-    def __init__(self, context: RequestContext, on_closed: Callable[["Connection"], None], *, is_welcome: bool) -> None:
+
+class Connection(asyncio.BufferedProtocol):
+    """See the module. Ends by itself on any malformed request; others are not touched.
+
+    Args:
+        context: What handlers may use; its lease belongs to this connection.
+        memory: Where large requests take theirs, before they are received.
+        scratch: Where small ones are received; all connections of the loop may share it.
+        on_closed: Called once the transport is gone; `close` has to follow.
+        is_welcome: False ends the connection at once.
+    """
+
+    def __init__(
+        self,
+        context: RequestContext,
+        memory: RequestMemory,
+        scratch: memoryview,
+        on_closed: Callable[["Connection"], None],
+        *,
+        is_welcome: bool,
+    ) -> None:
+        options = context.options
         self._is_welcome = is_welcome
         self._context = context
         self._gate = Gate("kafka connection")
         self._on_closed = on_closed
-        self._splitter = FrameSplitter(context.options.request_bytes_max)
+        self._memory = memory
+        self._splitter = FrameSplitter(options.request_bytes_max, scratch=scratch)
+        # Of the frame that is being received.
+        self._lease: RequestLease | None = None
+        self._is_waiting_for_memory = False
         self._transport: asyncio.Transport | None = None
-        self._frames: deque[memoryview] = deque()
+        self._frames: deque[_Received] = deque()
+        self._queued_bytes = 0
+        self._small_queued_bytes = 0
+        self._is_handling = False
         self._arrived = asyncio.Event()
         self._answers: deque[tuple[RequestHeader, asyncio.Future[Any]]] = deque()
         self._answered = asyncio.Event()
@@ -48,13 +84,18 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
         self._is_reading = True
         self._peer = "?"
+        self._received_bytes = 0
+        self._received_frames = 0
+        now = asyncio.get_running_loop().time()
+        self._progress = ClientProgress(now, options.stalled_request_timeout, options.idle_timeout)
 
     # -- asyncio.BufferedProtocol -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve."""
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
+        # Writable means that the kernel has taken everything.
+        self._transport.set_write_buffer_limits(high=0)
         if not self._is_welcome:
             self._transport.abort()
             return
@@ -69,15 +110,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Queue what is complete."""
+        self._received_bytes += nbytes
         try:
             frames = self._splitter.buffer_updated(nbytes)
         except ProtocolError as error:
             self._end(f"bad frame: {error}")
             return
         if frames:
-            self._frames.extend(frames)
-            self._arrived.set()
-            self._regulate_reading()
+            self._queue(frames)
+        if self._splitter.wanted_bytes:
+            self._lease = self._memory.try_take(self._splitter.wanted_bytes)
+            if self._lease is not None:
+                self._splitter.take_memory()
+            else:
+                self._is_waiting_for_memory = True
+                self._gate.spawn(self._wait_for_memory(), name="memory")
+                self._regulate_reading()
 
     def eof_received(self) -> bool:
         """The client is gone: the transport writes what it has and closes."""
@@ -102,17 +150,62 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
         await self._gate.close()
+        leases = [self._lease, *(received.lease for received in self._frames)]
+        self._lease = None
+        self._frames.clear()
+        for lease in leases:
+            if lease is not None:
+                lease.release()
+        self._context.fetch_lease.end()
+
+    def check_progress(self, now: float) -> None:
+        """End the connection if its client does not do its part; called every now and then."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        reason = self._progress.verdict(
+            now,
+            received_bytes=self._received_bytes,
+            frames=self._received_frames,
+            incomplete_bytes=self._splitter.incomplete_bytes,
+            is_busy=self._is_handling or bool(self._frames) or bool(self._answers),
+            is_its_turn=self._is_reading or self._is_waiting_for_memory,
+        )
+        if reason is not None:
+            self._end(reason)
 
     # -- requests -----------------------------------------------------------------------------------------------
+
+    def _queue(self, frames: list[memoryview]) -> None:
+        lease, self._lease = self._lease, None
+        # A frame with a lease has memory of its own, and comes alone.
+        assert lease is None or len(frames) == 1
+        for frame in frames:
+            self._frames.append(_Received(frame, lease))
+            self._queued_bytes += len(frame)
+            if lease is None:
+                self._small_queued_bytes += len(frame)
+        self._received_frames += len(frames)
+        self._arrived.set()
+        self._regulate_reading()
+
+    async def _wait_for_memory(self) -> None:
+        self._lease = await self._memory.take(self._splitter.wanted_bytes)
+        self._splitter.take_memory()
+        self._is_waiting_for_memory = False
+        self._regulate_reading()
 
     async def _serve(self) -> None:
         while True:
             while not self._frames:
                 self._arrived.clear()
                 await self._arrived.wait()
-            frame = self._frames.popleft()
+            received = self._frames.popleft()
+            self._queued_bytes -= len(received.frame)
+            if received.lease is None:
+                self._small_queued_bytes -= len(received.frame)
+            self._is_handling = True
             try:
-                await self._handle(frame)
+                await self._handle(received.frame)
             except (ProtocolError, _EndConnectionError) as error:
                 self._end(str(error))
                 return
@@ -121,6 +214,12 @@ class Connection(asyncio.BufferedProtocol):
                 _logger.exception("%s: a request failed", self._peer)
                 self._end("internal error")
                 return
+            finally:
+                if received.lease is not None:
+                    received.lease.release()
+                self._is_handling = False
+                # An idle connection keeps no request alive.
+                del received
             while len(self._answers) >= self._context.options.requests_in_flight:
                 self._answered.clear()
                 await self._answered.wait()
@@ -134,6 +233,8 @@ class Connection(asyncio.BufferedProtocol):
         served = SERVED.get(header.api_key)
         if served is None or not served.first_version <= header.api_version <= served.last_version:
             raise _EndConnectionError(f"key {header.api_key} version {header.api_version} is not served")
+        if header.api_key != ApiKey.PRODUCE and len(frame) > self._context.options.other_request_bytes_max:
+            raise _EndConnectionError(f"a request of {len(frame)} bytes for key {header.api_key}")
         request: Any = decode_request(header.api_key, header.api_version, frame, header.body_position)
         answer = await served.handler(self._context, header.api_version, request)
         if header.api_key == ApiKey.PRODUCE and request.acks == 0:
@@ -169,8 +270,6 @@ class Connection(asyncio.BufferedProtocol):
                 self._answered.clear()
                 await self._answered.wait()
             header, answer = self._answers.popleft()
-            if self._transport is None:
-                return
             try:
                 buffers = encode_response(header.api_key, header.api_version, header.correlation_id, answer.result())
             except ProtocolError:
@@ -178,13 +277,27 @@ class Connection(asyncio.BufferedProtocol):
                 _logger.exception("%s: a response failed", self._peer)
                 self._end("internal error")
                 return
-            self._transport.writelines(buffers)
+            del answer
             # Room for one more request.
             self._answered.set()
             self._regulate_reading()
-            if not self._writable.is_set() and not await self._drained():
+            if not await self._send(buffers):
                 self._end("it takes no response")
                 return
+            del buffers
+            if header.api_key == ApiKey.FETCH:
+                self._context.fetch_lease.end()
+
+    async def _send(self, buffers: list[Buffer]) -> bool:
+        """Write until the kernel has taken everything; return False if it takes nothing any more."""
+        for piece in response_pieces(buffers):
+            # A transport that failed says so only in the loop's next step.
+            if self._transport is None or self._transport.is_closing():
+                return False
+            self._transport.write(piece)
+            if not self._writable.is_set() and not await self._drained():
+                return False
+        return True
 
     async def _drained(self) -> bool:
         """Wait until the client takes bytes again; give up when none moved for the whole timeout."""
@@ -204,7 +317,12 @@ class Connection(asyncio.BufferedProtocol):
     def _regulate_reading(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        wants = len(self._frames) + len(self._answers) < self._context.options.requests_in_flight
+        wants = (
+            not self._is_waiting_for_memory
+            and len(self._frames) + len(self._answers) < self._context.options.requests_in_flight
+            and self._queued_bytes < _QUEUED_BYTES_MAX
+            and self._small_queued_bytes < _SMALL_QUEUED_BYTES_MAX
+        )
         if wants and not self._is_reading:
             self._transport.resume_reading()
         elif not wants and self._is_reading:

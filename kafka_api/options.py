@@ -9,16 +9,27 @@ class KafkaOptions:
 
     Attributes:
         request_bytes_max: A larger frame closes its connection (socket.request.max.bytes).
+        other_request_bytes_max: The same for requests other than Produce: decoded they take many times their size.
+        fetch_wait_max: Bound on a fetch's own max_wait: it keeps its request in memory.
         fetch_bytes_max: Most record bytes of one fetch response (fetch.max.bytes).
         requests_in_flight: Requests of one connection that wait for their answer before no more are read.
         connections_max: Open connections; one more is closed at once.
         produce_timeout_max: Bound on a producer's own timeout.
         num_partitions: Partitions of a topic that does not say.
         default_replication_factor: Replicas of a topic that does not say; None: 3, or as many as there are brokers.
-        slow_client_timeout: A client that takes no byte of a response for this long is disconnected.
+        slow_client_timeout: A client that takes no byte of a response for this long is disconnected. A fetch waits as
+            long for memory, then it is answered without records.
+        request_memory_bytes: Memory of all requests that are received or handled and are larger than 16 KiB. Each
+            takes its announced size before its body is read, or waits; half of it is for those above 1/16.
+        fetch_memory_bytes: Memory of all fetch responses that the kernel has not taken yet. One takes at most 1/16.
+        stalled_request_timeout: A client that sends less than 1/16 of a request that it has begun in this time is
+            disconnected.
+        idle_timeout: A client without a request for this long is disconnected (connections.max.idle.ms).
     """
 
     request_bytes_max: int = 100 * 1024 * 1024
+    other_request_bytes_max: int = 4 * 1024 * 1024
+    fetch_wait_max: float = 60.0
     fetch_bytes_max: int = 55 * 1024 * 1024
     requests_in_flight: int = 64
     connections_max: int = 10_000
@@ -26,3 +37,7 @@ class KafkaOptions:
     num_partitions: int = 1
     default_replication_factor: int | None = None
     slow_client_timeout: float = 10.0
+    request_memory_bytes: int = 128 * 1024 * 1024
+    fetch_memory_bytes: int = 64 * 1024 * 1024
+    stalled_request_timeout: float = 30.0
+    idle_timeout: float = 600.0

@@ -4,11 +4,13 @@ Sessions (KIP-227) are not kept: the session id is always 0, which every client 
 """
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cluster.partition import Partition
 from kafka_api.error_mapping import error_code
+from kafka_api.fetch_memory import FetchLease
 from kafka_api.handlers.partition_lookup import find_leader, find_topic
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import FetchRequest, FetchResponse
@@ -36,11 +38,13 @@ class _Target:
 
 async def handle_fetch(context: RequestContext, version: int, request: FetchRequest) -> FetchResponse:
     """Answer at once where there is enough, an error, or no wish to wait; else when something changes."""
+    lease = context.fetch_lease
+    await lease.begin()
     if request.session_id != 0:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session_id=0, responses=[])
     by_id = version >= _FIRST_VERSION_WITH_TOPIC_ID
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + max(request.max_wait_ms, 0) / 1000
+    deadline = loop.time() + min(max(request.max_wait_ms / 1000, 0.0), context.options.fetch_wait_max)
     bytes_max = min(max(request.max_bytes, 0), context.options.fetch_bytes_max)
     bytes_min = min(max(request.min_bytes, 0), bytes_max)
     read_committed = request.isolation_level == _READ_COMMITTED
@@ -52,13 +56,16 @@ async def handle_fetch(context: RequestContext, version: int, request: FetchRequ
             (target.found, target.found.watch(changed.set)) for target in targets if isinstance(target.found, Partition)
         ]
         try:
-            total, has_error = await _fill(targets, bytes_max, read_committed=read_committed)
-            if has_error or total >= bytes_min or loop.time() >= deadline:
+            total, is_final = await _fill(targets, bytes_max, lease, read_committed=read_committed)
+            if is_final or total >= bytes_min or loop.time() >= deadline:
+                lease.shrink(total)
                 return FetchResponse(session_id=0, responses=topics)
-            async with asyncio.timeout_at(deadline):
-                await changed.wait()
-        except TimeoutError:
-            return FetchResponse(session_id=0, responses=topics)
+            # Whoever waits holds no memory: what was read is read again.
+            topics, targets = [], []
+            lease.drop()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await changed.wait()
         finally:
             for partition, watcher in watched:
                 partition.unwatch(watcher)
@@ -86,38 +93,71 @@ def _targets(context: RequestContext, request: FetchRequest, *, by_id: bool) -> 
     return topics, targets
 
 
-async def _fill(targets: Sequence[_Target], bytes_max: int, *, read_committed: bool) -> tuple[int, bool]:
-    """Read for every target; return the bytes found and whether any partition has an error."""
-    total, has_error = 0, False
-    for target in targets:
-        found, result, asked = target.found, target.result, target.asked
-        if isinstance(found, ErrorCode):
-            _set_error(result, found)
-            has_error = True
-            continue
-        high_watermark = found.high_watermark
-        result.high_watermark = result.last_stable_offset = high_watermark
-        result.log_start_offset = found.start_offset
-        result.aborted_transactions = [] if read_committed else None
-        if not found.start_offset <= asked.fetch_offset <= found.end_offset:
-            _set_error(result, ErrorCode.OFFSET_OUT_OF_RANGE)
-            has_error = True
-            continue
-        room = min(bytes_max - total, asked.partition_max_bytes)
-        # Between the high watermark and the end of the log there is nothing to see yet, and no error.
-        if asked.fetch_offset >= high_watermark or (room <= 0 and total > 0):
-            continue
+async def _fill(
+    targets: Sequence[_Target], bytes_max: int, lease: FetchLease, *, read_committed: bool
+) -> tuple[int, bool]:
+    """Read for every target; return the bytes found, and whether the response is final, however few they are.
+
+    It is with an error, and where memory did not allow more.
+    """
+    readable = [target for target in targets if _begin(target, read_committed=read_committed)]
+    is_final = any(target.result.error_code for target in targets)
+    if not readable:
+        return 0, is_final
+    asked = min(bytes_max, sum(max(target.asked.partition_max_bytes, 0) for target in readable))
+    granted = await lease.reserve(asked)
+    if granted == 0:
+        return 0, True
+    is_final = is_final or granted < asked
+    total = 0
+    for target in readable:
+        room = min(granted, bytes_max) - total
+        if room <= 0 and total > 0:
+            break
+        total += await _read(target, room, total, lease)
+        is_final = is_final or target.result.error_code != 0
+    return total, is_final or lease.granted == 0
+
+
+def _begin(target: _Target, *, read_committed: bool) -> bool:
+    """Set positions or the error of a target; return whether there is something to read."""
+    found, result, asked = target.found, target.result, target.asked
+    if isinstance(found, ErrorCode):
+        _set_error(result, found)
+        return False
+    high_watermark = found.high_watermark
+    result.high_watermark = result.last_stable_offset = high_watermark
+    result.log_start_offset = found.start_offset
+    result.aborted_transactions = [] if read_committed else None
+    if not found.start_offset <= asked.fetch_offset <= found.end_offset:
+        _set_error(result, ErrorCode.OFFSET_OUT_OF_RANGE)
+        return False
+    # Between the high watermark and the end of the log there is nothing to see yet, and no error.
+    return asked.fetch_offset < high_watermark
+
+
+async def _read(target: _Target, room: int, total: int, lease: FetchLease) -> int:
+    """Read whole batches, and return their bytes; `total` were read for targets before."""
+    found, result, asked = target.found, target.result, target.asked
+    assert isinstance(found, Partition)
+    room = min(room, asked.partition_max_bytes)
+    while True:
         try:
             batches = await found.fetch(Offset(asked.fetch_offset), max(room, 1))
         except StorageError as error:
             _set_error(result, error_code(error))
-            has_error = True
-            continue
-        total += _take(result, batches, room, is_first=total == 0)
+            return 0
         if not found.is_in_office:
             _set_error(result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            has_error = True
-    return total, has_error
+            return 0
+        size = _take(result, batches, room, is_first=total == 0)
+        del batches
+        if await lease.cover(total + size):
+            return size
+        # Only the first batch of a response may be larger than what is held: memory first, then once more.
+        result.records = []
+        if lease.granted == 0:
+            return 0
 
 
 def _set_error(result: _Partition, code: ErrorCode) -> None:

@@ -12,46 +12,81 @@ from kafka_api.protocol.errors import InvalidFrameSizeError
 from kafka_api.protocol.message_classes import Buffer
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
+SCRATCH_BYTES = 64 * 1024
 
 _PREFIX = struct.Struct(">i")
-_CHUNK_BYTES = 64 * 1024
 
-# From here on a frame's memory is mapped: pages come into being as bytes arrive, so a client that announces 100 MiB
-# and sends none costs address space only, and nothing is zeroed on the loop.
+# What is received first, as long as it is not known how much comes: a client that announces much and then has to wait
+# for memory keeps no more than this.
+_FIRST_BYTES = 4 * 1024
+
+# From here on a frame's memory is mapped: pages come into being as bytes arrive, so nothing is zeroed on the loop.
 _MAPPED_BYTES_MIN = 1024 * 1024
 
 
 class FrameSplitter:
     """Splits what one connection receives.
 
-    Small frames are received many at a time into one chunk and copied out of it. A frame that does not fit in the chunk
-    gets memory of its length once that is known, and the rest of it is received straight into that memory.
+    Small frames are received many at a time into a scratch buffer and copied out of it; at most a quarter of its size
+    is kept of one that is incomplete. A larger frame gets memory of its length, once the owner of the splitter allows
+    it, and the rest of it is received straight into that memory.
+
+    The scratch may be shared by all connections of one event loop: between `get_buffer` and `buffer_updated` nothing
+    else runs, and at other times nothing of value is in it.
 
     After an error the stream has no frame boundaries any more: the connection must be closed.
     """
 
-    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX, *, chunk_bytes: int = _CHUNK_BYTES) -> None:
-        assert chunk_bytes > _PREFIX.size
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX, *, scratch: memoryview | None = None) -> None:
         self._frame_bytes_max = frame_bytes_max
-        self._chunk = memoryview(bytearray(chunk_bytes))
-        self._filled = 0
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES)) if scratch is None else scratch
+        self._small_bytes_max = len(self._scratch) // 4
+        assert self._small_bytes_max > _PREFIX.size
+        # How much of the scratch is offered: grows while the client fills it.
+        self._window = min(_FIRST_BYTES, self._small_bytes_max)
+        # The beginning of an incomplete frame: with its length if it is small, without if it waits for memory.
+        self._rest = b""
+        self._wanted_bytes = 0
         # The frame that is received into memory of its own, and how much of it is there.
         self._large: memoryview | None = None
         self._large_filled = 0
 
     @property
+    def wanted_bytes(self) -> int:
+        """Length of a large frame that waits for `take_memory`; until then nothing can be received. Otherwise 0."""
+        return self._wanted_bytes
+
+    @property
     def pending_bytes(self) -> int:
-        """Bytes of the incomplete frame's memory, 0 if it has none of its own yet: what a budget should count."""
+        """Bytes of the incomplete frame's memory, 0 if it has none of its own yet."""
         return 0 if self._large is None else len(self._large)
+
+    @property
+    def incomplete_bytes(self) -> int:
+        """Length of the frame that has begun, as far as it is known; 0 between frames."""
+        return self.pending_bytes or self._wanted_bytes or len(self._rest)
+
+    def take_memory(self) -> None:
+        """Allocate the large frame that is wanted."""
+        assert self._wanted_bytes > 0
+        length, self._wanted_bytes = self._wanted_bytes, 0
+        memory = mmap.mmap(-1, length) if length >= _MAPPED_BYTES_MIN else bytearray(length)
+        self._large = memoryview(memory)
+        self._large[: len(self._rest)] = self._rest
+        self._large_filled = len(self._rest)
+        self._rest = b""
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
         """Return where the next bytes belong, whatever the hint; never empty. Valid until `buffer_updated`."""
+        assert self._wanted_bytes == 0, "no memory was taken for the frame that comes"
         if self._large is not None:
             return self._large[self._large_filled :]
-        return self._chunk[self._filled :]
+        kept = len(self._rest)
+        self._scratch[:kept] = self._rest
+        return self._scratch[kept : kept + self._window]
 
     def buffer_updated(self, nbytes: int) -> list[memoryview]:
-        """Take note of `nbytes` bytes written to the front of `get_buffer()`.
+        """Take note of `nbytes` bytes written to the front of `get_buffer()`; then look at `wanted_bytes`.
 
         Returns:
             The frames that are complete now, in their order, without their length prefixes.
@@ -67,15 +102,19 @@ class FrameSplitter:
                 return []
             frame, self._large = self._large, None
             return [frame]
-        assert 0 <= nbytes <= len(self._chunk) - self._filled
-        self._filled += nbytes
-        return self._split_chunk()
+        assert 0 <= nbytes <= self._window
+        filled = len(self._rest) + nbytes
+        if nbytes == self._window:
+            self._window = min(self._window * 4, len(self._scratch) - self._small_bytes_max - _PREFIX.size)
+        return self._split_scratch(filled)
 
     def feed(self, data: Buffer) -> list[memoryview]:
         """Copy bytes received elsewhere through `get_buffer`, for callers that cannot receive into it."""
         rest = memoryview(data)
         frames: list[memoryview] = []
         while len(rest) > 0:
+            if self._wanted_bytes:
+                self.take_memory()
             space = self.get_buffer()
             count = min(len(space), len(rest))
             space[:count] = rest[:count]
@@ -83,36 +122,22 @@ class FrameSplitter:
             rest = rest[count:]
         return frames
 
-    def _split_chunk(self) -> list[memoryview]:
+    def _split_scratch(self, filled: int) -> list[memoryview]:
         frames: list[memoryview] = []
         position = 0
-        while self._filled - position >= _PREFIX.size:
-            (length,) = _PREFIX.unpack_from(self._chunk, position)
+        while filled - position >= _PREFIX.size:
+            (length,) = _PREFIX.unpack_from(self._scratch, position)
             if not 0 <= length <= self._frame_bytes_max:
                 raise InvalidFrameSizeError(f"a frame of {length} bytes, 0 to {self._frame_bytes_max} allowed")
             start = position + _PREFIX.size
             stop = start + length
-            if stop > self._filled:
-                if length > len(self._chunk) - _PREFIX.size:
-                    self._begin_large(length, start)
-                    return frames
+            if stop > filled:
+                if length > self._small_bytes_max:
+                    self._wanted_bytes = length
+                    self._window = min(_FIRST_BYTES, self._small_bytes_max)
+                    position = start
                 break
-            frames.append(memoryview(bytes(self._chunk[start:stop])))
+            frames.append(memoryview(bytes(self._scratch[start:stop])))
             position = stop
-        self._move_to_front(position)
+        self._rest = bytes(self._scratch[position:filled])
         return frames
-
-    def _begin_large(self, length: int, start: int) -> None:
-        here = self._filled - start
-        memory = mmap.mmap(-1, length) if length >= _MAPPED_BYTES_MIN else bytearray(length)
-        self._large = memoryview(memory)
-        self._large[:here] = self._chunk[start : self._filled]
-        self._large_filled = here
-        self._filled = 0
-
-    def _move_to_front(self, position: int) -> None:
-        rest = self._filled - position
-        if position and rest:
-            # Through a copy: source and target may overlap.
-            self._chunk[:rest] = bytes(self._chunk[position : self._filled])
-        self._filled = rest

@@ -186,6 +186,23 @@ def test_a_response_that_its_version_cannot_say_ends_the_connection_and_not_the_
     run(test)
 
 
+def test_nothing_is_written_to_a_transport_that_failed_a_moment_ago(tmp_path, caplog):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await still_answered(client)
+            (connection,) = broker.server._connections
+            for number in range(20):
+                answer = asyncio.get_running_loop().create_future()
+                answer.set_result(MetadataResponse(topics=[]))
+                connection._queue_answer(RequestHeader(ApiKey.METADATA, 1, number, None, 0), answer)
+            connection._transport.abort()  # As asyncio does where a send fails; `connection_lost` comes later.
+            await until(lambda: not broker.server._connections)
+
+    run(test)
+    assert "socket.send()" not in caplog.text
+
+
 def test_a_client_that_takes_no_response_is_disconnected(tmp_path):
     async def test():
         async with broker_in(tmp_path, slow_client_timeout=0.2) as broker:
