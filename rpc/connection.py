@@ -92,7 +92,12 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_open(self) -> bool:
         """Whether frames can be written: the handshake is done and nobody has closed."""
-        return self.peer is not None and not self._is_closing
+        # A transport whose socket failed says `connection_lost` only in the loop's next step.
+        return self.peer is not None and not self._is_closing and not self._transport_is_closing
+
+    @property
+    def _transport_is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
 
     @property
     def unsent_bytes(self) -> int:
@@ -105,14 +110,21 @@ class Connection(asyncio.BufferedProtocol):
         node_id = self._handshake.claimed_node
         return "an unknown node" if node_id is None else f"node {node_id}"
 
+    @property
+    def remote_host(self) -> str:
+        """Where it comes from, for a log line."""
+        address = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return str(address[0]) if address else "an unknown address"
+
     def write(self, header: bytes, buffers: Sequence[Buffer] = ()) -> None:
-        """Write one frame behind all written before.
+        """Write one frame behind all written before; dropped if the transport is closing.
 
         Raises:
             FrameTooLargeError: Nothing was written.
         """
         assert self._writer is not None
-        self._writer.write(header, buffers)
+        if not self._transport_is_closing:
+            self._writer.write(header, buffers)
 
     def close(self) -> None:
         """Take no more frames, let what was written drain for a moment, then close."""

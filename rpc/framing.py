@@ -79,7 +79,8 @@ class FrameReader:
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         assert max_frame_bytes <= MAX_FRAME_BYTES
         self._max_frame_bytes = max_frame_bytes
-        self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        # No larger than a frame: a stranger in its handshake costs little.
+        self._scratch = memoryview(bytearray(min(_SCRATCH_BYTES, max_frame_bytes + 4)))
         # Unread bytes are scratch[start:end], unless a large frame is under way.
         self._start = 0
         self._end = 0
@@ -90,6 +91,11 @@ class FrameReader:
         """Set the bound for frames not yet returned (total length as in the prefix)."""
         assert max_frame_bytes <= MAX_FRAME_BYTES
         self._max_frame_bytes = max_frame_bytes
+        size = min(_SCRATCH_BYTES, max_frame_bytes + 4)
+        if size > len(self._scratch):
+            grown = memoryview(bytearray(size))
+            grown[: len(self._scratch)] = self._scratch
+            self._scratch = grown
 
     def buffer(self) -> memoryview:
         """Return where the next bytes go; never empty."""

@@ -32,7 +32,7 @@ class LinkOptions:
     send_buffer_bytes: int = 64 << 20
     max_in_flight: int = 1 << 16
     max_frame_bytes: int = MAX_FRAME_BYTES
-    max_handshake_frame_bytes: int = 64 << 10
+    max_handshake_frame_bytes: int = 8 << 10
     max_handshakes: int = 256
     connect_timeout: float = 5.0
     handshake_timeout: float = 5.0

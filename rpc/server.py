@@ -99,7 +99,7 @@ class Server:
         self._links[node_id] = connection
         if replaced is not None:
             replaced.abort()
-        self._owner.refusals.works(f"node {node_id}")
+        self._owner.refusals.works(f"node {node_id} from {connection.remote_host}")
 
     def on_frame(self, connection: Connection, items: list[object], payload: memoryview) -> None:
         """Call the handler of one request."""
@@ -125,7 +125,9 @@ class Server:
         self._handshaking.pop(connection, None)
         if connection.refusal is not None:
             refusal = connection.refusal
-            self._owner.refusals.refused(connection.claimed_node, refusal.refusal, refusal.message)
+            # The port tells nothing and is another one each time: what was said once need not be said again.
+            who = f"{connection.claimed_node} from {connection.remote_host}"
+            self._owner.refusals.refused(who, refusal.refusal, refusal.message)
         if (peer := connection.peer) is None:
             return
         if self._links.get(peer.replica.node_id) is connection:

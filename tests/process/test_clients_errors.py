@@ -77,6 +77,8 @@ def test_a_consumer_reads_on_after_its_leader_was_frozen(make_cluster: ClusterMa
         assert (found.offset(), found.value()) == (1, b"after")
     finally:
         consumer.close()
+    for broker in cluster.brokers.values():
+        assert "socket.send() raised exception" not in broker.log_text()
 
 
 def test_a_deleted_topic_neither_fills_the_log_nor_keeps_a_consumer_from_its_other_topics(

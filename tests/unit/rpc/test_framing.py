@@ -95,3 +95,16 @@ def test_a_frame_that_no_reader_would_take_is_not_encoded() -> None:
         frame_prefix(b"x" * (MAX_HEADER_BYTES + 1), 0)
     with pytest.raises(FrameTooLargeError):
         frame_prefix(b"", 160 << 20)
+
+
+def test_a_stranger_costs_no_more_than_its_frames_may_have() -> None:
+    reader = FrameReader(1000)
+    assert len(reader.buffer()) == 1004
+    data = encode_frame(b"a", [b"x" * 500])
+    reader.buffer()[:20] = data[:20]
+    reader.received(20)
+    assert reader.next_frame() is None
+    reader.allow(1 << 20)
+    assert len(reader.buffer()) > 60_000
+    (frame,) = feed(reader, data[20:])
+    assert frame.payload == b"x" * 500

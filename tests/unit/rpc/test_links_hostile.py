@@ -10,7 +10,7 @@ from rpc_nodes import ECHO, HOST, SECRET, Ask, Stranger, Told, identity, nodes, 
 
 from model.ids import NodeId
 from rpc.codec import HELLO, PROOF, REFUSED, REPLY, REQUEST, encode_header
-from rpc.errors import RefusalCode
+from rpc.errors import LinkDownError, RefusalCode
 from rpc.framing import encode_frame
 from rpc.handshake import Role
 from rpc.identity import Address
@@ -300,3 +300,31 @@ async def restart(node) -> None:
     node.links._listener.close()
     node.links._listener = None
     node.port = await node.links.start(HOST, 0)
+
+
+def test_a_refusal_names_the_address_it_came_from(caplog) -> None:
+    async def test() -> None:
+        async with pair() as (_, two):
+            stranger = await Stranger.dial(two.port)
+            stranger.write((50_000).to_bytes(4, "big") + (10).to_bytes(4, "big"))
+            assert (await stranger.receive() or [])[:2] == [REFUSED, RefusalCode.MALFORMED]
+            assert await stranger.receive() is None
+            await stranger.close()
+
+    with caplog.at_level(logging.WARNING):
+        run(test())
+    (message,) = caplog.messages
+    assert message.startswith(f"handshake with an unknown node from {HOST} refused: a frame of 50000 bytes; 8192")
+
+
+def test_nothing_is_written_to_a_transport_that_failed_a_moment_ago(caplog) -> None:
+    async def test() -> None:
+        async with pair() as (one, two):
+            link = one.links._outgoing[NodeId(2)]
+            link._connection._transport.abort()  # As asyncio does where a send fails; `connection_lost` comes later.
+            for _ in range(20):
+                with pytest.raises(LinkDownError):
+                    await one.ask(two, 1)
+
+    run(test())
+    assert "socket.send()" not in caplog.text
