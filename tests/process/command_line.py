@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,36 @@ def raftka(*arguments: str, stdin: str = "", code: int = 0, **variables: str) ->
     assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr
     return done
+
+
+@contextmanager
+def started(command: Sequence[str], **variables: str) -> "Iterator[subprocess.Popen[str]]":
+    """Yield a process that the test ends; if the test fails first, it is killed."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment() | variables,
+    )
+    with process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
+
+
+def read_until(process: "subprocess.Popen[str]", beginning: str) -> list[str]:
+    """Return the lines of a process's output up to the first that begins so."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith(beginning):
+            return lines
+    raise AssertionError(f"ended without a line {beginning!r}: {''.join(lines)}")
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
 """Clusters for the tests with real processes; a failed test shows the ends of its brokers' logs."""
 
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.process.broker_processes import BrokerCluster, ClusterMaker
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and every process they start inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

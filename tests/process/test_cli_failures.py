@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.process.broker_processes import eventually
-from tests.process.command_line import RAFTKA, SECONDS, DevFolder, environment, raftka, start_detached
+from tests.process.command_line import RAFTKA, SECONDS, DevFolder, environment, raftka, start_detached, started
 
 pytestmark = pytest.mark.process
 
@@ -72,9 +72,7 @@ def test_a_partition_without_a_leader_is_named_by_who_waits_for_it(dev: DevFolde
         assert "partition single-0 " in raftka("consume", *arguments, *end, code=1).stderr
     told = raftka("produce", *arguments, "--timeout", "3", stdin="x\n", code=1).stderr
     assert "line 1: 1 bytes not acknowledged in 3 s: partition single-0 " in told
-    with subprocess.Popen(
-        [*RAFTKA, "consume", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-    ) as follower:
+    with started([*RAFTKA, "consume", *arguments]) as follower:
         assert follower.stdout is not None
         assert follower.stderr is not None
         # Nobody asked for an end: it warns, goes on, and has the record when the leader is back.

@@ -3,7 +3,6 @@
 import json
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,16 @@ import pytest
 
 from raftka.dev.process_identity import ProcessIdentity
 from tests.process.broker_processes import eventually
-from tests.process.command_line import FREE_PORTS, RAFTKA, SECONDS, DevFolder, environment, raftka, start_detached
+from tests.process.command_line import (
+    FREE_PORTS,
+    RAFTKA,
+    SECONDS,
+    DevFolder,
+    raftka,
+    read_until,
+    start_detached,
+    started,
+)
 
 pytestmark = pytest.mark.process
 
@@ -157,17 +165,8 @@ def test_a_taken_port_is_an_error_that_names_the_flag(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_foreground_cluster_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [*RAFTKA, "dev", "-n", "2", *FREE_PORTS, "--ephemeral"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment() | {"TMPDIR": str(tmp_path)},
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("Ctrl-C stops"):
-                break
+    with started([*RAFTKA, "dev", "-n", "2", *FREE_PORTS, "--ephemeral"], TMPDIR=str(tmp_path)) as process:
+        read_until(process, "Ctrl-C stops")
         (folder,) = tmp_path.iterdir()
         brokers = [each["process"] for each in json.loads((folder / "cluster.json").read_text())["brokers"]]
         identities = [ProcessIdentity(each["pid"], each["started"]) for each in brokers]
@@ -181,14 +180,8 @@ def test_a_stopped_foreground_cluster_leaves_nothing_behind(number: signal.Signa
 
 
 def test_a_killed_supervisor_leaves_no_brokers_and_the_next_one_removes_its_folder(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [*RAFTKA, "dev", "-n", "1", *FREE_PORTS, "--ephemeral"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment() | {"TMPDIR": str(tmp_path)},
-    ) as process:
-        assert process.stdout is not None
-        told = list(iter(process.stdout.readline, "Ctrl-C stops the cluster\n"))
+    with started([*RAFTKA, "dev", "-n", "1", *FREE_PORTS, "--ephemeral"], TMPDIR=str(tmp_path)) as process:
+        told = read_until(process, "Ctrl-C stops the cluster")
         (folder,) = tmp_path.iterdir()
         assert f"data:      {folder}\n" in told
         (broker,) = json.loads((folder / "cluster.json").read_text())["brokers"]
@@ -204,16 +197,8 @@ def test_a_killed_supervisor_leaves_no_brokers_and_the_next_one_removes_its_fold
 
 def test_every_broker_can_be_killed_and_restarted_while_the_supervisor_lives(tmp_path: Path) -> None:
     folder = DevFolder(tmp_path)
-    with subprocess.Popen(
-        [*RAFTKA, "dev", "-n", "3", *FREE_PORTS, "--data-dir", str(tmp_path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("Ctrl-C stops"):
-                break
+    with started([*RAFTKA, "dev", "-n", "3", *FREE_PORTS, "--data-dir", str(tmp_path)]) as process:
+        read_until(process, "Ctrl-C stops")
         for node in "123":
             assert f"raftka dev restart {node}" in folder.dev("kill", node)
         first = raftka("dev", "restart", "1", "--data-dir", str(tmp_path))
@@ -231,15 +216,10 @@ def test_every_broker_can_be_killed_and_restarted_while_the_supervisor_lives(tmp
 def test_a_reader_that_has_seen_enough_is_no_error(three: DevFolder) -> None:
     three.client("topic", "create", "pipe", "-p", "1")
     three.client("produce", "pipe", stdin="".join(f"line {number}\n" for number in range(20_000)))
-    with subprocess.Popen(
-        [*RAFTKA, "consume", "pipe", "-e", "--brokers", three.bootstrap],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    ) as process:
+    with started([*RAFTKA, "consume", "pipe", "-e", "--brokers", three.bootstrap]) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline() == b"line 0\n"
+        assert process.stdout.readline() == "line 0\n"
         process.stdout.close()
-        assert process.stderr.read() == b""
+        assert process.stderr.read() == ""
     assert process.returncode == 0

@@ -11,6 +11,7 @@ import pytest
 
 from raftka.dev.cluster_file import ClusterFolder
 from tests.process.broker_processes import eventually
+from tests.process.command_line import started
 
 pytestmark = pytest.mark.process
 
@@ -32,13 +33,7 @@ def test_the_story_is_short_and_keeps_its_promises(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_story_that_is_stopped_says_so_and_stops_its_brokers(number: signal.Signals, tmp_path: Path) -> None:
-    with subprocess.Popen(
-        STORY,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-    ) as process:
+    with started(STORY, TMPDIR=str(tmp_path)) as process:
         folder = eventually("the story makes a cluster", lambda: next(tmp_path.glob("*/cluster.json"), None))
         state = ClusterFolder(folder.parent).load_existing()
         process.send_signal(number)
