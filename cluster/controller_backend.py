@@ -46,6 +46,7 @@ class ControllerBackend:
         self._self_replica = self_replica
         self._gate = Gate("controller-backend")
         self._changed = asyncio.Event()
+        self._is_idle = False
         # What was started here, by this process.
         self._placed: dict[GroupId, Topic] = {}
         self.failed: dict[GroupId, str] = {}
@@ -63,10 +64,17 @@ class ControllerBackend:
         """Start and remove nothing more."""
         await self._gate.close()
 
+    @property
+    def is_reconciled(self) -> bool:
+        """Whether every replica that the table places here has been opened or has failed, and the deleted are gone."""
+        return self._is_idle and not self._changed.is_set()
+
     async def _run(self) -> None:
         while True:
             self._changed.clear()
+            self._is_idle = False
             await self._reconcile()
+            self._is_idle = True
             if self.failed:
                 # A disk that refused may have recovered; wait, but not past the next change.
                 try:

@@ -97,13 +97,15 @@ def _is_about_this_broker(record: logging.LogRecord) -> bool:
 
 
 def not_ready_reason(node: Node) -> str | None:
-    """Return what is missing until this broker can serve: registered, raft0 led, every local partition led."""
+    """Return what is missing until this broker can serve: registered, raft0 led, every replica here open and led."""
     if not node.is_registered.is_set():
         return "not registered with raft0 yet"
     if node.controller.leader_id is None:
         return "raft0 has no leader"
     if len(node.controller.members.all()) < len(node.cluster.members):
         return "not every broker has registered yet"
+    if not node.backend.is_reconciled:
+        return "replicas are being opened"
     if node.backend.failed:
         group, why = next(iter(node.backend.failed.items()))
         return f"group {group} cannot start: {why}"
