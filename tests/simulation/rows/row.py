@@ -1,0 +1,24 @@
+"""One row of the seed RFC."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+
+
+class Row(NamedTuple):
+    """A requirement by its number.
+
+    Attributes:
+        number: As in the seed RFC's table, "P1" to "P23".
+        sentence: What must hold.
+        prove: Runs a simulated cluster and raises AssertionError where the sentence does not hold.
+        mutants: Each switches the mechanism off; then `prove` must raise.
+    """
+
+    number: str
+    sentence: str
+    prove: Callable[[], None]
+    mutants: tuple[Mutant, ...]

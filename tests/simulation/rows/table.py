@@ -1,0 +1,81 @@
+"""All rows that are proven in the simulator. Each mutant is one way in which the row's mechanism is missing."""
+
+from tests.simulation.rows import hand_over, levels, one_path
+from tests.simulation.rows import mechanisms_off as off
+from tests.simulation.rows.row import Row
+
+ROWS = (
+    Row(
+        "P1",
+        "two consistency levels, and no acknowledgement at all",
+        levels.prove_three_levels,
+        (off.every_item_is_quorum, off.every_item_is_relaxed),
+    ),
+    Row(
+        "P2",
+        "quorum_ack ends once a majority has fsynced",
+        levels.prove_quorum_waits_for_a_flushed_majority,
+        (off.every_item_is_relaxed, off.written_counts_as_flushed, off.commit_needs_everybody),
+    ),
+    Row(
+        "P3",
+        "leader_ack ends once the leader has written",
+        levels.prove_leader_ack_waits_for_the_write_only,
+        (off.every_item_is_quorum, off.leader_ack_precedes_the_write),
+    ),
+    Row(
+        "P4",
+        "quorum data is visible with the fsync of a majority",
+        levels.prove_quorum_data_is_visible_with_the_fsync_of_a_majority,
+        (off.written_counts_as_flushed, off.commit_needs_everybody),
+    ),
+    Row(
+        "P5",
+        "relaxed data is visible once a majority has written it",
+        levels.prove_relaxed_data_is_visible_once_written_on_a_majority,
+        (off.visible_is_commit, off.visible_is_what_is_written),
+    ),
+    Row("P6", "one path for all levels", one_path.prove_one_path, (off.relaxed_rounds_are_left_to_recovery,)),
+    Row(
+        "P7",
+        "dispatch follows the leader's write and not its fsync",
+        one_path.prove_dispatch_follows_the_write_and_not_the_flush,
+        (off.dispatch_waits_for_the_flush, off.dispatch_precedes_the_write),
+    ),
+    Row(
+        "P8",
+        "requests in flight to one follower are bounded",
+        one_path.prove_the_window_bounds_requests_in_flight,
+        (off.the_window_is_wide,),
+    ),
+    Row(
+        "P11",
+        "a request is built once and never read back",
+        one_path.prove_a_request_is_built_once_and_never_read_back,
+        (off.a_request_per_follower, off.rounds_are_read_back),
+    ),
+    Row(
+        "P16",
+        "recovery runs whenever a follower is behind, and only then",
+        hand_over.prove_recovery_runs_only_behind,
+        (off.relaxed_rounds_are_left_to_recovery, off.recovery_waits_a_second),
+    ),
+    Row(
+        "P18",
+        "rounds and recovery never send twice, out of order, or with a gap",
+        hand_over.prove_the_hand_over_storm,
+        (off.rounds_do_not_heed_recovery,),
+    ),
+    Row(
+        "P19",
+        "both share the end of what was sent, and recovery hands over under load",
+        hand_over.prove_the_shared_end_of_what_was_sent,
+        (off.recovery_does_not_hand_over,),
+    ),
+    Row(
+        "P21",
+        "one round, each item answered at its own level",
+        levels.prove_one_round_serves_both_levels,
+        (off.every_item_is_quorum, off.every_item_is_relaxed),
+    ),
+)
