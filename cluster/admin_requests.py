@@ -11,23 +11,36 @@ from typing import TypeVar
 
 import msgspec
 
-from cluster.commands import BrokerRecord, CreateTopic, DeleteTopic, RegisterBroker, ReplicaRecord
+from cluster.commands import (
+    AlterTopicConfigs,
+    BrokerRecord,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    ReplicaRecord,
+)
 from cluster.controller import Controller
 from cluster.errors import (
     BY_NAME,
     ClusterError,
     ControllerUnavailableError,
-    InvalidPartitionsError,
-    InvalidReplicaAssignmentError,
-    InvalidTopicConfigError,
     InvalidTopicNameError,
     NotControllerError,
     TopicExistsError,
     UnknownTopicError,
 )
 from cluster.partition_allocator import allocate
+from cluster.topic_changes import (
+    ConfigChange,
+    altered_configs,
+    check_assignment,
+    check_configs,
+    check_growth,
+    check_partition_count,
+)
+from cluster.topic_table import Topic
 from model.ids import NodeId, TopicId
-from model.topic_config import InvalidConfigError, parse_topic_config
 from rpc.errors import RpcError
 from rpc.identity import Peer
 from rpc.links import Links
@@ -36,7 +49,6 @@ from runtime.rng import Rng
 
 T = TypeVar("T")
 
-PARTITIONS_MAX = 10_000
 _RETRY_PAUSE = 0.050
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -57,6 +69,26 @@ class DeleteTopicRequest(msgspec.Struct, frozen=True, array_like=True):
     """A topic to delete, by id."""
 
     topic_id: str
+    timeout: float
+
+
+class CreatePartitionsRequest(msgspec.Struct, frozen=True, array_like=True):
+    """A topic is to have `partitions` in all. `assignment` names the nodes of each new one, or is empty."""
+
+    name: str
+    partitions: int
+    assignment: list[list[int]]
+    validate_only: bool
+    timeout: float
+
+
+class AlterTopicConfigsRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Changes of what is set on a topic; `replaces_all`: everything that is not named is deleted (AlterConfigs)."""
+
+    name: str
+    changes: list[ConfigChange]
+    replaces_all: bool
+    validate_only: bool
     timeout: float
 
 
@@ -84,8 +116,17 @@ class AdminReply(msgspec.Struct, frozen=True, array_like=True):
 CREATE_TOPIC = Method(10, "create_topic", CreateTopicRequest, AdminReply)
 DELETE_TOPIC = Method(11, "delete_topic", DeleteTopicRequest, AdminReply)
 REGISTER_BROKER = Method(12, "register_broker", RegisterBrokerRequest, AdminReply)
+CREATE_PARTITIONS = Method(13, "create_partitions", CreatePartitionsRequest, AdminReply)
+ALTER_TOPIC_CONFIGS = Method(14, "alter_topic_configs", AlterTopicConfigsRequest, AdminReply)
 
-Request = TypeVar("Request", CreateTopicRequest, DeleteTopicRequest, RegisterBrokerRequest)
+Request = TypeVar(
+    "Request",
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    RegisterBrokerRequest,
+    CreatePartitionsRequest,
+    AlterTopicConfigsRequest,
+)
 
 
 def check_topic_name(name: str) -> None:
@@ -105,9 +146,11 @@ class AdminRequests:
         links.register_async(CREATE_TOPIC, self._answer(self._create_topic))
         links.register_async(DELETE_TOPIC, self._answer(self._delete_topic))
         links.register_async(REGISTER_BROKER, self._answer(self._register_broker))
+        links.register_async(CREATE_PARTITIONS, self._answer(self._create_partitions))
+        links.register_async(ALTER_TOPIC_CONFIGS, self._answer(self._alter_topic_configs))
 
     async def create_topic(self, request: CreateTopicRequest) -> AdminReply:
-        """Create a topic, or only check whether it could be; see `_forward` for the errors all three share."""
+        """Create a topic, or only check whether it could be; see `_forward` for the errors all of these share."""
         return await self._forward(CREATE_TOPIC, request, self._create_topic)
 
     async def delete_topic(self, request: DeleteTopicRequest) -> AdminReply:
@@ -117,6 +160,14 @@ class AdminRequests:
     async def register_broker(self, request: RegisterBrokerRequest) -> AdminReply:
         """Make a broker's addresses known."""
         return await self._forward(REGISTER_BROKER, request, self._register_broker)
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> AdminReply:
+        """Add partitions to a topic, or only check whether they could be."""
+        return await self._forward(CREATE_PARTITIONS, request, self._create_partitions)
+
+    async def alter_topic_configs(self, request: AlterTopicConfigsRequest) -> AdminReply:
+        """Change what is set on a topic, or only check whether it could be."""
+        return await self._forward(ALTER_TOPIC_CONFIGS, request, self._alter_topic_configs)
 
     async def _forward(
         self,
@@ -175,10 +226,7 @@ class AdminRequests:
                 raise TopicExistsError(f"topic {request.name!r} already exists")
             placements = self._placements(request)
             replication_factor = len(placements[0])
-            try:
-                parse_topic_config(request.configs, replication_factor, self._controller.topics.defaults)
-            except InvalidConfigError as error:
-                raise InvalidTopicConfigError(str(error)) from error
+            check_configs(request.configs, replication_factor)
             topic_id = TopicId(self._rng.randbytes(16).hex())
             if not request.validate_only:
                 command = CreateTopic(request.name, topic_id, self._records(placements), request.configs)
@@ -186,19 +234,23 @@ class AdminRequests:
             return AdminReply("", "", topic_id, len(placements), replication_factor)
 
     def _placements(self, request: CreateTopicRequest) -> Sequence[Sequence[int]]:
-        brokers = {NodeId(broker.node_id) for broker in self._controller.members.all()}
-        partitions = len(request.assignment) or request.partitions
-        if not 1 <= partitions <= PARTITIONS_MAX:
-            raise InvalidPartitionsError(f"{partitions} partitions: must be from 1 to {PARTITIONS_MAX}")
+        check_partition_count(len(request.assignment) or request.partitions)
         if request.assignment:
-            return _checked_assignment(request.assignment, brokers)
+            check_assignment(request.assignment, self._brokers())
+            return request.assignment
+        return self._allocate(request.partitions, request.replication_factor)
+
+    def _brokers(self) -> set[NodeId]:
+        return {NodeId(broker.node_id) for broker in self._controller.members.all()}
+
+    def _allocate(self, partitions: int, replication_factor: int) -> Sequence[Sequence[int]]:
+        brokers, topics = self._brokers(), self._controller.topics
         # A partition whose only replica is on a dead broker would be of no use; with more replicas than working
         # brokers the dead ones take part too and catch up when they return.
         alive = {node for node in brokers if node == self._self_node or self._links.is_up(node)}
-        candidates = alive if request.replication_factor <= len(alive) else brokers
-        topics = self._controller.topics
+        candidates = alive if replication_factor <= len(alive) else brokers
         counts = {node: topics.replica_count(node) for node in sorted(candidates)}
-        return allocate(counts, request.partitions, request.replication_factor, shift=topics.revision)
+        return allocate(counts, partitions, replication_factor, shift=topics.revision)
 
     def _records(self, placements: Sequence[Sequence[int]]) -> list[list[ReplicaRecord]]:
         directories = {broker.node_id: broker.directory_id for broker in self._controller.members.all()}
@@ -213,6 +265,33 @@ class AdminRequests:
             await self._controller.propose(DeleteTopic(request.topic_id), deadline)
             return AdminReply("", "", request.topic_id, len(topic.replicas))
 
+    async def _create_partitions(self, request: CreatePartitionsRequest, deadline: float) -> AdminReply:
+        async with self._controller.admission:
+            self._require_office()
+            topic = self._topic(request.name)
+            check_growth(topic, request.partitions, request.assignment, self._brokers())
+            first = len(topic.replicas)
+            if not request.validate_only:
+                placements = request.assignment or self._allocate(request.partitions - first, topic.replication_factor)
+                command = CreatePartitions(topic.topic_id, first, self._records(placements))
+                await self._controller.propose(command, deadline)
+            return AdminReply("", "", topic.topic_id, request.partitions, topic.replication_factor)
+
+    async def _alter_topic_configs(self, request: AlterTopicConfigsRequest, deadline: float) -> AdminReply:
+        async with self._controller.admission:
+            self._require_office()
+            topic = self._topic(request.name)
+            configs = altered_configs(topic, request.changes, replaces_all=request.replaces_all)
+            if not request.validate_only and configs != topic.overrides:
+                await self._controller.propose(AlterTopicConfigs(topic.topic_id, configs), deadline)
+            return AdminReply("", "", topic.topic_id, applied_index=self._controller.applier.applied_index)
+
+    def _topic(self, name: str) -> Topic:
+        topic = self._controller.topics.get(name)
+        if topic is None:
+            raise UnknownTopicError(f"no topic {name[:260]!r}")
+        return topic
+
     async def _register_broker(self, request: RegisterBrokerRequest, deadline: float) -> AdminReply:
         async with self._controller.admission:
             self._require_office()
@@ -225,15 +304,3 @@ def _checked(reply: AdminReply) -> AdminReply:
     if reply.error:
         raise BY_NAME.get(reply.error, ClusterError)(reply.message)
     return reply
-
-
-def _checked_assignment(assignment: Sequence[Sequence[int]], brokers: set[NodeId]) -> Sequence[Sequence[int]]:
-    for nodes in assignment:
-        if not nodes or len(set(nodes)) != len(nodes):
-            raise InvalidReplicaAssignmentError(f"replicas {list(nodes)}: empty, or a broker is named twice")
-        if len(nodes) != len(assignment[0]):
-            raise InvalidReplicaAssignmentError("all partitions must have the same number of replicas")
-        unknown = [node for node in nodes if node not in brokers]
-        if unknown:
-            raise InvalidReplicaAssignmentError(f"unknown brokers {unknown}")
-    return assignment

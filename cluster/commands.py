@@ -46,7 +46,22 @@ class DeleteTopic(msgspec.Struct, frozen=True, tag="delete_topic"):
     topic_id: str
 
 
-Command = RegisterBroker | CreateTopic | DeleteTopic
+class CreatePartitions(msgspec.Struct, frozen=True, tag="create_partitions"):
+    """The topic grows: `partitions` are the replicas of the new ones, whose numbers begin at `first`."""
+
+    topic_id: str
+    first: int
+    partitions: list[list[ReplicaRecord]]
+
+
+class AlterTopicConfigs(msgspec.Struct, frozen=True, tag="alter_topic_configs"):
+    """What is set on the topic from now on: all of it, not a difference."""
+
+    topic_id: str
+    configs: dict[str, str]
+
+
+Command = RegisterBroker | CreateTopic | DeleteTopic | CreatePartitions | AlterTopicConfigs
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

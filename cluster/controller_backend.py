@@ -8,24 +8,17 @@ import asyncio
 import logging
 
 from cluster.leadership import Leadership
-from cluster.partition import Partition
+from cluster.partition import Partition, log_options
 from cluster.partition_manager import PartitionManager
 from cluster.topic_table import Topic, TopicTable
 from model.ids import GroupId, Replica
-from model.topic_config import TopicConfig
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
 from runtime.gate import Gate
 from storage.errors import ReplicaRemovedError, StorageError
-from storage.options import LogOptions
 
 _logger = logging.getLogger("cluster")
 _RETRY_PAUSE = 5.0
-
-
-def log_options(config: TopicConfig) -> LogOptions:
-    """Return the storage options that a topic's configuration asks for."""
-    return LogOptions(segment_bytes=config.segment_bytes, segment_ms=config.segment_ms)
 
 
 class ControllerBackend:
@@ -54,6 +47,7 @@ class ControllerBackend:
         # placed by this process, but a directory of it may be left from an earlier one.
         self._deleted: list[Topic] = []
         topics.add_delete_listener(self._deleted.append)
+        topics.add_config_listener(self._apply_config)
         topics.add_listener(self._changed.set)
 
     def start(self) -> None:
@@ -113,7 +107,15 @@ class ControllerBackend:
         self.failed.pop(group, None)
         self._placed[group] = topic
         self._partitions.add(group, Partition(topic, number, consensus))
+        # The topic may have been altered while the replica was opened.
+        self._apply_config(self._topics.get_by_id(topic.topic_id) or topic)
         _logger.info("partition %s-%d is group %s", topic.name, number, group)
+
+    def _apply_config(self, topic: Topic) -> None:
+        for number in range(len(topic.replicas)):
+            partition = self._partitions.get(topic.group(number))
+            if partition is not None and partition.config != topic.config:
+                partition.apply_config(topic.config)
 
     async def _forget(self, topic: Topic) -> None:
         for number, replicas in enumerate(topic.replicas):

@@ -4,7 +4,14 @@ A command that the tables refuse (a name that was taken in the meantime) is refu
 part of the function, and the proposer at the leader is told.
 """
 
-from cluster.commands import CreateTopic, DeleteTopic, RegisterBroker, decode_command
+from cluster.commands import (
+    AlterTopicConfigs,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    decode_command,
+)
 from cluster.errors import ClusterError
 from cluster.members_table import MembersTable
 from cluster.topic_table import TopicTable
@@ -47,3 +54,7 @@ class ControllerStm:
                 self._topics.apply_create(create)
             case DeleteTopic(topic_id):
                 self._topics.apply_delete(TopicId(topic_id))
+            case CreatePartitions() as grow:
+                self._topics.apply_create_partitions(grow)
+            case AlterTopicConfigs() as alter:
+                self._topics.apply_alter_configs(alter)

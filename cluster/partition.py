@@ -3,12 +3,16 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from cluster.append_clock import AppendClock
 from cluster.topic_table import Topic
 from model.ids import ConsistencyLevel, Index, NodeId, Offset, Term
+from model.topic_config import TopicConfig
 from raft.consensus import Consensus
+from raft.group_configuration import RaftPolicy
 from raft.replicate_item import NewEntry, ReplicateStages
 from storage.entry import Buffer, EntryKind
 from storage.log import Log
+from storage.options import LogOptions
 
 
 class TimestampHit(NamedTuple):
@@ -25,6 +29,11 @@ class Position(NamedTuple):
     offset: Offset
 
 
+def log_options(config: TopicConfig) -> LogOptions:
+    """Return the storage options that a topic's configuration asks for."""
+    return LogOptions(segment_bytes=config.segment_bytes, segment_ms=config.segment_ms)
+
+
 class Partition:
     """Reads and writes go through the leader in office only; the caller checks `is_in_office` first."""
 
@@ -32,6 +41,15 @@ class Partition:
         self.topic = topic
         self.partition = partition
         self.consensus = consensus
+        # What is in force now; the topic is the one of the table when the replica was started.
+        self.config = topic.config
+        self.append_clock = AppendClock(consensus.log)
+
+    def apply_config(self, config: TopicConfig) -> None:
+        """The topic's configuration has changed: batches, segments and answers follow it from now on."""
+        self.config = config
+        self._log.configure(log_options(config))
+        self.consensus.state.set_policy(RaftPolicy(config.min_insync_replicas))
 
     @property
     def _log(self) -> Log:

@@ -1,22 +1,34 @@
 """The topics of the cluster, as raft0 has them. Written by `controller_stm` only."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from cluster.commands import CreateTopic
-from cluster.errors import TopicExistsError, UnknownTopicError
+from cluster.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, ReplicaRecord
+from cluster.errors import InvalidPartitionsError, TopicExistsError, UnknownTopicError
 from model.ids import DirectoryId, GroupId, NodeId, Replica, TopicId, partition_group
-from model.topic_config import TopicConfig, parse_topic_config
+from model.topic_config import TopicConfig, resolve_topic_config
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic: `replicas[p]` are the replicas of partition p, the preferred one first."""
+    """One topic.
+
+    Attributes:
+        replicas: `replicas[p]` are the replicas of partition p, the preferred one first.
+        overrides: What is set on the topic, by Kafka's dotted keys.
+        config: What is in force: the overrides, and this broker's defaults for the rest.
+    """
 
     name: str
     topic_id: TopicId
     replicas: tuple[tuple[Replica, ...], ...]
+    overrides: Mapping[str, str]
     config: TopicConfig
+
+    @property
+    def replication_factor(self) -> int:
+        """Replicas of each partition."""
+        return len(self.replicas[0])
 
     def group(self, partition: int) -> GroupId:
         """Return the Raft group of a partition in [0, len(replicas))."""
@@ -33,6 +45,7 @@ class TopicTable:
         self._by_id: dict[TopicId, Topic] = {}
         self._listeners: list[Callable[[], None]] = []
         self._delete_listeners: list[Callable[[Topic], None]] = []
+        self._config_listeners: list[Callable[[Topic], None]] = []
         self.revision = 0
 
     def add_listener(self, listener: Callable[[], None]) -> None:
@@ -42,6 +55,10 @@ class TopicTable:
     def add_delete_listener(self, listener: Callable[[Topic], None]) -> None:
         """Call `listener` with each topic that a command deletes, before the other listeners; it must not block."""
         self._delete_listeners.append(listener)
+
+    def add_config_listener(self, listener: Callable[[Topic], None]) -> None:
+        """Call `listener` with each topic whose configuration has changed, as it is now; it must not block."""
+        self._config_listeners.append(listener)
 
     def get(self, name: str) -> Topic | None:
         """Return a topic by name."""
@@ -73,14 +90,36 @@ class TopicTable:
         """
         if command.name in self._by_name or command.topic_id in self._by_id:
             raise TopicExistsError(f"topic {command.name!r} already exists")
-        replicas = tuple(
-            tuple(Replica(NodeId(each.node_id), DirectoryId(each.directory_id)) for each in partition)
-            for partition in command.partitions
-        )
-        config = parse_topic_config(command.configs, len(replicas[0]), self.defaults)
-        topic = Topic(command.name, TopicId(command.topic_id), replicas, config)
-        self._by_name[topic.name] = topic
-        self._by_id[topic.topic_id] = topic
+        config = resolve_topic_config(command.configs, self.defaults)
+        replicas = _placements(command.partitions)
+        self._put(Topic(command.name, TopicId(command.topic_id), replicas, command.configs, config))
+        self._changed()
+
+    def apply_create_partitions(self, command: CreatePartitions) -> None:
+        """Add partitions behind the last one.
+
+        Raises:
+            UnknownTopicError: The topic is gone.
+            InvalidPartitionsError: It has another number of partitions by now: two growths raced, the first wins.
+        """
+        topic = self._existing(TopicId(command.topic_id))
+        if len(topic.replicas) != command.first:
+            raise InvalidPartitionsError(f"topic {topic.name!r} has {len(topic.replicas)} partitions by now")
+        self._put(replace(topic, replicas=topic.replicas + _placements(command.partitions)))
+        self._changed()
+
+    def apply_alter_configs(self, command: AlterTopicConfigs) -> None:
+        """Replace what is set on a topic.
+
+        Raises:
+            UnknownTopicError: The topic is gone.
+        """
+        topic = self._existing(TopicId(command.topic_id))
+        config = resolve_topic_config(command.configs, self.defaults)
+        changed = replace(topic, overrides=command.configs, config=config)
+        self._put(changed)
+        for listener in self._config_listeners:
+            listener(changed)
         self._changed()
 
     def apply_delete(self, topic_id: TopicId) -> None:
@@ -97,7 +136,24 @@ class TopicTable:
             listener(topic)
         self._changed()
 
+    def _existing(self, topic_id: TopicId) -> Topic:
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicError(f"no topic with id {topic_id}")
+        return topic
+
+    def _put(self, topic: Topic) -> None:
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+
     def _changed(self) -> None:
         self.revision += 1
         for listener in self._listeners:
             listener()
+
+
+def _placements(partitions: Sequence[Sequence[ReplicaRecord]]) -> tuple[tuple[Replica, ...], ...]:
+    return tuple(
+        tuple(Replica(NodeId(each.node_id), DirectoryId(each.directory_id)) for each in partition)
+        for partition in partitions
+    )

@@ -21,6 +21,8 @@ CRC_START = 21
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _I64 = struct.Struct(">q")
 _I32 = struct.Struct(">i")
+_U32 = struct.Struct(">I")
+_CRC, _ATTRIBUTES_LOW, _MAX_TIMESTAMP = 17, 22, 35
 
 assert _HEADER.size == HEADER_BYTES
 
@@ -111,6 +113,13 @@ def check_batch(batch: Buffer) -> BatchHeader:
     if crc32c.crc32c(memoryview(batch)[CRC_START:]) != header.crc:
         raise BatchChecksumError("the batch's CRC32C is wrong")
     return header
+
+
+def stamp_append_time(batch: bytearray, timestamp_ms: int) -> None:
+    """Make a timestamp of the broker's the one of every record of a checked `batch`: header and CRC, in place."""
+    _I64.pack_into(batch, _MAX_TIMESTAMP, timestamp_ms)
+    batch[_ATTRIBUTES_LOW] |= TIMESTAMP_TYPE_MASK
+    _U32.pack_into(batch, _CRC, crc32c.crc32c(memoryview(batch)[CRC_START:]))
 
 
 def stamp(batch: bytearray, base_offset: int, leader_epoch: int) -> None:

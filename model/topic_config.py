@@ -1,109 +1,224 @@
 """Topic configuration: the keys that exist, each enforced; everything else is refused (RFC 0005).
 
 A key whose feature comes later is accepted only with the value that describes what the broker does today, so that
-a tool that spells defaults out still works and nobody is promised what does not happen.
+a tool that spells defaults out still works and nobody is promised what does not happen. A topic keeps what was set on
+it, as texts; what it leaves open comes from the defaults of the broker that leads the partition.
 """
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from model.config_definition import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigDefinition,
+    ConfigType,
+    ConfigValue,
+    InvalidConfigError,
+    shorten,
+)
 
-class InvalidConfigError(ValueError):
-    """An unknown key or a value out of range; the message names both."""
+__all__ = [
+    "TOPIC_CONFIGS",
+    "InvalidConfigError",
+    "TopicConfig",
+    "check_topic_config",
+    "parse_topic_config",
+    "resolve_topic_config",
+]
+
+CREATE_TIME = "CreateTime"
+LOG_APPEND_TIME = "LogAppendTime"
+
+_DEFINITION = "definition"
+_WEEK_MS = 7 * 24 * 3600 * 1000
+_HOUR_MS = 3600 * 1000
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 
 
-# Of a client's own words an error repeats at most so many characters: it must fit into a response's string.
-_SHOWN_MAX = 100
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
-
-
-def _integer(key: str, value: str, low: int, high: int) -> int:
-    if not _INTEGER.fullmatch(value):
-        raise InvalidConfigError(f"{key}={_shown(value)!r}: not a whole number")
-    number = int(value)
-    if not low <= number <= high:
-        raise InvalidConfigError(f"{key}={number}: must be from {low} to {high}")
-    return number
-
-
-# 19 digits hold every 64-bit number.
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-_INT_MAX = 2**31 - 1
-_LONG_MAX = 2**63 - 1
-
-# key -> the only value of today, and what it is waiting for.
-_FIXED = {
-    "cleanup.policy": ("delete", "log compaction"),
-    "compression.type": ("producer", "recompression by the broker"),
-    "message.timestamp.type": ("CreateTime", "LogAppendTime"),
-    "retention.ms": ("-1", "retention"),
-    "retention.bytes": ("-1", "retention"),
-}
+def _setting(key: str, kind: ConfigType, default: ConfigValue, doc: str, **options: Any) -> Any:
+    """Return a dataclass field with its definition: key, default, bounds and words stand in one place."""
+    definition = ConfigDefinition(key=key, kind=kind, default=default, doc=doc, **options)
+    return field(default=default, metadata={_DEFINITION: definition})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """The configuration of one topic.
+    """The effective configuration of one topic; `TOPIC_CONFIGS` says what each field means."""
 
-    Attributes:
-        segment_bytes: A segment file is rolled before it would exceed this (one larger batch goes alone).
-        segment_ms: ... or when its first entry is older than this.
-        max_message_bytes: Largest record batch a producer may send, compressed.
-        min_insync_replicas: At most the majority of the replicas, which acks=all always waits for.
-    """
-
-    segment_bytes: int = 128 * 1024 * 1024
-    segment_ms: int = 7 * 24 * 3600 * 1000
-    max_message_bytes: int = 1_048_588
-    min_insync_replicas: int = 1
+    segment_bytes: int = _setting(
+        "segment.bytes",
+        ConfigType.INT,
+        128 * 1024 * 1024,
+        "A segment file is rolled before it would exceed this; one larger batch goes alone.",
+        low=1024 * 1024,
+        high=INT_MAX,
+        broker_key="log.segment.bytes",
+    )
+    segment_ms: int = _setting(
+        "segment.ms",
+        ConfigType.LONG,
+        _WEEK_MS,
+        "A segment file is rolled when its first entry is older than this.",
+        low=1000,
+        broker_key="log.roll.ms",
+    )
+    max_message_bytes: int = _setting(
+        "max.message.bytes",
+        ConfigType.INT,
+        1_048_588,
+        "Largest record batch that a producer may send, as it was compressed.",
+        high=MESSAGE_BYTES_MAX,
+        broker_key="message.max.bytes",
+    )
+    min_insync_replicas: int = _setting(
+        "min.insync.replicas",
+        ConfigType.INT,
+        1,
+        "acks=all waits for so many replicas, and always for a majority of them; a topic's own value is at most its"
+        " number of replicas.",
+        low=1,
+        high=INT_MAX,
+        broker_key="min.insync.replicas",
+    )
+    message_timestamp_type: str = _setting(
+        "message.timestamp.type",
+        ConfigType.STRING,
+        CREATE_TIME,
+        "Whose time the records carry: the producer's, or the leader's when it takes a batch.",
+        choices=(CREATE_TIME, LOG_APPEND_TIME),
+        broker_key="log.message.timestamp.type",
+    )
+    message_timestamp_before_max_ms: int = _setting(
+        "message.timestamp.before.max.ms",
+        ConfigType.LONG,
+        LONG_MAX,
+        "With CreateTime, a batch with a timestamp that is further in the past is refused.",
+        broker_key="log.message.timestamp.before.max.ms",
+    )
+    message_timestamp_after_max_ms: int = _setting(
+        "message.timestamp.after.max.ms",
+        ConfigType.LONG,
+        _HOUR_MS,
+        "With CreateTime, a batch with a timestamp that is further in the future is refused.",
+        broker_key="log.message.timestamp.after.max.ms",
+    )
+    retention_ms: int = _setting(
+        "retention.ms",
+        ConfigType.LONG,
+        _WEEK_MS,
+        "Closed segments older than this are deleted; -1 keeps them.",
+        low=-1,
+        broker_key="log.retention.ms",
+    )
+    retention_bytes: int = _setting(
+        "retention.bytes",
+        ConfigType.LONG,
+        -1,
+        "The oldest closed segments of a partition are deleted while the others hold so many bytes; -1 keeps them.",
+        low=-1,
+        broker_key="log.retention.bytes",
+    )
+    write_caching: bool = _setting(
+        "write.caching",
+        ConfigType.BOOLEAN,
+        False,
+        "Whether acks=all is answered when the replicas have written a batch, before they have fsynced it.",
+    )
 
     def as_strings(self) -> dict[str, str]:
         """Return every key with its value, as Kafka shows them."""
-        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        shown = {name.replace("_", "."): str(value) for name, value in values.items()}
-        return shown | {key: value for key, (value, _) in _FIXED.items()}
+        return {each.key: each.show(self.value_of(each)) for each in TOPIC_CONFIGS.values()}
+
+    def value_of(self, definition: ConfigDefinition) -> ConfigValue:
+        """Return the value of one of the keys of `TOPIC_CONFIGS`."""
+        value: ConfigValue = getattr(self, definition.attribute, definition.default)
+        return value
 
 
-_RANGES = {
-    "segment.bytes": (1024 * 1024, _INT_MAX),
-    "segment.ms": (1000, _LONG_MAX),
-    "max.message.bytes": (0, 64 * 1024 * 1024),
-    "min.insync.replicas": (1, _INT_MAX),
-}
+# Keys of which only one value describes what the broker does.
+_FIXED = (
+    ConfigDefinition(
+        key="cleanup.policy",
+        kind=ConfigType.LIST,
+        default="delete",
+        doc="Old segments are deleted.",
+        choices=("delete",),
+        waits_for="log compaction",
+    ),
+    ConfigDefinition(
+        key="compression.type",
+        kind=ConfigType.STRING,
+        default="producer",
+        doc="Batches are kept as the producer has compressed them.",
+        choices=("producer",),
+        waits_for="recompression by the broker",
+    ),
+    ConfigDefinition(
+        key="flush.messages",
+        kind=ConfigType.LONG,
+        default=LONG_MAX,
+        low=LONG_MAX,
+        doc="acks=all is fsynced before it is answered, everything else within raft.flush.interval.ms; no count of"
+        " records forces another fsync.",
+        waits_for="a flush by number of records",
+    ),
+    ConfigDefinition(
+        key="flush.ms",
+        kind=ConfigType.LONG,
+        default=LONG_MAX,
+        low=LONG_MAX,
+        doc="acks=all is fsynced before it is answered, everything else within raft.flush.interval.ms; a topic has no"
+        " interval of its own.",
+        waits_for="a flush interval per topic",
+    ),
+)
+
+_SETTINGS: tuple[ConfigDefinition, ...] = tuple(each.metadata[_DEFINITION] for each in fields(TopicConfig))
+
+# Every key by name, in the order of the documentation.
+TOPIC_CONFIGS: dict[str, ConfigDefinition] = {each.key: each for each in (*_SETTINGS, *_FIXED)}
+
+_FIXED_KEYS = frozenset(each.key for each in _FIXED)
 
 
-def parse_topic_config(
-    values: Mapping[str, str | None], replication_factor: int, defaults: TopicConfig | None = None
-) -> TopicConfig:
+def resolve_topic_config(values: Mapping[str, str | None], defaults: TopicConfig | None = None) -> TopicConfig:
     """Return the configuration that `values` (Kafka's dotted keys) describe; None stands for the default.
 
     Raises:
         InvalidConfigError: An unknown key, or a value that is out of range or not supported yet.
     """
-    parsed: dict[str, int] = {}
-    for key, value in sorted(values.items()):
-        if key in _FIXED:
-            supported, feature = _FIXED[key]
-            if value not in (None, supported):
-                raise InvalidConfigError(
-                    f"{key}={_shown(str(value))}: only {supported} is supported; {feature} is not built yet"
-                )
-        elif key in _RANGES:
-            if value is not None:
-                parsed[key.replace(".", "_")] = _integer(key, value, *_RANGES[key])
-        else:
-            raise InvalidConfigError(f"unknown or unsupported topic configuration {_shown(key)!r}")
-    base = defaults or TopicConfig()
-    config = TopicConfig(**({field.name: getattr(base, field.name) for field in fields(base)} | parsed))
-    majority = replication_factor // 2 + 1
-    if config.min_insync_replicas > majority:
+    parsed: dict[str, Any] = {}
+    for key, text in sorted(values.items()):
+        definition = TOPIC_CONFIGS.get(key)
+        if definition is None:
+            raise InvalidConfigError(f"unknown or unsupported topic configuration {shorten(key)!r}")
+        if text is not None:
+            value = definition.parse(text)
+            if key not in _FIXED_KEYS:
+                parsed[definition.attribute] = value
+    return replace(defaults or TopicConfig(), **parsed)
+
+
+def check_topic_config(values: Mapping[str, str | None], replication_factor: int) -> None:
+    """Check what is to be set on a topic with so many replicas per partition.
+
+    The broker's own `min.insync.replicas` may be larger than that: acks=all then waits for all replicas there are.
+
+    Raises:
+        InvalidConfigError: As `resolve_topic_config`, or the values do not fit together.
+    """
+    config = resolve_topic_config(values)
+    if config.min_insync_replicas > replication_factor and values.get("min.insync.replicas") is not None:
         raise InvalidConfigError(
-            f"min.insync.replicas={config.min_insync_replicas}: with {replication_factor} replicas at most"
-            f" {majority} (the majority, which acks=all always waits for)"
+            f"min.insync.replicas={config.min_insync_replicas}: there are only {replication_factor} replicas"
         )
-    return config
+
+
+def parse_topic_config(
+    values: Mapping[str, str | None], replication_factor: int, defaults: TopicConfig | None = None
+) -> TopicConfig:
+    """Check `values` and return the configuration they describe; see the two functions above for the errors."""
+    check_topic_config(values, replication_factor)
+    return resolve_topic_config(values, defaults)

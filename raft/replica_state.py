@@ -262,6 +262,20 @@ class ReplicaState:
         )
         self._move(commit, max(visible, self.visible_index))
 
+    def set_policy(self, policy: AgreementPolicy) -> None:
+        """Answer and show data by another policy from now on; the commit rule must be the same.
+
+        Who waits for an answer is told to look again: fewer copies may be enough now.
+        """
+        assert policy.commit_quorums(self.configuration) == self.commit_quorums
+        self.answer_quorums = policy.answer_quorums(self.configuration)
+        if self.role is Role.LEADER:
+            self.advance()
+            self._on_moved()
+        else:
+            # A former leader may have committed what it did not show: as a follower it shows what is committed.
+            self._move(self.commit_index, max(self.visible_index, self.commit_index))
+
     def answer_index(self) -> Index:
         """Leader: up to where acks=all may be answered."""
         return agreement.answer_point(self.answer_quorums, self.position_of, self.commit_index)

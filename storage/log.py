@@ -135,6 +135,10 @@ class Log(LogPositions):
         self._note_pending(entries)
         await self._jobs.write(lambda: self._append(entries, parts))
 
+    def configure(self, options: LogOptions) -> None:
+        """Take other bounds of segments from the next append on; what is in memory keeps its own."""
+        self._options = options
+
     async def _append(self, entries: Sequence[Entry], parts: list[SegmentPart]) -> None:
         files, directory = self._env.files, self._directory
         try:
@@ -362,6 +366,13 @@ class Log(LogPositions):
     async def max_timestamp(self, last: Index) -> int | None:
         """Return the largest timestamp of a batch up to `last`, None if there is no batch."""
         return await self._reader.max_timestamp(last)
+
+    @property
+    def newest_timestamp(self) -> int:
+        """The largest timestamp in the newest segment that holds a batch, written batches only; -1 if there is none."""
+        return next(
+            (each.index.max_timestamp for each in reversed(self._segments) if each.index.max_timestamp >= 0), -1
+        )
 
     def _note_damage(self, error: CorruptLogError) -> None:
         if error.path not in self._damaged:

@@ -5,7 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.commands import (
+    AlterTopicConfigs,
     BrokerRecord,
+    CreatePartitions,
     CreateTopic,
     DeleteTopic,
     RegisterBroker,
@@ -14,7 +16,7 @@ from cluster.commands import (
     encode_command,
 )
 from cluster.controller_stm import ControllerStm
-from cluster.errors import TopicExistsError, UnknownTopicError
+from cluster.errors import InvalidPartitionsError, TopicExistsError, UnknownTopicError
 from cluster.members_table import MembersTable
 from cluster.topic_table import TopicTable
 from model.ids import Index, NodeId, Offset, Term, TopicId
@@ -29,6 +31,11 @@ def broker(node, port=9092):
 def create(name, topic_id, *placements, configs=None):
     partitions = [[ReplicaRecord(node, f"dir{node}") for node in nodes] for nodes in placements or [(1,)]]
     return CreateTopic(name, topic_id * 32, partitions, configs or {})
+
+
+def grow(topic_id, first, *placements):
+    partitions = [[ReplicaRecord(node, f"dir{node}") for node in nodes] for nodes in placements]
+    return CreatePartitions(topic_id * 32, first, partitions)
 
 
 class Machine:
@@ -135,6 +142,36 @@ def test_listeners_hear_of_changes_and_of_nothing_else():
     assert machine.topics.revision == 2
 
 
+def test_a_topic_grows_behind_its_last_partition_and_of_two_growths_the_first_wins():
+    machine = Machine()
+    machine.apply(create("t", "a", (1,), configs={"segment.ms": "9000"}))
+    assert machine.apply(grow("a", 1, (2,), (3,))) is None
+    topic = machine.topics.get("t")
+    assert [[replica.node_id for replica in each] for each in topic.replicas] == [[1], [2], [3]]
+    assert topic.config == TopicConfig(segment_ms=9000)
+    state = machine.state
+    assert isinstance(machine.apply(grow("a", 1, (2,))), InvalidPartitionsError)
+    assert isinstance(machine.apply(grow("b", 1, (2,))), UnknownTopicError)
+    assert machine.state == state
+    machine.apply(DeleteTopic("a" * 32))
+    assert machine.topics.all() == []
+
+
+def test_an_altered_configuration_replaces_what_was_set_and_its_listeners_hear_of_it():
+    machine = Machine()
+    heard = []
+    machine.topics.add_config_listener(lambda topic: heard.append((topic.name, dict(topic.overrides))))
+    machine.apply(create("t", "a", configs={"segment.ms": "9000"}))
+    assert heard == []
+    assert machine.apply(AlterTopicConfigs("a" * 32, {"retention.ms": "5"})) is None
+    topic = machine.topics.get_by_id(TopicId("a" * 32))
+    assert topic is machine.topics.get("t")
+    assert topic.config == TopicConfig(retention_ms=5)
+    assert heard == [("t", {"retention.ms": "5"})]
+    assert isinstance(machine.apply(AlterTopicConfigs("b" * 32, {})), UnknownTopicError)
+    assert len(heard) == 1
+
+
 @pytest.mark.parametrize("kind", [kind for kind in EntryKind if kind is not EntryKind.COMMAND])
 def test_only_commands_are_applied(kind):
     machine = Machine()
@@ -163,6 +200,12 @@ commands = st.one_of(
     st.builds(lambda node, port: RegisterBroker(broker(node, port)), st.integers(1, 3), st.integers(1, 3)),
     st.builds(create, st.sampled_from("xyz"), st.sampled_from("abcdef")),
     st.builds(lambda topic: DeleteTopic(topic * 32), st.sampled_from("abcdef")),
+    st.builds(lambda topic, first: grow(topic, first, (1,)), st.sampled_from("abcdef"), st.integers(1, 2)),
+    st.builds(
+        lambda topic, value: AlterTopicConfigs(topic * 32, {"retention.ms": str(value)}),
+        st.sampled_from("abcdef"),
+        st.integers(-1, 3),
+    ),
 )
 
 

@@ -4,9 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.topic_config import InvalidConfigError, TopicConfig, parse_topic_config
+from model.config_definition import ConfigType
+from model.topic_config import (
+    TOPIC_CONFIGS,
+    InvalidConfigError,
+    TopicConfig,
+    check_topic_config,
+    parse_topic_config,
+    resolve_topic_config,
+)
 
 MIB = 1024 * 1024
+LONG_MAX = 2**63 - 1
 
 
 def test_nothing_asked_gives_the_defaults():
@@ -19,10 +28,34 @@ def test_every_key_is_taken():
         "segment.ms": "60000",
         "max.message.bytes": "1000",
         "min.insync.replicas": "2",
+        "message.timestamp.type": "LogAppendTime",
+        "message.timestamp.before.max.ms": "1",
+        "message.timestamp.after.max.ms": "2",
+        "retention.ms": "3",
+        "retention.bytes": "4",
+        "write.caching": "TRUE",
     }
     assert parse_topic_config(asked, 3) == TopicConfig(
-        segment_bytes=2_000_000, segment_ms=60_000, max_message_bytes=1000, min_insync_replicas=2
+        segment_bytes=2_000_000,
+        segment_ms=60_000,
+        max_message_bytes=1000,
+        min_insync_replicas=2,
+        message_timestamp_type="LogAppendTime",
+        message_timestamp_before_max_ms=1,
+        message_timestamp_after_max_ms=2,
+        retention_ms=3,
+        retention_bytes=4,
+        write_caching=True,
     )
+
+
+def test_every_definition_has_words_and_a_default_that_it_accepts_itself():
+    for key, definition in TOPIC_CONFIGS.items():
+        assert definition.key == key
+        assert definition.doc.endswith(".")
+        assert definition.parse(definition.show(definition.default)) == definition.default
+        if definition.kind in (ConfigType.STRING, ConfigType.LIST):
+            assert definition.default in definition.choices
 
 
 def test_what_is_left_open_comes_from_the_given_defaults():
@@ -42,7 +75,11 @@ def test_null_stands_for_the_default():
         ("segment.bytes", MIB, 2**31 - 1),
         ("segment.ms", 1000, 2**63 - 1),
         ("max.message.bytes", 0, 64 * MIB),
-        ("min.insync.replicas", 1, 3),
+        ("min.insync.replicas", 1, 5),
+        ("message.timestamp.before.max.ms", 0, LONG_MAX),
+        ("message.timestamp.after.max.ms", 0, LONG_MAX),
+        ("retention.ms", -1, LONG_MAX),
+        ("retention.bytes", -1, LONG_MAX),
     ],
 )
 def test_the_bounds_themselves_are_accepted_and_one_beyond_is_not(key, low, high):
@@ -59,7 +96,7 @@ def test_what_is_no_whole_number_is_refused(value):
         parse_topic_config({"segment.bytes": value}, 1)
 
 
-@pytest.mark.parametrize("key", ["", "segment.byte", "segment_bytes", "flush.messages", "Segment.Bytes"])
+@pytest.mark.parametrize("key", ["", "segment.byte", "segment_bytes", "file.delete.delay.ms", "Segment.Bytes"])
 def test_an_unknown_key_is_refused_by_name(key):
     with pytest.raises(InvalidConfigError, match="unknown or unsupported"):
         parse_topic_config({key: "1"}, 1)
@@ -69,23 +106,41 @@ def test_an_unknown_key_is_refused_by_name(key):
     ("key", "today", "later"),
     [
         ("cleanup.policy", "delete", "compact"),
+        ("cleanup.policy", "delete", "compact,delete"),
         ("compression.type", "producer", "zstd"),
-        ("message.timestamp.type", "CreateTime", "LogAppendTime"),
-        ("retention.ms", "-1", "604800000"),
-        ("retention.bytes", "-1", "1000"),
+        ("flush.messages", str(LONG_MAX), "1"),
+        ("flush.ms", str(LONG_MAX), "1000"),
     ],
 )
 def test_what_is_not_built_yet_is_accepted_only_as_it_is_today(key, today, later):
     assert parse_topic_config({key: today}, 1) == TopicConfig()
-    with pytest.raises(InvalidConfigError, match=f"only {today} is supported; .* not built yet"):
+    with pytest.raises(InvalidConfigError, match=rf"{key}.*{today}.* not built yet"):
         parse_topic_config({key: later}, 1)
 
 
-@pytest.mark.parametrize(("replicas", "majority"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
-def test_min_insync_replicas_goes_up_to_the_majority(replicas, majority):
-    assert parse_topic_config({"min.insync.replicas": str(majority)}, replicas).min_insync_replicas == majority
-    with pytest.raises(InvalidConfigError, match=f"at most {majority}"):
-        parse_topic_config({"min.insync.replicas": str(majority + 1)}, replicas)
+@pytest.mark.parametrize("value", ["", "createtime", "Whenever"])
+def test_a_word_that_is_no_choice_is_refused_with_the_choices(value):
+    with pytest.raises(InvalidConfigError, match="only CreateTime or LogAppendTime"):
+        parse_topic_config({"message.timestamp.type": value}, 1)
+
+
+@pytest.mark.parametrize("value", ["", "yes", "1", "truth"])
+def test_what_is_neither_true_nor_false_is_refused(value):
+    with pytest.raises(InvalidConfigError, match="only true or false"):
+        parse_topic_config({"write.caching": value}, 1)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3, 5])
+def test_min_insync_replicas_goes_up_to_the_replicas_of_the_topic(replicas):
+    check_topic_config({"min.insync.replicas": str(replicas)}, replicas)
+    with pytest.raises(InvalidConfigError, match=f"only {replicas} replicas"):
+        check_topic_config({"min.insync.replicas": str(replicas + 1)}, replicas)
+
+
+def test_what_was_accepted_once_is_read_back_whatever_the_brokers_own_defaults_are():
+    defaults = TopicConfig(min_insync_replicas=5)
+    assert parse_topic_config({}, 1, defaults) == defaults
+    assert resolve_topic_config({"retention.ms": "1"}, defaults) == TopicConfig(min_insync_replicas=5, retention_ms=1)
 
 
 def test_all_keys_are_shown_with_their_values():
@@ -94,11 +149,16 @@ def test_all_keys_are_shown_with_their_values():
         "segment.ms": "604800000",
         "max.message.bytes": "1048588",
         "min.insync.replicas": "1",
+        "message.timestamp.type": "CreateTime",
+        "message.timestamp.before.max.ms": str(LONG_MAX),
+        "message.timestamp.after.max.ms": "3600000",
+        "retention.ms": "604800000",
+        "retention.bytes": "-1",
+        "write.caching": "false",
         "cleanup.policy": "delete",
         "compression.type": "producer",
-        "message.timestamp.type": "CreateTime",
-        "retention.ms": "-1",
-        "retention.bytes": "-1",
+        "flush.messages": str(LONG_MAX),
+        "flush.ms": str(LONG_MAX),
     }
 
 

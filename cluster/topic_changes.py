@@ -1,0 +1,133 @@
+"""What a change of a topic leads to: checked against the table at raft0's leader before it is proposed. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import IntEnum
+
+import msgspec
+
+from cluster.errors import InvalidPartitionsError, InvalidReplicaAssignmentError, InvalidTopicConfigError
+from cluster.topic_table import Topic
+from model.config_definition import ConfigType, InvalidConfigError, shorten
+from model.ids import NodeId
+from model.topic_config import TOPIC_CONFIGS, check_topic_config
+
+PARTITIONS_MAX = 10_000
+
+
+class ConfigOperation(IntEnum):
+    """What IncrementalAlterConfigs does to one key, with its numbers."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(msgspec.Struct, frozen=True, array_like=True):
+    """One key of a topic; `value` is None for a deletion."""
+
+    key: str
+    operation: int
+    value: str | None
+
+
+def check_configs(configs: Mapping[str, str], replication_factor: int) -> None:
+    """Raise InvalidTopicConfigError unless all of it may be set on a topic."""
+    try:
+        check_topic_config(configs, replication_factor)
+    except InvalidConfigError as error:
+        raise InvalidTopicConfigError(str(error)) from error
+
+
+def altered_configs(topic: Topic, changes: Sequence[ConfigChange], *, replaces_all: bool) -> dict[str, str]:
+    """Return what is set on the topic after the changes.
+
+    Args:
+        topic: As it is now.
+        changes: At most one per key.
+        replaces_all: Begin with nothing set (AlterConfigs) instead of what is.
+
+    Raises:
+        InvalidTopicConfigError: An unknown key or operation, a key named twice, or a value that is refused.
+    """
+    keys = [change.key for change in changes]
+    if len(set(keys)) < len(keys):
+        raise InvalidTopicConfigError("a configuration key is named twice")
+    configs = {} if replaces_all else dict(topic.overrides)
+    for change in changes:
+        if change.key not in TOPIC_CONFIGS:
+            raise InvalidTopicConfigError(f"unknown or unsupported topic configuration {shorten(change.key)!r}")
+        value = _changed_value(topic, change)
+        if value is None:
+            configs.pop(change.key, None)
+        else:
+            configs[change.key] = value
+    check_configs(configs, topic.replication_factor)
+    return configs
+
+
+def _changed_value(topic: Topic, change: ConfigChange) -> str | None:
+    match change.operation:
+        case ConfigOperation.DELETE:
+            return None
+        case ConfigOperation.SET if change.value is not None:
+            return change.value
+        case ConfigOperation.APPEND | ConfigOperation.SUBTRACT if change.value is not None:
+            return _changed_list(topic, change, change.value)
+        case ConfigOperation.SET | ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
+            raise InvalidTopicConfigError(f"{change.key}: a value is missing")
+        case _:
+            raise InvalidTopicConfigError(f"{change.key}: unknown operation {change.operation}")
+
+
+def _changed_list(topic: Topic, change: ConfigChange, value: str) -> str:
+    definition = TOPIC_CONFIGS[change.key]
+    if definition.kind is not ConfigType.LIST:
+        raise InvalidTopicConfigError(f"{change.key} is no list: nothing can be appended or subtracted")
+    now = topic.overrides.get(change.key, definition.show(topic.config.value_of(definition)))
+    words, given = now.split(","), value.split(",")
+    if change.operation == ConfigOperation.APPEND:
+        return ",".join([*words, *(word for word in given if word not in words)])
+    return ",".join(word for word in words if word not in given)
+
+
+def check_partition_count(partitions: int) -> None:
+    """Raise InvalidPartitionsError unless a topic may have so many."""
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise InvalidPartitionsError(f"{partitions} partitions: must be from 1 to {PARTITIONS_MAX}")
+
+
+def check_growth(topic: Topic, count: int, assignment: Sequence[Sequence[int]], brokers: Collection[NodeId]) -> None:
+    """Check that a topic may grow to `count` partitions; `assignment` names the nodes of the new ones, or is empty.
+
+    Raises:
+        InvalidPartitionsError: Not more than there are, or too many.
+        InvalidReplicaAssignmentError: See `check_assignment`; or it does not fit the growth or the topic.
+    """
+    check_partition_count(count)
+    now = len(topic.replicas)
+    if count <= now:
+        raise InvalidPartitionsError(f"topic {topic.name!r} has {now} partitions already; there can only be more")
+    if not assignment:
+        return
+    if len(assignment) != count - now:
+        raise InvalidReplicaAssignmentError(
+            f"{count - now} partitions are added, but replicas are given for {len(assignment)}"
+        )
+    check_assignment(assignment, brokers)
+    if len(assignment[0]) != topic.replication_factor:
+        raise InvalidReplicaAssignmentError(
+            f"{len(assignment[0])} replicas are given; the topic's partitions have {topic.replication_factor}"
+        )
+
+
+def check_assignment(assignment: Sequence[Sequence[int]], brokers: Collection[NodeId]) -> None:
+    """Raise InvalidReplicaAssignmentError unless each partition has as many replicas, on different known brokers."""
+    for nodes in assignment:
+        if not nodes or len(set(nodes)) != len(nodes):
+            raise InvalidReplicaAssignmentError(f"replicas {list(nodes)}: empty, or a broker is named twice")
+        if len(nodes) != len(assignment[0]):
+            raise InvalidReplicaAssignmentError("all partitions must have the same number of replicas")
+        unknown = [node for node in nodes if node not in brokers]
+        if unknown:
+            raise InvalidReplicaAssignmentError(f"unknown brokers {unknown}")
