@@ -15,6 +15,8 @@
 * `heartbeat_manager`       one message per node pair for all groups.
 * `group_manager`           all groups of this node; `service` their RPC side; `client` what they need of the wire.
 * `replica_directories`     which replicas must be on this disk: markers in the kvstore, set and removed in order.
+* `log_state`               what a group knows because of the entries it holds: follows the log, is rolled back with it.
+* `log_start_stm`           keeps that state in step with log and commit.
 * `follower_index_metadata` what the leader knows of one follower.
 * `group_configuration`     voters, and the policy that turns them into quorums.
 * `state_machine`           applies committed entries in order.

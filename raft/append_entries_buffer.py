@@ -138,9 +138,21 @@ class AppendEntriesBuffer:
             context.probe.truncations += 1
             context.probe.entries_truncated += last - plan.truncate_at + 1
             context.logger.info("truncates [%d, %d]: a newer leader has other entries", plan.truncate_at, last)
+            context.log_state.truncate(plan.truncate_at)
             await context.log.truncate(plan.truncate_at)
         if plan.skip < len(entries):
-            await context.log.append(entries[plan.skip :])
+            await self._append_new(entries[plan.skip :])
+
+    async def _append_new(self, entries: Sequence[Entry]) -> None:
+        # Noted before they are written: the next heartbeat may commit what has just been written.
+        log_state = self._context.log_state
+        for entry in entries:
+            log_state.note(entry)
+        try:
+            await self._context.log.append(entries)
+        except StorageError:
+            log_state.truncate(entries[0].index)
+            raise
 
     def _refuse(self, queued: _Queued, reject: Reject, prev_index: Index) -> _Outcome:
         context, log = self._context, self._context.log

@@ -22,6 +22,7 @@ from raft.errors import (
     ShuttingDownError,
 )
 from raft.group_configuration import AgreementPolicy, GroupConfiguration
+from raft.log_start_stm import LogStartStm
 from raft.messages import (
     AppendEntriesReply,
     AppendEntriesRequest,
@@ -81,11 +82,13 @@ class Consensus:
         client: RaftClient,
         deadlines: DeadlineQueue,
         probe: RaftProbe,
+        log_state: LogStartStm,
     ) -> None:
         self.group = group
         self.log = log
         self.configuration = configuration
         self.state = ReplicaState(self_replica, configuration, policy, log, self._on_moved)
+        self._log_state = log_state
         self._kvstore = kvstore
         self._gate = Gate(f"{group} n{self_replica.node_id}")
         self.logger = ReplicaLogger(group, self.state)
@@ -97,6 +100,7 @@ class Consensus:
             options,
             self.state,
             log,
+            log_state,
             kvstore,
             client,
             probe,
@@ -408,6 +412,7 @@ class Consensus:
         was_in_office = self._was_in_office
         # Whoever asks for an offset asks at commit, at visible or above.
         self.log.forget_marks(min(self.state.commit_index, self.state.visible_index))
+        self._log_state.on_commit(self.state.commit_index)
         self.monitor.on_moved()
         if self.state.is_in_office != was_in_office:
             self._notify_leadership()

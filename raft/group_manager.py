@@ -9,6 +9,8 @@ from raft.consensus import Consensus
 from raft.deadline_queue import DeadlineQueue
 from raft.group_configuration import AgreementPolicy, GroupConfiguration
 from raft.heartbeat_manager import HeartbeatManager
+from raft.log_start_stm import LogStartStm
+from raft.log_state import LogState, NoLogState
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
 from raft.replica_directories import ReplicaDirectories
@@ -69,8 +71,9 @@ class GroupManager:
         configuration: GroupConfiguration,
         policy: AgreementPolicy,
         log_options: LogOptions,
+        log_state: LogState | None = None,
     ) -> Consensus:
-        """Open or create this node's replica of a group and start it.
+        """Open or create this node's replica of a group and start it; `log_state` follows its log, a new one each time.
 
         Raises:
             ReplicaRemovedError: `remove` was called for it, perhaps by an earlier process.
@@ -86,6 +89,12 @@ class GroupManager:
             log_options,
             known_index=known_index,
         )
+        stm = LogStartStm(log, log_state or NoLogState())
+        try:
+            await stm.replay()
+        except StorageError:
+            await log.close()
+            raise
         consensus = Consensus(
             group,
             self._env,
@@ -98,6 +107,7 @@ class GroupManager:
             self._client,
             self._deadlines,
             self.probe,
+            stm,
         )
         consensus.add_leadership_listener(self._on_leadership)
         try:

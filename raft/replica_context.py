@@ -14,6 +14,7 @@ from typing import Any
 from model.ids import GroupId, NodeId
 from raft.client import RaftClient
 from raft.errors import RaftError, ReplicaFailedError
+from raft.log_start_stm import LogStartStm
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
 from raft.replica_state import ReplicaState
@@ -47,6 +48,7 @@ class ReplicaContext:
     options: RaftOptions
     state: ReplicaState
     log: Log
+    log_state: LogStartStm
     kvstore: KvStore
     client: RaftClient
     probe: RaftProbe

@@ -9,6 +9,7 @@ Source: Redpanda's RFC 20220119 (one path for all levels) and its replicate_batc
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from model.ids import ConsistencyLevel, Index, Offset, Term
 from model.record_batch import stamp
@@ -28,6 +29,15 @@ from raft.replication_monitor import ReplicationMonitor
 from runtime.byte_budget import ByteBudget
 from storage.entry import Entry, EntryKind
 from storage.errors import DiskFullError, StorageError
+
+
+@dataclass(slots=True)
+class _Placed:
+    """A round: who takes part, the entries, and the range that waits for a flush."""
+
+    items: list[ReplicateItem]
+    entries: list[Entry]
+    asked: tuple[Index, Index] | None
 
 
 class ReplicateBatcher:
@@ -126,12 +136,14 @@ class ReplicateBatcher:
     async def _run_round(self, items: Sequence[ReplicateItem]) -> None:
         context = self._context
         term = context.state.term
-        entries, asked = self._place(items, term)
-        stm = ReplicateEntriesStm(context, self._flusher, term, entries, asked)
+        placed = self._place(items, term)
+        items = placed.items
         try:
-            await stm.apply()
+            if placed.entries:
+                await ReplicateEntriesStm(context, self._flusher, term, placed.entries, placed.asked).apply()
         except DiskFullError as error:
             # First: stepping down would call the outcome unknown, and nothing of the round stays.
+            context.log_state.truncate(placed.entries[0].index)
             self._fail(items, StorageFullError(str(error)))
             context.step_down(f"the disk is full: {error}")
         except StorageError as error:
@@ -141,25 +153,43 @@ class ReplicateBatcher:
         else:
             self._resolve(items)
 
-    def _place(self, items: Sequence[ReplicateItem], term: Term) -> tuple[list[Entry], tuple[Index, Index] | None]:
-        """Give every entry its index and offset; return them and the range that waits for a flush."""
+    def _place(self, items: Sequence[ReplicateItem], term: Term) -> _Placed:
+        """Give every entry its index and offset. Duplicates take none: their result is the original's place."""
         log = self._context.log
+        placed = _Placed([], [], None)
         index, offset = Index(log.last_index + 1), log.next_offset
-        entries: list[Entry] = []
-        asked: tuple[Index, Index] | None = None
         for item in items:
             first, base_offset = index, offset
+            if not self._is_admitted(item):
+                continue
+            placed.items.append(item)
+            if item.result is not None:
+                continue
             for new in item.entries:
                 if new.kind is EntryKind.DATA:
                     assert isinstance(new.payload, bytearray)
                     stamp(new.payload, offset, term)
-                entries.append(Entry(index, term, new.kind, offset, new.record_count, new.payload))
+                entry = Entry(index, term, new.kind, offset, new.record_count, new.payload)
+                self._context.log_state.note(entry)
+                placed.entries.append(entry)
                 index, offset = Index(index + 1), Offset(offset + new.record_count)
             last = Index(index - 1)
             item.result = ReplicateResult(first, last, base_offset, term)
             if item.level is ConsistencyLevel.QUORUM_ACK:
-                asked = (first if asked is None else asked[0], last)
-        return entries, asked
+                placed.asked = (first if placed.asked is None else placed.asked[0], last)
+        return placed
+
+    def _is_admitted(self, item: ReplicateItem) -> bool:
+        """Whether the item takes part in the round; a duplicate has its result afterwards."""
+        for new in item.entries:
+            verdict = self._context.log_state.admit(new)
+            if isinstance(verdict, RaftError):
+                item.fail(verdict)
+                return False
+            if verdict is not None:
+                assert len(item.entries) == 1, "a duplicate is a call of one entry"
+                item.result = verdict
+        return True
 
     def _resolve(self, items: Sequence[ReplicateItem]) -> None:
         for item in items:

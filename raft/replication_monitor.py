@@ -1,7 +1,8 @@
 """Who waits for which index: quorum writes until they may be answered, readers until something becomes visible."""
 
-from collections import deque
+import heapq
 from collections.abc import Callable
+from itertools import count
 
 from model.ids import Index
 from raft.errors import RaftError
@@ -12,23 +13,24 @@ from raft.replicate_item import ReplicateItem
 class ReplicationMonitor:
     """Wakes waiters after each move of commit or visible, and when leadership ends.
 
-    An item is added by the leader of a term in log order and is resolved or failed before that leadership ends, so
-    its slot still holds its entry: a leader never truncates (RFC 0003, S5). At the end of a leadership every item is
+    An item is added by the leader of a term and is resolved or failed before that leadership ends, so its slot still
+    holds its entry: a leader never truncates (RFC 0003, S5). Items come in log order, but for duplicates: these wait
+    for the slot of their original. At the end of a leadership every item is
     failed at once with an error that says the outcome is unknown (counterexample 20).
     """
 
     def __init__(self, state: ReplicaState) -> None:
         self._state = state
-        self._items: deque[tuple[Index, ReplicateItem]] = deque()
+        # A heap by last index, then by arrival.
+        self._items: list[tuple[Index, int, ReplicateItem]] = []
+        self._arrivals = count()
         self._watchers: dict[int, Callable[[], None]] = {}
         self._next_watcher = 0
 
     def add(self, item: ReplicateItem) -> None:
         """Resolve `item` once its last index may be answered."""
         assert item.result is not None
-        last_index = item.result.last_index
-        assert not self._items or self._items[-1][0] < last_index
-        self._items.append((last_index, item))
+        heapq.heappush(self._items, (item.result.last_index, next(self._arrivals), item))
 
     def watch(self, callback: Callable[[], None]) -> int:
         """Call `callback` after every change of commit, visible or leadership, until `unwatch`."""
@@ -45,13 +47,13 @@ class ReplicationMonitor:
         if self._items and self._state.is_leader:
             answer = self._state.answer_index()
             while self._items and self._items[0][0] <= answer:
-                self._items.popleft()[1].succeed()
+                heapq.heappop(self._items)[2].succeed()
         self.notify()
 
     def fail_all(self, error: RaftError) -> None:
         """Leadership has ended: nobody here will learn what became of the items."""
-        items, self._items = self._items, deque()
-        for _, item in items:
+        items, self._items = sorted(self._items), []
+        for _, _, item in items:
             item.fail(error)
         self.notify()
 

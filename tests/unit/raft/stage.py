@@ -16,6 +16,8 @@ from raft.consensus import Consensus, PersistedVote, vote_key
 from raft.deadline_queue import DeadlineQueue
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.heartbeat_manager import HeartbeatManager
+from raft.log_start_stm import LogStartStm
+from raft.log_state import LogState, NoLogState
 from raft.messages import AppendEntriesReply, AppendEntriesRequest, HeartbeatReply, HeartbeatRequest, VoteRequest
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
@@ -80,7 +82,14 @@ class Actor:
 class Stage:
     """Use as a context manager."""
 
-    def __init__(self, nodes: int, options: RaftOptions, min_in_sync: int = 1) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        options: RaftOptions,
+        min_in_sync: int = 1,
+        log_state: Callable[[], LogState] = NoLogState,
+    ) -> None:
+        self.log_state = log_state
         self.world = World(seed=1)
         self.options = options
         self.events: list[str] = []
@@ -162,10 +171,13 @@ class Stage:
         self.settle()
 
     async def _start(self, actor: Actor) -> None:
+        log = await self._open(actor)
+        stm = LogStartStm(log, self.log_state())
+        await stm.replay()
         actor.consensus = Consensus(
             *(GROUP, actor.environment, self.options, replica(actor.node_id), self.configuration, self._policy),
-            *(await self._open(actor), MemoryKvStore(actor.environment, actor.durable)),
-            *(WireClient(self.wire, actor.node_id), DeadlineQueue(), actor.probe),
+            *(log, MemoryKvStore(actor.environment, actor.durable), WireClient(self.wire, actor.node_id)),
+            *(DeadlineQueue(), actor.probe, stm),
         )
         actor.consensus.start()
 

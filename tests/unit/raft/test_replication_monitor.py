@@ -40,8 +40,14 @@ def test_items_are_answered_in_log_order_as_far_as_they_may_be(stage: Stage) -> 
     items = [waiting(stage, monitor, index) for index in (1, 2, 3)]
     monitor.on_moved()
     assert [item.is_done for item in items] == [True, False, False]
-    with pytest.raises(AssertionError):
-        waiting(stage, monitor, 3)
+
+
+def test_a_duplicate_waits_for_the_slot_of_its_original(stage: Stage) -> None:
+    monitor = ReplicationMonitor(stage.replica(1).state)
+    later, duplicate = waiting(stage, monitor, 3), waiting(stage, monitor, 1)
+    again = waiting(stage, monitor, 3)
+    monitor.on_moved()
+    assert [item.is_done for item in (later, duplicate, again)] == [False, True, False]
 
 
 def test_a_follower_answers_nobody_however_far_it_commits(stage: Stage) -> None:

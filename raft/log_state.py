@@ -1,0 +1,90 @@
+"""State that is a function of the log: what a replica knows because of the entries it holds (RFC 0006).
+
+A partition's producers are such a state. It follows every append, loses what a truncation removes, and is saved as of
+a committed entry, so that the entries before the log start are not needed to know it again.
+
+    leader     admit -> note                     under op_lock, in the order of the log
+    follower           note
+    both       truncate (a newer leader, or an append that failed) ; commit -> snapshot
+    start      restore, note ... note            from the newest snapshot and the entries behind it
+"""
+
+from typing import Protocol
+
+from model.ids import Index
+from raft.errors import RaftError
+from raft.replicate_item import NewEntry, ReplicateResult
+from storage.entry import Entry
+
+
+class LogState(Protocol):
+    """See the module. All methods are synchronous and called in one task at a time; none may block."""
+
+    def admit(self, entry: NewEntry) -> ReplicateResult | RaftError | None:
+        """Judge, at the leader, an entry that is about to get its place; what was noted before it counts.
+
+        Returns:
+            None: It is appended, and `note` follows at once.
+            ReplicateResult: It is a duplicate of what lies there: the call is answered at its own level when that
+                slot has reached it. Only for a call of one entry.
+            RaftError: The call is refused with it; nothing of the call is appended.
+        """
+        ...
+
+    def note(self, entry: Entry) -> None:
+        """Take an entry that got its place at the end of the log; it may still be truncated.
+
+        Entries at or below the index of the last `restore` are known already and must be skipped.
+        """
+        ...
+
+    def truncate(self, first_removed: Index) -> None:
+        """Forget what was noted of the entries from `first_removed` on. What is settled stays."""
+        ...
+
+    def commit(self, index: Index) -> None:
+        """Settle what was noted up to `index`: it is never truncated. Not above what was noted; may repeat."""
+        ...
+
+    def snapshot(self) -> bytes:
+        """Return what is settled, the same bytes on every replica that has settled as far."""
+        ...
+
+    def restore(self, state: bytes, applied_index: Index) -> None:
+        """Replace everything by what `snapshot` returned when `applied_index` was settled.
+
+        Raises:
+            CorruptLogError: The bytes cannot be read.
+        """
+        ...
+
+    def reset(self) -> None:
+        """Forget everything: the log is empty and begins at 1."""
+        ...
+
+
+class NoLogState:
+    """The state of a group whose entries say nothing but themselves."""
+
+    def admit(self, entry: NewEntry) -> ReplicateResult | RaftError | None:
+        """Admit every entry."""
+        return None
+
+    def note(self, entry: Entry) -> None:
+        """Nothing to note."""
+
+    def truncate(self, first_removed: Index) -> None:
+        """Nothing to forget."""
+
+    def commit(self, index: Index) -> None:
+        """Nothing to settle."""
+
+    def snapshot(self) -> bytes:
+        """Return no bytes."""
+        return b""
+
+    def restore(self, state: bytes, applied_index: Index) -> None:
+        """Nothing to restore."""
+
+    def reset(self) -> None:
+        """Nothing to forget."""
