@@ -181,13 +181,14 @@ def last_batch_of_a_round_is_written_twice(patch: pytest.MonkeyPatch) -> None:
     whole_place = ReplicateBatcher._place
 
     def place(batcher: ReplicateBatcher, items, term):
-        entries, asked = whole_place(batcher, items, term)
-        last = entries[-1]
+        placed = whole_place(batcher, items, term)
+        last = placed.entries[-1]
         if last.kind is EntryKind.DATA:
             payload = bytearray(last.payload)
             stamp(payload, last.end_offset, term)
-            entries.append(Entry(Index(last.index + 1), term, last.kind, last.end_offset, last.record_count, payload))
-        return entries, asked
+            again = Entry(Index(last.index + 1), term, last.kind, last.end_offset, last.record_count, payload)
+            placed.entries.append(again)
+        return placed
 
     patch.setattr(ReplicateBatcher, "_place", place)
 
