@@ -12,6 +12,7 @@ from rpc.handshake import Handshake, refusal_header
 from rpc.identity import Peer
 from rpc.options import LinkOptions
 from rpc.writer import FrameWriter
+from runtime.network import bound_unsent
 
 
 class ConnectionOwner(Protocol):
@@ -101,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """What was written and the kernel has not taken yet."""
+        """What was written and the kernel has not taken yet; its own share is bounded (`kernel_unsent_bytes`)."""
         return self._writer.unsent_bytes if self._writer is not None else 0
 
     @property
@@ -116,15 +117,15 @@ class Connection(asyncio.BufferedProtocol):
         address = self._transport.get_extra_info("peername") if self._transport is not None else None
         return str(address[0]) if address else "an unknown address"
 
-    def write(self, header: bytes, buffers: Sequence[Buffer] = ()) -> None:
-        """Write one frame behind all written before; dropped if the transport is closing.
+    def write(self, header: bytes, buffers: Sequence[Buffer] = (), *, urgent: bool = False) -> None:
+        """Write one frame; dropped if the transport is closing. See `FrameWriter.write`.
 
         Raises:
             FrameTooLargeError: Nothing was written.
         """
         assert self._writer is not None
         if not self._transport_is_closing:
-            self._writer.write(header, buffers)
+            self._writer.write(header, buffers, urgent=urgent)
 
     def close(self) -> None:
         """Take no more frames, let what was written drain for a moment, then close."""
@@ -132,7 +133,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_closing = True
         self._set_timer(self._options.close_timeout)
-        self._transport.close()
+        # Nobody takes out of the reader's buffer any more.
+        self._transport.pause_reading()
+        assert self._writer is not None
+        self._writer.close()
 
     def abort(self) -> None:
         """Close at once; `on_lost` follows."""
@@ -146,7 +150,8 @@ class Connection(asyncio.BufferedProtocol):
         """Begin the handshake."""
         self._transport = transport  # type: ignore[assignment]
         assert self._transport is not None
-        self._writer = FrameWriter(self._transport)
+        bound_unsent(self._transport, self._options.kernel_unsent_bytes)
+        self._writer = FrameWriter(self._transport, self._loop)
         self._connections.add(self)
         self._owner.on_connected(self)
         if self._is_closing:  # aborted while it was dialled, or by its owner just now
@@ -180,10 +185,22 @@ class Connection(asyncio.BufferedProtocol):
                 # A stream out of step has nothing worth draining.
                 self.abort()
 
+    def pause_writing(self) -> None:
+        """Let what is written wait in the queue."""
+        if self._writer is not None:
+            self._writer.pause()
+
+    def resume_writing(self) -> None:
+        """Write what waits."""
+        if self._writer is not None:
+            self._writer.resume()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the owner."""
         self._is_closing = True
         self._clear_timer()
+        if self._writer is not None:
+            self._writer.drop()
         self._connections.remove(self)
         self._owner.on_lost(self)
 

@@ -94,7 +94,7 @@ class OutgoingLink:
         return self._connection.peer if self._connection is not None and self._connection.is_open else None
 
     def send(self, method: Method[Q, R], body: Q, buffers: Sequence[Buffer], timeout: float) -> asyncio.Future[R]:
-        """Write a request now, behind all written before; see `Links.send`."""
+        """Write a request now; see `Links.send`."""
         future: asyncio.Future[R] = self._loop.create_future()
         connection = self._connection
         if connection is None or not connection.is_open:
@@ -104,7 +104,8 @@ class OutgoingLink:
             return failed(future, refusal)
         request_id = self._next_id
         try:
-            connection.write(encode_header(REQUEST, request_id, method.number, body_builtins(body)), buffers)
+            header = encode_header(REQUEST, request_id, method.number, body_builtins(body))
+            connection.write(header, buffers, urgent=method.urgent)
         except FrameTooLargeError as error:
             return failed(future, error)
         self._next_id += 1

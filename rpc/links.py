@@ -132,13 +132,14 @@ class Links:
     def send(
         self, node_id: NodeId, method: Method[Q, R], body: Q, buffers: Sequence[Buffer] = (), *, timeout: float
     ) -> asyncio.Future[R]:
-        """Write a request now; requests to one node go out in call order.
+        """Write a request now; requests to one node go out in call order, but urgent ones pass all others.
 
         Args:
             node_id: A node of `set_peers`.
             method: What is asked.
             body: Its body.
-            buffers: Their concatenation is the payload. They must not change until the future is done.
+            buffers: Their concatenation is the payload. They must not change any more, not even when the future is
+                done: a request that timed out is still sent.
             timeout: Seconds until the future fails with RpcTimeoutError (or up to `sweep_interval` later).
 
         Returns:

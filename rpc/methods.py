@@ -26,7 +26,8 @@ class Method(Generic[Request, Reply]):
         name: For people.
         request: Struct of the request's body (`array_like=True`, so that fields may be added at the end).
         reply: Struct of the reply's body.
-        urgent: Never refused for unsent bytes on the link (heartbeats, votes).
+        urgent: Never refused for unsent bytes on the link, and sent before all requests that are not urgent, between
+            two chunks of one too (heartbeats, votes). Its requests should be small: they are sent whole.
         before_founding: May be called on a link where one side has no cluster id yet.
     """
 

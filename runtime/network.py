@@ -6,6 +6,7 @@ Code above this seam is written against `asyncio.Transport` and `asyncio.Protoco
 """
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable
 from typing import Protocol
@@ -46,6 +47,20 @@ class Network(Protocol):
             OSError: Refused, unreachable or reset. The caller bounds the wait with `asyncio.timeout`.
         """
         ...
+
+
+def bound_unsent(transport: asyncio.Transport, unsent_bytes: int) -> None:
+    """Let the kernel take no more bytes than it can send soon: about `unsent_bytes` beyond what is on its way.
+
+    What waits then waits in user space, where something urgent can still pass it. No effect where there is no TCP
+    socket, or where the platform cannot be told (TCP_NOTSENT_LOWAT).
+    """
+    sock = transport.get_extra_info("socket")
+    if sock is None or not hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        return
+    # A connection that was reset a moment ago says so to its protocol.
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent_bytes)
 
 
 class _OsListener:

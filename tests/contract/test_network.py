@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.network import Network, OsNetwork
+from runtime.network import Network, OsNetwork, bound_unsent
 from tests.simulation.world import SimNode, World
 
 Scenario = Callable[[Network], Awaitable[Any]]
@@ -189,6 +189,27 @@ def test_a_reader_that_stops_makes_the_writer_pause_and_loses_nothing(run: Runne
             await dialler.until_event("resume")
             assert dialler.transport.get_write_buffer_size() <= 10_000
             await acceptor.until(lambda: len(acceptor.received) == chunks * len(chunk))
+
+    run(scenario)
+
+
+def test_the_unsent_bytes_of_any_connection_may_be_bounded(run: Runner) -> None:
+    data = bytes(range(256)) * 20_000
+
+    async def scenario(network: Network) -> None:
+        async with _pair(network, echo=True) as (dialler, acceptor):
+            for end in (dialler, acceptor):
+                bound_unsent(end.transport, 4_096)
+                end.transport.set_write_buffer_limits(high=0)
+            acceptor.transport.pause_reading()
+            dialler.transport.write(data)
+            assert "pause" in dialler.events
+            acceptor.transport.resume_reading()
+            await dialler.until_event("resume")
+            assert dialler.transport.get_write_buffer_size() == 0
+            await dialler.until(lambda: len(dialler.received) == len(data))
+            assert dialler.received == data
+        bound_unsent(dialler.transport, 4_096)
 
     run(scenario)
 

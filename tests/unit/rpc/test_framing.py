@@ -7,7 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpc.errors import FrameTooLargeError, MalformedFrameError
-from rpc.framing import MAX_HEADER_BYTES, PREFIX_BYTES, Frame, FrameReader, encode_frame, frame_prefix
+from rpc.framing import (
+    CHUNK_HEAD_BYTES,
+    MAX_CHUNK_BYTES,
+    MAX_HEADER_BYTES,
+    PREFIX_BYTES,
+    Frame,
+    FrameReader,
+    chunk_head,
+    encode_frame,
+    frame_prefix,
+)
 
 SIZES = st.sampled_from([0, 1, 7, 100, 20_000, 33_000, 65_524, 65_525, 70_000, 200_000])
 
@@ -108,3 +118,67 @@ def test_a_stranger_costs_no_more_than_its_frames_may_have() -> None:
     assert len(reader.buffer()) > 60_000
     (frame,) = feed(reader, data[20:])
     assert frame.payload == b"x" * 500
+
+
+def in_chunks(data: bytes, sizes: list[int]) -> list[bytes]:
+    """Cut one frame: each size is a chunk's, the rest is the last one's."""
+    chunks = []
+    for size in (*sizes, MAX_CHUNK_BYTES):
+        piece, data = data[:size], data[size:]
+        if piece:
+            chunks.append(chunk_head(len(piece)) + piece)
+    assert not data
+    return chunks
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.sampled_from([12, 13, 4_096, 30_000, 40_000, 70_000, 256 << 10]), max_size=5),
+    st.lists(st.sampled_from([0, 5, 40_000, 70_000]), max_size=6),
+    st.lists(st.sampled_from([1, 7, 8, 15, 16, 1_000, 32_768, 65_536]), min_size=1, max_size=40),
+)
+def test_whole_frames_pass_a_frame_that_comes_in_chunks(sizes, passing, cuts) -> None:
+    large = bytes(range(256)) * 1_000
+    chunks = in_chunks(encode_frame(b"large", [large]), sizes)
+    others = [encode_frame(b"small", [bytes([i]) * size]) for i, size in enumerate(passing)]
+    # One of them before each chunk, all that are left before the last.
+    before = others[: len(chunks) - 1] + [b""] * len(chunks)
+    stream = b"".join(other + chunk for other, chunk in zip(before, chunks[:-1], strict=False))
+    stream += b"".join([*others[len(chunks) - 1 :], chunks[-1], *in_chunks(encode_frame(b"next", [b"x" * 100]), [])])
+    reader, received, remaining_cuts = FrameReader(), [], iter(cuts)
+    while stream:
+        size = next(remaining_cuts, 50_000)
+        received += feed(reader, stream[:size])
+        stream = stream[size:]
+    frames = [(bytes(frame.header), bytes(frame.payload)) for frame in received]
+    small = [(b"small", bytes([i]) * size) for i, size in enumerate(passing)]
+    assert frames == [*small, (b"large", large), (b"next", b"x" * 100)]
+
+
+@given(st.integers(0, CHUNK_HEAD_BYTES + 27), st.integers(0, 7))
+def test_a_flipped_bit_in_a_chunks_head_or_its_frames_never_gives_a_frame(position, bit) -> None:
+    (chunk,) = in_chunks(encode_frame(b"sixteen byte hdr", [b"p" * 50]), [])
+    data = bytearray(chunk)
+    data[position] ^= 1 << bit
+    with contextlib.suppress(MalformedFrameError):
+        assert feed(FrameReader(), bytes(data)) == []
+
+
+def test_chunks_that_do_not_fit_their_frame_are_refused() -> None:
+    frame = encode_frame(b"h", [b"x" * 100])
+    first = chunk_head(50) + frame[:50]
+    wrong = {
+        "no prefix in the first": chunk_head(8) + frame[:8],
+        "more than the frame in the first": chunk_head(len(frame) + 1) + frame + b"x",
+        "more than the frame in the last": first + chunk_head(len(frame) - 49) + frame[50:] + b"x",
+        "a frame too large": chunk_head(50) + encode_frame(b"h", [b"x" * 1000])[:50],
+    }
+    for what, data in wrong.items():
+        with pytest.raises(MalformedFrameError):
+            pytest.fail(f"{what} was taken: {feed(FrameReader(1000), data)}")
+
+
+def test_a_frame_in_chunks_takes_no_more_memory_than_is_allowed() -> None:
+    reader = FrameReader(10_000)
+    with pytest.raises(MalformedFrameError, match="are allowed"):
+        feed(reader, chunk_head(4_096) + encode_frame(b"h", [b"x" * 10_000])[:8])

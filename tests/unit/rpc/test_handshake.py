@@ -8,7 +8,7 @@ from rpc_nodes import identity
 from model.ids import NodeId
 from rpc.codec import HELLO, PROOF, REQUEST, decode_header, encode_header
 from rpc.errors import HandshakeRefusedError, MalformedFrameError, RefusalCode
-from rpc.handshake import NONCE_BYTES, Handshake, Role, refusal_header
+from rpc.handshake import FORMAT_VERSION, NONCE_BYTES, Handshake, Role, refusal_header
 from rpc.identity import LinkIdentity
 
 
@@ -129,15 +129,15 @@ def test_a_proof_is_bound_to_what_the_hello_said() -> None:
     [
         [REQUEST, 1, 1, []],
         [PROOF, b"x" * 32],
-        [HELLO, 1],
-        [HELLO, 1, 5, 1, "d", b"n" * 32],
-        [HELLO, 1, "", 1, "d", b"n" * 32],
-        [HELLO, 1, "c", "1", "d", b"n" * 32],
-        [HELLO, 1, "c", -1, "d", b"n" * 32],
-        [HELLO, 1, "c", True, "d", b"n" * 32],
-        [HELLO, 1, "c", 1, "", b"n" * 32],
-        [HELLO, 1, "c", 1, "d" * 65, b"n" * 32],
-        [HELLO, 1, "c", 1, "d", b"n" * 31],
+        [HELLO, FORMAT_VERSION],
+        [HELLO, FORMAT_VERSION, 5, 1, "d", b"n" * 32],
+        [HELLO, FORMAT_VERSION, "", 1, "d", b"n" * 32],
+        [HELLO, FORMAT_VERSION, "c", "1", "d", b"n" * 32],
+        [HELLO, FORMAT_VERSION, "c", -1, "d", b"n" * 32],
+        [HELLO, FORMAT_VERSION, "c", True, "d", b"n" * 32],
+        [HELLO, FORMAT_VERSION, "c", 1, "", b"n" * 32],
+        [HELLO, FORMAT_VERSION, "c", 1, "d" * 65, b"n" * 32],
+        [HELLO, FORMAT_VERSION, "c", 1, "d", b"n" * 31],
         [5, 77, "m"],
         [5, 1],
         [9],

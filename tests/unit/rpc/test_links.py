@@ -59,7 +59,36 @@ def test_frames_go_out_in_the_order_of_the_calls_and_replies_find_their_requests
                 for i in range(500)
             ]
             assert await asyncio.gather(*futures) == [Told(i, sizes[i]) for i in range(500)]
-            assert two.seen == list(range(500))
+            for urgent in (False, True):
+                of_one_kind = [i for i in range(500) if bool(i % 3) is urgent]
+                assert [i for i in two.seen if bool(i % 3) is urgent] == of_one_kind
+
+    run(test())
+
+
+def test_an_urgent_request_passes_a_large_one_that_is_being_sent() -> None:
+    async def test() -> None:
+        async with pair() as (one, two):
+            large = one.links.send(NodeId(2), ECHO, Ask(1), [bytes(64 << 20)], timeout=20)
+            behind = one.links.send(NodeId(2), ECHO, Ask(2), timeout=20)
+            assert await one.ask(two, 3, method=URGENT) == Told(3, 0)
+            assert not large.done()
+            assert await large == Told(1, 64 << 20)
+            assert await behind == Told(2, 0)
+            assert two.seen == [3, 1, 2]
+
+    run(test())
+
+
+def test_what_waits_is_sent_before_a_link_is_closed_in_good_order() -> None:
+    async def test() -> None:
+        async with pair(LinkOptions(close_timeout=10)) as (one, two):
+            one.links.send(NodeId(2), ECHO, Ask(1), [bytes(16 << 20)], timeout=20)
+            two_replaced = {NodeId(2): DirectoryId("another")}
+            one.links.set_expected_replicas(two_replaced)
+            assert await one.resets.get() == 2
+            await two.resets.get()
+            assert two.seen == [1]
 
     run(test())
 

@@ -12,7 +12,7 @@ from model.ids import NodeId
 from rpc.codec import HELLO, PROOF, REFUSED, REPLY, REQUEST, encode_header
 from rpc.errors import LinkDownError, RefusalCode
 from rpc.framing import encode_frame
-from rpc.handshake import Role
+from rpc.handshake import FORMAT_VERSION, Role
 from rpc.identity import Address
 from rpc.options import LinkOptions
 
@@ -28,7 +28,7 @@ DAMAGE = {
     "a reply where a request belongs": encode_frame(encode_header(REPLY, 1, [])),
     "a request of another shape": encode_frame(encode_header(REQUEST, 1, ECHO.number)),
     "a request id that is no number": encode_frame(encode_header(REQUEST, "1", ECHO.number, [5])),
-    "a handshake frame too late": encode_frame(encode_header(HELLO, 1)),
+    "a handshake frame too late": encode_frame(encode_header(HELLO, FORMAT_VERSION)),
 }
 
 
@@ -160,14 +160,14 @@ def test_a_wrong_inbound_node_is_told_why(caplog) -> None:
         async with pair() as (_, two):
             two.links.set_expected_replicas({NodeId(3): "dir-3"})
             stranger = await Stranger.dial(two.port)
-            stranger.send(encode_header(HELLO, 1, "cluster", 3, "wiped", b"n" * 32))
+            stranger.send(encode_header(HELLO, FORMAT_VERSION, "cluster", 3, "wiped", b"n" * 32))
             items = await stranger.receive()
             assert items is not None
             assert items[:2] == [REFUSED, RefusalCode.WRONG_DIRECTORY]
             assert await stranger.receive() is None
             await stranger.close()
             future = await Stranger.dial(two.port)
-            future.send(encode_header(HELLO, 2, {"all": "new"}))
+            future.send(encode_header(HELLO, FORMAT_VERSION + 1, {"all": "new"}))
             assert (await future.receive() or [])[:2] == [REFUSED, RefusalCode.UNSUPPORTED_VERSION]
             await future.close()
 
