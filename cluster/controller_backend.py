@@ -94,7 +94,8 @@ class ControllerBackend:
         policy = RaftPolicy(topic.config.min_insync_replicas)
         try:
             consensus = await self._groups.create(
-                group, GroupConfiguration.of(replicas), policy, log_options(topic.config)
+                *(group, GroupConfiguration.of(replicas), policy, log_options(topic.config)),
+                is_internal=topic.is_internal,
             )
         except ReplicaRemovedError:
             # An earlier process was told to delete the topic; this one has not applied the command again yet.
@@ -106,6 +107,7 @@ class ControllerBackend:
             return
         self.failed.pop(group, None)
         self._placed[group] = topic
+        consensus.apply_policy(policy, write_caching=topic.config.write_caching)
         self._partitions.add(group, Partition(topic, number, consensus))
         # The topic may have been altered while the replica was opened.
         self._apply_config(self._topics.get_by_id(topic.topic_id) or topic)

@@ -49,7 +49,7 @@ class Partition:
         """The topic's configuration has changed: batches, segments and answers follow it from now on."""
         self.config = config
         self._log.configure(log_options(config))
-        self.consensus.state.set_policy(RaftPolicy(config.min_insync_replicas))
+        self.consensus.apply_policy(RaftPolicy(config.min_insync_replicas), write_caching=config.write_caching)
 
     @property
     def _log(self) -> Log:

@@ -8,6 +8,8 @@ from cluster.errors import InvalidPartitionsError, TopicExistsError, UnknownTopi
 from model.ids import DirectoryId, GroupId, NodeId, Replica, TopicId, partition_group
 from model.topic_config import TopicConfig, resolve_topic_config
 
+INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -29,6 +31,11 @@ class Topic:
     def replication_factor(self) -> int:
         """Replicas of each partition."""
         return len(self.replicas[0])
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the brokers write it themselves."""
+        return self.name in INTERNAL_TOPICS
 
     def group(self, partition: int) -> GroupId:
         """Return the Raft group of a partition in [0, len(replicas))."""

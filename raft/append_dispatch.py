@@ -92,7 +92,6 @@ def take_reply(context: ReplicaContext, follower: FollowerIndexMetadata, term: T
             follower.on_lost_contact()
             return
     state.advance()
-    if follower.match_index >= state.commit_index:
-        follower.caught_up_at = follower.last_reply_at
+    follower.note_caught_up(state.commit_index, follower.last_reply_at)
     if follower.needs_recovery and not follower.is_recovering:
         context.start_recovery(follower.node_id)

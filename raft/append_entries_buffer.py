@@ -49,11 +49,13 @@ class AppendEntriesBuffer:
     def submit(
         self, leader: NodeId, request: AppendEntriesRequest, entries: Sequence[Entry]
     ) -> asyncio.Future[AppendEntriesReply]:
-        """Queue a request; the future ends with the reply, at once with BUSY where the queue is full."""
+        """Queue a request; the future ends with the reply, at once with BUSY where the queue or the disk is behind."""
         reply: asyncio.Future[AppendEntriesReply] = asyncio.get_running_loop().create_future()
         queued = _Queued(leader, request, entries, reply)
         self._context.probe.append_requests_received += 1
-        if len(self._queue) >= self._context.options.append_buffer_requests:
+        options = self._context.options
+        is_behind = bool(entries) and self._context.log.unflushed_bytes >= options.unflushed_bytes
+        if is_behind or len(self._queue) >= options.append_buffer_requests:
             self._answer(_Outcome(queued, AppendStatus.BUSY, Index(0)))
             return reply
         self._queue.append(queued)
@@ -120,6 +122,7 @@ class AppendEntriesBuffer:
         try:
             await self._write(plan, entries)
         except DiskFullError:
+            context.limits.disk.note_full(sum(entry.size for entry in entries))
             return _Outcome(queued, AppendStatus.FAILED, Index(0))
         except (StorageError, InvariantViolatedError) as error:
             context.fail(error)
@@ -133,13 +136,14 @@ class AppendEntriesBuffer:
     async def _write(self, plan: AppendPlan, entries: Sequence[Entry]) -> None:
         context = self._context
         if plan.truncate_at is not None:
-            last = context.log.last_index
+            last, end_offset = context.log.last_index, context.log.next_offset
             context.state.on_truncating(plan.truncate_at)
             context.probe.truncations += 1
             context.probe.entries_truncated += last - plan.truncate_at + 1
             context.logger.info("truncates [%d, %d]: a newer leader has other entries", plan.truncate_at, last)
             context.log_state.truncate(plan.truncate_at)
             await context.log.truncate(plan.truncate_at)
+            context.probe.records_truncated += end_offset - context.log.next_offset
         if plan.skip < len(entries):
             await self._append_new(entries[plan.skip :])
 

@@ -31,6 +31,7 @@ from raft.messages import (
     VoteReply,
     VoteRequest,
 )
+from raft.node_limits import NodeLimits
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
 from raft.recovery_stm import RecoveryStm
@@ -83,11 +84,14 @@ class Consensus:
         deadlines: DeadlineQueue,
         probe: RaftProbe,
         log_state: LogStartStm,
+        limits: NodeLimits,
+        *,
+        is_internal: bool = False,
     ) -> None:
         self.group = group
         self.log = log
         self.configuration = configuration
-        self.state = ReplicaState(self_replica, configuration, policy, log, self._on_moved)
+        self.state = ReplicaState(self_replica, configuration, policy, log, self._on_moved, self._on_progress)
         self._log_state = log_state
         self._kvstore = kvstore
         self._gate = Gate(f"{group} n{self_replica.node_id}")
@@ -104,6 +108,8 @@ class Consensus:
             kvstore,
             client,
             probe,
+            limits,
+            is_internal,
             self._gate,
             self.logger,
             on_failed=self.fail,
@@ -168,7 +174,7 @@ class Consensus:
         self._buffer.close()
         await self._gate.close()
         self.state.fail()
-        self._batcher.fail_pending(error)
+        self._batcher.close(error)
         self.monitor.fail_all(error)
         self._notify_leadership()
 
@@ -223,6 +229,15 @@ class Consensus:
         if self._gate.is_closed:
             return self._refused(ShuttingDownError(f"{self.group} is being stopped"))
         return self._batcher.replicate(entries, level, expected_term=expected_term, deadline=deadline)
+
+    def apply_policy(self, policy: AgreementPolicy, *, write_caching: bool) -> None:
+        """Change how many copies an answer needs and whether they must be fsynced, while the group works.
+
+        Args:
+            policy: Commit, votes and barriers do not depend on it: a configuration changes who they count.
+            write_caching: acks=all is answered once the copies are written (RFC 0003, levels).
+        """
+        self.state.set_levels(policy, write_caching=write_caching)
 
     def add_leadership_listener(self, listener: Callable[["Consensus"], None]) -> None:
         """Call `listener(self)` whenever role, term or office may have changed; it must not block."""
@@ -414,8 +429,13 @@ class Consensus:
         self.log.forget_marks(min(self.state.commit_index, self.state.visible_index))
         self._log_state.on_commit(self.state.commit_index)
         self.monitor.on_moved()
+        self._batcher.admit_waiting()
         if self.state.is_in_office != was_in_office:
             self._notify_leadership()
+
+    def _on_progress(self) -> None:
+        self.monitor.answer()
+        self._batcher.admit_waiting()
 
     def _notify_leadership(self) -> None:
         self._was_in_office = self.state.is_in_office

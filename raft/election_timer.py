@@ -83,7 +83,7 @@ class ElectionTimer:
             return
         self._heard_at = None
         if not self._could_win():
-            # Links are not up: nothing to ask. A leader that reaches us will re-arm the deadline.
+            # Links are not up, or there is no room for a barrier. A leader that reaches us will re-arm the deadline.
             self._retry()
             return
         state.lose_leader()
@@ -92,6 +92,8 @@ class ElectionTimer:
 
     def _could_win(self) -> bool:
         state, client = self._context.state, self._context.client
+        if self._context.limits.disk.is_full:
+            return False
         up = {node for node in voters_of(state.commit_quorums) if node == state.node_id or client.is_up(node)}
         return has_majority(state.commit_quorums, up)
 

@@ -29,7 +29,11 @@ class NotLeaderError(RetryableError):
 
 
 class StorageFullError(RetryableError):
-    """The leader's disk has no room; nothing of the write stays."""
+    """The disks of the group have no room; nothing of the write stays."""
+
+
+class NotEnoughReplicasError(RetryableError):
+    """Fewer replicas are in sync than the group's answers to acks=all need; nothing was written."""
 
 
 class LeadershipLostError(AmbiguousError):
@@ -38,6 +42,10 @@ class LeadershipLostError(AmbiguousError):
 
 class ReplicateTimedOutError(AmbiguousError):
     """The level asked for was not reached before the deadline."""
+
+
+class NotEnoughReplicasAfterAppendError(AmbiguousError):
+    """The write is committed, but not on as many replicas as its answer needs before the deadline."""
 
 
 class ShuttingDownError(AmbiguousError):

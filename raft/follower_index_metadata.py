@@ -30,6 +30,9 @@ class FollowerIndexMetadata:
     last_reply_at: float = float("-inf")
     # When it last held everything that was committed then; in-sync reporting goes by it.
     caught_up_at: float = float("-inf")
+    # The commit index at an earlier reply, and when that was: reached since, it was caught up then.
+    _commit_then: Index = NO_INDEX
+    _then: float = float("-inf")
     in_flight: int = 0
     is_recovering: bool = False
     # Set from the first sign that the follower lags until recovery hands it back: rounds skip it meanwhile.
@@ -53,6 +56,20 @@ class FollowerIndexMetadata:
         """Take a successful reply."""
         self.match_index = max(self.match_index, Index(reply.match))
         self.on_alive(reply)
+
+    def note_caught_up(self, commit: Index, now: float) -> None:
+        """Compare with the commit index after a reply at loop time `now`.
+
+        Under load commit is always a little ahead of what the slower follower has answered; it is in sync all the
+        same when it soon reaches what was committed then.
+        """
+        if self.match_index >= commit:
+            self.caught_up_at = now
+        elif self.match_index >= self._commit_then:
+            self.caught_up_at = max(self.caught_up_at, self._then)
+        else:
+            return
+        self._commit_then, self._then = commit, now
 
     def on_alive(self, reply: AppendEntriesReply) -> None:
         """Take the positions of a reply. Replies of one link arrive in the order they were computed in, and the

@@ -54,6 +54,10 @@ class AgreementPolicy(Protocol):
         """Return the quorums of the answer to acks=all and of the visibility of own-term data."""
         ...
 
+    def in_sync_quorums(self, configuration: GroupConfiguration) -> tuple[Quorum, ...]:
+        """Return how many members must be in sync for acks=all to be taken at all."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RaftPolicy:
@@ -73,4 +77,10 @@ class RaftPolicy:
         return tuple(
             Quorum(members, max(k, min(self.min_in_sync, len(members))))
             for members, k in self.commit_quorums(configuration)
+        )
+
+    def in_sync_quorums(self, configuration: GroupConfiguration) -> tuple[Quorum, ...]:
+        """Return, for each voter set, min(min_in_sync, voters) of it."""
+        return tuple(
+            Quorum(members, min(self.min_in_sync, len(members))) for members, _ in self.commit_quorums(configuration)
         )

@@ -1,6 +1,8 @@
 """All groups of this node: create, find, stop, remove; what they share is owned here."""
 
+import asyncio
 import logging
+import posixpath
 from collections.abc import Callable, Iterator
 
 from model.ids import NO_INDEX, GroupId, NodeId, Replica
@@ -11,11 +13,13 @@ from raft.group_configuration import AgreementPolicy, GroupConfiguration
 from raft.heartbeat_manager import HeartbeatManager
 from raft.log_start_stm import LogStartStm
 from raft.log_state import LogState, NoLogState
+from raft.node_limits import NodeLimits
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
 from raft.replica_directories import ReplicaDirectories
 from runtime.environment import Environment
 from runtime.gate import Gate
+from runtime.workers import Pool
 from storage.errors import KvStoreError, StorageError
 from storage.kvstore import KvStore
 from storage.log import Log
@@ -45,13 +49,15 @@ class GroupManager:
         self._groups: dict[GroupId, Consensus] = {}
         self._deadlines = DeadlineQueue()
         self._gate = Gate("groups")
-        self._heartbeats = HeartbeatManager(client, options, self._gate)
+        self.limits = NodeLimits.of(self_replica.node_id, options)
+        self._heartbeats = HeartbeatManager(client, options, self._gate, self.limits.disk)
         self._leadership_listeners: list[Callable[[Consensus], None]] = []
         self.probe = RaftProbe()
 
     def start(self) -> None:
-        """Begin to send heartbeats."""
+        """Begin to send heartbeats and to watch the disk."""
         self._heartbeats.start()
+        self._gate.spawn(self._watch_disk(), name="disk")
 
     async def stop(self) -> None:
         """Stop all groups, one after the other."""
@@ -60,6 +66,16 @@ class GroupManager:
             await consensus.stop()
         self._groups.clear()
         self._deadlines.close()
+
+    async def _watch_disk(self) -> None:
+        # Their parent: the first group makes the directory itself.
+        files, directory = self._env.files, posixpath.dirname(self._directories.path)
+        while True:
+            try:
+                self.limits.disk.note_free(await self._env.workers.run(Pool.READ, lambda: files.free_bytes(directory)))
+            except OSError as error:
+                _logger.warning("the free space of %s cannot be read: %s", directory, error)
+            await asyncio.sleep(self._options.disk_check_interval)
 
     def add_leadership_listener(self, listener: Callable[[Consensus], None]) -> None:
         """Call `listener` whenever role, term or office of any group may have changed."""
@@ -72,8 +88,13 @@ class GroupManager:
         policy: AgreementPolicy,
         log_options: LogOptions,
         log_state: LogState | None = None,
+        *,
+        is_internal: bool = False,
     ) -> Consensus:
         """Open or create this node's replica of a group and start it; `log_state` follows its log, a new one each time.
+
+        Args:
+            is_internal: What is written to it is the system's own, and not held back with the producers' batches.
 
         Raises:
             ReplicaRemovedError: `remove` was called for it, perhaps by an earlier process.
@@ -108,6 +129,8 @@ class GroupManager:
             self._deadlines,
             self.probe,
             stm,
+            self.limits,
+            is_internal=is_internal,
         )
         consensus.add_leadership_listener(self._on_leadership)
         try:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from model.ids import NodeId, Term
 from raft.client import RaftClient
 from raft.consensus import Consensus
+from raft.disk_reserve import DiskReserve
 from raft.messages import Heartbeat, HeartbeatReply, HeartbeatRequest
 from raft.options import RaftOptions
 from runtime.gate import Gate
@@ -26,10 +27,11 @@ _UNANSWERED_MAX = 20
 class HeartbeatManager:
     """Sends the heartbeats of all groups this node leads, and checks their quorums on the same tick."""
 
-    def __init__(self, client: RaftClient, options: RaftOptions, gate: Gate) -> None:
+    def __init__(self, client: RaftClient, options: RaftOptions, gate: Gate, disk: DiskReserve) -> None:
         self._client = client
         self._options = options
         self._gate = gate
+        self._disk = disk
         self._led: dict[Consensus, None] = {}
         self._unanswered: dict[NodeId, int] = {}
 
@@ -80,6 +82,7 @@ class HeartbeatManager:
             self._unanswered[node_id] -= 1
             if future.cancelled() or future.exception() is not None:
                 return
+            self._disk.note_spare(node_id, future.result().spare_bytes)
             replies = future.result().replies
             if len(replies) != len(beats):
                 return

@@ -75,9 +75,14 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
-    """One reply per beat, in the same order."""
+    """One reply per beat, in the same order, and what the node says of itself.
+
+    Attributes:
+        spare_bytes: Free bytes of the node's disk above its reserve; negative below it.
+    """
 
     replies: list[AppendEntriesReply]
+    spare_bytes: int
 
 
 class VoteRequest(msgspec.Struct, frozen=True, array_like=True):

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from runtime.byte_budget import ReservedBudget
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftOptions:
@@ -20,6 +22,13 @@ class RaftOptions:
         flush_interval: Unflushed bytes of any level are fsynced after this.
         flush_bytes: ... or as soon as there are this many.
         batcher_bytes: Bytes of producers' batches that one group holds before they are in the log.
+        node_batcher_bytes: The same over all groups of a node. A group holds at most 1/8 of it, and 1/8 is kept for
+            what is not a producer's: barriers, configurations, commands, internal topics (counterexample 12).
+        unreplicated_bytes: Producers of a group wait while its leader has so many bytes that no majority has written
+            (counterexample 11).
+        unflushed_bytes: ... or so many that are not fsynced; a follower with so many answers BUSY.
+        disk_reserve_bytes: Producers are refused unless a majority of a group's disks has more free bytes than this.
+        disk_check_interval: How often a node looks at its free bytes.
         follower_window: Append requests in flight to one follower of one group.
         recovery_chunk_bytes: How much one recovery request carries (one larger entry goes alone).
         append_buffer_requests: Requests a follower queues per group before it answers BUSY.
@@ -39,6 +48,11 @@ class RaftOptions:
     flush_interval: float = 0.100
     flush_bytes: int = 256 * 1024
     batcher_bytes: int = 1024 * 1024
+    node_batcher_bytes: int = 64 * 1024 * 1024
+    unreplicated_bytes: int = 16 * 1024 * 1024
+    unflushed_bytes: int = 32 * 1024 * 1024
+    disk_reserve_bytes: int = 256 * 1024 * 1024
+    disk_check_interval: float = 1.000
     follower_window: int = 16
     recovery_chunk_bytes: int = 512 * 1024
     append_buffer_requests: int = 256
@@ -48,6 +62,11 @@ class RaftOptions:
     def __post_init__(self) -> None:
         if not 0 < self.heartbeat_interval < self.election_timeout:
             raise ValueError("raft.heartbeat.interval.ms must be above 0 and below raft.election.timeout.ms")
-        for name in ("flush_bytes", "batcher_bytes", "follower_window", "recovery_chunk_bytes"):
+        for name in (
+            *("flush_bytes", "batcher_bytes", "unreplicated_bytes", "unflushed_bytes"),
+            *("follower_window", "recovery_chunk_bytes"),
+        ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0")
+        if self.node_batcher_bytes < ReservedBudget.PARTS or self.disk_reserve_bytes < 0:
+            raise ValueError("node_batcher_bytes must be at least 8, disk_reserve_bytes at least 0")

@@ -22,4 +22,6 @@ class RaftProbe:
     votes_refused: int = 0
     truncations: int = 0
     entries_truncated: int = 0
+    records_truncated: int = 0
     replicate_timeouts: int = 0
+    producers_held: int = 0

@@ -15,6 +15,7 @@ from model.ids import GroupId, NodeId
 from raft.client import RaftClient
 from raft.errors import RaftError, ReplicaFailedError
 from raft.log_start_stm import LogStartStm
+from raft.node_limits import NodeLimits
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
 from raft.replica_state import ReplicaState
@@ -52,6 +53,8 @@ class ReplicaContext:
     kvstore: KvStore
     client: RaftClient
     probe: RaftProbe
+    limits: NodeLimits
+    is_internal: bool
     gate: Gate
     logger: ReplicaLogger
     on_failed: Callable[[StorageError | RaftError], None]

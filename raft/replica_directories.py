@@ -45,6 +45,11 @@ class ReplicaDirectories:
         self._directory_id = directory_id
         self._directory = directory
 
+    @property
+    def path(self) -> str:
+        """Where the directories of all groups lie."""
+        return self._directory
+
     def path_of(self, group: GroupId) -> str:
         """Return where the replica of a group lies."""
         return f"{self._directory}/{group.replace('/', '-')}"

@@ -23,6 +23,7 @@ from raft.group_configuration import AgreementPolicy, GroupConfiguration
 from raft.rules import agreement
 from raft.rules.agreement import CopyPosition, Quorum
 from raft.rules.election import LogEnd
+from raft.unreplicated_bytes import UnreplicatedBytes
 
 
 class Role(Enum):
@@ -87,14 +88,19 @@ class ReplicaState:
         policy: AgreementPolicy,
         log: LogPositions,
         on_moved: Callable[[], None],
+        on_progress: Callable[[], None] = lambda: None,
     ) -> None:
         self.self_replica = self_replica
         self.node_id = self_replica.node_id
         self.configuration = configuration
         self._log = log
         self._on_moved = on_moved
+        # Leader: copies were counted anew, and neither commit nor visible moved by it.
+        self._on_progress = on_progress
         self.commit_quorums: tuple[Quorum, ...] = policy.commit_quorums(configuration)
         self.answer_quorums: tuple[Quorum, ...] = policy.answer_quorums(configuration)
+        self._in_sync_quorums: tuple[Quorum, ...] = policy.in_sync_quorums(configuration)
+        self.write_caching = False
         self.role = Role.FOLLOWER
         self.term = Term(0)
         self.voted_for: NodeId | None = None
@@ -108,6 +114,7 @@ class ReplicaState:
         self.followers: dict[NodeId, FollowerIndexMetadata] = {}
         # Leader: (first, last) index of each uncommitted round's writes that asked for a flush, oldest first.
         self._asked: deque[tuple[Index, Index]] = deque()
+        self.unreplicated = UnreplicatedBytes()
 
     def restore(self, term: Term, voted_for: NodeId | None) -> None:
         """Take what was persisted. The last entry's term may be newer: it was taken from a leader of that term."""
@@ -144,6 +151,16 @@ class ReplicaState:
         if node_id == self.node_id:
             return CopyPosition(self._log.last_index, self._log.flushed_index)
         return self.followers[node_id].position
+
+    def has_enough_in_sync(self, since: float) -> bool:
+        """Leader: whether enough voters have held all that was committed at some moment from loop time `since` on."""
+        for members, k in self._in_sync_quorums:
+            if k == 1 and self.node_id in members:
+                continue
+            in_sync = sum(node == self.node_id or self.followers[node].caught_up_at >= since for node in members)
+            if in_sync < k:
+                return False
+        return True
 
     # -- term and role ------------------------------------------------------------------------------------------
 
@@ -224,6 +241,24 @@ class ReplicaState:
         self.matched_index = Index(0)
         self.followers = {}
         self._asked.clear()
+        self.unreplicated.clear()
+
+    # -- levels -------------------------------------------------------------------------------------------------
+
+    def set_levels(self, policy: AgreementPolicy, *, write_caching: bool) -> None:
+        """Change what answers and visibility wait for, from now on; commit is not touched.
+
+        Writes that have their place already keep the kind of answer (fsynced or written) they were placed with.
+        """
+        assert policy.commit_quorums(self.configuration) == self.commit_quorums
+        self.answer_quorums = policy.answer_quorums(self.configuration)
+        self._in_sync_quorums = policy.in_sync_quorums(self.configuration)
+        self.write_caching = write_caching
+        if self.role is Role.LEADER:
+            self.advance()
+        else:
+            # What was committed on fewer copies than an answer needed may be ahead of visible; a follower shows it.
+            self._move(self.commit_index, max(self.visible_index, self.commit_index))
 
     # -- the leader's positions ---------------------------------------------------------------------------------
 
@@ -246,6 +281,8 @@ class ReplicaState:
         """Leader: move commit and visible as far as the known positions allow."""
         if self.role is not Role.LEADER:
             return
+        if self.unreplicated.total:
+            self.unreplicated.release(agreement.point(self.commit_quorums, lambda node: self.position_of(node).written))
         commit = agreement.commit_point(
             self.commit_quorums,
             self.position_of,
@@ -260,25 +297,16 @@ class ReplicaState:
         visible = agreement.visible_point(
             self.answer_quorums, self.position_of, commit, self.barrier_index, first_unanswered
         )
-        self._move(commit, max(visible, self.visible_index))
-
-    def set_policy(self, policy: AgreementPolicy) -> None:
-        """Answer and show data by another policy from now on; the commit rule must be the same.
-
-        Who waits for an answer is told to look again: fewer copies may be enough now.
-        """
-        assert policy.commit_quorums(self.configuration) == self.commit_quorums
-        self.answer_quorums = policy.answer_quorums(self.configuration)
-        if self.role is Role.LEADER:
-            self.advance()
-            self._on_moved()
-        else:
-            # A former leader may have committed what it did not show: as a follower it shows what is committed.
-            self._move(self.commit_index, max(self.visible_index, self.commit_index))
+        if not self._move(commit, max(visible, self.visible_index)):
+            self._on_progress()
 
     def answer_index(self) -> Index:
         """Leader: up to where acks=all may be answered."""
         return agreement.answer_point(self.answer_quorums, self.position_of, self.commit_index)
+
+    def written_answer_index(self) -> Index:
+        """Leader: up to where acks=all may be answered that does not wait for an fsync."""
+        return agreement.written_answer_point(self.answer_quorums, self.position_of, self.visible_index)
 
     # -- the follower's positions -------------------------------------------------------------------------------
 
@@ -309,14 +337,15 @@ class ReplicaState:
         self.visible_index = min(self.visible_index, last_kept)
         self.check_invariants()
 
-    def _move(self, commit: Index, visible: Index) -> None:
+    def _move(self, commit: Index, visible: Index) -> bool:
         if commit == self.commit_index and visible == self.visible_index:
-            return
+            return False
         assert commit >= self.commit_index
         self.commit_index = commit
         self.visible_index = visible
         self.check_invariants()
         self._on_moved()
+        return True
 
     def check_invariants(self) -> None:
         """Assert S2, and that a leader or candidate has its own vote; cheap enough for production."""

@@ -1,8 +1,15 @@
 """Coalesces concurrent `replicate` calls of all levels into few rounds, bounded in bytes.
 
 Whatever arrives while a round is being written forms the next round: the batch grows by itself while the disk is
-busy, with no linger to tune. Memory is bounded by `batcher_bytes` per group; a call beyond it waits in `enqueued`,
-which is how back-pressure reaches a producer.
+busy, with no linger to tune. Back-pressure reaches a producer as a wait in `enqueued`. Its batch waits in line, in the
+order of the calls, while
+
+    the leader has run too far ahead of its majority, or of its own disk     unreplicated_bytes, unflushed_bytes
+    this group's batchers hold too much                                      batcher_bytes
+    all groups of the node hold too much, the reserve left out               node_batcher_bytes
+
+and what is not a producer's (barriers, configurations, commands, internal topics) waits only for the last, its
+reserve included (counterexample 12).
 
 Source: Redpanda's RFC 20220119 (one path for all levels) and its replicate_batcher.
 """
@@ -15,6 +22,8 @@ from model.ids import ConsistencyLevel, Index, Offset, Term
 from model.record_batch import stamp
 from raft.errors import (
     LeadershipLostError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
     NotLeaderError,
     RaftError,
     ReplicateTimedOutError,
@@ -26,7 +35,7 @@ from raft.replica_flusher import ReplicaFlusher
 from raft.replicate_entries_stm import ReplicateEntriesStm
 from raft.replicate_item import NewEntry, ReplicateItem, ReplicateResult, ReplicateStages
 from raft.replication_monitor import ReplicationMonitor
-from runtime.byte_budget import ByteBudget
+from runtime.byte_budget import BudgetWaiter, ByteBudget
 from storage.entry import Entry, EntryKind
 from storage.errors import DiskFullError, StorageError
 
@@ -47,9 +56,12 @@ class ReplicateBatcher:
         self._context = context
         self._flusher = flusher
         self._monitor = monitor
-        self._budget = ByteBudget(context.options.batcher_bytes)
-        # Items that wait for the budget, in the order of their calls.
+        self._node_budget = context.limits.batcher_budget
+        self._budget = ByteBudget(min(context.options.batcher_bytes, self._node_budget.share))
+        # Producers' items that have no bytes of the budgets yet, in the order of their calls.
         self._waiting: dict[ReplicateItem, None] = {}
+        # Who stands in the node's line: at most the first of `_waiting`, and every urgent item without bytes.
+        self._in_line: dict[ReplicateItem, BudgetWaiter] = {}
         self._items: list[ReplicateItem] = []
         # Items whose round is being written: told at once if leadership ends meanwhile.
         self._in_round: list[ReplicateItem] = []
@@ -70,43 +82,107 @@ class ReplicateBatcher:
         if deadline is not None:
             loop = asyncio.get_running_loop()
             item.expire_with(loop.call_at(deadline, self._on_deadline, item))
-        # Whoever waits already goes first, also before its fiber has taken its first step.
-        units = 0 if self._waiting else self._budget.try_acquire(max(item.size, 1))
-        if units:
-            self._enqueue(item, units)
-        else:
+        if self._is_producers(item):
             self._waiting[item] = None
-            self._context.gate.spawn(self._enqueue_in_turn(item), name="batcher-wait")
+            self.admit_waiting()
+            if item in self._waiting:
+                self._context.probe.producers_held += 1
+        else:
+            units = self._node_budget.try_acquire(max(item.size, 1), urgent=True)
+            if units:
+                self._enqueue(item, units)
+            else:
+                self._stand_in_line(item, item.size, urgent=True)
         return item.stages
+
+    def admit_waiting(self) -> None:
+        """Let producers go on in the order of their calls, as far as bounds and budgets allow."""
+        while self._waiting:
+            item = next(iter(self._waiting))
+            if self._in_line or self._is_held():
+                return
+            units = self._budget.try_acquire(max(item.size, 1))
+            if not units:
+                return
+            if not self._node_budget.try_acquire(units):
+                self._budget.release(units)
+                self._stand_in_line(item, units, urgent=False)
+                return
+            del self._waiting[item]
+            self._enqueue(item, units)
 
     def fail_pending(self, error: RaftError) -> None:
         """Leadership has ended: end every item that has not been answered."""
-        for item in [*self._waiting, *self._items, *self._in_round]:
+        for item in [*self._waiting, *self._in_line, *self._items, *self._in_round]:
             item.fail(error)
+        self._waiting.clear()
+        waiters = list(self._in_line.values())
+        self._in_line.clear()
+        self._node_budget.forget(waiters)
+
+    def close(self, error: RaftError) -> None:
+        """No fiber runs any more: end what they have left, and give back what it holds."""
+        self.fail_pending(error)
+        self._release(self._items)
+        self._items = []
+
+    def _is_producers(self, item: ReplicateItem) -> bool:
+        return item.is_data and not self._context.is_internal
+
+    def _is_held(self) -> bool:
+        context = self._context
+        return (
+            context.state.unreplicated.total >= context.options.unreplicated_bytes
+            or context.log.unflushed_bytes >= context.options.unflushed_bytes
+        )
 
     def _admits(self, item: ReplicateItem) -> bool:
-        state = self._context.state
-        if state.is_leader and item.expected_term in (None, state.term):
-            return True
-        item.fail(NotLeaderError(f"not the leader of {self._context.group} in term {item.expected_term or state.term}"))
-        return False
+        refusal = self._refusal(item)
+        if refusal is not None:
+            item.fail(refusal)
+        return refusal is None
+
+    def _refusal(self, item: ReplicateItem) -> RaftError | None:
+        """Return why nothing of the item may be written now."""
+        context, state = self._context, self._context.state
+        if not state.is_leader or item.expected_term not in (None, state.term):
+            return NotLeaderError(f"not the leader of {context.group} in term {item.expected_term or state.term}")
+        if not self._is_producers(item):
+            return None
+        disk = context.limits.disk
+        if not disk.admits(state.commit_quorums, context.client.is_up):
+            return StorageFullError(f"the disks of nodes {list(disk.nodes_below)} are below disk.reserve.bytes")
+        if item.level is ConsistencyLevel.QUORUM_ACK and not state.has_enough_in_sync(
+            context.now() - context.options.replica_lag_max
+        ):
+            return NotEnoughReplicasError(f"{context.group} has fewer replicas in sync than min.insync.replicas")
+        return None
 
     def _on_deadline(self, item: ReplicateItem) -> None:
         self._context.probe.replicate_timeouts += 1
-        item.fail(ReplicateTimedOutError("the deadline passed before the level was reached"))
-
-    async def _enqueue_in_turn(self, item: ReplicateItem) -> None:
-        try:
-            units = await self._budget.acquire(max(item.size, 1))
-        except asyncio.CancelledError:
-            item.fail(ShuttingDownError("the replica is being stopped"))
-            raise
-        finally:
-            del self._waiting[item]
-        if item.is_done:
-            self._budget.release(units)
+        # Held or in line it would keep its batch in memory, while its client sends the next.
+        self._waiting.pop(item, None)
+        waiter = self._in_line.pop(item, None)
+        if item.result is not None and self._context.state.commit_index >= item.result.last_index:
+            item.fail(NotEnoughReplicasAfterAppendError("committed, but not on as many replicas as the answer needs"))
         else:
+            item.fail(ReplicateTimedOutError("the deadline passed before the level was reached"))
+        if waiter is not None:
+            self._node_budget.forget([waiter])
+            self.admit_waiting()
+
+    def _stand_in_line(self, item: ReplicateItem, size: int, *, urgent: bool) -> None:
+        def go_on() -> None:
+            units = self._in_line.pop(item).units
+            if not urgent:
+                del self._waiting[item]
+                # The group's bytes were free when it went into line, and nobody overtakes the first in line.
+                taken = self._budget.try_acquire(units)
+                assert taken == units
             self._enqueue(item, units)
+            self.admit_waiting()
+
+        self._in_line[item] = self._node_budget.wait(max(size, 1), go_on, urgent=urgent)
 
     def _enqueue(self, item: ReplicateItem, units: int) -> None:
         item.units = units
@@ -116,6 +192,10 @@ class ReplicateBatcher:
         if not self._flush_pending:
             self._flush_pending = True
             self._context.gate.spawn(self._flush(), name="batcher")
+
+    def _release(self, items: Sequence[ReplicateItem]) -> None:
+        self._budget.release(sum(item.units for item in items if self._is_producers(item)))
+        self._node_budget.release(sum(item.units for item in items))
 
     async def _flush(self) -> None:
         async with self._context.op_lock:
@@ -131,7 +211,8 @@ class ReplicateBatcher:
                 raise
             finally:
                 self._in_round = []
-                self._budget.release(sum(item.units for item in items))
+                self._release(items)
+                self.admit_waiting()
 
     async def _run_round(self, items: Sequence[ReplicateItem]) -> None:
         context = self._context
@@ -145,7 +226,10 @@ class ReplicateBatcher:
             # First: stepping down would call the outcome unknown, and nothing of the round stays.
             context.log_state.truncate(placed.entries[0].index)
             self._fail(items, StorageFullError(str(error)))
-            context.step_down(f"the disk is full: {error}")
+            context.limits.disk.note_full(sum(entry.size for entry in placed.entries))
+            # A replica alone has nobody to make way for: it goes on serving what it has.
+            if context.state.followers:
+                context.step_down(f"the disk is full: {error}")
         except StorageError as error:
             self._fail(items, context.fail(error))
         except LeadershipLostError as error:
@@ -163,6 +247,10 @@ class ReplicateBatcher:
             if not self._is_admitted(item):
                 continue
             placed.items.append(item)
+            # Only what producers send may be answered without an fsync: terms and configurations are always durable.
+            item.asks_flush = item.level is ConsistencyLevel.QUORUM_ACK and not (
+                self._context.state.write_caching and item.is_data
+            )
             if item.result is not None:
                 continue
             for new in item.entries:
@@ -175,7 +263,7 @@ class ReplicateBatcher:
                 index, offset = Index(index + 1), Offset(offset + new.record_count)
             last = Index(index - 1)
             item.result = ReplicateResult(first, last, base_offset, term)
-            if item.level is ConsistencyLevel.QUORUM_ACK:
+            if item.asks_flush:
                 placed.asked = (first if placed.asked is None else placed.asked[0], last)
         return placed
 
@@ -193,6 +281,7 @@ class ReplicateBatcher:
 
     def _resolve(self, items: Sequence[ReplicateItem]) -> None:
         for item in items:
+            item.drop_entries()
             if item.level is ConsistencyLevel.QUORUM_ACK:
                 self._monitor.add(item)
             else:

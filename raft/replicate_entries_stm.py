@@ -61,10 +61,12 @@ class ReplicateEntriesStm:
             raise
         context.probe.rounds += 1
         context.probe.entries_appended += len(self._entries)
-        context.probe.bytes_appended += sum(entry.size for entry in self._entries)
+        size = sum(entry.size for entry in self._entries)
+        context.probe.bytes_appended += size
         if not self._still_leads():
             self._flusher.note_append()
             raise LeadershipLostError(f"term {self._term} ended during the append")
+        context.state.unreplicated.note(self._entries[-1].index, size)
         self._dispatch()
         if self._asked is not None:
             context.gate.spawn(self._flusher.flush(), name="flush-round")

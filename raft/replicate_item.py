@@ -46,7 +46,18 @@ class ReplicateStages(NamedTuple):
 class ReplicateItem:
     """Entries, level and stages of one call. Ends exactly once."""
 
-    __slots__ = ("_timer", "entries", "expected_term", "level", "result", "size", "stages", "units")
+    __slots__ = (
+        "_timer",
+        "asks_flush",
+        "entries",
+        "expected_term",
+        "is_data",
+        "level",
+        "result",
+        "size",
+        "stages",
+        "units",
+    )
 
     def __init__(self, entries: Sequence[NewEntry], level: ConsistencyLevel, expected_term: Term | None) -> None:
         assert entries
@@ -56,7 +67,10 @@ class ReplicateItem:
         self.expected_term = expected_term
         self.size = sum(len(entry.payload) for entry in entries)
         self.stages = ReplicateStages(loop.create_future(), loop.create_future())
+        self.is_data = all(entry.kind is EntryKind.DATA for entry in entries)
         self.units = 0
+        # Whether the answer waits for fsyncs, as it was decided when the entries got their place.
+        self.asks_flush = level is ConsistencyLevel.QUORUM_ACK
         self.result: ReplicateResult | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -68,6 +82,10 @@ class ReplicateItem:
     def expire_with(self, timer: asyncio.TimerHandle) -> None:
         """Keep the timer of the call's deadline, to cancel it at the end."""
         self._timer = timer
+
+    def drop_entries(self) -> None:
+        """The log has them: an item that waits for its answer keeps no batch in memory."""
+        self.entries = ()
 
     def mark_enqueued(self) -> None:
         """The place in the order is fixed."""

@@ -44,11 +44,16 @@ class ReplicationMonitor:
 
     def on_moved(self) -> None:
         """Commit or visible has moved."""
-        if self._items and self._state.is_leader:
-            answer = self._state.answer_index()
-            while self._items and self._items[0][0] <= answer:
-                heapq.heappop(self._items)[2].succeed()
+        self.answer()
         self.notify()
+
+    def answer(self) -> None:
+        """Tell the items whose copies are there by now; commit and visible need not have moved by them."""
+        if not self._items or not self._state.is_leader:
+            return
+        flushed, written = self._state.answer_index(), self._state.written_answer_index()
+        while self._items and self._items[0][0] <= (flushed if self._items[0][2].asks_flush else written):
+            heapq.heappop(self._items)[2].succeed()
 
     def fail_all(self, error: RaftError) -> None:
         """Leadership has ended: nobody here will learn what became of the items."""

@@ -85,7 +85,7 @@ class RaftService:
         return consensus.on_append_entries(peer.replica.node_id, request, parse_run(request, payload))
 
     def _heartbeat(self, peer: Peer, request: HeartbeatRequest, _: memoryview) -> HeartbeatReply:
-        return HeartbeatReply([self._beat(peer, beat) for beat in request.beats])
+        return HeartbeatReply([self._beat(peer, beat) for beat in request.beats], self._groups.limits.disk.spare_bytes)
 
     def _beat(self, peer: Peer, beat: Heartbeat) -> AppendEntriesReply:
         consensus = self._group_of(peer, beat.group)

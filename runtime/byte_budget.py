@@ -1,7 +1,8 @@
-"""A fair semaphore counted in bytes: how memory limits push back on producers."""
+"""Fair semaphores counted in bytes: how memory limits push back on producers."""
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Collection
 
 
 class ByteBudget:
@@ -71,3 +72,73 @@ class ByteBudget:
             self._waiters.popleft()
             self._taken += units
             waiter.set_result(None)
+
+
+class BudgetWaiter:
+    """A place in the line of a `ReservedBudget`."""
+
+    __slots__ = ("granted", "units")
+
+    def __init__(self, units: int, granted: Callable[[], None]) -> None:
+        self.units = units
+        self.granted = granted
+
+
+class ReservedBudget:
+    """A budget that many share: a part is kept for the urgent, and no taker asks for more than its share at once.
+
+        |<----------------- ordinary takers: 7/8 ----------------->|<- urgent only: 1/8 ->|
+
+    The urgent may use all of it and are served first, so whatever the ordinary takers do, they find the reserve.
+    Waiters are called back instead of awaited: who waits here holds no task. A waiter that is called back has its
+    units, and gives them back if it has no use for them any more.
+    """
+
+    PARTS = 8
+
+    def __init__(self, limit: int) -> None:
+        assert limit >= self.PARTS
+        self.limit = limit
+        self.share = limit // self.PARTS
+        self.taken = 0
+        self._urgent: deque[BudgetWaiter] = deque()
+        self._ordinary: deque[BudgetWaiter] = deque()
+
+    def try_acquire(self, size: int, *, urgent: bool = False) -> int:
+        """Take `min(size, share)` bytes now and return how many; 0 if they are not free or others wait for them."""
+        units = min(size, self.share)
+        assert units > 0
+        if self._urgent or (self._ordinary and not urgent) or not self._has_room(units, urgent=urgent):
+            return 0
+        self.taken += units
+        return units
+
+    def wait(self, size: int, granted: Callable[[], None], *, urgent: bool = False) -> BudgetWaiter:
+        """Stand in line for `min(size, share)` bytes; `granted` is called, not before this returns, with them taken."""
+        waiter = BudgetWaiter(min(size, self.share), granted)
+        (self._urgent if urgent else self._ordinary).append(waiter)
+        return waiter
+
+    def forget(self, waiters: Collection[BudgetWaiter]) -> None:
+        """Leave the line, as far as the waiters are still in it."""
+        for line in (self._urgent, self._ordinary):
+            for waiter in waiters:
+                if waiter in line:
+                    line.remove(waiter)
+        self._serve()
+
+    def release(self, units: int) -> None:
+        """Give `units` bytes back."""
+        assert 0 <= units <= self.taken
+        self.taken -= units
+        self._serve()
+
+    def _has_room(self, units: int, *, urgent: bool) -> bool:
+        return self.taken + units <= (self.limit if urgent else self.limit - self.share)
+
+    def _serve(self) -> None:
+        for line, urgent in ((self._urgent, True), (self._ordinary, False)):
+            while line and self._has_room(line[0].units, urgent=urgent):
+                waiter = line.popleft()
+                self.taken += waiter.units
+                waiter.granted()

@@ -2,6 +2,7 @@
 
     commit   point(majorities, min(flushed, match)), own-term entries only, never above the leader's own flushed
     answer   min(commit, point(k copies, min(flushed, match)))
+             under write.caching point(k copies, min(dirty, match)), as far as that is visible
     visible  point(k copies, min(dirty, match)), but not past an uncommitted write that asked for a flush
 
 Source: Raft paper figure 2 and section 5.4.2 (commit); Redpanda's visibility upper bound (its PR 14794: relaxed
@@ -56,6 +57,13 @@ def commit_point(
 def answer_point(quorums: Sequence[Quorum], position: Callable[[NodeId], CopyPosition], commit: Index) -> Index:
     """Return up to where acks=all may be answered."""
     return min(commit, point(quorums, lambda node: position(node).flushed))
+
+
+def written_answer_point(
+    quorums: Sequence[Quorum], position: Callable[[NodeId], CopyPosition], visible: Index
+) -> Index:
+    """Return up to where acks=all may be answered under write.caching: written on k, and never before it is visible."""
+    return min(visible, point(quorums, lambda node: position(node).written))
 
 
 def visible_point(

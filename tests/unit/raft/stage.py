@@ -19,6 +19,7 @@ from raft.heartbeat_manager import HeartbeatManager
 from raft.log_start_stm import LogStartStm
 from raft.log_state import LogState, NoLogState
 from raft.messages import AppendEntriesReply, AppendEntriesRequest, HeartbeatReply, HeartbeatRequest, VoteRequest
+from raft.node_limits import NodeLimits
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
 from raft.replica_state import Role
@@ -47,6 +48,7 @@ class Actor:
     node_id: int
     workers: StepWorkers
     environment: Environment
+    limits: NodeLimits
     durable: dict[str, bytes] = field(default_factory=dict)
     probe: RaftProbe = field(default_factory=RaftProbe)
     consensus: Consensus | None = None
@@ -105,7 +107,7 @@ class Stage:
         workers, machine = StepWorkers(), self._machine.environment
         rng = self.world.stream(f"actor/{node_id}")
         environment = Environment(machine.wall_clock, machine.files, machine.network, rng, workers)
-        return Actor(node_id, workers, environment)
+        return Actor(node_id, workers, environment, NodeLimits.of(NodeId(node_id), self.options))
 
     def __enter__(self) -> "Stage":
         return self
@@ -177,7 +179,7 @@ class Stage:
         actor.consensus = Consensus(
             *(GROUP, actor.environment, self.options, replica(actor.node_id), self.configuration, self._policy),
             *(log, MemoryKvStore(actor.environment, actor.durable), WireClient(self.wire, actor.node_id)),
-            *(DeadlineQueue(), actor.probe, stm),
+            *(DeadlineQueue(), actor.probe, stm, actor.limits),
         )
         actor.consensus.start()
 
@@ -197,7 +199,8 @@ class Stage:
 
     def beat(self, node_id: int) -> None:
         """Send the heartbeats of one tick."""
-        manager = HeartbeatManager(WireClient(self.wire, node_id), self.options, Gate("beat"))
+        disk = self.actors[node_id].limits.disk
+        manager = HeartbeatManager(WireClient(self.wire, node_id), self.options, Gate("beat"), disk)
         self.call(lambda: manager._dispatch([self.replica(node_id)]))
 
     def replicate(
@@ -265,7 +268,10 @@ class Stage:
             case VoteRequest() as request:
                 reply = await consensus.answer_vote(source, request)
             case HeartbeatRequest() as request:
-                reply = HeartbeatReply([consensus.on_heartbeat(source, beat) for beat in request.beats])
+                reply = HeartbeatReply(
+                    [consensus.on_heartbeat(source, beat) for beat in request.beats],
+                    self.actors[message.target].limits.disk.spare_bytes,
+                )
             case AppendEntriesRequest() as request:
                 reply = consensus.on_append_entries(source, request, parse_run(request, memoryview(message.payload)))
                 if not isinstance(reply, AppendEntriesReply):

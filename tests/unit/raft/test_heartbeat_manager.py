@@ -20,7 +20,7 @@ class Beats:
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
-        self.manager = HeartbeatManager(WireClient(stage.wire, 1), OPTIONS, Gate("beats"))
+        self.manager = HeartbeatManager(WireClient(stage.wire, 1), OPTIONS, Gate("beats"), stage.actors[1].limits.disk)
         self.manager.on_leadership(stage.replica(1))
 
     def start(self) -> None:
@@ -111,7 +111,7 @@ def test_a_reply_of_the_wrong_length_is_ignored(beats: Beats) -> None:
     follower = leader.state.followers[2]
     before = follower.last_reply_at
     beats.stage.advance(0.1)
-    beats.stage.wire.send_back(beats.stage.wire.in_flight[0], HeartbeatReply([]))
+    beats.stage.wire.send_back(beats.stage.wire.in_flight[0], HeartbeatReply([], 0))
     beats.stage.deliver(lambda message: message.reply is not None)
     assert follower.last_reply_at == before
 

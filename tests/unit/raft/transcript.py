@@ -26,6 +26,8 @@ Commands (nodes by number; the seconds are virtual and pass only in `after`):
     reset A B                               the link was lost and works again, both ends are told
     hold N POOL / release N POOL            the node's jobs of a worker pool (append, fsync, kvstore) stand still
     fail N OPERATION [ERRNO]                the node's next write or fsync fails
+    room N BYTES                            the node looks at its disk and finds so many bytes free
+    levels N min_in_sync=K caching=0|1      what answers wait for, from now on
     beat N / check-quorum N                 what a heartbeat tick does
     step-down N
     say A->B vote|pre-vote term=T end=I@T
@@ -42,6 +44,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from model.ids import ConsistencyLevel, Term
+from raft.group_configuration import RaftPolicy
 from raft.messages import AppendEntriesRequest, Heartbeat, HeartbeatRequest, VoteRequest
 from raft.options import RaftOptions
 from runtime.workers import Pool
@@ -168,6 +171,17 @@ class Teller:
 
     def do_check_quorum(self, node: str) -> None:
         self.stage.call(self.stage.replica(int(node)).check_quorum)
+        self.stage.settle()
+
+    def do_room(self, node: str, free_bytes: str) -> None:
+        self.stage.actors[int(node)].limits.disk.note_free(int(free_bytes))
+
+    def do_levels(self, node: str, *, min_in_sync: str = "1", caching: str = "0") -> None:
+        self.stage.call(
+            lambda: self.stage.replica(int(node)).apply_policy(
+                RaftPolicy(int(min_in_sync)), write_caching=caching == "1"
+            )
+        )
         self.stage.settle()
 
     def do_after(self, seconds: str) -> None:

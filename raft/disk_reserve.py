@@ -1,0 +1,74 @@
+"""Whose disk is nearly full: what this node and the voters it hears say of their free space.
+
+    free bytes   0 ..... reserve .................................
+                 | kept  | producers are taken
+
+Checked only where a leader admits producers (counterexample 37): a follower appends into the reserve, so barriers,
+raft0 and truncation always have room, and reads and elections go on while producers are refused. Only a node on which
+an append did find no room does not stand for election until there is some again.
+"""
+
+from collections.abc import Callable, Sequence
+
+from model.ids import NodeId
+from raft.rules.agreement import Quorum
+
+# A barrier, the votes and a few commands go into this.
+_ROOM_TO_STAND = 1024 * 1024
+
+
+class DiskReserve:
+    """One node's view; figures are at most a tick and a heartbeat old, so no produce call touches the disk."""
+
+    def __init__(self, node_id: NodeId, reserve: int) -> None:
+        self._node_id = node_id
+        self._reserve = reserve
+        self._below: set[NodeId] = set()
+        # Free bytes wanted before this node stands for election again, 0 if it may.
+        self._wanted = 0
+        # Free bytes above the reserve; what is not known yet stands in nobody's way.
+        self.spare_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether an append here found no room, and no room has been seen since."""
+        return self._wanted > 0
+
+    @property
+    def nodes_below(self) -> tuple[NodeId, ...]:
+        """The nodes known to be below their reserve, in ascending order."""
+        return tuple(sorted(self._below))
+
+    def note_free(self, free_bytes: int) -> None:
+        """This node's disk has so many bytes left."""
+        self.note_spare(self._node_id, free_bytes - self._reserve)
+        self.spare_bytes = free_bytes - self._reserve
+        if free_bytes >= self._wanted:
+            self._wanted = 0
+
+    def note_spare(self, node_id: NodeId, spare_bytes: int) -> None:
+        """A node has so many bytes above its reserve."""
+        if spare_bytes < 0:
+            self._below.add(node_id)
+        else:
+            self._below.discard(node_id)
+
+    def note_full(self, size: int) -> None:
+        """An append of `size` bytes found no room here."""
+        self._wanted = max(self._wanted, _ROOM_TO_STAND, min(2 * size, self._reserve))
+
+    def admits(self, quorums: Sequence[Quorum], is_up: Callable[[NodeId], bool]) -> bool:
+        """Whether producers may write to a group whose entries need these quorums.
+
+        While any disk is short a voter that cannot be reached counts as short too: what is written would have to fit
+        on the others.
+        """
+        if not self._below:
+            return True
+        for members, k in quorums:
+            with_room = sum(
+                member not in self._below and (member == self._node_id or is_up(member)) for member in members
+            )
+            if with_room < k and not self._below.isdisjoint(members):
+                return False
+        return True
