@@ -3,10 +3,12 @@
 * `commands`              what a raft0 entry says.
 * `controller_stm`        applies commands to the tables: `members_table`, `topic_table`.
 * `controller`            raft0 on this node: propose a command, find the leader.
-* `admin_requests`        create and delete topics, register a broker; any broker forwards them to raft0's leader.
-* `partition_allocator`   which nodes get the replicas of a new topic.
+* `admin_requests`        create, change and delete topics, register a broker; any broker forwards to raft0's leader.
+* `topic_changes`         what a change of a topic leads to, checked before it is proposed.
+* `partition_allocator`   which nodes get the replicas of new partitions.
 * `controller_backend`    makes this node's groups match the tables.
 * `partition`             one local replica as the Kafka edge sees it; `partition_manager` all of them.
+* `append_clock`          the leader's time for record batches.
 * `partition_status`      where every replica of a partition stands, gathered.
 * `leadership`            who leads which partition, pushed between brokers.
 * `founding`              how the seeds become a cluster, once.

@@ -7,6 +7,8 @@
 - client_progress: when a client that does nothing is disconnected
 - response_pieces: responses as a transport may copy them
 - options: bounds and defaults of the listener
+- described_configs: configurations as clients are told them
+- auto_topics: topics that exist because a client asked for them
 - error_mapping: our errors -> Kafka's error codes
 - protocol: the wire codec: frames, messages, schema
 """

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from kafka_api.described_configs import DescribedConfig
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaOptions:
@@ -17,6 +19,8 @@ class KafkaOptions:
         produce_timeout_max: Bound on a producer's own timeout.
         num_partitions: Partitions of a topic that does not say.
         default_replication_factor: Replicas of a topic that does not say; None: 3, or as many as there are brokers.
+        auto_create_topics: Metadata of an unknown name creates the topic, if the client does not forbid it.
+        broker_configs: What this broker tells of its own configuration.
         slow_client_timeout: A client that takes no byte of a response for this long is disconnected. A fetch waits as
             long for memory, then it is answered without records.
         request_memory_bytes: Memory of all requests that are received or handled and are larger than 16 KiB. Each
@@ -36,6 +40,8 @@ class KafkaOptions:
     produce_timeout_max: float = 300.0
     num_partitions: int = 1
     default_replication_factor: int | None = None
+    auto_create_topics: bool = False
+    broker_configs: tuple[DescribedConfig, ...] = ()
     slow_client_timeout: float = 10.0
     request_memory_bytes: int = 128 * 1024 * 1024
     fetch_memory_bytes: int = 64 * 1024 * 1024

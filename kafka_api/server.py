@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from cluster.node import Node
+from kafka_api.auto_topics import AutoTopics
 from kafka_api.connection import Connection
 from kafka_api.fetch_memory import FetchLease, FetchMemory
 from kafka_api.options import KafkaOptions
@@ -30,6 +31,7 @@ class KafkaServer:
         self._options = options
         self._requests = RequestMemory(options.request_memory_bytes)
         self._fetches = FetchMemory(options.fetch_memory_bytes, options.slow_client_timeout)
+        self._auto_topics = AutoTopics(node, options)
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._warned_at: float | None = None
         self._listener: Listener | None = None
@@ -52,6 +54,7 @@ class KafkaServer:
             self._listener.close()
         for connection in list(self._connections):
             await connection.close()
+        await self._auto_topics.stop()
         await self._gate.close()
 
     def _accept(self) -> Connection:
@@ -61,7 +64,7 @@ class KafkaServer:
         # Until this broker has joined, its tables are those of its last life, or empty: a client that were told of no
         # other broker would stay with it (KIP-899). Closed at once, the client goes on to another broker.
         is_welcome = has_room and self._node.is_registered.is_set()
-        context = RequestContext(self._node, self._options, FetchLease(self._fetches))
+        context = RequestContext(self._node, self._options, FetchLease(self._fetches), self._auto_topics)
         connection = Connection(context, self._requests, self._scratch, self._on_closed, is_welcome=is_welcome)
         self._connections[connection] = None
         return connection

@@ -63,6 +63,9 @@ class BrokerConfig:
     insecure: bool
     num_partitions: int
     default_replication_factor: int | None
+    auto_create_topics_enable: bool
+    min_insync_replicas: int
+    message_max_bytes: int
     raft_heartbeat_interval_ms: int
     raft_election_timeout_ms: int
     raft_flush_interval_ms: int
@@ -70,6 +73,11 @@ class BrokerConfig:
     raft_batcher_bytes: int
     log_segment_bytes: int
     log_roll_ms: int
+    log_retention_ms: int
+    log_retention_bytes: int
+    log_message_timestamp_type: str
+    log_message_timestamp_before_max_ms: int
+    log_message_timestamp_after_max_ms: int
     socket_request_max_bytes: int
     log_level: str
 
@@ -291,7 +299,7 @@ def render_example() -> str:
 
 def _render_option(option: Option) -> str:
     facts = []
-    if option.kind == "int" and option.low > 0:
+    if option.kind == "int" and option.low != 0:
         facts.append(f"from {option.low} to {option.high}")
     if option.choices:
         facts.append("one of " + ", ".join(option.choices))

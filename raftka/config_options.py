@@ -15,6 +15,8 @@ Kind = Literal["int", "string", "host", "bool", "list"]
 
 _PORT_MAX = 65_535
 _INT_MAX = 2**31 - 1
+_LONG_MAX = 2**63 - 1
+_WEEK_MS = 7 * 24 * 3600 * 1000
 _MINUTE_MS = 60_000
 _GIB = 1024**3
 # RFC 1123, with the underscore that container networks use all the same.
@@ -158,6 +160,27 @@ OPTIONS: tuple[Option, ...] = (
         doc="Replicas of a topic whose creator does not say.",
         example="3",
     ),
+    Option(
+        key="auto.create.topics.enable",
+        kind="bool",
+        default=True,
+        doc="A client that asks for a topic by a new name creates it, unless it says that it does not want to.",
+    ),
+    Option(
+        key="min.insync.replicas",
+        kind="int",
+        default=1,
+        low=1,
+        high=1_000,
+        doc="Of topics that do not say: acks=all waits for so many replicas, and always for a majority.",
+    ),
+    _bytes(
+        "message.max.bytes",
+        1_048_588,
+        "Of topics that do not say: largest record batch that a producer may send.",
+        0,
+        64 * 1024 * 1024,
+    ),
     _milliseconds("raft.heartbeat.interval.ms", 150, "How often a leader speaks to each other broker.", 10, _MINUTE_MS),
     _milliseconds(
         "raft.election.timeout.ms",
@@ -178,7 +201,43 @@ OPTIONS: tuple[Option, ...] = (
         64 * 1024,
     ),
     _bytes("log.segment.bytes", 128 * 1024 * 1024, "A segment file is rolled before it exceeds this.", 1024 * 1024),
-    _milliseconds("log.roll.ms", 7 * 24 * 3600 * 1000, "... or when its first entry is older than this.", 1_000, 2**62),
+    _milliseconds("log.roll.ms", _WEEK_MS, "... or when its first entry is older than this.", 1_000, 2**62),
+    _milliseconds(
+        "log.retention.ms",
+        _WEEK_MS,
+        "Of topics that do not say: closed segments older than this are deleted; -1 keeps them.",
+        -1,
+        _LONG_MAX,
+    ),
+    _bytes(
+        "log.retention.bytes",
+        -1,
+        "Of topics that do not say: a partition's oldest closed segments are deleted while the others hold so many"
+        " bytes; -1 keeps them.",
+        -1,
+        _LONG_MAX,
+    ),
+    Option(
+        key="log.message.timestamp.type",
+        kind="string",
+        default="CreateTime",
+        choices=("CreateTime", "LogAppendTime"),
+        doc="Of topics that do not say: whose time records carry, the producer's or the leader's.",
+    ),
+    _milliseconds(
+        "log.message.timestamp.before.max.ms",
+        _LONG_MAX,
+        "Of topics that do not say: with CreateTime, batches with a timestamp further in the past are refused.",
+        0,
+        _LONG_MAX,
+    ),
+    _milliseconds(
+        "log.message.timestamp.after.max.ms",
+        3600 * 1000,
+        "Of topics that do not say: with CreateTime, batches with a timestamp further in the future are refused.",
+        0,
+        _LONG_MAX,
+    ),
     _bytes(
         "socket.request.max.bytes",
         100 * 1024 * 1024,
@@ -236,9 +295,10 @@ def parse_value(option: Option, value: Any, source: str) -> Any:
     if option.kind == "host" and not is_host(value):
         raise refusal("is neither a host name nor an IP address")
     if option.choices:
-        if value.upper() not in option.choices:
+        chosen = next((choice for choice in option.choices if choice.upper() == value.strip().upper()), None)
+        if chosen is None:
             raise refusal(f"must be one of {', '.join(option.choices)}")
-        return value.upper()
+        return chosen
     return value
 
 

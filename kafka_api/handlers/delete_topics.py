@@ -1,10 +1,9 @@
 """DeleteTopics (20)."""
 
-import asyncio
-
 from cluster.admin_requests import DeleteTopicRequest
 from cluster.errors import ClusterError
 from kafka_api.error_mapping import error_code
+from kafka_api.handlers.topic_admin import request_deadline, seconds_left
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from kafka_api.request_context import RequestContext
@@ -12,7 +11,6 @@ from model.ids import TopicId
 
 _Result = DeleteTopicsResponse.DeletableTopicResult
 
-_TIMEOUT_MAX = 60.0
 _NO_ID = "0" * 32
 
 
@@ -21,7 +19,7 @@ async def handle_delete_topics(
 ) -> DeleteTopicsResponse:
     """Delete each topic at raft0's leader, by name or (from version 6) by id."""
     table = context.node.controller.topics
-    deadline = asyncio.get_running_loop().time() + min(max(request.timeout_ms / 1000, 0.0), _TIMEOUT_MAX)
+    deadline = request_deadline(request.timeout_ms)
     results = []
     asked = (
         [(name, None) for name in request.topic_names]
@@ -53,9 +51,8 @@ async def handle_delete_topics(
 
 
 async def _delete(context: RequestContext, name: str, topic_id: TopicId, deadline: float) -> _Result:
-    timeout = max(0.0, deadline - asyncio.get_running_loop().time())
     try:
-        await context.node.admin.delete_topic(DeleteTopicRequest(topic_id, timeout))
+        await context.node.admin.delete_topic(DeleteTopicRequest(topic_id, seconds_left(deadline)))
     except ClusterError as error:
         return _Result(name=name, topic_id=topic_id, error_code=error_code(error), error_message=str(error))
     return _Result(name=name, topic_id=topic_id)

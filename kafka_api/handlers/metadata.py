@@ -1,5 +1,7 @@
 """Metadata (3): brokers, topics, and who leads what."""
 
+from collections.abc import Collection
+
 from cluster.admin_requests import check_topic_name
 from cluster.errors import InvalidTopicNameError
 from cluster.topic_table import Topic
@@ -35,6 +37,7 @@ def _topics(
 ) -> list[MetadataResponse.MetadataResponseTopic]:
     table = context.node.controller.topics
     asked = request.topics
+    created = _create_unknown(context, request)
     # Version 0 has no null: there an empty list means all topics.
     if asked is None or (version == 0 and not asked):
         return [_topic(context, topic) for topic in table.all()]
@@ -50,17 +53,34 @@ def _topics(
         else:
             topic = table.get(each.name)
             found.append(
-                _unknown(each.name, _NO_ID, _why_unknown(each.name)) if topic is None else _topic(context, topic)
+                _unknown(each.name, _NO_ID, _why_unknown(each.name, created))
+                if topic is None
+                else _topic(context, topic)
             )
     return found
 
 
-def _why_unknown(name: str) -> ErrorCode:
+def _create_unknown(context: RequestContext, request: MetadataRequest) -> set[str]:
+    """Return the unknown names that are created because this client asks for them; it asks again for the leaders."""
+    if not request.allow_auto_topic_creation:
+        return set()
+    table = context.node.controller.topics
+    names = [each.name for each in request.topics or [] if each.name is not None]
+    return context.auto_topics.request(name for name in names if table.get(name) is None and _is_valid(name))
+
+
+def _is_valid(name: str) -> bool:
     try:
         check_topic_name(name)
     except InvalidTopicNameError:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return False
+    return True
+
+
+def _why_unknown(name: str, created: Collection[str]) -> ErrorCode:
+    if name in created:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if _is_valid(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def _unknown(name: str | None, topic_id: str, error: ErrorCode) -> MetadataResponse.MetadataResponseTopic:

@@ -20,7 +20,9 @@ from model.record_batch import (
     BatchHeader,
     MalformedBatchError,
     check_batch,
+    stamp_append_time,
 )
+from model.topic_config import LOG_APPEND_TIME, TopicConfig
 from raft.errors import RaftError
 from raft.replicate_item import ReplicateResult, ReplicateStages
 
@@ -32,6 +34,7 @@ _ZSTD = CODECS.index("zstd")
 _FIRST_VERSION_WITH_ZSTD = 7
 _FIRST_VERSION_WITH_TOPIC_ID = 13
 _NO_PRODUCER_ID = -1
+_NO_TIMESTAMP = -1
 
 
 class RefusedBatchError(Exception):
@@ -55,6 +58,7 @@ async def handle_produce(
             request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet"
         )
     answer = _PendingAnswer(request.acks != 0)
+    clock = context.node.env.wall_clock
     timeout = min(max(request.timeout_ms / 1000, 0.0), context.options.produce_timeout_max)
     deadline = asyncio.get_running_loop().time() + timeout
     for asked in request.topic_data:
@@ -66,23 +70,32 @@ async def handle_produce(
                 answer.add_error(results, data.index, found, None)
                 continue
             try:
-                stages = _append(found, data, version, level, deadline)
+                stages, append_time = _append(found, data, version, level, deadline, clock.now_ms())
             except RefusedBatchError as error:
                 answer.add_error(results, data.index, error.code, str(error))
                 continue
-            answer.add(results, data.index, found, stages)
+            answer.add(results, data.index, found, stages, append_time)
             # The order is fixed before the next batch, and before the connection's next request, is looked at.
             await stages.enqueued
     return answer.finish()
 
 
 def _append(
-    partition: Partition, data: _Data, version: int, level: ConsistencyLevel, deadline: float
-) -> ReplicateStages:
+    partition: Partition, data: _Data, version: int, level: ConsistencyLevel, deadline: float, now_ms: int
+) -> tuple[ReplicateStages, int]:
+    """Offer one batch to the engine; the second result is the time the broker has given it, -1 if it has not."""
     # Copied once, out of the receive buffer: the engine stamps and keeps it.
     batch = bytearray(data.records or b"")
-    header = check_produced(batch, version, partition.topic.config.max_message_bytes)
-    return partition.produce(batch, header.record_count, level, deadline)
+    config = partition.config
+    header = check_produced(batch, version, config.max_message_bytes)
+    if config.message_timestamp_type == LOG_APPEND_TIME:
+        append_time = partition.append_clock.stamp(partition.leader_epoch, now_ms)
+        stamp_append_time(batch, append_time)
+    else:
+        append_time = _NO_TIMESTAMP
+        check_timestamps(header, config, now_ms)
+        partition.append_clock.note(partition.leader_epoch, header.max_timestamp)
+    return partition.produce(batch, header.record_count, level, deadline), append_time
 
 
 def check_produced(batch: bytearray, version: int, max_message_bytes: int) -> BatchHeader:
@@ -107,11 +120,31 @@ def check_produced(batch: bytearray, version: int, max_message_bytes: int) -> Ba
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, "transactions are not supported yet")
     if header.producer_id != _NO_PRODUCER_ID:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, "idempotent producers are not supported yet")
+    if header.uses_log_append_time:
+        raise RefusedBatchError(ErrorCode.INVALID_TIMESTAMP, "only the broker may write the time of the append")
     if header.codec >= len(CODECS) or (header.codec == _ZSTD and version < _FIRST_VERSION_WITH_ZSTD):
         raise RefusedBatchError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {header.codec} is not allowed in version {version}"
         )
     return header
+
+
+def check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
+    """Check the producer's timestamps by the header: the first record's, and the largest.
+
+    Raises:
+        RefusedBatchError: Further in the past or the future than the topic allows.
+    """
+    oldest = now_ms - config.message_timestamp_before_max_ms
+    newest = now_ms + config.message_timestamp_after_max_ms
+    for timestamp in (header.base_timestamp, header.max_timestamp):
+        # A record without a timestamp is taken, as in Kafka.
+        if timestamp != _NO_TIMESTAMP and not oldest <= timestamp <= newest:
+            bound = "before" if timestamp < oldest else "after"
+            raise RefusedBatchError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {timestamp}: the broker's clock is at {now_ms}, see message.timestamp.{bound}.max.ms",
+            )
 
 
 def _refuse_all(request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse:
@@ -142,13 +175,20 @@ class _PendingAnswer:
         self._has_error = True
         results.append(_Partition(index=index, error_code=code, base_offset=-1, error_message=message))
 
-    def add(self, results: list[_Partition], index: int, partition: Partition, stages: ReplicateStages) -> None:
+    def add(
+        self,
+        results: list[_Partition],
+        index: int,
+        partition: Partition,
+        stages: ReplicateStages,
+        append_time: int,
+    ) -> None:
         result = _Partition(index=index, base_offset=-1)
         results.append(result)
         if not self._is_wanted:
             return  # Nobody learns what becomes of it: only what is refused at once ends the connection.
         self._open += 1
-        stages.replicated.add_done_callback(self._taker(result, partition))
+        stages.replicated.add_done_callback(self._taker(result, partition, append_time))
 
     def finish(self) -> asyncio.Future[ProduceResponse] | ProduceResponse | None:
         """All partitions are under way."""
@@ -158,11 +198,14 @@ class _PendingAnswer:
         self._close_one()
         return self.response if self._done.done() else self._done
 
-    def _taker(self, result: _Partition, partition: Partition) -> Callable[[asyncio.Future[ReplicateResult]], None]:
+    def _taker(
+        self, result: _Partition, partition: Partition, append_time: int
+    ) -> Callable[[asyncio.Future[ReplicateResult]], None]:
         def take(future: asyncio.Future[ReplicateResult]) -> None:
             error = future.exception()
             if error is None:
                 result.base_offset = future.result().base_offset
+                result.log_append_time_ms = append_time
                 result.log_start_offset = partition.start_offset
             else:
                 result.error_code = error_code(error)

@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from kafka_api.handlers.alter_configs import handle_alter_configs, handle_incremental_alter_configs
+from kafka_api.handlers.create_partitions import handle_create_partitions
 from kafka_api.handlers.create_topics import handle_create_topics
 from kafka_api.handlers.delete_topics import handle_delete_topics
 from kafka_api.handlers.describe_cluster import handle_describe_cluster
+from kafka_api.handlers.describe_configs import handle_describe_configs
 from kafka_api.handlers.describe_topic_partitions import handle_describe_topic_partitions
 from kafka_api.handlers.fetch import handle_fetch
 from kafka_api.handlers.list_offsets import handle_list_offsets
@@ -44,6 +47,10 @@ SERVED: dict[int, Served] = {
     ApiKey.CREATE_TOPICS: Served(2, 2, 7, handle_create_topics),
     ApiKey.DELETE_TOPICS: Served(1, 1, 6, handle_delete_topics),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Served(2, 2, 4, handle_offset_for_leader_epoch),
+    ApiKey.DESCRIBE_CONFIGS: Served(1, 1, 4, handle_describe_configs),
+    ApiKey.ALTER_CONFIGS: Served(0, 0, 2, handle_alter_configs),
+    ApiKey.CREATE_PARTITIONS: Served(0, 0, 3, handle_create_partitions),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Served(0, 0, 1, handle_incremental_alter_configs),
     ApiKey.DESCRIBE_CLUSTER: Served(0, 0, 2, handle_describe_cluster),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served(0, 0, 0, handle_describe_topic_partitions),
 }

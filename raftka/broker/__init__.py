@@ -2,6 +2,7 @@
 
 * `__main__`        puts the broker's packages on the path and runs the application; exit codes.
 * `application`     wiring, start and stop order, signals.
+* `described_options`  the options as DescribeConfigs tells them.
 * `admin_http`      the admin port: readiness, partitions, brokers, metrics.
 * `admin_listener`  its socket: how many connections, for how long.
 * `file_limits`     open files and sockets: the limit, and who gets what of it.

@@ -21,14 +21,16 @@ from cluster.partition_status import PartitionStatusReader
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
 from model.ids import NodeId
-from model.topic_config import TopicConfig
+from model.topic_config import TOPIC_CONFIGS, TopicConfig
 from raft.options import RaftOptions
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
+from raftka.broker.described_options import broker_configs
 from raftka.broker.file_limits import connection_limits, raise_open_files_limit
 from raftka.broker.logs import configure_logging
 from raftka.broker.loop_errors import LoopErrors
 from raftka.config import BrokerConfig
+from raftka.config_options import BY_KEY
 from runtime.environment import system_environment
 from storage.errors import StorageError
 from storage.rocks_kvstore import RocksKvStore
@@ -180,8 +182,14 @@ def node_options(config: BrokerConfig) -> NodeOptions:
             flush_bytes=config.raft_flush_bytes,
             batcher_bytes=config.raft_batcher_bytes,
         ),
-        topic_defaults=TopicConfig(segment_bytes=config.log_segment_bytes, segment_ms=config.log_roll_ms),
+        topic_defaults=topic_defaults(config),
     )
+
+
+def topic_defaults(config: BrokerConfig) -> TopicConfig:
+    """Return the configuration of topics that do not say."""
+    broker_keys = {each.attribute: BY_KEY[each.broker_key] for each in TOPIC_CONFIGS.values() if each.broker_key}
+    return TopicConfig(**{name: getattr(config, option.attribute) for name, option in broker_keys.items()})
 
 
 def kafka_options(config: BrokerConfig, connections_max: int) -> KafkaOptions:
@@ -191,4 +199,6 @@ def kafka_options(config: BrokerConfig, connections_max: int) -> KafkaOptions:
         request_bytes_max=config.socket_request_max_bytes,
         num_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
+        auto_create_topics=config.auto_create_topics_enable,
+        broker_configs=tuple(broker_configs(config)),
     )

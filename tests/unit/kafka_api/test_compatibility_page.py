@@ -5,11 +5,11 @@ from pathlib import Path
 
 from kafka_api.handlers.registry import ADVERTISED, SERVED
 from kafka_api.protocol.api_keys import ApiKey
-from model.topic_config import TopicConfig
+from model.topic_config import TOPIC_CONFIGS
 
 _PAGE = Path(__file__).parents[3] / "docs" / "compatibility.md"
 _API = re.compile(r"^\| (\d+) \| (\w+) \| (\d+)(?: to (\d+))?", re.MULTILINE)
-_CONFIG = re.compile(r"^\| `([a-z.]+)` \| (\S+) \|", re.MULTILINE)
+_CONFIG = re.compile(r"^\| `([a-z.]+)` \| (\S+) \| ([^|]+) \| (?:`([a-z.]+)` )?\|$", re.MULTILINE)
 
 
 def test_the_page_lists_every_api_with_its_versions():
@@ -23,5 +23,7 @@ def test_the_page_lists_every_api_with_its_versions():
         assert ApiKey(key).name.replace("_", "") == name.upper()
 
 
-def test_the_page_lists_every_topic_configuration_with_its_default():
-    assert dict(_CONFIG.findall(_PAGE.read_text("utf-8"))) == TopicConfig().as_strings()
+def test_the_page_lists_every_topic_configuration_with_its_default_and_what_is_accepted():
+    assert _CONFIG.findall(_PAGE.read_text("utf-8")) == [
+        (each.key, each.show(each.default), each.accepted, each.broker_key) for each in TOPIC_CONFIGS.values()
+    ]

@@ -7,9 +7,9 @@ import pytest
 
 import cluster.commands
 import cluster.errors
+import model.config_definition
 import model.record_batch
 import model.record_codec
-import model.topic_config
 import raft.errors
 import storage.errors
 from kafka_api.error_mapping import error_code
@@ -22,7 +22,7 @@ MODULES = [
     storage.errors,
     model.record_batch,
     model.record_codec,
-    model.topic_config,
+    model.config_definition,
 ]
 
 MAPPED = {
@@ -66,7 +66,7 @@ UNREACHABLE = {
     model.record_batch.MalformedBatchError: "check_produced turns it into a refusal with INVALID_RECORD",
     model.record_batch.BatchChecksumError: "check_produced turns it into a refusal with CORRUPT_MESSAGE",
     model.record_codec.CorruptRecordsError: "ListOffsets answers CORRUPT_MESSAGE itself",
-    model.topic_config.InvalidConfigError: "the admin request turns it into InvalidTopicConfigError",
+    model.config_definition.InvalidConfigError: "the admin request turns it into InvalidTopicConfigError",
 }
 
 

@@ -9,7 +9,7 @@ from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import OffsetForLeaderEpochRequest
 from tests.unit.cluster.cluster_nodes import run, until
-from tests.unit.model.record_batches import GZIP, LOG_APPEND_TIME, LZ4, NONE, SNAPPY, ZSTD, build_batch, packed, record
+from tests.unit.model.record_batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, build_batch, packed, record
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 
@@ -116,11 +116,12 @@ def test_log_append_time_is_the_time_of_the_whole_batch(tmp_path):
     async def test():
         async with broker_in(tmp_path) as broker:
             client = await broker.client()
-            await client.create_topic("t")
-            batch = build_batch(b"a", b"b", timestamps=[1, 2], attributes=LOG_APPEND_TIME, max_timestamp=500)
-            await client.produce("t", batch)
-            found = await client.list_offsets("t", 300)
-            assert (found.offset, found.timestamp) == (0, 500)
+            await client.create_topic("t", message_timestamp_type="LogAppendTime")
+            taken = (await client.produce("t", build_batch(b"a", b"b", timestamps=[1, 2]))).log_append_time_ms
+            for wanted in (1, 2, taken):
+                found = await client.list_offsets("t", wanted)
+                assert (found.offset, found.timestamp) == (0, taken)
+            assert (await client.list_offsets("t", taken + 1)).offset == -1
 
     run(test)
 

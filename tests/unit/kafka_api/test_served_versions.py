@@ -9,11 +9,15 @@ from kafka_api.handlers.registry import ADVERTISED, API_VERSIONS_RANGE, SERVED
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.codec import decode_response
 from kafka_api.protocol.messages import (
+    AlterConfigsRequest,
     ApiVersionsRequest,
+    CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeClusterRequest,
+    DescribeConfigsRequest,
     DescribeTopicPartitionsRequest,
+    IncrementalAlterConfigsRequest,
     ListOffsetsRequest,
     MetadataRequest,
     OffsetForLeaderEpochRequest,
@@ -34,12 +38,6 @@ def _request(key, version, topic_id):
             return ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[asked])])
         case ApiKey.METADATA:
             return MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])
-        case ApiKey.CREATE_TOPICS:
-            topic = CreateTopicsRequest.CreatableTopic(name=f"new{version}", num_partitions=1, replication_factor=1)
-            return CreateTopicsRequest(topics=[topic], timeout_ms=5000)
-        case ApiKey.DELETE_TOPICS:
-            state = DeleteTopicsRequest.DeleteTopicState(name="unknown")
-            return DeleteTopicsRequest(topics=[state], topic_names=["unknown"], timeout_ms=5000)
         case ApiKey.OFFSET_FOR_LEADER_EPOCH:
             asked = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=0, leader_epoch=1)
             topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="t", partitions=[asked])
@@ -48,8 +46,36 @@ def _request(key, version, topic_id):
             return DescribeClusterRequest()
         case ApiKey.DESCRIBE_TOPIC_PARTITIONS:
             return DescribeTopicPartitionsRequest(topics=[DescribeTopicPartitionsRequest.TopicRequest(name="t")])
-        case _:
+        case ApiKey.API_VERSIONS:
             return ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        case _:
+            return _admin_request(key, version)
+
+
+def _admin_request(key, version):
+    match key:
+        case ApiKey.CREATE_TOPICS:
+            topic = CreateTopicsRequest.CreatableTopic(name=f"new{version}", num_partitions=1, replication_factor=1)
+            return CreateTopicsRequest(topics=[topic], timeout_ms=5000)
+        case ApiKey.DELETE_TOPICS:
+            state = DeleteTopicsRequest.DeleteTopicState(name="unknown")
+            return DeleteTopicsRequest(topics=[state], topic_names=["unknown"], timeout_ms=5000)
+        case ApiKey.DESCRIBE_CONFIGS:
+            asked = DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name="t")
+            return DescribeConfigsRequest(resources=[asked], include_synonyms=version >= 1)
+        case ApiKey.ALTER_CONFIGS:
+            asked = AlterConfigsRequest.AlterConfigsResource(resource_type=2, resource_name="t", configs=[])
+            return AlterConfigsRequest(resources=[asked])
+        case ApiKey.INCREMENTAL_ALTER_CONFIGS:
+            change = IncrementalAlterConfigsRequest.AlterableConfig(name="retention.ms", value="5")
+            asked = IncrementalAlterConfigsRequest.AlterConfigsResource(
+                resource_type=2, resource_name="t", configs=[change]
+            )
+            return IncrementalAlterConfigsRequest(resources=[asked])
+        case ApiKey.CREATE_PARTITIONS:
+            topic = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=version + 2)
+            return CreatePartitionsRequest(topics=[topic], timeout_ms=5000)
+    raise AssertionError(f"no request of {key}")
 
 
 def _error(key, response):
@@ -63,6 +89,10 @@ def _error(key, response):
             return response.topics[0].partitions[0].error_code
         case ApiKey.METADATA | ApiKey.CREATE_TOPICS | ApiKey.DESCRIBE_TOPIC_PARTITIONS:
             return response.topics[0].error_code
+        case ApiKey.DESCRIBE_CONFIGS | ApiKey.CREATE_PARTITIONS:
+            return response.results[0].error_code
+        case ApiKey.ALTER_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS:
+            return response.responses[0].error_code
         case ApiKey.DELETE_TOPICS:
             return response.responses[0].error_code - 3  # unknown, as asked for
         case ApiKey.OFFSET_FOR_LEADER_EPOCH:

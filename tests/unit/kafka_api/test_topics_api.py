@@ -56,12 +56,14 @@ REFUSED = {
     "too many partitions": (asked("t", 10_001), ErrorCode.INVALID_PARTITIONS),
     "no replicas": (asked("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
     "more replicas than brokers": (asked("t", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR),
-    "an unknown key": (asked("t", flush_messages="1"), ErrorCode.INVALID_CONFIG),
+    "an unknown key": (asked("t", no_such_key="1"), ErrorCode.INVALID_CONFIG),
     "a value out of range": (asked("t", segment_bytes="1"), ErrorCode.INVALID_CONFIG),
     "a key of 30 kB": (asked("t", **{"k" * 30_000: "1"}), ErrorCode.INVALID_CONFIG),
     "a value of 30 kB": (asked("t", segment_ms="\1" * 30_000), ErrorCode.INVALID_CONFIG),
     "a name of 30 kB": (asked("\1" * 30_000), ErrorCode.INVALID_TOPIC_EXCEPTION),
     "compaction": (asked("t", cleanup_policy="compact"), ErrorCode.INVALID_CONFIG),
+    "a flush by number": (asked("t", flush_messages="1"), ErrorCode.INVALID_CONFIG),
+    "more in-sync replicas than replicas": (asked("t", min_insync_replicas="2"), ErrorCode.INVALID_CONFIG),
     "an existing name": (asked("taken"), ErrorCode.TOPIC_ALREADY_EXISTS),
     "assignment and partitions": (asked("t", 1, -1, [(0, [1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     "assignment and factor": (asked("t", -1, 1, [(0, [1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
@@ -124,7 +126,8 @@ def test_the_answer_shows_the_effective_configuration_and_where_it_comes_from(tm
         (result,) = await create(client, asked("t", max_message_bytes="777", segment_ms=None))
         shown = {each.name: (each.value, each.config_source) for each in result.configs}
         assert shown["max.message.bytes"] == ("777", 1)
-        assert shown["segment.bytes"] == ("2000000", 5), "the broker's own default"
+        assert shown["segment.bytes"] == ("2000000", 4), "the broker's own default"
+        assert shown["segment.ms"] == ("604800000", 5), "null stands for the default"
         config = broker.node.controller.topics.get("t").config
         assert {name: value for name, (value, _) in shown.items()} == config.as_strings()
 

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from cluster.errors import StartupError
-from raftka.broker.application import node_options
+from model.config_definition import ConfigType
+from model.topic_config import TOPIC_CONFIGS, TopicConfig
+from raftka.broker.application import kafka_options, node_options, topic_defaults
+from raftka.broker.described_options import broker_configs
 from raftka.config import BrokerConfig, ConfigError, load_config, parse_address, render_example
-from raftka.config_options import OPTIONS
+from raftka.config_options import BY_KEY, OPTIONS
 
 SEEDS = "1@10.0.0.1:33145,2@10.0.0.2:33145"
 
@@ -194,3 +197,84 @@ def test_a_list_of_addresses_is_not_mistaken_for_ipv6() -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_address(text)
+
+
+def test_the_defaults_of_topics_are_those_of_the_topic_table() -> None:
+    assert topic_defaults(load_config({"node.id": 1})) == TopicConfig()
+    for definition in TOPIC_CONFIGS.values():
+        if definition.broker_key:
+            option = BY_KEY[definition.broker_key]
+            assert option.default == definition.default
+            assert option.choices == definition.choices
+            if not definition.choices:
+                assert definition.low <= option.low <= option.high <= definition.high
+
+
+def test_the_defaults_of_topics_can_be_set() -> None:
+    flags = {
+        "node.id": 1,
+        "log.segment.bytes": "2000000",
+        "log.roll.ms": "1001",
+        "message.max.bytes": "1002",
+        "min.insync.replicas": "3",
+        "log.message.timestamp.type": "logappendtime",
+        "log.message.timestamp.before.max.ms": "1004",
+        "log.message.timestamp.after.max.ms": "1005",
+        "log.retention.ms": "-1",
+        "log.retention.bytes": "1007",
+    }
+    assert node_options(load_config(flags)).topic_defaults == TopicConfig(
+        segment_bytes=2_000_000,
+        segment_ms=1001,
+        max_message_bytes=1002,
+        min_insync_replicas=3,
+        message_timestamp_type="LogAppendTime",
+        message_timestamp_before_max_ms=1004,
+        message_timestamp_after_max_ms=1005,
+        retention_ms=-1,
+        retention_bytes=1007,
+    )
+
+
+def test_topics_are_created_on_demand_unless_it_is_forbidden() -> None:
+    assert kafka_options(load_config({"node.id": 1}), 10).auto_create_topics
+    assert not kafka_options(load_config({"node.id": 1, "auto.create.topics.enable": "false"}), 10).auto_create_topics
+
+
+def test_every_option_is_described_with_its_value_and_where_it_comes_from() -> None:
+    config = load_config({"node.id": 1, "seeds": "1@[::1]:33145", "log.retention.ms": "5", "insecure": True})
+    told = {each.key: each for each in broker_configs(config)}
+    assert told.keys() == {*BY_KEY, "admin.advertised.listener"}
+    assert all(each.is_read_only and each.doc for each in told.values())
+    shown = {key: (each.value, each.source.name) for key, each in told.items()}
+    assert shown["log.retention.ms"] == ("5", "STATIC_BROKER_CONFIG")
+    assert shown["log.retention.bytes"] == ("-1", "DEFAULT_CONFIG")
+    assert shown["seeds"] == ("1@[::1]:33145", "STATIC_BROKER_CONFIG")
+    assert shown["insecure"] == ("true", "STATIC_BROKER_CONFIG")
+    assert shown["cluster.secret.file"] == (None, "DEFAULT_CONFIG")
+    assert told["log.retention.ms"].kind is ConfigType.LONG
+    assert told["kafka.port"].kind is ConfigType.INT
+
+
+@pytest.mark.parametrize(
+    ("flags", "listener"),
+    [
+        ({}, "http://127.0.0.1:9644"),
+        ({"admin.address": "::1", "admin.port": 1}, "http://[::1]:1"),
+        (
+            {"admin.address": "0.0.0.0", "insecure": True, "kafka.advertised.address": "broker-1.example.org"},
+            "http://broker-1.example.org:9644",
+        ),
+    ],
+)
+def test_the_admin_port_is_found_in_the_description(flags: dict[str, Any], listener: str) -> None:
+    told = {each.key: each.value for each in broker_configs(load_config({"node.id": 1, **flags}))}
+    assert told["admin.advertised.listener"] == listener
+
+
+@pytest.mark.parametrize("key", ["kafka.address", "rpc.address", "admin.address"])
+@pytest.mark.parametrize("address", ["192.0.2.1", "broker-1.example.org", "2001:db8::1"])
+def test_each_listener_off_loopback_needs_insecure(key: str, address: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{re.escape(key)} = {re.escape(address)} is reachable.*--insecure"):
+        load_config({"node.id": 1, key: address})
+    load_config({"node.id": 1, key: address, "insecure": True})

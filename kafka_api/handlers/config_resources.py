@@ -1,0 +1,66 @@
+"""What a configuration belongs to: from the type and name of a resource to a topic, or to this broker."""
+
+from enum import IntEnum
+
+from cluster.admin_requests import check_topic_name
+from cluster.errors import ClusterError, UnknownTopicError
+from cluster.topic_table import Topic
+from kafka_api.error_mapping import error_code
+from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.request_context import RequestContext
+
+_NAME_SHOWN_MAX = 260
+
+
+class ResourceType(IntEnum):
+    """Kinds of resources that have configurations here, with the numbers of the protocol."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class ResourceRefusedError(Exception):
+    """A resource that does not exist, or of which there is no configuration; carries the code for the client."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def find_config_topic(context: RequestContext, name: str) -> Topic:
+    """Return a topic.
+
+    Raises:
+        ResourceRefusedError: There is none, or could be none of that name.
+    """
+    topic = context.node.controller.topics.get(name)
+    if topic is None:
+        try:
+            check_topic_name(name)
+            raise UnknownTopicError(f"no topic {name!r}")
+        except ClusterError as error:
+            raise ResourceRefusedError(error_code(error), str(error)) from error
+    return topic
+
+
+def is_this_broker(context: RequestContext, name: str) -> bool:
+    """Return whether `name` is this broker's node id; False for the empty name, which stands for all brokers.
+
+    Raises:
+        ResourceRefusedError: Another broker, or no number. A broker answers only for itself.
+    """
+    if name == "":
+        return False
+    if name != str(context.node.options.node_id):
+        shown = name[:_NAME_SHOWN_MAX]
+        raise ResourceRefusedError(
+            ErrorCode.INVALID_REQUEST, f"broker {shown!r}: this is broker {context.node.options.node_id}; ask that one"
+        )
+    return True
+
+
+def unknown_type(resource_type: int) -> ResourceRefusedError:
+    """Return the refusal of a type of resource that has no configuration here."""
+    return ResourceRefusedError(
+        ErrorCode.INVALID_REQUEST, f"resource type {resource_type}: only topics (2) and brokers (4) have configurations"
+    )

@@ -1,0 +1,79 @@
+"""DescribeConfigs (32): what is set on topics and brokers, what is in force, and where it comes from."""
+
+import asyncio
+from collections.abc import Collection, Iterable
+
+from kafka_api.described_configs import DescribedConfig, configs_of
+from kafka_api.handlers.config_resources import (
+    ResourceRefusedError,
+    ResourceType,
+    find_config_topic,
+    is_this_broker,
+    unknown_type,
+)
+from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from kafka_api.request_context import RequestContext
+
+_RESOURCES_PER_STEP = 50
+
+_Resource = DescribeConfigsRequest.DescribeConfigsResource
+_Result = DescribeConfigsResponse.DescribeConfigsResult
+_Config = DescribeConfigsResponse.DescribeConfigsResourceResult
+_Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
+
+
+async def handle_describe_configs(
+    context: RequestContext, _: int, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    """Answer from this broker's own tables and options; a broker describes only itself."""
+    results = []
+    seen: set[tuple[int, str]] = set()
+    for number, resource in enumerate(request.resources, start=1):
+        if number % _RESOURCES_PER_STEP == 0:
+            await asyncio.sleep(0)
+        result = _Result(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[])
+        results.append(result)
+        try:
+            if (resource.resource_type, resource.resource_name) in seen:
+                # A small request must not have an answer of any size.
+                raise ResourceRefusedError(ErrorCode.INVALID_REQUEST, "named twice in one request")
+            seen.add((resource.resource_type, resource.resource_name))
+            found = _described(context, resource)
+        except ResourceRefusedError as refused:
+            result.error_code, result.error_message = refused.code, str(refused)
+            continue
+        result.configs = [_told(each, request) for each in _chosen(found, resource.configuration_keys)]
+    return DescribeConfigsResponse(results=results)
+
+
+def _described(context: RequestContext, resource: _Resource) -> Iterable[DescribedConfig]:
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            topic = find_config_topic(context, resource.resource_name)
+            return configs_of(topic, context.node.controller.topics.defaults)
+        case ResourceType.BROKER:
+            # Nothing is ever set for all brokers at once.
+            return context.options.broker_configs if is_this_broker(context, resource.resource_name) else ()
+        case _:
+            raise unknown_type(resource.resource_type)
+
+
+def _chosen(found: Iterable[DescribedConfig], keys: Collection[str] | None) -> list[DescribedConfig]:
+    # As in Kafka, no key named means all of them.
+    wanted = frozenset(keys or ())
+    return sorted((each for each in found if not wanted or each.key in wanted), key=lambda each: each.key)
+
+
+def _told(config: DescribedConfig, request: DescribeConfigsRequest) -> _Config:
+    synonyms = config.synonyms if request.include_synonyms else ()
+    return _Config(
+        name=config.key,
+        value=config.value,
+        read_only=config.is_read_only,
+        config_source=config.source,
+        is_sensitive=False,
+        synonyms=[_Synonym(name=each.key, value=each.value, source=each.source) for each in synonyms],
+        config_type=config.kind,
+        documentation=config.doc if request.include_documentation else None,
+    )

@@ -1,0 +1,57 @@
+"""The broker's options as DescribeConfigs tells them: all of them, read-only."""
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+
+from kafka_api.described_configs import DescribedConfig, broker_config
+from model.config_definition import INT_MAX, ConfigType
+from raftka.config import BrokerConfig
+from raftka.config_options import OPTIONS, Option
+
+ADMIN_LISTENER = "admin.advertised.listener"
+
+_KINDS = {"bool": ConfigType.BOOLEAN, "list": ConfigType.LIST, "string": ConfigType.STRING, "host": ConfigType.STRING}
+
+
+def broker_configs(config: BrokerConfig) -> Iterator[DescribedConfig]:
+    """Yield every option with its value, and where the admin port is found."""
+    for option in OPTIONS:
+        value, default = getattr(config, option.attribute), option.default
+        yield broker_config(option.key, _kind(option), option.doc, _shown(value), _shown(default))
+    doc = "Where this broker serves HTTP for operators; it follows from admin.address and admin.port."
+    yield broker_config(ADMIN_LISTENER, ConfigType.STRING, doc, _admin_listener(config), None)
+
+
+def _kind(option: Option) -> ConfigType:
+    if option.kind == "int":
+        return ConfigType.LONG if option.high > INT_MAX else ConfigType.INT
+    return _KINDS[option.kind]
+
+
+def _shown(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(_shown_seed(each) for each in value)
+    return str(value)
+
+
+def _shown_seed(seed: Any) -> str:
+    return f"{seed.node_id}@{_join(seed.host, seed.port)}"
+
+
+def _admin_listener(config: BrokerConfig) -> str:
+    try:
+        is_wildcard = ipaddress.ip_address(config.admin_address).is_unspecified
+    except ValueError:
+        is_wildcard = False
+    # A wildcard listens where Kafka clients come in, too.
+    host = config.kafka_advertised_address if is_wildcard else config.admin_address
+    return f"http://{_join(host, config.admin_port)}"
+
+
+def _join(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
