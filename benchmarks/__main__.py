@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME...] [--quick] [--data-dir DIR]`: measure, print, and keep the numbers as JSON."""
+"""`python -m benchmarks [NAME...]`: measure, print, and keep the numbers as JSON."""
 
 import argparse
 import json
@@ -6,58 +6,113 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import failover, idle, latency, start_time, throughput
+from benchmarks import failover, idle, latency, soak, start_time, throughput
 from benchmarks.cluster import BenchmarkError
+from benchmarks.compare import (
+    consume,
+    footprint,
+    mixed_levels,
+    one_in_flight,
+    open_loop,
+    produce,
+    small_requests,
+)
 from benchmarks.machine import UnfitDiskError, check_disk, foreign_load, machine_facts, wait_for_writeback
+from benchmarks.plan import QUICK, Plan
 from benchmarks.report import RESULTS, ROOT, source_version, write_result
 from raftka.dev.errors import DevError
 from raftka.kafka_client import KafkaClientError
 
-_BENCHMARKS: dict[str, Callable[..., dict[str, Any]]] = {
+_Benchmark = Callable[[Path, Plan], dict[str, Any]]
+_BENCHMARKS: dict[str, _Benchmark] = {
     "start_time": start_time.measure,
+    "failover": failover.measure,
     "idle": idle.measure,
     "latency": latency.measure,
-    "failover": failover.measure,
     "throughput": throughput.measure,
+    "mixed_levels": mixed_levels.measure,
+    "soak": soak.measure,
 }
+# These start Apache Kafka too.
+_BESIDE_KAFKA: dict[str, _Benchmark] = {
+    "produce": produce.measure,
+    "small_requests": small_requests.measure,
+    "consume": consume.measure,
+    "one_in_flight": one_in_flight.measure,
+    "open_loop": open_loop.measure,
+    "footprint": footprint.measure,
+}
+_ALL = _BENCHMARKS | _BESIDE_KAFKA
 _SCRATCH = ROOT / "build" / "benchmarks"
 
 
 def main() -> int:
-    """Run the benchmarks that are named, or all; 0 if each gave a result."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure three brokers on this machine.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(_BENCHMARKS)}; none: all")
-    parser.add_argument("--quick", action="store_true", help="short runs, to see that everything works; not kept")
-    parser.add_argument(
-        "--data-dir", type=Path, default=_SCRATCH, help="a folder on a disk [default: build/benchmarks]"
-    )
-    arguments = parser.parse_args()
-    unknown = [name for name in arguments.names if name not in _BENCHMARKS]
-    if unknown:
-        parser.error(f"no such benchmark: {', '.join(unknown)}")
+    """Run the benchmarks that are named; 0 if each gave a result. Without a name they are listed."""
+    arguments = _parse()
+    if not arguments.names:
+        _list()
+        return 0
     # As by Ctrl-C: brokers are stopped and folders removed on the way out.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     arguments.data_dir.mkdir(parents=True, exist_ok=True)
+    names = list(_ALL) if arguments.names == ["all"] else arguments.names
     try:
         check_disk(arguments.data_dir)
-        for name in arguments.names or _BENCHMARKS:
-            _run(name, arguments.data_dir, quick=arguments.quick)
+        for name in names:
+            _run(name, arguments.data_dir.resolve(), _plan(arguments), keep_in=arguments.results)
     except (UnfitDiskError, BenchmarkError, DevError, KafkaClientError) as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _run(name: str, data_dir: Path, *, quick: bool) -> None:
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure three brokers on this machine.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks, or all; none: list them")
+    parser.add_argument("--quick", action="store_true", help="short runs, to see that everything works; not kept")
+    parser.add_argument("--pairs", type=int, help=f"runs of each contender [default: {Plan().pairs}]")
+    parser.add_argument("--seconds", type=float, help=f"measured window of a run [default: {Plan().seconds:g}]")
+    parser.add_argument("--warm-up", type=float, help=f"load after a start [default: {Plan().warm_up_seconds:g} s]")
+    parser.add_argument(
+        "--data-dir", type=Path, default=_SCRATCH, help="a folder on a disk [default: build/benchmarks]"
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where results go [default: benchmarks/results]")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.names if name not in _ALL and arguments.names != ["all"]]
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(unknown)}")
+    return arguments
+
+
+def _plan(arguments: argparse.Namespace) -> Plan:
+    given = {"pairs": arguments.pairs, "seconds": arguments.seconds, "warm_up_seconds": arguments.warm_up}
+    return replace(
+        QUICK if arguments.quick else Plan(), **{key: each for key, each in given.items() if each is not None}
+    )
+
+
+def _list() -> None:
+    for title, names in (("three brokers of Raftka:", _BENCHMARKS), ("beside Apache Kafka:", _BESIDE_KAFKA)):
+        print(title)
+        for name, benchmark in names.items():
+            words = (sys.modules[benchmark.__module__].__doc__ or "").splitlines()[0]
+            print(f"  {name:<16} {words}")
+    print("make bench ARGS='NAME... [--quick] [--pairs N] [--seconds S]'; then `make bench-table`")
+
+
+def _run(name: str, data_dir: Path, plan: Plan, keep_in: Path) -> None:
     print(f"== {name}", flush=True)
     left = wait_for_writeback()
     document = {
         "benchmark": name,
-        "quick": quick,
+        "quick": plan.is_quick,
+        "pairs": plan.pairs,
+        "seconds": plan.seconds,
         "measured_on": datetime.now(UTC).date().isoformat(),
         "source": source_version(),
         "machine": machine_facts(data_dir),
@@ -65,12 +120,14 @@ def _run(name: str, data_dir: Path, *, quick: bool) -> None:
         "foreign_cpu_percent_before": foreign_load(),
     }
     began = time.perf_counter()
-    document["result"] = _BENCHMARKS[name](data_dir, quick=quick)
+    document["result"] = _ALL[name](data_dir, plan)
     document["took_seconds"] = round(time.perf_counter() - began)
     # A quick run shows that a benchmark works; its numbers are nobody's to quote.
-    path = write_result(_SCRATCH / "quick" if quick else RESULTS, name, document)
-    print(json.dumps(document["result"], indent=2))
-    print(f"   {document['took_seconds']} s; {path.relative_to(ROOT)}", flush=True)
+    path = write_result(_SCRATCH / "quick" if plan.is_quick else keep_in, name, document)
+    result = document["result"]
+    shown = result["rows"] if isinstance(result, dict) and "rows" in result else result
+    print(json.dumps(shown, indent=2))
+    print(f"   {document['took_seconds']} s; {path}", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@ import http.client
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from benchmarks.machine import wait_for_writeback
+from benchmarks.machine import wait_for_rest
 from raftka import kafka_client
 from raftka.admin_client import AdminError, get_json
 from raftka.dev import operations
@@ -29,8 +29,35 @@ class BenchmarkError(Exception):
     """A measurement could not be made; in one line."""
 
 
+class Cluster(Protocol):
+    """What a measurement needs of three brokers, whoever made them."""
+
+    @property
+    def name(self) -> str:
+        """raftka or kafka."""
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT,... of all brokers."""
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Pid by node id, of those that run."""
+
+    def terms(self, partitions: int) -> list[int]:
+        """Return the term of each partition: a changed list means that there was an election."""
+
+    def wait_in_sync(self, partitions: int) -> None:
+        """Wait until every replica is in sync."""
+
+    def topic(self, partitions: int, config: Mapping[str, str] | None = None) -> AbstractContextManager[None]:
+        """Hold a topic with three replicas; afterwards it is deleted and the disk has come to rest."""
+
+
 class BenchCluster:
     """Brokers that run, or did until they were killed."""
+
+    name = "raftka"
 
     def __init__(self, folder: ClusterFolder) -> None:
         self._folder = folder
@@ -71,6 +98,14 @@ class BenchCluster:
         """Return the term of each partition: a changed list means that there was an election."""
         return [int((self.partition(number) or {"term": -1})["term"]) for number in range(partitions)]
 
+    def metrics(self) -> list[str]:
+        """Return the metrics of each running broker, as text.
+
+        Raises:
+            BenchmarkError: One does not answer.
+        """
+        return [_read_metrics(broker.addresses.admin) for broker in self.brokers if broker.is_alive]
+
     def wait_in_sync(self, partitions: int) -> None:
         """Wait until every replica has written, fsynced and shown what the leader has."""
         for number in range(partitions):
@@ -85,16 +120,16 @@ class BenchCluster:
         return found if is_equal and len(found["in_sync"]) == _NODES else None
 
     @contextmanager
-    def topic(self, partitions: int) -> Iterator[None]:
+    def topic(self, partitions: int, config: Mapping[str, str] | None = None) -> Iterator[None]:
         """Hold a topic with three replicas; afterwards it is deleted and the disk has come to rest."""
-        kafka_client.create_topic(self.bootstrap, TOPIC, partitions, _NODES)
+        kafka_client.create_topic(self.bootstrap, TOPIC, partitions, _NODES, config)
         try:
             eventually("every partition has a leader", lambda: -1 not in self.terms(partitions) or None)
             yield
         finally:
             kafka_client.delete_topic(self.bootstrap, TOPIC)
             eventually("the topic is gone", lambda: self.partition(0) is None or None)
-            wait_for_writeback()
+            wait_for_rest()
 
 
 @contextmanager
@@ -110,7 +145,19 @@ def running_cluster(data_dir: Path) -> Iterator[BenchCluster]:
         if cluster is not None:
             cluster.stop()
         shutil.rmtree(folder, ignore_errors=True)
-        wait_for_writeback()
+        wait_for_rest()
+
+
+def _read_metrics(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=10.0)
+    try:
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read().decode()
+    except (OSError, http.client.HTTPException) as error:
+        raise BenchmarkError(f"no metrics from {address}: {error}") from error
+    finally:
+        connection.close()
 
 
 class MetricsPoll:

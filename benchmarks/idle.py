@@ -5,18 +5,19 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cluster import running_cluster
+from benchmarks.plan import Plan
 from benchmarks.processes import cpu_between, mark_cpu, rss_megabytes
 
 _PARTITIONS = 3
 
 
-def measure(data_dir: Path, *, quick: bool) -> dict[str, Any]:
+def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
     """Return memory and CPU of each broker over 20 s, with one topic of 3 partitions."""
-    seconds = 5 if quick else 20
+    seconds = 5 if plan.is_quick else 20
     with running_cluster(data_dir) as cluster, cluster.topic(_PARTITIONS):
         cluster.wait_in_sync(_PARTITIONS)
         # What creating the topic left behind is none of the idle cost.
-        time.sleep(1 if quick else 5)
+        time.sleep(1 if plan.is_quick else 5)
         pids = cluster.pids
         first = mark_cpu(pids)
         time.sleep(seconds)

@@ -5,6 +5,7 @@ from typing import Any
 
 from benchmarks.cluster import BenchCluster, BenchmarkError, running_cluster
 from benchmarks.load import client_facts, latencies
+from benchmarks.plan import Plan
 from benchmarks.processes import cpu_between, mark_cpu
 from benchmarks.report import quantile
 
@@ -12,9 +13,9 @@ _TRIES = 3
 _QUANTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p99.9_ms": 0.999, "max_ms": 1.0}
 
 
-def measure(data_dir: Path, *, quick: bool) -> dict[str, Any]:
+def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
     """Return quantiles of the time from produce() to the delivery report, at acks=all and acks=1."""
-    warm_up, count = (50, 300) if quick else (500, 5000)
+    warm_up, count = (50, 300) if plan.is_quick else (500, 5000)
     with running_cluster(data_dir) as cluster:
         results = {f"acks={acks}": _measure_level(cluster, acks, warm_up, count) for acks in ("all", "1")}
     return {

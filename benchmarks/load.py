@@ -35,15 +35,15 @@ class CountingProducer:
         first_answer: Time (perf_counter) of the first acknowledgement of a record that was sent after `watch_from`.
     """
 
-    def __init__(self, bootstrap: str, acks: str, rate: float | None = None) -> None:
+    def __init__(self, bootstrap: str, acks: str, rate: float | None = None, **options: Any) -> None:
         self.acked = 0
         self.errors: list[str] = []
         self.first_answer: float | None = None
         self._watched_since = float("inf")
         self._rate = rate
         self._values = cycle(random_values())
-        # librdkafka's own defaults are what is measured.
-        self._producer = new_producer(bootstrap, acks, queue_buffering_max_messages=10 * _QUEUE_MAX)
+        # librdkafka's own defaults are what is measured, but for what a script asks for.
+        self._producer = new_producer(bootstrap, acks, queue_buffering_max_messages=10 * _QUEUE_MAX, **options)
         self._halt = threading.Event()
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
 

@@ -10,11 +10,14 @@ from typing import Any
 _MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs"}
 _DIRTY_BYTES_MAX = 64 * 1024 * 1024
 _WRITEBACK_SECONDS = 60.0
+_REST_SECONDS = 300.0
+_DURABLE_BYTES = 1 << 30
+_DURABLE_STEP = 4 << 20
 _SYNCS = 100
 
 
 class UnfitDiskError(Exception):
-    """The data folder is not on a disk; one line for the person at the terminal."""
+    """The data folder is not on a disk, or the disk does not come to rest; one line for the person at the terminal."""
 
 
 def file_system(path: Path) -> str:
@@ -59,6 +62,48 @@ def wait_for_writeback() -> float:
     while (left := _meminfo("Dirty") + _meminfo("Writeback")) >= _DIRTY_BYTES_MAX and time.monotonic() < deadline:
         time.sleep(0.2)
     return round(left / 1e6, 1)
+
+
+def wait_for_rest() -> None:
+    """Have the kernel write back what it holds, and wait until less than 64 MB are left.
+
+    Raises:
+        UnfitDiskError: Not within five minutes: somebody else writes.
+    """
+    deadline = time.monotonic() + _REST_SECONDS
+    # Without it the kernel waits until pages are 30 s old.
+    os.sync()
+    while (left := _meminfo("Dirty") + _meminfo("Writeback")) >= _DIRTY_BYTES_MAX:
+        if time.monotonic() >= deadline:
+            raise UnfitDiskError(
+                f"{left / 1e6:.0f} MB were still to be written to the disk after {_REST_SECONDS:.0f} s"
+            )
+        time.sleep(0.2)
+
+
+def durable_bandwidth(data_dir: Path) -> float:
+    """Return the MB/s of appending 1 GiB of random bytes to one file with an fdatasync after every 4 MiB."""
+    block = os.urandom(_DURABLE_STEP)
+    path = data_dir / "bandwidth-probe"
+    try:
+        with path.open("wb", buffering=0) as stream:
+            began = time.perf_counter()
+            for _ in range(_DURABLE_BYTES // _DURABLE_STEP):
+                stream.write(block)
+                os.fdatasync(stream.fileno())
+            return round(_DURABLE_BYTES / (time.perf_counter() - began) / 1e6, 1)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def drop_page_cache() -> bool:
+    """Make the kernel forget every clean page of every file; False where this process may not."""
+    os.sync()
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+    except OSError:
+        return False
+    return True
 
 
 def busy_seconds() -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 from benchmarks.cluster import BenchCluster, BenchmarkError, running_cluster
 from benchmarks.load import VALUE_BYTES, CountingProducer, client_facts, read_back
+from benchmarks.plan import Plan
 from benchmarks.processes import cpu_between, mark_cpu
 from benchmarks.report import summarize
 
@@ -14,10 +15,10 @@ _CASES = [(acks, partitions) for partitions in (1, 3) for acks in ("all", "1")]
 _MEGABYTE = 1e6
 
 
-def measure(data_dir: Path, *, quick: bool) -> dict[str, Any]:
+def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
     """Return MB/s and records/s of writing at each level with 1 and 3 partitions, and of reading it back."""
     with running_cluster(data_dir) as cluster:
-        results = [_measure_case(cluster, acks, partitions, quick=quick) for acks, partitions in _CASES]
+        results = [_measure_case(cluster, acks, partitions, quick=plan.is_quick) for acks, partitions in _CASES]
     return {
         "what": "one producer, values of 1 KiB that do not compress, three replicas; MB are 10^6 bytes of values",
         "client": client_facts(),

@@ -1,0 +1,13 @@
+"""Raftka beside Apache Kafka in the same run: one script for each number, each a module with `measure`.
+
+* `plan`         how many pairs of which length; `match` plays them A B A B; `verdict` makes rows of ratios of them.
+* `produce`      MB/s and CPU of librdkafka's producer; `small_requests` of Kafka's own with its small batches.
+* `consume`      1 GB from the page cache, and from the disk.
+* `one_in_flight`, `open_loop`, `mixed_levels`   latencies.
+* `footprint`    memory and CPU of brokers that have nothing to do.
+
+Both clusters run all the time and one of them is loaded: to start them in turns would have every run of Kafka on a cold
+JVM. What the other cluster costs while it waits (about 4 % of a core for a Kafka broker, 1 % for one of Raftka's) is
+taken from the one that is measured, so Raftka has a tenth of a core less than it would have alone, and Kafka three
+hundredths.
+"""
