@@ -15,7 +15,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint fix sim sim-campaign bench wheel clean system-packages
+.PHONY: help run test test-long lint fix sim sim-campaign bench bench-table wheel clean system-packages
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | sort | awk -F '\t' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -48,8 +48,11 @@ sim-campaign: needs-SEEDS $(TESTS_STAMP)  ## many simulated runs on both cores: 
 needs-%:
 	@$(if $($*),,echo "$* is not set; \`make\` shows an example" >&2; exit 1)
 
-bench: $(TESTS_STAMP)  ## measure; results go to benchmarks/results
+bench: $(TESTS_STAMP)  ## list the benchmarks; make bench ARGS="NAME... [--quick]" runs them
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-table: $(TESTS_STAMP)  ## write what benchmarks/results say of the targets into docs/performance.md
+	@$(BIN)/python -m benchmarks.table $(ARGS)
 
 wheel: $(TESTS_STAMP)  ## build the source archive, and from it the wheel, into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist .

@@ -1,16 +1,19 @@
-"""Measurements of a cluster of three brokers on loopback, with its data on a real disk.
+"""Measurements of a cluster of three brokers on loopback, with its data on a real disk, alone or beside Apache Kafka.
 
-    python -m benchmarks [NAME...] [--quick] [--data-dir DIR]
+    python -m benchmarks [NAME...] [--quick] [--pairs N] [--seconds S] [--data-dir DIR]
 
 * `start_time`     `raftka dev` until a record is acknowledged.
-* `failover`       SIGKILL of leaders under load.
-* `idle`           memory and CPU of brokers that have nothing to do.
-* `latency`        one record in flight.
-* `throughput`     as much as librdkafka and the brokers can.
+* `failover`       leaders that are killed, stopped or cut off under load; `faults` does that to them.
+* `mixed_levels`   in `compare`: writers at acks=1 and acks=all on one partition.
+* `soak`           ten minutes of full load with retention.
+* `idle`, `latency`, `throughput`   Raftka alone, with confluent-kafka as the client.
+* `compare`        what is measured beside Apache Kafka in the same run; `kafka` starts it.
 * `cluster`        the brokers that are measured, and what their admin ports tell.
-* `load`           producers and consumers; `processes`, `machine`: what /proc tells.
-* `report`         summaries and the JSON files in results/.
+* `native_client`  the clients in C (native/), for what a Python loop is too slow for; `load`: those in Python.
+* `processes`, `machine`   what /proc tells.
+* `plan`, `report` lengths of runs; summaries and the JSON files in results/. `table`: all their rows as one table.
 * `profile_broker` where a broker's event loop spends its time; `profiled_process` is the broker it looks into.
 
-Nothing here passes or fails by time: a number is a number. Only a run that was disturbed is repeated.
+Nothing here passes or fails by time: a number is a number, and a target that is missed is shown as missed. Only a run
+that was disturbed is repeated.
 """

@@ -25,6 +25,7 @@ from benchmarks.compare import (
 from benchmarks.machine import UnfitDiskError, check_disk, foreign_load, machine_facts, wait_for_writeback
 from benchmarks.plan import QUICK, Plan
 from benchmarks.report import RESULTS, ROOT, source_version, write_result
+from benchmarks.table import render
 from raftka.dev.errors import DevError
 from raftka.kafka_client import KafkaClientError
 
@@ -120,13 +121,14 @@ def _run(name: str, data_dir: Path, plan: Plan, keep_in: Path) -> None:
         "foreign_cpu_percent_before": foreign_load(),
     }
     began = time.perf_counter()
-    document["result"] = _ALL[name](data_dir, plan)
+    result = document["result"] = _ALL[name](data_dir, plan)
     document["took_seconds"] = round(time.perf_counter() - began)
     # A quick run shows that a benchmark works; its numbers are nobody's to quote.
     path = write_result(_SCRATCH / "quick" if plan.is_quick else keep_in, name, document)
-    result = document["result"]
-    shown = result["rows"] if isinstance(result, dict) and "rows" in result else result
-    print(json.dumps(shown, indent=2))
+    if "rows" in result:
+        print(render([document]))
+    else:
+        print(json.dumps(result, indent=2))
     print(f"   {document['took_seconds']} s; {path}", flush=True)
 
 

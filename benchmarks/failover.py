@@ -1,4 +1,4 @@
-"""How long a partition is away when its leader is killed, stopped or cut off, as its clients and the brokers see it."""
+"""How long a partition is away when its leader is killed, stopped or cut off from the others."""
 
 import argparse
 import json

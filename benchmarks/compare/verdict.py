@@ -49,13 +49,13 @@ def row(
     if not ours:
         return found | {"raftka": None, "met": False if targets else None}
     numbers = {"value": statistics.median(ours)}
-    found["raftka"] = numbers["value"]
+    found["raftka"] = round(numbers["value"], 4)
     if theirs:
         # Of pairs, not of all runs: what slows the machine down for a minute slows down both runs of a pair.
         ratios = [own / other for own, other in zip(ours, theirs, strict=False) if other]
         numbers["ratio"] = statistics.median(ratios) if ratios else float("inf")
         spread = [round(min(ratios), 3), round(max(ratios), 3)] if ratios else []
-        found |= {"peer": statistics.median(theirs), "peer_name": peer, "ratio": round(numbers["ratio"], 3)}
+        found |= {"peer": round(statistics.median(theirs), 4), "peer_name": peer, "ratio": round(numbers["ratio"], 3)}
         found["ratio_range"] = spread
     found["met"] = all(each.of in numbers and each.is_met(numbers[each.of]) for each in targets) if targets else None
     return found
