@@ -184,6 +184,8 @@ class BrokerCluster:
             "rpc.port": RPC_PORT,
             "seeds": self.seeds,
             "cluster.secret.file": str(self.secret_path),
+            # A producer that outlives its topic would make it anew.
+            "auto.create.topics.enable": False,
             **options,
         }
 

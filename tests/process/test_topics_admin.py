@@ -85,8 +85,8 @@ def test_a_deleted_topic_leaves_no_files(shared_cluster: BrokerCluster):
         ({"segment.bytes": "1"}, "segment.bytes"),
         ({"max.message.bytes": "-1"}, "max.message.bytes"),
         ({"cleanup.policy": "compact"}, "cleanup.policy"),
-        ({"retention.ms": "1000"}, "retention.ms"),
-        ({"min.insync.replicas": "3"}, "min.insync.replicas"),
+        ({"retention.ms": "-2"}, "retention.ms"),
+        ({"min.insync.replicas": "4"}, "min.insync.replicas"),
     ],
 )
 def test_a_config_that_cannot_be_honoured_is_refused(shared_cluster: BrokerCluster, config: dict[str, str], said: str):
