@@ -60,6 +60,8 @@ def build_batch(
     last_offset_delta: int | None = None,
     max_timestamp: int | None = None,
     producer_id: int = -1,
+    producer_epoch: int | None = None,
+    base_sequence: int = -1,
     magic: int = 2,
     base_offset: int = 0,
     leader_epoch: int = 0,
@@ -83,8 +85,8 @@ def build_batch(
         times[0],
         latest,
         producer_id,
-        -1 if producer_id < 0 else 0,
-        -1,
+        (-1 if producer_id < 0 else 0) if producer_epoch is None else producer_epoch,
+        base_sequence,
         number_of,
     )
     body += payload

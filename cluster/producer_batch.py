@@ -1,0 +1,49 @@
+"""What a record batch says about its producer, and the arithmetic of sequence numbers.
+
+A producer numbers its records per partition from 0; after 2^31 - 1 comes 0 again (KIP-98). A batch says the sequence
+number of its first record; the last one follows from the number of its records.
+"""
+
+import struct
+from typing import NamedTuple
+
+from model.record_batch import HEADER_BYTES, Buffer
+
+SEQUENCE_MASK = 2**31 - 1
+
+# Within the batch header (model.record_batch): producer id; last offset delta, producer id, epoch, base sequence.
+_PRODUCER_ID_AT = 43
+_FIELDS_AT = 23
+_PRODUCER_ID = struct.Struct(">q")
+_FIELDS = struct.Struct(">i16xqhi")
+
+
+class BatchSequence(NamedTuple):
+    """The producer's side of one batch; both sequence numbers inclusive."""
+
+    producer_id: int
+    epoch: int
+    first: int
+    last: int
+
+    @property
+    def record_count(self) -> int:
+        """Records from first to last, across the wrap."""
+        return distance(self.first, self.last) + 1
+
+    def follows(self, last_sequence: int) -> bool:
+        """Whether this batch comes right after the record with `last_sequence`."""
+        return self.first == (last_sequence + 1) & SEQUENCE_MASK
+
+
+def distance(first: int, last: int) -> int:
+    """Return how many steps lead from sequence number `first` forward to `last`: 0 to 2^31 - 1."""
+    return (last - first) & SEQUENCE_MASK
+
+
+def read_sequence(batch: Buffer) -> BatchSequence | None:
+    """Return what `batch` says of its producer; None without one, which costs a look at 8 bytes."""
+    if len(batch) < HEADER_BYTES or _PRODUCER_ID.unpack_from(batch, _PRODUCER_ID_AT)[0] < 0:
+        return None
+    last_offset_delta, producer_id, epoch, first = _FIELDS.unpack_from(batch, _FIELDS_AT)
+    return BatchSequence(producer_id, epoch, first & SEQUENCE_MASK, (first + last_offset_delta) & SEQUENCE_MASK)

@@ -1,0 +1,174 @@
+"""The idempotent producers of one partition: what makes a retry of a batch harmless (RFC 0007).
+
+    tail   uncommitted batches of producers, in log order    note -> +    truncate -> -    commit -> settled
+    table  what committed entries say of each producer       snapshot, restore
+
+A lookup sees the tail first, then the table. So a batch that is written but not committed is known as well: its retry
+shares its outcome instead of being answered from memory (counterexample 8), and when it is truncated, the retry is
+appended anew. Batches without a producer cost one look at 8 bytes of their header.
+
+Source: KIP-98, KIP-360; Raft's rule that state is a function of the log.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from cluster.producer_batch import BatchSequence, read_sequence
+from cluster.producer_errors import (
+    DuplicateSequenceError,
+    InvalidProducerEpochError,
+    OutOfOrderSequenceError,
+    ProducerRefusedError,
+)
+from cluster.producer_table import PlacedBatch, ProducerOptions, ProducerTable
+from model.ids import Index, Offset, Term
+from raft.replicate_item import NewEntry, ReplicateResult
+from storage.entry import Entry, EntryKind
+
+
+class ProducerState:
+    """A `raft.log_state.LogState`. `now_ms` is the node's wall clock: it decides about expiry and nothing else."""
+
+    def __init__(self, now_ms: Callable[[], int], options: ProducerOptions | None = None) -> None:
+        self._now_ms = now_ms
+        self._options = options or ProducerOptions()
+        self._table = ProducerTable(self._options)
+        self._tail: deque[PlacedBatch] = deque()
+        # The same batches by producer; nobody without any.
+        self._tails: dict[int, deque[PlacedBatch]] = {}
+        self._settled_index = 0
+
+    @property
+    def producer_count(self) -> int:
+        """Producers in the settled table."""
+        return len(self._table)
+
+    def admit(self, entry: NewEntry) -> ReplicateResult | ProducerRefusedError | None:
+        """Judge an entry before it gets its place: None to append it, the original's place, or why it is refused."""
+        if entry.kind is not EntryKind.DATA:
+            return None
+        batch = read_sequence(entry.payload)
+        if batch is None:
+            return None
+        last = self._last(batch.producer_id)
+        if last is None:
+            return self._judge_unknown(batch)
+        if batch.epoch != last.epoch:
+            return _judge_other_epoch(batch, last)
+        if batch.follows(last.last):
+            return None
+        original = self._find(batch)
+        if original is not None:
+            index = Index(original.log_index)
+            return ReplicateResult(index, index, Offset(original.base_offset), Term(original.term))
+        return self._refuse_out_of_order(batch, last)
+
+    def note(self, entry: Entry) -> None:
+        """Take an entry that got its place at the end of the log."""
+        if entry.kind is not EntryKind.DATA or entry.index <= self._settled_index:
+            return
+        sequence = read_sequence(entry.payload)
+        if sequence is None:
+            return
+        batch = PlacedBatch(sequence, entry.base_offset, entry.index, entry.term)
+        assert not self._tail or self._tail[-1].log_index < batch.log_index, "entries are noted in log order"
+        self._tail.append(batch)
+        self._tails.setdefault(sequence.producer_id, deque()).append(batch)
+
+    def truncate(self, first_removed: Index) -> None:
+        """Forget the batches from `first_removed` on; none of them is committed."""
+        while self._tail and self._tail[-1].log_index >= first_removed:
+            producer_id = self._tail.pop().sequence.producer_id
+            batches = self._tails[producer_id]
+            batches.pop()
+            if not batches:
+                del self._tails[producer_id]
+
+    def commit(self, index: Index) -> None:
+        """Everything up to `index` is final."""
+        self._settled_index = max(self._settled_index, index)
+        if not self._tail or self._tail[0].log_index > index:
+            return
+        now_ms = self._now_ms()
+        while self._tail and self._tail[0].log_index <= index:
+            batch = self._tail.popleft()
+            producer_id = batch.sequence.producer_id
+            batches = self._tails[producer_id]
+            batches.popleft()
+            if not batches:
+                del self._tails[producer_id]
+            self._table.settle(batch, now_ms)
+        self._table.expire(now_ms)
+
+    def snapshot(self) -> bytes:
+        """Return the table as of the last `commit`."""
+        return self._table.encode()
+
+    def restore(self, state: bytes, applied_index: Index) -> None:
+        """Begin from a snapshot; entries at or below `applied_index` are in it and are skipped when noted.
+
+        Raises:
+            CorruptLogError: The state cannot be read.
+        """
+        table = ProducerTable(self._options)
+        table.decode(state, self._now_ms())
+        self.reset()
+        self._table = table
+        self._settled_index = applied_index
+
+    def reset(self) -> None:
+        """Begin from nothing."""
+        self._table = ProducerTable(self._options)
+        self._tail.clear()
+        self._tails.clear()
+        self._settled_index = 0
+
+    def _last(self, producer_id: int) -> BatchSequence | None:
+        tail = self._tails.get(producer_id)
+        if tail:
+            return tail[-1].sequence
+        producer = self._table.get(producer_id)
+        return None if producer is None else producer.last
+
+    def _find(self, batch: BatchSequence) -> PlacedBatch | None:
+        for placed in reversed(self._tails.get(batch.producer_id, ())):
+            if placed.sequence == batch:
+                return placed
+        producer = self._table.get(batch.producer_id)
+        if producer is not None:
+            for placed in reversed(producer.batches):
+                if placed.sequence == batch:
+                    return placed
+        return None
+
+    def _judge_unknown(self, batch: BatchSequence) -> OutOfOrderSequenceError | None:
+        # Who was never here begins with 0: a later batch that overtook the first one on its way through a change of
+        # leaders must not become the beginning. Who may have been forgotten goes on where it was (KIP-360).
+        if batch.first == 0 or self._table.may_have_forgotten(batch.producer_id):
+            return None
+        return OutOfOrderSequenceError(
+            f"producer {batch.producer_id} has written nothing here and begins with sequence {batch.first}, not 0"
+        )
+
+    def _refuse_out_of_order(self, batch: BatchSequence, last: BatchSequence) -> ProducerRefusedError:
+        producer = self._table.get(batch.producer_id)
+        if producer is not None and producer.has_had(batch):
+            return DuplicateSequenceError(
+                f"producer {batch.producer_id}: sequences {batch.first} to {batch.last} are committed,"
+                " but their offset is no longer known"
+            )
+        return OutOfOrderSequenceError(
+            f"producer {batch.producer_id}: sequence {batch.first} does not follow {last.last}"
+        )
+
+
+def _judge_other_epoch(batch: BatchSequence, last: BatchSequence) -> ProducerRefusedError | None:
+    if batch.epoch < last.epoch:
+        return InvalidProducerEpochError(
+            f"producer {batch.producer_id}: epoch {batch.epoch} is older than {last.epoch}"
+        )
+    if batch.first != 0:
+        return OutOfOrderSequenceError(
+            f"producer {batch.producer_id}: epoch {batch.epoch} begins with sequence {batch.first}, not 0"
+        )
+    return None

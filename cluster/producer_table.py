@@ -1,0 +1,192 @@
+"""The settled part of the producer state: what committed entries say of each producer, with its file format.
+
+    producer id -> epoch, the last five batches (first and last sequence, offset, index, term), records known before
+
+The table is bounded: of more than `producers_max` the one that has been silent longest is forgotten, and who has been
+silent for `expiration_ms` is forgotten when somebody else writes.
+
+State bytes: format version u8 = 1, then msgpack of `_Saved`. They lie in checksummed files only.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from cluster.producer_batch import SEQUENCE_MASK, BatchSequence, distance
+from storage.errors import CorruptLogError
+
+# A client has at most five requests in flight (max.in.flight.requests.per.connection), so it can ask for no more.
+BATCHES_KEPT = 5
+
+FORMAT_VERSION = 1
+
+# Half of the sequence numbers: with more, "long ago" and "far ahead" would be the same number.
+_KNOWN_MAX = 2**30
+
+_NO_PRODUCER_ID = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerOptions:
+    """Bounds of one partition's producer state.
+
+    Attributes:
+        expiration_ms: A producer that has committed nothing for so long, by this node's wall clock, may be forgotten.
+        producers_max: Producers remembered; the snapshot holds about 60 bytes for each of their batches.
+    """
+
+    expiration_ms: int = 24 * 3600 * 1000
+    producers_max: int = 4000
+
+
+class PlacedBatch(NamedTuple):
+    """A batch with its place in the log: offset of the first record, index and term of the entry."""
+
+    sequence: BatchSequence
+    base_offset: int
+    log_index: int
+    term: int
+
+
+class Producer:
+    """One producer's unbroken run of batches in its current epoch."""
+
+    __slots__ = ("batches", "known_before", "used_ms")
+
+    def __init__(self, batches: list[PlacedBatch], known_before: int, used_ms: int) -> None:
+        self.batches = batches
+        self.known_before = known_before
+        self.used_ms = used_ms
+
+    @property
+    def last(self) -> BatchSequence:
+        """The newest batch."""
+        return self.batches[-1].sequence
+
+    def add(self, batch: PlacedBatch) -> None:
+        """Take the next batch of the run; the oldest of more than five is only counted from now on."""
+        self.batches.append(batch)
+        if len(self.batches) > BATCHES_KEPT:
+            oldest = self.batches.pop(0)
+            self.known_before = min(self.known_before + oldest.sequence.record_count, _KNOWN_MAX)
+
+    def has_had(self, batch: BatchSequence) -> bool:
+        """Whether all records of `batch` were committed before the oldest batch that is kept."""
+        oldest = self.batches[0].sequence
+        back = distance(batch.last, (oldest.first - 1) & SEQUENCE_MASK)
+        return batch.epoch == oldest.epoch and back + batch.record_count <= self.known_before
+
+
+class _SavedProducer(msgspec.Struct, frozen=True, array_like=True):
+    producer_id: int
+    epoch: int
+    known_before: int
+    # Each: first sequence, last sequence, base offset, index, term.
+    batches: list[tuple[int, int, int, int, int]]
+
+
+class _Saved(msgspec.Struct, frozen=True, array_like=True):
+    forgotten: int
+    producers: list[_SavedProducer]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[_Saved] = msgspec.msgpack.Decoder(_Saved)
+
+
+class ProducerTable:
+    """Producers by id, those first that have been silent longest."""
+
+    def __init__(self, options: ProducerOptions) -> None:
+        self._options = options
+        self._producers: dict[int, Producer] = {}
+        # The largest producer id that was ever forgotten. Ids are handed out in rising order, so an unknown producer
+        # with a larger one has never written here.
+        self._forgotten = _NO_PRODUCER_ID
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._producers)
+
+    def get(self, producer_id: int) -> Producer | None:
+        """Return what is known of a producer."""
+        return self._producers.get(producer_id)
+
+    def may_have_forgotten(self, producer_id: int) -> bool:
+        """Whether a producer that is not in the table may have been."""
+        return producer_id <= self._forgotten
+
+    def settle(self, batch: PlacedBatch, now_ms: int) -> None:
+        """Take a committed batch: the log is right, whatever was known of the producer."""
+        sequence = batch.sequence
+        # Taken out and put in again: the table's order is that of the last writes.
+        producer = self._producers.pop(sequence.producer_id, None)
+        if producer is None or sequence.epoch != producer.last.epoch or not sequence.follows(producer.last.last):
+            producer = Producer([batch], 0, now_ms)
+        else:
+            producer.add(batch)
+            producer.used_ms = now_ms
+        self._producers[sequence.producer_id] = producer
+
+    def expire(self, now_ms: int) -> None:
+        """Forget who has been silent for too long, or longest while there are too many."""
+        oldest_kept = now_ms - self._options.expiration_ms
+        while self._producers:
+            producer_id = next(iter(self._producers))
+            if self._producers[producer_id].used_ms > oldest_kept and len(self) <= self._options.producers_max:
+                break
+            del self._producers[producer_id]
+            self._forgotten = max(self._forgotten, producer_id)
+
+    def encode(self) -> bytes:
+        """Return the table as state bytes: the same on all replicas, but for who was forgotten by whom.
+
+        When a producer was last heard is left out: it is a matter of this node's clock, and begins anew at `decode`.
+        """
+        producers = [
+            _SavedProducer(
+                producer_id,
+                producer.last.epoch,
+                producer.known_before,
+                [(b.sequence.first, b.sequence.last, b.base_offset, b.log_index, b.term) for b in producer.batches],
+            )
+            for producer_id, producer in self._producers.items()
+        ]
+        return bytes([FORMAT_VERSION]) + _encoder.encode(_Saved(self._forgotten, producers))
+
+    def decode(self, state: bytes, now_ms: int) -> None:
+        """Take the place of what is here by what `encode` has returned; no bytes at all are an empty table.
+
+        Raises:
+            CorruptLogError: Not written by `encode`, or by a newer version.
+        """
+        saved = _decode(state) if state else _Saved(_NO_PRODUCER_ID, [])
+        self._forgotten = saved.forgotten
+        self._producers = {
+            one.producer_id: Producer(
+                [
+                    PlacedBatch(BatchSequence(one.producer_id, one.epoch, first, last), base_offset, index, term)
+                    for first, last, base_offset, index, term in one.batches
+                ],
+                one.known_before,
+                now_ms,
+            )
+            for one in saved.producers
+        }
+
+
+def _decode(state: bytes) -> _Saved:
+    if state[0] != FORMAT_VERSION:
+        raise CorruptLogError(f"producer state of format {state[0]}, this version reads {FORMAT_VERSION}")
+    try:
+        saved = _decoder.decode(memoryview(state)[1:])
+    except msgspec.MsgspecError as error:
+        raise CorruptLogError(f"producer state cannot be read: {error}") from error
+    for producer in saved.producers:
+        if not 1 <= len(producer.batches) <= BATCHES_KEPT:
+            raise CorruptLogError(f"producer {producer.producer_id} has {len(producer.batches)} batches in its state")
+    return saved

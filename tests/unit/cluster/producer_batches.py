@@ -1,0 +1,24 @@
+"""Batches of idempotent producers for tests: headers only, the state looks at nothing else."""
+
+import struct
+
+from model.ids import Index, Offset, Term
+from raft.replicate_item import NewEntry
+from storage.entry import Entry, EntryKind
+
+
+def header(producer_id: int, epoch: int, first: int, count: int) -> bytearray:
+    """Return the 61 bytes of a batch header with these fields."""
+    return bytearray(
+        struct.pack(">qiibIhiqqqhii", 0, 49, 0, 2, 0, 0, count - 1, 0, 0, producer_id, epoch, first, count)
+    )
+
+
+def new_batch(producer_id: int, first: int, count: int = 1, epoch: int = 0) -> NewEntry:
+    """Return a batch that has no place yet."""
+    return NewEntry(EntryKind.DATA, header(producer_id, epoch, first, count), count)
+
+
+def placed(new: NewEntry, index: int, base_offset: int, term: int = 1) -> Entry:
+    """Return the entry of a batch at its place."""
+    return Entry(Index(index), Term(term), new.kind, Offset(base_offset), new.record_count, bytes(new.payload))
