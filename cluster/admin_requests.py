@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from cluster.commands import (
+    AllocateProducerIds,
     AlterTopicConfigs,
     BrokerRecord,
     CreatePartitions,
@@ -27,10 +28,12 @@ from cluster.errors import (
     ControllerUnavailableError,
     InvalidTopicNameError,
     NotControllerError,
+    ProducerIdsTakenError,
     TopicExistsError,
     UnknownTopicError,
 )
 from cluster.partition_allocator import allocate
+from cluster.producer_id_table import BLOCK_SIZE
 from cluster.topic_changes import (
     ConfigChange,
     altered_configs,
@@ -99,10 +102,17 @@ class RegisterBrokerRequest(msgspec.Struct, frozen=True, array_like=True):
     timeout: float
 
 
+class AllocateProducerIdsRequest(msgspec.Struct, frozen=True, array_like=True):
+    """A broker needs a block of producer ids."""
+
+    timeout: float
+
+
 class AdminReply(msgspec.Struct, frozen=True, array_like=True):
     """`error` is the name of a ClusterError, empty for success; then the topic's id, partitions and replicas.
 
     `applied_index` is how far the leader had applied raft0: who has applied as much knows what the leader knew.
+    `first_producer_id` begins the block that was asked for.
     """
 
     error: str
@@ -111,6 +121,7 @@ class AdminReply(msgspec.Struct, frozen=True, array_like=True):
     partitions: int = 0
     replication_factor: int = 0
     applied_index: int = 0
+    first_producer_id: int = -1
 
 
 CREATE_TOPIC = Method(10, "create_topic", CreateTopicRequest, AdminReply)
@@ -118,6 +129,7 @@ DELETE_TOPIC = Method(11, "delete_topic", DeleteTopicRequest, AdminReply)
 REGISTER_BROKER = Method(12, "register_broker", RegisterBrokerRequest, AdminReply)
 CREATE_PARTITIONS = Method(13, "create_partitions", CreatePartitionsRequest, AdminReply)
 ALTER_TOPIC_CONFIGS = Method(14, "alter_topic_configs", AlterTopicConfigsRequest, AdminReply)
+ALLOCATE_PRODUCER_IDS = Method(15, "allocate_producer_ids", AllocateProducerIdsRequest, AdminReply)
 
 Request = TypeVar(
     "Request",
@@ -126,6 +138,7 @@ Request = TypeVar(
     RegisterBrokerRequest,
     CreatePartitionsRequest,
     AlterTopicConfigsRequest,
+    AllocateProducerIdsRequest,
 )
 
 
@@ -148,6 +161,7 @@ class AdminRequests:
         links.register_async(REGISTER_BROKER, self._answer(self._register_broker))
         links.register_async(CREATE_PARTITIONS, self._answer(self._create_partitions))
         links.register_async(ALTER_TOPIC_CONFIGS, self._answer(self._alter_topic_configs))
+        links.register_async(ALLOCATE_PRODUCER_IDS, self._answer(self._allocate_producer_ids))
 
     async def create_topic(self, request: CreateTopicRequest) -> AdminReply:
         """Create a topic, or only check whether it could be; see `_forward` for the errors all of these share."""
@@ -168,6 +182,10 @@ class AdminRequests:
     async def alter_topic_configs(self, request: AlterTopicConfigsRequest) -> AdminReply:
         """Change what is set on a topic, or only check whether it could be."""
         return await self._forward(ALTER_TOPIC_CONFIGS, request, self._alter_topic_configs)
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AdminReply:
+        """Take a block of producer ids that no other broker has or will have."""
+        return await self._forward(ALLOCATE_PRODUCER_IDS, request, self._allocate_producer_ids)
 
     async def _forward(
         self,
@@ -298,6 +316,18 @@ class AdminRequests:
             if self._controller.members.get(NodeId(request.broker.node_id)) != request.broker:
                 await self._controller.propose(RegisterBroker(request.broker), deadline)
             return AdminReply("", "", applied_index=self._controller.applier.applied_index)
+
+    async def _allocate_producer_ids(self, _: AllocateProducerIdsRequest, deadline: float) -> AdminReply:
+        async with self._controller.admission:
+            while True:
+                self._require_office()
+                first = self._controller.producer_ids.next_id
+                try:
+                    await self._controller.propose(AllocateProducerIds(first, BLOCK_SIZE), deadline)
+                except ProducerIdsTakenError:
+                    # A command whose proposer gave up was applied after all: the table has moved on.
+                    continue
+                return AdminReply("", "", first_producer_id=first)
 
 
 def _checked(reply: AdminReply) -> AdminReply:

@@ -61,7 +61,14 @@ class AlterTopicConfigs(msgspec.Struct, frozen=True, tag="alter_topic_configs"):
     configs: dict[str, str]
 
 
-Command = RegisterBroker | CreateTopic | DeleteTopic | CreatePartitions | AlterTopicConfigs
+class AllocateProducerIds(msgspec.Struct, frozen=True, tag="allocate_producer_ids"):
+    """The ids from `first` on are one broker's to hand out, `count` of them (RFC 0007)."""
+
+    first: int
+    count: int
+
+
+Command = RegisterBroker | CreateTopic | DeleteTopic | CreatePartitions | AlterTopicConfigs | AllocateProducerIds
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

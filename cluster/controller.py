@@ -6,6 +6,7 @@ from cluster.commands import Command, encode_command
 from cluster.controller_stm import ControllerStm
 from cluster.errors import ControllerUnavailableError, NotControllerError
 from cluster.members_table import MembersTable
+from cluster.producer_id_table import ProducerIdTable
 from cluster.topic_table import TopicTable
 from model.ids import ConsistencyLevel, NodeId
 from model.topic_config import TopicConfig
@@ -24,7 +25,8 @@ class Controller:
         self.consensus = consensus
         self.members = MembersTable()
         self.topics = TopicTable(topic_defaults)
-        self._stm = ControllerStm(self.members, self.topics)
+        self.producer_ids = ProducerIdTable()
+        self._stm = ControllerStm(self.members, self.topics, self.producer_ids)
         self.applier = StateMachineApplier(consensus, self._stm, options)
         # Commands that check the tables before they propose run one after the other at the leader.
         self.admission = asyncio.Lock()

@@ -5,6 +5,7 @@ part of the function, and the proposer at the leader is told.
 """
 
 from cluster.commands import (
+    AllocateProducerIds,
     AlterTopicConfigs,
     CreatePartitions,
     CreateTopic,
@@ -14,6 +15,7 @@ from cluster.commands import (
 )
 from cluster.errors import ClusterError
 from cluster.members_table import MembersTable
+from cluster.producer_id_table import ProducerIdTable
 from cluster.topic_table import TopicTable
 from model.ids import Index, TopicId
 from storage.entry import Entry, EntryKind
@@ -25,9 +27,10 @@ _REFUSALS_KEPT = 1024
 class ControllerStm:
     """raft0's state machine."""
 
-    def __init__(self, members: MembersTable, topics: TopicTable) -> None:
+    def __init__(self, members: MembersTable, topics: TopicTable, producer_ids: ProducerIdTable) -> None:
         self._members = members
         self._topics = topics
+        self._producer_ids = producer_ids
         # The last commands that were refused: a proposer learns its index only after the entry may be applied.
         self._refused: dict[Index, ClusterError] = {}
 
@@ -58,3 +61,5 @@ class ControllerStm:
                 self._topics.apply_create_partitions(grow)
             case AlterTopicConfigs() as alter:
                 self._topics.apply_alter_configs(alter)
+            case AllocateProducerIds() as block:
+                self._producer_ids.apply_allocate(block)

@@ -33,6 +33,10 @@ class InvalidTopicConfigError(ClusterError):
     """An unknown configuration key, or a value out of range."""
 
 
+class ProducerIdsTakenError(ClusterError):
+    """The block of producer ids was given away by an earlier command; the next one begins behind it."""
+
+
 class ControllerUnavailableError(ClusterError):
     """raft0 has no leader in office within the deadline: nothing is known of the outcome. Retry."""
 
@@ -55,6 +59,7 @@ BY_NAME: dict[str, type[ClusterError]] = {
         InvalidReplicationFactorError,
         InvalidReplicaAssignmentError,
         InvalidTopicConfigError,
+        ProducerIdsTakenError,
         ControllerUnavailableError,
         NotControllerError,
     )

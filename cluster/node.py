@@ -17,6 +17,7 @@ from cluster.errors import ClusterError
 from cluster.founding import ClusterRecord, Founding, Seed, addresses
 from cluster.leadership import Leadership
 from cluster.partition_manager import PartitionManager
+from cluster.producer_ids import ProducerIds
 from model.ids import RAFT0, Index, NodeId, Replica
 from model.topic_config import TopicConfig
 from raft.group_configuration import GroupConfiguration, RaftPolicy
@@ -70,6 +71,7 @@ class Node:
     partitions: PartitionManager
     leadership: Leadership
     admin: AdminRequests
+    producer_ids: ProducerIds
     backend: ControllerBackend
     replica: Replica
     cluster: ClusterRecord
@@ -135,6 +137,7 @@ class Node:
         self.leadership = Leadership(self.groups, self.links, options.node_id, peers)
         self.partitions = PartitionManager()
         self.admin = AdminRequests(self.controller, self.links, options.node_id, self.env.rng)
+        self.producer_ids = ProducerIds(self.admin)
         self.backend = ControllerBackend(
             self.controller.topics, self.groups, self.partitions, self.leadership, self.replica
         )

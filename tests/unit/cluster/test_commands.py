@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from cluster.commands import (
     FORMAT_VERSION,
+    AllocateProducerIds,
     BrokerRecord,
     CreateTopic,
     DeleteTopic,
@@ -23,6 +24,7 @@ COMMANDS = [
     CreateTopic("t", "a" * 32, [[ReplicaRecord(1, "d"), ReplicaRecord(2, "e")], [ReplicaRecord(2, "e")]], {"k": "v"}),
     CreateTopic("\u00fc", "a" * 32, [[ReplicaRecord(1, "d")]], {}),
     DeleteTopic("a" * 32),
+    AllocateProducerIds(2**40, 1000),
 ]
 
 

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.commands import (
+    AllocateProducerIds,
     AlterTopicConfigs,
     BrokerRecord,
     CreatePartitions,
@@ -16,8 +17,9 @@ from cluster.commands import (
     encode_command,
 )
 from cluster.controller_stm import ControllerStm
-from cluster.errors import InvalidPartitionsError, TopicExistsError, UnknownTopicError
+from cluster.errors import InvalidPartitionsError, ProducerIdsTakenError, TopicExistsError, UnknownTopicError
 from cluster.members_table import MembersTable
+from cluster.producer_id_table import ProducerIdTable
 from cluster.topic_table import TopicTable
 from model.ids import Index, NodeId, Offset, Term, TopicId
 from model.topic_config import TopicConfig
@@ -44,7 +46,8 @@ class Machine:
     def __init__(self):
         self.members = MembersTable()
         self.topics = TopicTable(TopicConfig())
-        self.stm = ControllerStm(self.members, self.topics)
+        self.producer_ids = ProducerIdTable()
+        self.stm = ControllerStm(self.members, self.topics, self.producer_ids)
         self.index = 0
 
     def apply(self, command):
@@ -68,6 +71,15 @@ def test_brokers_are_listed_by_node_id_and_the_last_registration_counts():
     assert machine.members.all() == [broker(1), broker(2), broker(3, port=7)]
     assert machine.members.get(NodeId(3)).kafka_port == 7
     assert machine.members.get(NodeId(4)) is None
+
+
+def test_blocks_of_producer_ids_follow_each_other_and_no_block_is_given_away_twice():
+    machine = Machine()
+    assert machine.apply(AllocateProducerIds(0, 1000)) is None
+    assert machine.apply(AllocateProducerIds(1000, 1000)) is None
+    assert isinstance(machine.apply(AllocateProducerIds(1000, 1000)), ProducerIdsTakenError)
+    assert isinstance(machine.apply(AllocateProducerIds(5000, 1000)), ProducerIdsTakenError)
+    assert machine.producer_ids.next_id == 2000
 
 
 def test_a_created_topic_is_found_by_name_and_by_id():
