@@ -10,6 +10,8 @@
 * `partition`             one local replica as the Kafka edge sees it; `partition_manager` all of them.
 * `append_clock`          the leader's time for record batches.
 * `partition_status`      where every replica of a partition stands, gathered.
+* `producer_state`        the idempotent producers of a partition (RFC 0007): `producer_table`, `producer_batch`,
+                          `producer_errors`; `producer_ids`, in blocks from raft0's `producer_id_table`.
 * `leadership`            who leads which partition, pushed between brokers.
 * `founding`              how the seeds become a cluster, once.
 * `data_directory`        the identity of this node's disk.

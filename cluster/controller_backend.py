@@ -6,6 +6,7 @@ alone until the table has caught up with the log (RFC 0001 section 7).
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from cluster.leadership import Leadership
 from cluster.partition import Partition, log_options
@@ -14,6 +15,7 @@ from cluster.topic_table import Topic, TopicTable
 from model.ids import GroupId, Replica
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
+from raft.log_state import LogState
 from runtime.gate import Gate
 from storage.errors import ReplicaRemovedError, StorageError
 
@@ -31,12 +33,15 @@ class ControllerBackend:
         partitions: PartitionManager,
         leadership: Leadership,
         self_replica: Replica,
+        new_log_state: Callable[[], LogState],
     ) -> None:
         self._topics = topics
         self._groups = groups
         self._partitions = partitions
         self._leadership = leadership
         self._self_replica = self_replica
+        # A replica that is opened again begins with a state that knows nothing.
+        self._new_log_state = new_log_state
         self._gate = Gate("controller-backend")
         self._changed = asyncio.Event()
         self._is_idle = False
@@ -94,7 +99,7 @@ class ControllerBackend:
         policy = RaftPolicy(topic.config.min_insync_replicas)
         try:
             consensus = await self._groups.create(
-                *(group, GroupConfiguration.of(replicas), policy, log_options(topic.config)),
+                *(group, GroupConfiguration.of(replicas), policy, log_options(topic.config), self._new_log_state()),
                 is_internal=topic.is_internal,
             )
         except ReplicaRemovedError:

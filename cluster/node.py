@@ -18,6 +18,8 @@ from cluster.founding import ClusterRecord, Founding, Seed, addresses
 from cluster.leadership import Leadership
 from cluster.partition_manager import PartitionManager
 from cluster.producer_ids import ProducerIds
+from cluster.producer_state import ProducerState
+from cluster.producer_table import ProducerOptions
 from model.ids import RAFT0, Index, NodeId, Replica
 from model.topic_config import TopicConfig
 from raft.group_configuration import GroupConfiguration, RaftPolicy
@@ -50,6 +52,7 @@ class NodeOptions:
         seeds: Every broker of the cluster, this one included; empty: a cluster of one.
         secret: The cluster secret; needed for more than one seed.
         topic_defaults: Configuration of topics that do not say.
+        producers: How long, and how many, idempotent producers each partition remembers.
     """
 
     node_id: NodeId
@@ -60,6 +63,7 @@ class NodeOptions:
     secret: bytes | None = field(default=None, repr=False)
     raft: RaftOptions = field(default_factory=RaftOptions)
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
+    producers: ProducerOptions = field(default_factory=ProducerOptions)
 
 
 class Node:
@@ -139,7 +143,12 @@ class Node:
         self.admin = AdminRequests(self.controller, self.links, options.node_id, self.env.rng)
         self.producer_ids = ProducerIds(self.admin)
         self.backend = ControllerBackend(
-            self.controller.topics, self.groups, self.partitions, self.leadership, self.replica
+            self.controller.topics,
+            self.groups,
+            self.partitions,
+            self.leadership,
+            self.replica,
+            lambda: ProducerState(self.env.wall_clock.now_ms, options.producers),
         )
         self.controller.start()
         self._started.append(self.controller)

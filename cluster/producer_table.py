@@ -38,7 +38,7 @@ class ProducerOptions:
     """
 
     expiration_ms: int = 24 * 3600 * 1000
-    producers_max: int = 4000
+    producers_max: int = 2000
 
 
 class PlacedBatch(NamedTuple):

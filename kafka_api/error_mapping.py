@@ -1,6 +1,7 @@
 """Our errors -> Kafka's codes: the only place. A test walks the error families and fails on a gap."""
 
 from cluster import errors as cluster_errors
+from cluster import producer_errors
 from kafka_api.protocol.error_codes import ErrorCode
 from raft import errors as raft_errors
 from storage import errors as storage_errors
@@ -18,6 +19,9 @@ _CODES: dict[type[Exception], ErrorCode] = {
     raft_errors.ShuttingDownError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     raft_errors.ReplicaFailedError: ErrorCode.KAFKA_STORAGE_ERROR,
     raft_errors.InvariantViolatedError: ErrorCode.KAFKA_STORAGE_ERROR,
+    producer_errors.OutOfOrderSequenceError: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    producer_errors.DuplicateSequenceError: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    producer_errors.InvalidProducerEpochError: ErrorCode.INVALID_PRODUCER_EPOCH,
     storage_errors.StorageError: ErrorCode.KAFKA_STORAGE_ERROR,
     storage_errors.LogTruncatedError: ErrorCode.OFFSET_OUT_OF_RANGE,
     cluster_errors.TopicExistsError: ErrorCode.TOPIC_ALREADY_EXISTS,

@@ -78,6 +78,7 @@ class BrokerConfig:
     log_message_timestamp_type: str
     log_message_timestamp_before_max_ms: int
     log_message_timestamp_after_max_ms: int
+    producer_id_expiration_ms: int
     socket_request_max_bytes: int
     log_level: str
 

@@ -238,6 +238,13 @@ OPTIONS: tuple[Option, ...] = (
         0,
         _LONG_MAX,
     ),
+    _milliseconds(
+        "producer.id.expiration.ms",
+        24 * 60 * _MINUTE_MS,
+        "An idempotent producer that has written nothing to a partition for this long may be forgotten there.",
+        1_000,
+        2**62,
+    ),
     _bytes(
         "socket.request.max.bytes",
         100 * 1024 * 1024,

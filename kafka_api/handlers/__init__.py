@@ -1,7 +1,7 @@
 """One module per API: a coroutine from request to response. `registry` says which keys and versions are served.
 
 * `api_versions`, `metadata`, `describe_cluster`, `describe_topic_partitions`: what and where.
-* `produce`, `fetch`, `list_offsets`, `offset_for_leader_epoch`: records.
+* `produce`, `init_producer_id`, `fetch`, `list_offsets`, `offset_for_leader_epoch`: records.
 * `create_topics`, `delete_topics`, `create_partitions`: administration; `topic_admin` is what they share.
 * `describe_configs`, `alter_configs`: configurations; `config_resources` finds what they belong to.
 * `partition_lookup`: from a name or id to the local leader, or the error code that says why not.

@@ -36,6 +36,9 @@ _FIRST_VERSION_WITH_TOPIC_ID = 13
 _NO_PRODUCER_ID = -1
 _NO_TIMESTAMP = -1
 
+# With TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which ends a producer in every client: RFC 0007 says why this one.
+NO_TRANSACTIONS = "transactions are not supported yet"
+
 
 class RefusedBatchError(Exception):
     """A batch the broker does not take; carries the code and the words for the client."""
@@ -54,9 +57,7 @@ async def handle_produce(
     if level is None:
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1")
     if request.transactional_id is not None:
-        return _refuse_all(
-            request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet"
-        )
+        return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     answer = _PendingAnswer(request.acks != 0)
     clock = context.node.env.wall_clock
     timeout = min(max(request.timeout_ms / 1000, 0.0), context.options.produce_timeout_max)
@@ -117,9 +118,9 @@ def check_produced(batch: bytearray, version: int, max_message_bytes: int) -> Ba
     if header.is_control:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
     if header.is_transactional:
-        raise RefusedBatchError(ErrorCode.INVALID_RECORD, "transactions are not supported yet")
+        raise RefusedBatchError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     if header.producer_id != _NO_PRODUCER_ID:
-        raise RefusedBatchError(ErrorCode.INVALID_RECORD, "idempotent producers are not supported yet")
+        _check_producer(header)
     if header.uses_log_append_time:
         raise RefusedBatchError(ErrorCode.INVALID_TIMESTAMP, "only the broker may write the time of the append")
     if header.codec >= len(CODECS) or (header.codec == _ZSTD and version < _FIRST_VERSION_WITH_ZSTD):
@@ -145,6 +146,15 @@ def check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: int) -> N
                 ErrorCode.INVALID_TIMESTAMP,
                 f"timestamp {timestamp}: the broker's clock is at {now_ms}, see message.timestamp.{bound}.max.ms",
             )
+
+
+def _check_producer(header: BatchHeader) -> None:
+    if header.producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0:
+        raise RefusedBatchError(
+            ErrorCode.INVALID_RECORD,
+            f"producer id {header.producer_id} with epoch {header.producer_epoch} and sequence {header.base_sequence}:"
+            " none of them may be negative",
+        )
 
 
 def _refuse_all(request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse:

@@ -12,6 +12,7 @@ from kafka_api.handlers.describe_cluster import handle_describe_cluster
 from kafka_api.handlers.describe_configs import handle_describe_configs
 from kafka_api.handlers.describe_topic_partitions import handle_describe_topic_partitions
 from kafka_api.handlers.fetch import handle_fetch
+from kafka_api.handlers.init_producer_id import handle_init_producer_id
 from kafka_api.handlers.list_offsets import handle_list_offsets
 from kafka_api.handlers.metadata import handle_metadata
 from kafka_api.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
@@ -46,6 +47,7 @@ SERVED: dict[int, Served] = {
     ApiKey.METADATA: Served(0, 0, 13, handle_metadata),
     ApiKey.CREATE_TOPICS: Served(2, 2, 7, handle_create_topics),
     ApiKey.DELETE_TOPICS: Served(1, 1, 6, handle_delete_topics),
+    ApiKey.INIT_PRODUCER_ID: Served(0, 0, 5, handle_init_producer_id),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Served(2, 2, 4, handle_offset_for_leader_epoch),
     ApiKey.DESCRIBE_CONFIGS: Served(1, 1, 4, handle_describe_configs),
     ApiKey.ALTER_CONFIGS: Served(0, 0, 2, handle_alter_configs),

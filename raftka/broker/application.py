@@ -18,6 +18,7 @@ from cluster.errors import StartupError
 from cluster.founding import Seed
 from cluster.node import Node, NodeOptions
 from cluster.partition_status import PartitionStatusReader
+from cluster.producer_table import ProducerOptions
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
 from model.ids import NodeId
@@ -183,6 +184,7 @@ def node_options(config: BrokerConfig) -> NodeOptions:
             batcher_bytes=config.raft_batcher_bytes,
         ),
         topic_defaults=topic_defaults(config),
+        producers=ProducerOptions(expiration_ms=config.producer_id_expiration_ms),
     )
 
 

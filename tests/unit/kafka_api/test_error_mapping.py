@@ -7,6 +7,7 @@ import pytest
 
 import cluster.commands
 import cluster.errors
+import cluster.producer_errors
 import model.config_definition
 import model.record_batch
 import model.record_codec
@@ -18,6 +19,7 @@ from kafka_api.protocol.error_codes import ErrorCode
 MODULES = [
     cluster.errors,
     cluster.commands,
+    cluster.producer_errors,
     raft.errors,
     storage.errors,
     model.record_batch,
@@ -49,6 +51,9 @@ MAPPED = {
     cluster.errors.InvalidTopicConfigError: ErrorCode.INVALID_CONFIG,
     cluster.errors.ControllerUnavailableError: ErrorCode.REQUEST_TIMED_OUT,
     cluster.errors.NotControllerError: ErrorCode.NOT_CONTROLLER,
+    cluster.producer_errors.OutOfOrderSequenceError: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    cluster.producer_errors.DuplicateSequenceError: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    cluster.producer_errors.InvalidProducerEpochError: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
 
 UNREACHABLE = {
@@ -61,6 +66,8 @@ UNREACHABLE = {
     storage.errors.ReplicaRemovedError: "at the start of a replica of a deleted topic; the controller backend waits",
     storage.errors.KvStoreError: "votes and starts only; the replica fails, and callers are told ReplicaFailedError",
     cluster.errors.ClusterError: "a base; only an answer of a newer broker's unknown error becomes one",
+    cluster.errors.ProducerIdsTakenError: "raft0's leader asks for the next block itself",
+    cluster.producer_errors.ProducerRefusedError: "a base: only its subclasses are raised",
     cluster.errors.StartupError: "before the listener is open",
     cluster.commands.UnknownCommandError: "in the application of raft0, which ends the process",
     model.record_batch.MalformedBatchError: "check_produced turns it into a refusal with INVALID_RECORD",

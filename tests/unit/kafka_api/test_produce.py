@@ -27,8 +27,16 @@ REFUSED = {
     "no record": (build_batch(count=0), ErrorCode.INVALID_RECORD),
     "counts that differ": (build_batch(count=5, last_offset_delta=3), ErrorCode.INVALID_RECORD),
     "a control batch": (build_batch(attributes=CONTROL), ErrorCode.INVALID_RECORD),
-    "a transactional batch": (build_batch(attributes=TRANSACTIONAL, producer_id=1), ErrorCode.INVALID_RECORD),
-    "an idempotent batch": (build_batch(producer_id=1), ErrorCode.INVALID_RECORD),
+    "a transactional batch": (
+        build_batch(attributes=TRANSACTIONAL, producer_id=1, base_sequence=0),
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
+    "a producer id below -1": (build_batch(producer_id=-2, base_sequence=0), ErrorCode.INVALID_RECORD),
+    "a producer without a sequence": (build_batch(producer_id=1), ErrorCode.INVALID_RECORD),
+    "a producer without an epoch": (
+        build_batch(producer_id=1, base_sequence=0, producer_epoch=-1),
+        ErrorCode.INVALID_RECORD,
+    ),
     "an unknown codec": (build_batch(codec=5, payload=b"x"), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "too large a batch": (build_batch(b"x" * 2000), ErrorCode.MESSAGE_TOO_LARGE),
 }

@@ -18,6 +18,7 @@ from kafka_api.protocol.messages import (
     DescribeConfigsRequest,
     DescribeTopicPartitionsRequest,
     IncrementalAlterConfigsRequest,
+    InitProducerIdRequest,
     ListOffsetsRequest,
     MetadataRequest,
     OffsetForLeaderEpochRequest,
@@ -42,6 +43,8 @@ def _request(key, version, topic_id):
             asked = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=0, leader_epoch=1)
             topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="t", partitions=[asked])
             return OffsetForLeaderEpochRequest(topics=[topic])
+        case ApiKey.INIT_PRODUCER_ID:
+            return InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         case ApiKey.DESCRIBE_CLUSTER:
             return DescribeClusterRequest()
         case ApiKey.DESCRIBE_TOPIC_PARTITIONS:

@@ -1,0 +1,147 @@
+"""InitProducerId, and Produce with a producer id: what a client gets for a retry, a gap, an old epoch."""
+
+import pytest
+from wire_client import broker_in, produce_request
+
+from kafka_api.protocol.api_keys import ApiKey
+from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.protocol.messages import InitProducerIdRequest
+from tests.unit.cluster.cluster_nodes import run
+from tests.unit.model.record_batches import build_batch
+
+VERSION = 4
+
+
+def init(**fields):
+    return InitProducerIdRequest(**({"transactional_id": None, "transaction_timeout_ms": 60_000} | fields))
+
+
+def batch(producer_id, first, count=1, epoch=0):
+    values = [b"%d" % (first + number) for number in range(count)]
+    return build_batch(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=first)
+
+
+async def new_id(client):
+    response = await client.call(ApiKey.INIT_PRODUCER_ID, VERSION, init())
+    assert (response.error_code, response.producer_epoch) == (0, 0)
+    return response.producer_id
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_gives_an_id_of_its_own(tmp_path, version):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            first, second = [await client.call(ApiKey.INIT_PRODUCER_ID, version, init()) for _ in range(2)]
+            assert (first.error_code, first.producer_epoch, second.error_code) == (0, 0, 0)
+            assert second.producer_id == first.producer_id + 1
+
+    run(test)
+
+
+REFUSED = {
+    "a transaction": (init(transactional_id="t"), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    "an empty transactional id": (init(transactional_id=""), ErrorCode.INVALID_REQUEST),
+    "an id without an epoch": (init(producer_id=1), ErrorCode.INVALID_REQUEST),
+    "an epoch without an id": (init(producer_epoch=1), ErrorCode.INVALID_REQUEST),
+}
+
+
+@pytest.mark.parametrize(("request_", "code"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_is_no_idempotent_producer_gets_a_code_and_no_id(tmp_path, request_, code):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            response = await client.call(ApiKey.INIT_PRODUCER_ID, VERSION, request_)
+            assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)
+
+    run(test)
+
+
+def test_a_producer_that_asks_with_its_former_id_gets_a_new_one(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            first = await new_id(client)
+            request = init(producer_id=first, producer_epoch=3)
+            response = await client.call(ApiKey.INIT_PRODUCER_ID, VERSION, request)
+            assert (response.error_code, response.producer_id, response.producer_epoch) == (0, first + 1, 0)
+
+    run(test)
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_a_retry_is_answered_with_the_offset_of_the_original_and_not_appended(tmp_path, acks):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t")
+            producer = await new_id(client)
+            for _ in range(3):
+                result = await client.produce("t", batch(producer, 0, 2), acks=acks)
+                assert (result.error_code, result.base_offset) == (0, 0)
+                result = await client.produce("t", batch(producer, 2, 3), acks=acks)
+                assert (result.error_code, result.base_offset) == (0, 2)
+            assert (await client.list_offsets("t", -1)).offset == 5
+
+    run(test)
+
+
+def test_pipelined_batches_and_their_retries_keep_their_order(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t")
+            producer = await new_id(client)
+            for number in (0, 1, 2, 1, 3, 4, 0, 4, 6):
+                client.send(ApiKey.PRODUCE, 7, produce_request("t", batch(producer, number)))
+            results = []
+            for _ in range(9):
+                _, response = await client.receive()
+                result = response.responses[0].partition_responses[0]
+                results.append(result.base_offset if not result.error_code else result.error_code)
+            assert results == [0, 1, 2, 1, 3, 4, 0, 4, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+            assert (await client.list_offsets("t", -1)).offset == 5
+
+    run(test)
+
+
+def test_each_refusal_has_its_code_and_words(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t")
+            producer = await new_id(client)
+            for number in range(8):
+                await client.produce("t", batch(producer, number))
+            await client.produce("t", batch(producer, 0, epoch=2))
+
+            async def refused(sent):
+                result = await client.produce("t", sent, version=9)
+                assert f"producer {producer}" in result.error_message
+                assert result.base_offset == -1
+                return result.error_code
+
+            assert await refused(batch(producer, 8)) == ErrorCode.INVALID_PRODUCER_EPOCH
+            assert await refused(batch(producer, 1, epoch=3)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            assert await refused(batch(producer, 2, epoch=2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            for number in range(1, 8):
+                await client.produce("t", batch(producer, number, epoch=2))
+            assert await refused(batch(producer, 1, epoch=2)) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+    run(test)
+
+
+def test_partitions_and_producers_have_sequences_of_their_own(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t", partitions=2)
+            producers = [await new_id(client) for _ in range(2)]
+            for producer in producers:
+                response = await client.call(
+                    ApiKey.PRODUCE, 7, produce_request("t", batch(producer, 0), batch(producer, 0))
+                )
+                assert [each.error_code for each in response.responses[0].partition_responses] == [0, 0]
+
+    run(test)
