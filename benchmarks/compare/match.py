@@ -23,6 +23,10 @@ Metrics = Mapping[str, float]
 Measurement = Callable[["Contender"], Metrics]
 
 
+class RefusedError(BenchmarkError):
+    """A contender does not offer what is measured; the others go on without it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Contender:
     """A cluster, and the configuration its topic gets."""
@@ -39,12 +43,17 @@ class Match:
     Attributes:
         runs: By label, the metrics of each valid run in order: the n-th of all labels are one pair.
         discarded: Why runs were repeated.
-        refused: By label, why a contender's topic could not be made.
+        refused: By label, why a contender could not take part.
     """
 
     runs: dict[str, list[Metrics]] = field(default_factory=dict)
     discarded: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, label: str, error: Exception) -> None:
+        """Note why a contender does not take part any more."""
+        self.refused[label] = str(error)
+        print(f"   {label}: refused: {error}", flush=True)
 
     def to_json(self) -> dict[str, object]:
         """Return it for a result file."""
@@ -78,11 +87,14 @@ def _run_once(contender: Contender, partitions: int, measure: Measurement, match
                 # A default topic must work; what a configuration needs may not be there.
                 if not contender.config:
                     raise
-                match.refused[contender.label] = str(error)
-                print(f"   {contender.label}: refused: {error}", flush=True)
+                match.refuse(contender.label, error)
                 return None
             terms = contender.cluster.terms(partitions)
-            metrics = measure(contender)
+            try:
+                metrics = measure(contender)
+            except RefusedError as error:
+                match.refuse(contender.label, error)
+                return None
             is_disturbed = contender.cluster.terms(partitions) != terms
         if not is_disturbed and not metrics["errors"]:
             return metrics
