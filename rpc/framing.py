@@ -33,8 +33,9 @@ _LENGTHS = struct.Struct(">II")
 _CRC = struct.Struct(">I")
 PREFIX_BYTES = _LENGTHS.size + _CRC.size
 
-# Of one chunk's bytes; longer ones would keep what may pass waiting.
-MAX_CHUNK_BYTES = 256 << 10
+# Of one chunk's bytes. What may pass waits for the one that is under way, for 0.64 s if the link has just become as
+# slow as 100 KiB/s; with 256 KiB an election began there, and a fast link gained nothing.
+MAX_CHUNK_BYTES = 64 << 10
 
 _CHUNK_FLAG = 1 << 31
 _CHUNK_WORD = struct.Struct(">I")
