@@ -9,6 +9,8 @@
 * `append_dispatch`         sends one follower's appends and takes the replies, for rounds and recovery.
 * `replica_flusher`         when a replica fsyncs.
 * `replication_monitor`     wakes those who wait for a level.
+* `unreplicated_bytes`      how far a leader has run ahead of its majority: producers wait by it.
+* `node_limits`             what all groups of a node share: batcher memory, and `disk_reserve`, room on the disks.
 * `append_entries_buffer`   follower: many requests, one lock, one flush.
 * `recovery_stm`            brings one lagging follower up to date from the log.
 * `vote_stm`                one election: pre-vote, then vote; `election_timer` decides when.

@@ -71,6 +71,11 @@ class BrokerConfig:
     raft_flush_interval_ms: int
     raft_flush_bytes: int
     raft_batcher_bytes: int
+    raft_batcher_node_max_bytes: int
+    raft_unreplicated_max_bytes: int
+    raft_unflushed_max_bytes: int
+    replica_lag_time_max_ms: int
+    disk_reserve_bytes: int
     log_segment_bytes: int
     log_roll_ms: int
     log_retention_ms: int

@@ -200,6 +200,41 @@ OPTIONS: tuple[Option, ...] = (
         "Bytes of producers that one partition holds before they are in the log; above it producers wait.",
         64 * 1024,
     ),
+    _bytes(
+        "raft.batcher.node.max.bytes",
+        64 * 1024 * 1024,
+        "... and all partitions of this broker. One partition gets at most 1/8 of it, and 1/8 is kept for what no"
+        " producer sends.",
+        1024 * 1024,
+    ),
+    _bytes(
+        "raft.unreplicated.max.bytes",
+        16 * 1024 * 1024,
+        "Producers of a partition wait while its leader has so many bytes that no majority has written.",
+        64 * 1024,
+    ),
+    _bytes(
+        "raft.unflushed.max.bytes",
+        32 * 1024 * 1024,
+        "Producers of a partition wait while its leader has so many bytes that are not fsynced; a follower with so"
+        " many takes no more.",
+        64 * 1024,
+    ),
+    _milliseconds(
+        "replica.lag.time.max.ms",
+        10_000,
+        "A replica is in sync while it held all that was committed within this time.",
+        100,
+        10 * _MINUTE_MS,
+    ),
+    _bytes(
+        "disk.reserve.bytes",
+        256 * 1024 * 1024,
+        "Producers are refused while the disks of a majority of a partition's replicas have less free space than this;"
+        " 0 lets them write until a disk is full.",
+        0,
+        1024 * _GIB,
+    ),
     _bytes("log.segment.bytes", 128 * 1024 * 1024, "A segment file is rolled before it exceeds this.", 1024 * 1024),
     _milliseconds("log.roll.ms", _WEEK_MS, "... or when its first entry is older than this.", 1_000, 2**62),
     _milliseconds(

@@ -27,6 +27,15 @@ class NodeCollector(Collector):
                 getattr(self._node.groups.probe, field.name),
             )
         yield GaugeMetricFamily("raftka_groups", "Raft groups with a replica here.", len(self._node.groups))
+        limits = self._node.groups.limits
+        yield GaugeMetricFamily(
+            "raftka_batcher_bytes", "Bytes in the batchers of all groups.", limits.batcher_budget.taken
+        )
+        yield GaugeMetricFamily(
+            "raftka_disk_spare_bytes",
+            "Free bytes above disk.reserve.bytes; negative below it.",
+            limits.disk.spare_bytes,
+        )
         yield from self._partitions()
 
     def _partitions(self) -> Iterator[Metric]:
@@ -39,6 +48,7 @@ class NodeCollector(Collector):
                 ("start_offset", "First offset that can be read."),
                 ("end_offset", "Offset of the next record, visible or not."),
                 ("unflushed_bytes", "Bytes written and not fsynced yet."),
+                ("unreplicated_bytes", "Bytes that this leader has written and no majority has."),
                 ("size_bytes", "Bytes of all segments."),
                 ("dirty_index", "Last index written."),
                 ("flushed_index", "Last index fsynced."),
@@ -54,6 +64,7 @@ class NodeCollector(Collector):
                 "start_offset": partition.start_offset,
                 "end_offset": partition.end_offset,
                 "unflushed_bytes": log.unflushed_bytes,
+                "unreplicated_bytes": state.unreplicated.total,
                 "size_bytes": log.size_bytes,
                 "dirty_index": log.last_index,
                 "flushed_index": log.flushed_index,

@@ -33,6 +33,8 @@ MAPPED = {
     raft.errors.LeadershipLostError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     raft.errors.ShuttingDownError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     raft.errors.ReplicateTimedOutError: ErrorCode.REQUEST_TIMED_OUT,
+    raft.errors.NotEnoughReplicasError: ErrorCode.NOT_ENOUGH_REPLICAS,
+    raft.errors.NotEnoughReplicasAfterAppendError: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     raft.errors.StorageFullError: ErrorCode.KAFKA_STORAGE_ERROR,
     raft.errors.ReplicaFailedError: ErrorCode.KAFKA_STORAGE_ERROR,
     raft.errors.InvariantViolatedError: ErrorCode.KAFKA_STORAGE_ERROR,
@@ -106,7 +108,10 @@ def test_the_lists_name_nothing_that_does_not_exist():
     "family", [raft.errors.RetryableError, raft.errors.AmbiguousError], ids=lambda family: family.__name__
 )
 def test_what_a_producer_may_retry_has_a_code_that_clients_retry(family):
-    retriable = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR}
+    retriable = {
+        *(ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR),
+        *(ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+    }
     for error in errors_of(raft.errors):
         if issubclass(error, family) and error is not family:
             assert error_code(error("why")) in retriable
