@@ -34,6 +34,7 @@ class ClusterOptions:
     partitions: int = 2
     segment_bytes: int = 64 * 1024
     raft: RaftOptions = field(default_factory=RaftOptions)
+    topic_configs: dict[str, str | None] = field(default_factory=dict)
 
 
 class SimCluster:
@@ -42,7 +43,8 @@ class SimCluster:
     def __init__(self, world: World, options: ClusterOptions) -> None:
         self.world = world
         self.options = options
-        self.history = History(voters=options.nodes)
+        min_in_sync = int(options.topic_configs.get("min.insync.replicas") or 1)
+        self.history = History(voters=options.nodes, shows_on_more_than_a_majority=min_in_sync > options.nodes // 2 + 1)
         self.observer = Observer(self.history)
         self.nodes: dict[int, Node] = {}
         self.on_refused_start: Callable[[int], None] = lambda node_id: None
@@ -116,7 +118,8 @@ class SimCluster:
         assert done, f"the cluster was not founded within {deadline} s without a fault"
 
     async def _create_topic(self, node: Node) -> None:
-        request = CreateTopicRequest(_TOPIC, self.options.partitions, self.options.nodes, [], {}, False, 10.0)
+        options = self.options
+        request = CreateTopicRequest(_TOPIC, options.partitions, options.nodes, [], options.topic_configs, False, 10.0)
         with contextlib.suppress(ClusterError):
             await node.admin.create_topic(request)
 

@@ -20,9 +20,11 @@ class History:
         lost_power: Node ids that have lost un-fsynced bytes at least once.
         counts: What happened how often ("sometimes" probes).
         voters: Number of replicas of each group.
+        shows_on_more_than_a_majority: min.insync.replicas is above the majority: a leader may show later than it commits.
     """
 
     voters: int = 3
+    shows_on_more_than_a_majority: bool = False
     committed: dict[GroupId, list[Ghost]] = field(default_factory=dict)
     commit_terms: dict[GroupId, list[int]] = field(default_factory=dict)
     visible: dict[GroupId, dict[int, Ghost]] = field(default_factory=dict)

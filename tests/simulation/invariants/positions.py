@@ -21,7 +21,8 @@ class Positions(Invariant):
 
     def on_moved(self, view: ReplicaView, before: Standing) -> None:
         now = view.now
-        if not (now.commit <= now.flushed <= now.last and now.commit <= now.visible <= now.last):
+        shown = now.commit <= now.visible or self.history.shows_on_more_than_a_majority
+        if not (now.commit <= now.flushed <= now.last and shown and now.visible <= now.last):
             self.violated(view, "the order of the positions is broken")
         if now.commit < before.commit or now.term < before.term:
             self.violated(view, f"commit or term went back; they were {before.commit} and {before.term}")

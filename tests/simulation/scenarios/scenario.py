@@ -52,9 +52,16 @@ class Scenario:
         nodes: int = 3,
         segment_bytes: int = 64 * 1024,
         raft: RaftOptions | None = None,
+        topic_configs: dict[str, str | None] | None = None,
     ) -> None:
         self.world = World(seed)
-        options = ClusterOptions(nodes=nodes, partitions=1, segment_bytes=segment_bytes, raft=raft or RaftOptions())
+        options = ClusterOptions(
+            nodes=nodes,
+            partitions=1,
+            segment_bytes=segment_bytes,
+            raft=raft or RaftOptions(),
+            topic_configs=topic_configs or {},
+        )
         self.cluster = SimCluster(self.world, options)
         self.writes: list[Write] = []
         # Whose election timer counts; None: everybody's. The others' deadlines are put off when they are due.
@@ -225,11 +232,20 @@ class Scenario:
 
     # -- writes -------------------------------------------------------------------------------------------------
 
-    def write(self, node_id: int, level: ConsistencyLevel, *, size: int = 0, records: int = 1) -> Write:
+    def write(
+        self,
+        node_id: int,
+        level: ConsistencyLevel,
+        *,
+        size: int = 0,
+        records: int = 1,
+        within: float = _WRITE_SECONDS,
+    ) -> Write:
         """Hand one batch to a replica; it is in the batcher once a moment has passed.
 
         Args:
             size: Bytes of padding in the batch.
+            within: Seconds after which the producer wants an answer.
         """
         number = len(self.writes) + 1
         values = [b"%d-%d" % (number, position) for position in range(records)]
@@ -238,7 +254,7 @@ class Scenario:
         write = Write(content_key(batch), level)
         self.writes.append(write)
         self.cluster.history.sent.add(write.content)
-        self.machine(node_id).spawn(self._produce(node_id, write, batch, records))
+        self.machine(node_id).spawn(self._produce(node_id, write, batch, records, within))
         return write
 
     def written(self, node_id: int, level: ConsistencyLevel, count: int = 1, *, size: int = 0) -> list[Write]:
@@ -250,10 +266,10 @@ class Scenario:
             writes.append(write)
         return writes
 
-    async def _produce(self, node_id: int, write: Write, batch: bytearray, records: int) -> None:
+    async def _produce(self, node_id: int, write: Write, batch: bytearray, records: int, within: float) -> None:
         partition = self.cluster.partition(node_id, self.group)
         assert partition is not None
-        deadline = asyncio.get_running_loop().time() + _WRITE_SECONDS
+        deadline = asyncio.get_running_loop().time() + within
         stages = partition.produce(batch, records, write.level, deadline)
         await stages.enqueued
         try:
@@ -262,7 +278,10 @@ class Scenario:
             write.error = error
             return
         self.cluster.observe(node_id)
-        self.cluster.observer.answered(node_id, self.group, write.level, write.content, result)
+        # What is answered before it is fsynced is promised no more than a relaxed write (RFC 0003, levels).
+        is_cached = write.level is QUORUM and partition.consensus.state.write_caching
+        promised = LEADER if is_cached else write.level
+        self.cluster.observer.answered(node_id, self.group, promised, write.content, result)
         write.result = result
 
     # -- the end ------------------------------------------------------------------------------------------------
