@@ -17,6 +17,7 @@ from benchmarks.report import ROOT, summarize
 
 _RATE = 1000.0
 _WAIT_SECONDS = 60.0
+_ANSWER_SECONDS = 20.0
 _POLL_SECONDS = 0.005
 _STEADY_SECONDS = 0.5
 _REPEATS, _QUICK_REPEATS = 20, 2
@@ -94,7 +95,8 @@ def _one_fault(cluster: BenchCluster, producer: CountingProducer, fault: Fault) 
         struck_at = time.perf_counter()
         producer.watch_from(struck_at)
         elected_at, leader = _await_leader(others)
-        answered_at = eventually("a record is acknowledged", lambda: producer.first_answer, _WAIT_SECONDS)
+        is_acknowledged = _await_answer(producer)
+        answered_at = producer.first_answer or time.perf_counter()
     finally:
         for poll in others.values():
             poll.close()
@@ -103,6 +105,7 @@ def _one_fault(cluster: BenchCluster, producer: CountingProducer, fault: Fault) 
     return {
         "elected_ms": round(1000 * (elected_at - struck_at)),
         "acknowledged_ms": round(1000 * (answered_at - struck_at)),
+        "is_acknowledged": is_acknowledged,
         "victim": victim,
         "elected": leader,
         "terms": int(after["term"]) - int(before["term"]),
@@ -117,6 +120,15 @@ def _await_leader(polls: dict[int, MetricsPoll]) -> tuple[float, int]:
                 return time.perf_counter(), node
         time.sleep(_POLL_SECONDS)
     raise BenchmarkError(f"no new leader within {_WAIT_SECONDS:.0f} s")
+
+
+def _await_answer(producer: CountingProducer) -> bool:
+    """Return whether a new record was acknowledged in time; if not, the time it took is at least the wait."""
+    try:
+        eventually("a record is acknowledged", lambda: producer.first_answer, _ANSWER_SECONDS)
+    except BenchmarkError:
+        return False
+    return True
 
 
 def _partition_in_sync(cluster: BenchCluster) -> dict[str, Any] | None:

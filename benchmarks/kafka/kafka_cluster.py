@@ -95,13 +95,20 @@ class KafkaCluster:
                 child.wait()
 
     def terms(self, partitions: int) -> list[int]:
-        """Return the leader epoch of each partition; -1 where nobody leads."""
+        """Return the leader epoch of each partition; -1 where it has none yet."""
+        return eventually("every partition has a leader", lambda: self._read_terms(partitions))
+
+    def _read_terms(self, partitions: int) -> list[int] | None:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         wanted = {TopicPartition(TOPIC, number): latest for number in range(partitions)}
-        with kafka_client.one_line_errors(self.bootstrap):
-            admin = kafka_client.new_admin(self.bootstrap)
-            futures = admin.list_offsets(wanted, request_timeout=_REQUEST_SECONDS)
-            found = {each.partition: future.result(2 * _REQUEST_SECONDS) for each, future in futures.items()}
+        try:
+            with kafka_client.one_line_errors(self.bootstrap):
+                admin = kafka_client.new_admin(self.bootstrap)
+                futures = admin.list_offsets(wanted, request_timeout=_REQUEST_SECONDS)
+                found = {each.partition: future.result(2 * _REQUEST_SECONDS) for each, future in futures.items()}
+        except kafka_client.KafkaClientError:
+            # A broker may not have heard yet that it leads, or does not lead any more.
+            return None
         epochs = (found[number].leader_epoch for number in range(partitions))
         return [-1 if epoch is None else epoch for epoch in epochs]
 
