@@ -6,10 +6,13 @@ nothing of what was acknowledged. So the kvstore remembers which logs there must
     create   directory and replica.id durable -> marker "created" durable -> the replica takes part
     fill     entry 1 fsynced here and committed -> marker "filled", in the background
     remove   marker "removing" durable -> log deleted -> vote deleted -> marker deleted
+    stop     log closed, all of it fsynced -> its last index noted under "clean", durable
+    start    log opened with what "clean" says -> "clean" erased, durable -> the replica takes part
 
 A crash between two steps leaves a state from which the next start goes on: a directory without a marker has taken
 part in nothing, a replica that is "created" may be filled or not, and one that is "removing" never takes part again
-(group ids are not reused).
+(group ids are not reused). "clean" is erased after the log was opened, so that a refused log is refused again at the
+next start, and before the replica takes part, which may truncate what "clean" vouches for.
 """
 
 from collections.abc import Callable
@@ -34,6 +37,11 @@ _REMOVING = b"removing"
 def marker_key(group: GroupId) -> str:
     """Return the kvstore key that says that this node has, or removes, a replica of the group."""
     return f"raft/{group}/replica"
+
+
+def clean_key(group: GroupId) -> str:
+    """Return the kvstore key that holds the last index of a log that was closed with all of it fsynced."""
+    return f"raft/{group}/clean"
 
 
 class ReplicaDirectories:
@@ -61,7 +69,8 @@ class ReplicaDirectories:
     async def claim(self, group: GroupId) -> Index:
         """Make sure that directory and marker exist, both durable; afterwards the replica may take part.
 
-        Returns how far its log must reach at least: 0 where it may be empty. The caller opens it with that.
+        Returns how far its log must reach at least, all of it fsynced: 0 where it may be empty. The caller opens the
+        log with that, then calls `note_opened`, and only then lets the replica take part.
 
         Raises:
             MismatchedLogError: The log of a replica that may have taken part is gone, or the kvstore that knew it.
@@ -75,7 +84,7 @@ class ReplicaDirectories:
             raise ReplicaRemovedError(f"{self.path_of(group)}: the removal of this replica has begun")
         if marker in (_CREATED, _FILLED):
             await self._run(group, require_log_directory)
-            return _FIRST_INDEX if marker == _FILLED else NO_INDEX
+            return max(_FIRST_INDEX if marker == _FILLED else NO_INDEX, self._clean_index(group))
         if self._kvstore.get(vote_key(group)) is not None:
             raise MismatchedLogError(
                 f"the kvstore holds a vote in group {group}, but nothing of the creation of its replica in"
@@ -86,6 +95,28 @@ class ReplicaDirectories:
         await self._kvstore.sync()
         return NO_INDEX
 
+    async def note_opened(self, group: GroupId) -> None:
+        """The log was opened, and from here on it changes: what a clean stop said of it is forgotten, durably.
+
+        Raises:
+            KvStoreError: The kvstore has failed.
+        """
+        if self._kvstore.get(clean_key(group)) is not None:
+            self._kvstore.delete(clean_key(group))
+            await self._kvstore.sync()
+
+    async def note_clean(self, group: GroupId, last_index: Index) -> None:
+        """The log was closed, not poisoned, and its entries up to `last_index`, the last one, are fsynced.
+
+        Does nothing for a replica that this node does not have, or whose removal has begun.
+
+        Raises:
+            KvStoreError: The kvstore has failed.
+        """
+        if self._marker(group) in (_CREATED, _FILLED):
+            self._kvstore.put(clean_key(group), str(last_index).encode())
+            await self._kvstore.sync()
+
     async def note_filled(self, group: GroupId) -> None:
         """Note that the log holds a committed entry. Does nothing where that is known, or the removal has begun.
 
@@ -95,6 +126,14 @@ class ReplicaDirectories:
         if self._marker(group) == _CREATED:
             self._kvstore.put(marker_key(group), _FILLED)
             await self._kvstore.sync()
+
+    def is_filled(self, group: GroupId) -> bool:
+        """Whether it is known that the log holds a committed entry.
+
+        Raises:
+            KvStoreError: The kvstore has failed, or its marker is damaged.
+        """
+        return self._marker(group) == _FILLED
 
     async def has_any_of(self, group: GroupId) -> bool:
         """Whether anything is left of a replica: marker, vote or directory."""
@@ -123,6 +162,7 @@ class ReplicaDirectories:
         await self._run(group, discard_log_directory)
         # The marker last. Unsynced: if the deletes are lost, the removal is finished once more.
         self._kvstore.delete(vote_key(group))
+        self._kvstore.delete(clean_key(group))
         self._kvstore.delete(marker_key(group))
 
     def _marker(self, group: GroupId) -> bytes | None:
@@ -130,6 +170,14 @@ class ReplicaDirectories:
         if marker not in (None, _CREATED, _FILLED, _REMOVING):
             raise KvStoreError(f"{marker_key(group)} holds {marker!r}: damaged, or written by a newer version")
         return marker
+
+    def _clean_index(self, group: GroupId) -> Index:
+        noted = self._kvstore.get(clean_key(group))
+        if noted is None:
+            return NO_INDEX
+        if not noted.isdigit():
+            raise KvStoreError(f"{clean_key(group)} holds {noted!r}: damaged, or written by a newer version")
+        return Index(int(noted))
 
     async def _run(self, group: GroupId, job: Callable[[FileSystem, str, LogIdentity], None]) -> None:
         files, path, identity = self._env.files, self.path_of(group), self.identity_of(group)

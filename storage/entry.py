@@ -26,7 +26,7 @@ import crc32c
 import msgspec
 
 from model.ids import Index, Offset, Term
-from storage.errors import CorruptEntryError
+from storage.errors import CorruptEntryError, UnknownFormatError
 
 Buffer = bytes | bytearray | memoryview
 
@@ -109,17 +109,27 @@ def pack_header(entry: Entry, flushed: Index) -> bytes:
     return head + HEADER_CRC.pack(crc)
 
 
-def parse_flushed(buffer: memoryview, position: int) -> Index | None:
-    """Return the mark in the header at `position`, whatever became of the payload; None if the header is not valid."""
+class EntryMark(msgspec.Struct, frozen=True):
+    """What a header alone tells."""
+
+    index: Index
+    term: Term
+    flushed: Index
+
+
+def parse_mark(buffer: memoryview, position: int) -> EntryMark | None:
+    """Return what the header at `position` tells, whatever became of the payload; None if the header is not valid."""
     body = position + HEADER_BYTES
     if body > len(buffer):
         return None
-    magic, length, _, _, kind, version, _, _, _, flushed, _ = HEADER.unpack_from(buffer, position)
+    magic, length, index, term, kind, version, _, _, _, flushed, _ = HEADER.unpack_from(buffer, position)
     if magic != MAGIC or version != FORMAT_VERSION:
         return None
     covered = min(length, _BATCH_UNCOVERED_BYTES) if kind == EntryKind.DATA else 0
     crc = crc32c.crc32c(buffer[body : body + covered], crc32c.crc32c(buffer[position : position + HEADER.size]))
-    return Index(flushed) if crc == HEADER_CRC.unpack_from(buffer, position + HEADER.size)[0] else None
+    if crc != HEADER_CRC.unpack_from(buffer, position + HEADER.size)[0]:
+        return None
+    return EntryMark(Index(index), Term(term), Index(flushed))
 
 
 def parse_entry(buffer: memoryview, position: int) -> ParsedEntry | None:
@@ -129,7 +139,8 @@ def parse_entry(buffer: memoryview, position: int) -> ParsedEntry | None:
     payload is a view into `buffer`.
 
     Raises:
-        CorruptEntryError: The bytes are not an entry of this format, or a checksum is wrong.
+        CorruptEntryError: The bytes are not an entry, or a checksum is wrong.
+        UnknownFormatError: The entry is whole and of a format or kind of a newer version.
     """
     body = position + HEADER_BYTES
     if body > len(buffer):
@@ -149,7 +160,8 @@ def parse_entry(buffer: memoryview, position: int) -> ParsedEntry | None:
     if crc != HEADER_CRC.unpack_from(buffer, position + HEADER.size)[0]:
         raise CorruptEntryError(f"entry at byte {position}: wrong header checksum")
     if version != FORMAT_VERSION or known_kind is None:
-        raise CorruptEntryError(f"entry {index}: unknown format {version} or kind {kind}")
+        known = f"this version reads format {FORMAT_VERSION}, kinds 1 to {max(_KINDS)}"
+        raise UnknownFormatError(f"entry {index} has format {version} and kind {kind}; {known}")
     if body + length > len(buffer):
         return None
     payload = buffer[body : body + length]

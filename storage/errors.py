@@ -1,5 +1,7 @@
 """Everything that can go wrong below the log's contract, by what the caller may do."""
 
+from model.ids import Index, Term
+
 
 class StorageError(Exception):
     """Base of every error the storage package raises on purpose."""
@@ -7,6 +9,10 @@ class StorageError(Exception):
 
 class CorruptEntryError(StorageError):
     """Bytes that should be an entry are not: from a peer, close the link; from disk, see RFC 0002."""
+
+
+class UnknownFormatError(CorruptEntryError):
+    """Whole bytes of a format that this version does not know: a newer one wrote them; nothing was touched."""
 
 
 class CorruptLogError(StorageError):
@@ -19,6 +25,18 @@ class CorruptLogError(StorageError):
     def __init__(self, message: str, path: str | None = None) -> None:
         super().__init__(message)
         self.path = path
+
+
+class DamagedLogError(CorruptLogError):
+    """Entries that had been fsynced are damaged or missing; `Log.open(isolate=True)` opens the log without them.
+
+    Attributes:
+        lost_end: Last index and last term of what had been there, as far as undamaged bytes tell.
+    """
+
+    def __init__(self, message: str, lost_end: tuple[Index, Term], path: str | None = None) -> None:
+        super().__init__(message, path)
+        self.lost_end = lost_end
 
 
 class LogPoisonedError(StorageError):
@@ -35,6 +53,10 @@ class LogTruncatedError(StorageError):
 
 class ForeignDirectoryError(StorageError):
     """The directory belongs to another group, data directory or format version; nothing was touched."""
+
+
+class ForeignSegmentError(StorageError):
+    """A segment file in the directory is another log's; nothing was touched."""
 
 
 class MismatchedLogError(StorageError):

@@ -1,16 +1,19 @@
 """The `.index` file beside a closed segment: its sparse index and its facts, so that a restart need not scan it.
 
-Only an accelerator where it is missing, damaged or of other bytes. It is also a witness (RFC 0002, 2): it exists
-only where everything up to its last index was fsynced.
+Only an accelerator where it is missing, damaged, of another group or of other bytes. It is also a witness (RFC 0002,
+2): it exists only where everything up to its last index was fsynced.
 """
+
+import contextlib
 
 import crc32c
 import msgspec
 
+from model.ids import GroupId
 from runtime.files import FileSystem
 from storage.segment_index import TermStart
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 TEMPORARY_SUFFIX = ".tmp"
 _CRC_BYTES = 4
 
@@ -19,12 +22,14 @@ class IndexRecord(msgspec.Struct, frozen=True, array_like=True):
     """The content. `terms` begins at the segment's first entry; `data_term` is 0 without data; columns are i64."""
 
     format_version: int
+    group: str
     base_index: int
     size: int
     last_index: int
     end_offset: int
     max_timestamp: int
     created_ms: int
+    closed_ms: int
     data_term: int
     terms: list[TermStart]
     indexes: bytes
@@ -44,8 +49,8 @@ def encode_index(record: IndexRecord) -> bytes:
     return crc32c.crc32c(body).to_bytes(_CRC_BYTES, "big") + body
 
 
-def decode_index(content: bytes, base_index: int) -> IndexRecord | None:
-    """Read an `.index` file; None if it is damaged, of another format, or of a segment with another base."""
+def decode_index(content: bytes, group: GroupId, base_index: int) -> IndexRecord | None:
+    """Read an `.index` file; None if it is damaged, of another format or group, or of a segment with another base."""
     body = content[_CRC_BYTES:]
     if not body or crc32c.crc32c(body) != int.from_bytes(content[:_CRC_BYTES], "big"):
         return None
@@ -54,7 +59,7 @@ def decode_index(content: bytes, base_index: int) -> IndexRecord | None:
     except msgspec.MsgspecError:
         return None
     columns = (record.indexes, record.offsets, record.timestamps, record.positions)
-    if record.format_version != FORMAT_VERSION or record.base_index != base_index:
+    if (record.format_version, record.group, record.base_index) != (FORMAT_VERSION, group, base_index):
         return None
     if not record.terms or record.terms[0].first_index != base_index or record.last_index < base_index:
         return None
@@ -64,26 +69,35 @@ def decode_index(content: bytes, base_index: int) -> IndexRecord | None:
 
 
 def write_index_file(files: FileSystem, path: str, content: bytes) -> None:
-    """Write an index file: temporary, fsync, rename. Its directory entry may be lost: then it is built again."""
+    """Write an index file: temporary, fsync, rename. Its directory entry may be lost: then it is built again.
+
+    Raises:
+        OSError: There is none; what was written of it is removed again if possible.
+    """
     temporary = path + TEMPORARY_SUFFIX
     if files.exists(temporary):
         files.unlink(temporary)
-    file = files.open(temporary, create=True)
     try:
-        file.pwritev([content], 0)
-        file.fsync()
-    finally:
-        file.close()
-    files.rename(temporary, path)
+        file = files.open(temporary, create=True)
+        try:
+            file.pwritev([content], 0)
+            file.fsync()
+        finally:
+            file.close()
+        files.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.unlink(temporary)
+        raise
 
 
-def read_index_file(files: FileSystem, path: str, base_index: int) -> IndexRecord | None:
+def read_index_file(files: FileSystem, path: str, group: GroupId, base_index: int) -> IndexRecord | None:
     """Return the index file's content, None if there is none or it cannot be used."""
     if not files.exists(path):
         return None
     file = files.open(path)
     try:
-        return decode_index(file.pread(file.size(), 0), base_index)
+        return decode_index(file.pread(file.size(), 0), group, base_index)
     finally:
         file.close()
 

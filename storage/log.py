@@ -1,11 +1,10 @@
 """The log of one replica: append, flush, truncate, read; positions by index, offset and timestamp (RFC 0002).
 
-The owner (raft's op_lock) never overlaps an append or a truncation with another; flushes and reads overlap with all.
-Every position is consistent with the others whenever the loop runs: they move in synchronous steps.
+The owner (raft's op_lock) never overlaps an append, a truncation or an install with another of them; flushes, reads
+and saved snapshots overlap with all. Every position is consistent with the others whenever the loop runs: they move
+in synchronous steps.
 """
 
-import asyncio
-import errno
 import logging
 from collections.abc import Callable, Sequence
 
@@ -15,47 +14,53 @@ from runtime.workers import Pool
 from storage.entry import Entry
 from storage.errors import CorruptLogError, DiskFullError, LogPoisonedError, StorageError
 from storage.group_logger import GroupLogger
-from storage.index_file import FORMAT_VERSION, IndexRecord, encode_index, index_path, write_index_file
 from storage.log_directory import claim_log_directory, remove_log_directory
+from storage.log_flusher import LogFlusher
+from storage.log_health import LogHealth
 from storage.log_jobs import LogJobs
 from storage.log_positions import LogPositions
 from storage.log_reader import LogReader
-from storage.log_recovery import LogRecovery, RecoveredLog
+from storage.log_recovery import LogRecovery, RecoveredLog, RecoveryRequest
+from storage.log_snapshots import LogSnapshots
+from storage.log_start import LogStart
+from storage.log_truncation import LogTruncation
 from storage.options import LogIdentity, LogOptions
-from storage.segment import Cut, Segment, find_cut
-from storage.segment_index import SegmentIndex, TermStart
-from storage.segment_writer import SegmentPart, cut_back, plan_parts, remove_and_cut, write_parts
+from storage.segment import Segment, SegmentFacts
+from storage.segment_index import SegmentIndex
+from storage.segment_indexer import SegmentIndexer
+from storage.segment_writer import SegmentPart, cut_back, plan_parts, write_parts
+from storage.snapshot_file import DISK_FULL, Snapshot
 from storage.tail_cache import TailCache
-
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Log(LogPositions):
-    """See the module. Made by `open`, ended by `close` or `remove`."""
+    """See the module. Made by `open`, ended by `close` or `remove`.
+
+    Attributes:
+        options: May be replaced at any time; what is already written, and the size of the cache, stay as they are.
+        on_damage: The owner is told once for each segment that a read finds damaged.
+        has_damaged_copies: Damage was isolated, at this open or an earlier one, and `forget_damaged` not called since.
+    """
 
     def __init__(
         self, env: Environment, directory: str, identity: LogIdentity, options: LogOptions, recovered: RecoveredLog
     ) -> None:
-        super().__init__(recovered.terms, recovered.last_index, recovered.next_offset)
+        super().__init__(recovered.start, recovered.terms, recovered.last_index, recovered.next_offset)
         self._env = env
         self._directory = directory
-        self._group = identity.group
-        # The owner may put one here that says more of the replica than its group.
-        self.logger: logging.LoggerAdapter[logging.Logger] = GroupLogger(identity.group)
-        # The owner is told once for each segment that a read finds damaged.
+        self.options = options
         self.on_damage: Callable[[CorruptLogError], None] = lambda _: None
+        self.has_damaged_copies = recovered.has_damaged_copies
         self._damaged: set[str | None] = set()
-        self._options = options
         self._segments = recovered.segments
         self._tail = TailCache(options.tail_cache_bytes)
         self._jobs = LogJobs(env, identity.group)
+        self._health = LogHealth(identity.group)
         self._reader = LogReader(self, self._segments, self._tail, self._jobs, self._note_damage)
-        self._poison: StorageError | None = None
-        self._dirty: list[Segment] = []
-        # Closed segments whose index file is still to be written, in order.
-        self._unindexed = [segment for segment in self._segments[:-1] if not segment.has_index_file]
-        self._flush: asyncio.Future[None] | None = None
-        self._is_indexing = False
+        self._indexer = SegmentIndexer(env, identity.group, self, self._segments, self._jobs, self._health)
+        self._flusher = LogFlusher(self, self._segments, self._jobs, self._health, self._indexer)
+        self._truncation = LogTruncation(env, directory, self._jobs, self._health)
+        self._snapshots = LogSnapshots(env, directory, self._jobs, self._health, recovered.snapshot)
 
     @classmethod
     async def open(
@@ -66,6 +71,8 @@ class Log(LogPositions):
         options: LogOptions,
         *,
         known_index: Index = NO_INDEX,
+        isolate: bool = False,
+        rescan: frozenset[str] = frozenset(),
     ) -> "Log":
         """Open the log in `directory`, making it if it does not exist, and recover it from a crash.
 
@@ -75,17 +82,25 @@ class Log(LogPositions):
             identity: Whose log it must be.
             options: Of its topic.
             known_index: The caller knows that the entries up to here were fsynced and never truncated.
+            isolate: Open the log without what is damaged below the mark and all behind it; copies of that stay until
+                `forget_damaged`. The caller has persisted the DamagedLogError's `lost_end` before.
+            rescan: Paths of segments that a read found damaged (`CorruptLogError.path`): scanned, whatever their
+                index files say.
 
         Raises:
             ForeignDirectoryError: It belongs to another group, data directory or format; nothing was touched.
+            ForeignSegmentError: A segment in it is another log's; nothing was touched.
+            UnknownFormatError: A newer version wrote something in it; nothing was touched.
             MismatchedLogError: It ends before `known_index`; nothing was touched.
-            CorruptLogError: Durable bytes are damaged; nothing was touched.
+            DamagedLogError: Durable bytes are damaged and `isolate` is False; nothing was touched.
+            CorruptLogError: Damage that cannot be isolated; nothing was touched.
             LogPoisonedError: The disk refused.
         """
 
         def recover() -> RecoveredLog:
             claim_log_directory(env.files, directory, identity)
-            return LogRecovery(env.files, directory, options, env.wall_clock.now_ms(), known_index).run()
+            request = RecoveryRequest(known_index, isolate, rescan, env.wall_clock.now_ms())
+            return LogRecovery(env.files, directory, identity.group, options, request).run()
 
         try:
             recovered = await env.workers.run(Pool.APPEND, recover)
@@ -93,24 +108,48 @@ class Log(LogPositions):
             raise LogPoisonedError(f"{directory}: {error}") from error
         if recovered.damage is not None:
             GroupLogger(identity.group).warning(
-                "a torn tail is cut, %d bytes, the log ends at %d: %s",
+                "%s, %d bytes, the log ends at %d: %s",
+                "damage is isolated" if recovered.is_isolated else "a torn tail is cut",
                 recovered.cut_bytes,
                 recovered.last_index,
                 recovered.damage,
             )
         log = cls(env, directory, identity, options, recovered)
-        log._index_closed_segments()
+        log._indexer.start()
         return log
+
+    @property
+    def logger(self) -> "logging.LoggerAdapter[logging.Logger]":
+        """The owner may put one here that says more of the replica than its group."""
+        return self._health.logger
+
+    @logger.setter
+    def logger(self, logger: "logging.LoggerAdapter[logging.Logger]") -> None:
+        self._health.logger = logger
 
     @property
     def is_poisoned(self) -> bool:
         """A write or an fsync failed: nothing works any more but reading."""
-        return self._poison is not None
+        return self._health.is_poisoned
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)
+
+    @property
+    def snapshot_index(self) -> Index:
+        """The `applied_index` of the newest durable snapshot, 0 if there is none."""
+        return self._snapshots.applied_index
+
+    @property
+    def closed_index(self) -> Index:
+        """The last index of the newest closed segment, 0 if there is none."""
+        return self._segments[-2].last_index if len(self._segments) > 1 else NO_INDEX
+
+    def segments_for_retention(self) -> list[SegmentFacts]:
+        """Return what is known of the segments that hold readable entries, oldest first."""
+        return [segment.facts() for segment in self._segments if segment.last_index >= self.start_index]
 
     # -- append -------------------------------------------------------------------------------------------------
 
@@ -131,8 +170,8 @@ class Log(LogPositions):
         assert entries[0].term >= self.last_term
         active = self._segments[-1] if self._segments else None
         now_ms = self._env.wall_clock.now_ms()
-        parts = plan_parts(self._directory, active, entries, self.flushed_index, self._options, now_ms)
-        self._note_pending(entries)
+        parts = plan_parts(self._directory, active, entries, self.flushed_index, self.options, now_ms)
+        self.note_pending(entries)
         await self._jobs.write(lambda: self._append(entries, parts))
 
     def configure(self, options: LogOptions) -> None:
@@ -150,18 +189,18 @@ class Log(LogPositions):
             self._take(part)
         for entry in entries:
             self._tail.push(entry)
-        self._note_written(entries)
+        self.note_written(entries)
 
     async def _undo(self, parts: list[SegmentPart], error: OSError) -> None:
         """Remove what a failed append may have left; only a full disk leaves a usable log."""
         files, directory = self._env.files, self._directory
-        if error.errno not in _DISK_FULL:
-            raise self._poisoned(f"write failed: {error}") from error
+        if error.errno not in DISK_FULL:
+            raise self._health.poisoned(f"write failed: {error}") from error
         try:
             await self._env.workers.run(Pool.APPEND, lambda: cut_back(files, directory, parts))
         except OSError as second:
-            raise self._poisoned(f"a partial write cannot be undone: {second}") from second
-        self._forget_pending()
+            raise self._health.poisoned(f"a partial write cannot be undone: {second}") from second
+        self.forget_pending()
 
     def _take(self, part: SegmentPart) -> None:
         """The part is written: it belongs to the log now."""
@@ -174,17 +213,18 @@ class Log(LogPositions):
                 first.base_offset,
                 first.term,
                 part.file,
-                SegmentIndex(self._options.index_interval_bytes),
+                SegmentIndex(self.options.index_interval_bytes),
                 part.created_ms,
                 Index(first.index - 1),
             )
-            self._unindexed.extend(self._segments[-1:])
+            for closed in self._segments[-1:]:
+                closed.closed_ms = part.created_ms
+                self._indexer.note_closed([closed])
             self._segments.append(part.segment)
-            self.logger.info("segment %s begins", part.path.rpartition("/")[2])
+            self.logger.info("segment %s begins", part.segment.name)
         for entry in part.entries:
             part.segment.note(entry)
-        if part.segment not in self._dirty:
-            self._dirty.append(part.segment)
+        self._flusher.note_written(part.segment)
 
     # -- flush --------------------------------------------------------------------------------------------------
 
@@ -197,86 +237,7 @@ class Log(LogPositions):
         Raises:
             LogPoisonedError: An fsync failed, now or before: what is on disk is unknown for ever.
         """
-        target, truncations = self.last_index, self.truncations
-        while self.flushed_index < target:
-            self._check_usable()
-            if self._flush is None:
-                self._flush = asyncio.get_running_loop().create_future()
-                self._jobs.spawn(self._run_flush(self._flush), name="flush")
-            await asyncio.shield(self._flush)
-            if self.truncations != truncations:
-                target, truncations = min(target, self.last_index), self.truncations
-        self._check_usable()
-        return self.flushed_index
-
-    async def _run_flush(self, done: asyncio.Future[None]) -> None:
-        # Captured before the await: only what is written now is covered.
-        target, covered, truncations = self.last_index, self.unflushed_bytes, self.truncations
-        segments = self._dirty[:]
-        self._dirty.clear()
-        try:
-            await self._jobs.use(Pool.FSYNC, lambda: _fsync_all(segments))
-        except OSError as error:
-            self._poisoned(f"fsync failed: {error}")
-        else:
-            if truncations == self.truncations:
-                self._note_flushed(target, covered)
-                self._index_closed_segments()
-            else:
-                again = [segment for segment in segments if segment in self._segments and segment not in self._dirty]
-                self._dirty[:0] = again
-        self._flush = None
-        done.set_result(None)
-
-    # -- index files ----------------------------------------------------------------------------------------------
-
-    def _index_closed_segments(self) -> None:
-        """Closed segments that are durable get their index file; a failure costs a scan at the next start."""
-        if not self._is_indexing and self._due_for_index() is not None:
-            self._is_indexing = True
-            self._jobs.spawn(self._write_index_files(), name="index")
-
-    def _due_for_index(self) -> Segment | None:
-        first = self._unindexed[0] if self._unindexed else None
-        return first if first is not None and first.last_index <= self.flushed_index else None
-
-    async def _write_index_files(self) -> None:
-        while self._due_for_index() is not None:
-            await self._jobs.written()
-            if self._jobs.is_closing:
-                break
-            await self._jobs.write(self._write_index_file)
-        self._is_indexing = False
-
-    async def _write_index_file(self) -> None:
-        segment = self._due_for_index()
-        if segment is None:
-            return
-        del self._unindexed[0]
-        files, path, content = self._env.files, index_path(segment.path), encode_index(self._index_record(segment))
-        try:
-            await self._env.workers.run(Pool.APPEND, lambda: write_index_file(files, path, content))
-        except OSError as error:
-            self.logger.warning("index file %s was not written: %s", path, error)
-
-    def _index_record(self, segment: Segment) -> IndexRecord:
-        # It witnesses that everything in the segment was fsynced (RFC 0002, I3).
-        assert segment.last_index <= self.flushed_index
-        terms = [start for start in self._terms if segment.base_index < start.first_index <= segment.last_index]
-        first = TermStart(segment.base_index, self.term_at(segment.base_index), segment.base_offset)
-        following = self._segments[self._segments.index(segment) + 1]
-        return IndexRecord(
-            FORMAT_VERSION,
-            segment.base_index,
-            segment.size,
-            segment.last_index,
-            following.base_offset,
-            segment.index.max_timestamp,
-            segment.created_ms,
-            segment.data_term,
-            [first, *terms],
-            *segment.index.columns(),
-        )
+        return await self._flusher.flush()
 
     # -- truncate -----------------------------------------------------------------------------------------------
 
@@ -293,47 +254,104 @@ class Log(LogPositions):
         self._check_usable()
         assert self.start_index <= first_removed <= self.last_index
         assert self.pending_index == self.last_index
-        kept = sum(segment.base_index < first_removed for segment in self._segments)
-        last = self._segments[kept - 1] if kept else None
-        cut = await self._locate_cut(last, first_removed)
+        cut = await self._truncation.locate(self._split(first_removed)[0], first_removed)
         await self._jobs.written()
         self._check_usable()
-        removed = self._segments[kept:]
+        # Looked up again: a saved snapshot may have removed segments at the beginning.
+        last, removed = self._split(first_removed)
         removed_bytes = sum(segment.size for segment in removed)
         next_offset = removed[0].base_offset if removed else self.next_offset
         if last is not None and cut is not None:
             removed_bytes += last.size - cut.position
             next_offset = Offset(cut.base_offset)
             last.cut(cut)
-        del self._segments[kept:]
-        self._unindexed = [segment for segment in self._unindexed if segment in self._segments[:-1]]
-        self._dirty = [segment for segment in self._dirty if segment not in removed]
+        if last is not None:
+            last.closed_ms = None
+        del self._segments[len(self._segments) - len(removed) :]
+        self._follow()
         self._tail.cut(first_removed)
-        self._note_truncated(Index(first_removed - 1), next_offset, removed_bytes)
-        await self._jobs.write(lambda: self._truncate(removed, last, None if cut is None else cut.position))
+        self.note_truncated(Index(first_removed - 1), next_offset, removed_bytes)
+        await self._jobs.write(lambda: self._truncation.carry_out(removed, last, cut))
 
-    async def _locate_cut(self, last: Segment | None, first_removed: Index) -> Cut | None:
-        """Return where the last segment that stays is cut; None if it stays whole or none stays."""
-        if last is None or last.last_index < first_removed:
-            return None
-        position, max_timestamp = last.index.max_timestamp_before(first_removed)
-        view = last.view(position)
-        try:
-            return await self._jobs.use(Pool.READ, lambda: find_cut(view, first_removed, max_timestamp))
-        except (CorruptLogError, OSError) as error:
-            raise self._poisoned(f"cannot be truncated: {error}") from error
+    def _split(self, first_removed: Index) -> tuple[Segment | None, list[Segment]]:
+        """Return the last segment that stays, and those that go."""
+        kept = sum(segment.base_index < first_removed for segment in self._segments)
+        return (self._segments[kept - 1] if kept else None), self._segments[kept:]
 
-    async def _truncate(self, removed: list[Segment], last: Segment | None, position: int | None) -> None:
-        files, directory = self._env.files, self._directory
-        try:
-            await self._env.workers.run(Pool.APPEND, lambda: remove_and_cut(files, directory, removed, last, position))
-        except OSError as error:
-            raise self._poisoned(f"truncation failed: {error}") from error
-        finally:
-            for segment in removed:
-                self._jobs.retire(segment)
-        for segment in removed:
-            self.logger.info("segment %s is truncated away", segment.path.rpartition("/")[2])
+    def _follow(self) -> None:
+        self._indexer.follow()
+        self._flusher.follow()
+
+    # -- start and snapshots ------------------------------------------------------------------------------------
+
+    def take_snapshot(self) -> Snapshot | None:
+        """Return the snapshot that was found at the open; only once, and not after a newer one was written."""
+        return self._snapshots.take()
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Make a snapshot durable, then delete the segments wholly below its start.
+
+        `advance_start` came first. One that is older than the durable one is not written. A cancelled caller does
+        not stop it; calls take their turns.
+
+        Raises:
+            DiskFullError: Nothing has changed; try again when there is room.
+            LogPoisonedError: The disk failed, now or before.
+        """
+        assert (snapshot.start.index, snapshot.start.offset) <= (self.start_index, self.start_offset)
+        await self._snapshots.save(snapshot, self._drop_prefix)
+
+    def _drop_prefix(self, start: LogStart) -> list[Segment]:
+        first = sum(segment.base_index <= start.index for segment in self._segments[1:])
+        removed = self._segments[:first]
+        del self._segments[:first]
+        if removed:
+            self._follow()
+            self.forget_terms(self._segments[0].base_index)
+        return removed
+
+    async def install(self, snapshot: Snapshot) -> bool:
+        """Take over the start of a snapshot from the leader; return False if this log starts further on already.
+
+        A log that holds the entry before that start is kept. Otherwise all entries go, in one step with the
+        positions, once the snapshot is durable: the log is empty at the start.
+
+        Raises:
+            DiskFullError: Nothing has changed.
+            LogPoisonedError: The disk failed, now or before.
+            CorruptLogError: The snapshot contradicts the entries of this log.
+        """
+        await self._jobs.written()
+        self._check_usable()
+        assert self.pending_index == self.last_index
+        start = snapshot.start
+        if (start.index, start.offset) < (self.start_index, self.start_offset):
+            return False
+        if start.prev_index <= self.last_index and self.term_at(start.prev_index) == start.prev_term:
+            if start.prev_index > self.flushed_index:
+                await self.flush()
+            self.advance_start(start)
+            await self.save_snapshot(snapshot)
+        else:
+            await self._snapshots.install(snapshot, self._reset)
+        return True
+
+    def _reset(self, start: LogStart) -> list[Segment]:
+        removed = self._segments[:]
+        self._segments.clear()
+        self._follow()
+        self._tail.cut(NO_INDEX)
+        self.note_installed(start)
+        return removed
+
+    async def forget_damaged(self) -> None:
+        """Delete the copies of damaged files: the replica is whole again.
+
+        Raises:
+            LogPoisonedError: The disk failed, now or before.
+        """
+        await self._snapshots.forget_damaged()
+        self.has_damaged_copies = False
 
     # -- read ---------------------------------------------------------------------------------------------------
 
@@ -356,7 +374,12 @@ class Log(LogPositions):
         return (await self.read(index, 1, index))[0].end_offset
 
     async def index_of_offset(self, offset: Offset) -> Index:
-        """Return the entry that holds the record at `offset`, or the first one after it; last_index + 1 if none."""
+        """Return the entry that holds the record at `offset`, or the first one after it; last_index + 1 if none.
+
+        Raises:
+            LogTruncatedError: `offset` is below the start of the log.
+            CorruptLogError: Damage on disk, or a disk that cannot be read.
+        """
         return await self._reader.index_of_offset(offset)
 
     async def offset_of_timestamp(self, timestamp_ms: int, last: Index) -> tuple[Offset, int, Index] | None:
@@ -404,11 +427,10 @@ class Log(LogPositions):
         try:
             await self._env.workers.run(Pool.APPEND, lambda: remove_log_directory(files, directory))
         except OSError as error:
-            raise self._poisoned(f"cannot be removed: {error}") from error
+            raise self._health.poisoned(f"cannot be removed: {error}") from error
 
     async def _settle(self) -> None:
-        while self._flush is not None:
-            await asyncio.shield(self._flush)
+        await self._flusher.idle()
         await self._jobs.close()
         for segment in self._segments:
             segment.file.close()
@@ -418,17 +440,4 @@ class Log(LogPositions):
 
     def _check_usable(self) -> None:
         self._jobs.check_open()
-        if self._poison is not None:
-            raise self._poison
-
-    def _poisoned(self, why: str) -> LogPoisonedError:
-        error = LogPoisonedError(f"{self._group}: {why}; this replica stops")
-        if self._poison is None:
-            self._poison = error
-            self.logger.error("%s", error)
-        return error
-
-
-def _fsync_all(segments: list[Segment]) -> None:
-    for segment in segments:
-        segment.file.fsync()
+        self._health.check()

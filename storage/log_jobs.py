@@ -1,7 +1,8 @@
 """The work of one log that goes on when its caller is cancelled, and the descriptors that must outlive it.
 
-Writes (appends, truncations, index files) come one after the other. Reads and fsyncs run beside them and use the
-files of the segments they saw: such a file is not closed before they have ended, even if it was truncated away.
+Writes (appends, truncations, index files) come one after the other, and so, beside them, do saves (snapshots). Reads
+and fsyncs run beside both and use the files of the segments they saw: such a file is not closed before they have
+ended, even if it was truncated away.
 """
 
 import asyncio
@@ -18,6 +19,39 @@ from storage.segment import Segment
 T = TypeVar("T")
 
 
+class _Lane:
+    """Effects one after the other, each of which goes on when its caller is cancelled."""
+
+    def __init__(self, gate: Gate, name: str) -> None:
+        self._gate = gate
+        self._name = name
+        self._running: asyncio.Future[None] | None = None
+
+    async def idle(self) -> None:
+        """Wait until none is under way; the next one may be begun in the same step."""
+        while self._running is not None:
+            with contextlib.suppress(StorageError, OSError):  # Its own caller is told.
+                await asyncio.shield(self._running)
+
+    async def run(self, effect: Callable[[], Awaitable[None]]) -> None:
+        """Run one; none may be under way."""
+        assert self._running is None
+        done = self._running = asyncio.get_running_loop().create_future()
+        done.add_done_callback(lambda future: future.exception())
+        self._gate.spawn(self._complete(effect, done), name=self._name)
+        await asyncio.shield(done)
+
+    async def _complete(self, effect: Callable[[], Awaitable[None]], done: asyncio.Future[None]) -> None:
+        try:
+            await effect()
+        except (StorageError, OSError) as error:
+            self._running = None
+            done.set_exception(error)
+        else:
+            self._running = None
+            done.set_result(None)
+
+
 class LogJobs:
     """See the module. One per log."""
 
@@ -26,7 +60,8 @@ class LogJobs:
         self._group = group
         self._gate = Gate(f"log {group}")
         self._is_closing = False
-        self._write: asyncio.Future[None] | None = None
+        self._writes = _Lane(self._gate, "write")
+        self._saves = _Lane(self._gate, "save")
         self._uses: dict[asyncio.Future[None], None] = {}
         self._retired: list[Segment] = []
 
@@ -44,13 +79,11 @@ class LogJobs:
         """Run in the background until `close`."""
         self._gate.spawn(coroutine, name=name)
 
-    # -- writes ---------------------------------------------------------------------------------------------------
+    # -- writes and saves -----------------------------------------------------------------------------------------
 
     async def written(self) -> None:
         """Wait until no write is under way; the next one may be begun in the same step."""
-        while self._write is not None:
-            with contextlib.suppress(StorageError, OSError):  # Its own caller is told.
-                await asyncio.shield(self._write)
+        await self._writes.idle()
 
     async def write(self, effect: Callable[[], Awaitable[None]]) -> None:
         """Run `effect` to its end even if the caller is cancelled. No other write may be under way.
@@ -59,21 +92,16 @@ class LogJobs:
             StorageError, OSError: What `effect` raises.
         """
         self.check_open()
-        assert self._write is None
-        done = self._write = asyncio.get_running_loop().create_future()
-        done.add_done_callback(lambda future: future.exception())
-        self._gate.spawn(self._complete(effect, done), name="write")
-        await asyncio.shield(done)
+        await self._writes.run(effect)
 
-    async def _complete(self, effect: Callable[[], Awaitable[None]], done: asyncio.Future[None]) -> None:
-        try:
-            await effect()
-        except (StorageError, OSError) as error:
-            self._write = None
-            done.set_exception(error)
-        else:
-            self._write = None
-            done.set_result(None)
+    async def saved(self) -> None:
+        """Wait until no save is under way; the next one may be begun in the same step."""
+        await self._saves.idle()
+
+    async def save(self, effect: Callable[[], Awaitable[None]]) -> None:
+        """Like `write`, in the order of saves; `effect` may itself wait for writes and begin one."""
+        self.check_open()
+        await self._saves.run(effect)
 
     # -- reads and fsyncs -----------------------------------------------------------------------------------------
 
@@ -119,6 +147,7 @@ class LogJobs:
     async def close(self) -> None:
         """Take no more jobs and wait for those under way. Idempotent."""
         self._is_closing = True
+        await self.saved()
         await self.written()
         while self._uses:
             await asyncio.shield(next(iter(self._uses)))

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from model.ids import Index, Offset, Term
 from storage.entry import Entry
-from storage.errors import LogTruncatedError
+from storage.errors import CorruptLogError, LogTruncatedError
+from storage.log_start import LogStart
 from storage.segment_index import TermStart
 
 # How many end offsets below the mark's floor are kept before the list is trimmed.
@@ -19,21 +20,24 @@ class LogPositions:
     """The positions of one log. Public attributes are for reading; the log's own steps move them.
 
     Attributes:
-        start_index: First entry that exists.
-        start_offset: First record that exists.
+        start: Where the log starts; what lies before it cannot be read, whether it still exists or not.
+        start_index: Its entry.
+        start_offset: Its first offset that can be read.
         last_index: Last entry written ("dirty"), `start_index - 1` if there is none.
         pending_index: Last entry written or being written.
-        pending_term: Its term, 0 if there is none.
+        pending_term: Its term; the term before the start if there is none.
         flushed_index: Last entry that an fsync has covered.
         next_offset: The offset after the last record written.
         unflushed_bytes: Size of the entries in (flushed_index, last_index].
         truncations: How many there were: who finds another number than before looks again.
     """
 
-    def __init__(self, terms: list[TermStart], last_index: Index, next_offset: Offset) -> None:
+    def __init__(self, start: LogStart, terms: list[TermStart], last_index: Index, next_offset: Offset) -> None:
+        # Ascending; the first one holds the first entry of the first segment, or there is none.
         self._terms = terms
-        self.start_index = Index(1)
-        self.start_offset = Offset(0)
+        self.start = start
+        self.start_index = start.index
+        self.start_offset = start.offset
         self.last_index = last_index
         self.pending_index = last_index
         self.pending_term = self.last_term
@@ -47,37 +51,48 @@ class LogPositions:
 
     @property
     def last_term(self) -> Term:
-        """Term of the last index, 0 if the log is empty."""
-        return self._terms[-1].term if self._terms else Term(0)
+        """Term of the last index; of a log that is empty at its start, the term before the start."""
+        return self._terms[-1].term if self._terms else self.start.prev_term
 
     def term_at(self, index: Index) -> Term:
-        """Return the term of an entry in [start_index - 1, last_index]; 0 at index 0.
+        """Return the term of an entry in [start_index - 1, last_index]; `start.prev_term` before the start.
 
         Raises:
             LogTruncatedError: The index is outside.
         """
         if not self.start_index - 1 <= index <= self.last_index:
             raise LogTruncatedError(f"index {index} is not in [{self.start_index - 1}, {self.last_index}]")
+        if index < self.start_index:
+            return self.start.prev_term
         at = bisect_right(self._terms, index, key=lambda start: start.first_index) - 1
-        return self._terms[at].term if at >= 0 else Term(0)
+        return self._terms[at].term
+
+    def terms_within(self, first: Index, last: Index) -> list[TermStart]:
+        """Return where terms begin in (first, last], also below the start as far as segments reach."""
+        return [start for start in self._terms if first < start.first_index <= last]
 
     def epoch_end(self, term: Term) -> tuple[Term, Offset]:
-        """Return the largest term at or below `term`, and the offset at which the next larger one begins."""
+        """Return the largest term at or below `term`, and the offset at which the next larger one begins.
+
+        (0, start_offset) where that term has no entry at or behind the start.
+        """
         at = bisect_right(self._terms, term, key=lambda start: start.term) - 1
-        if at < 0:
+        following = self._terms[at + 1] if at + 1 < len(self._terms) else None
+        last = self.last_index if following is None else following.first_index - 1
+        if at < 0 or last < self.start_index:
             return Term(0), self.start_offset
-        end = self._terms[at + 1].base_offset if at + 1 < len(self._terms) else self.next_offset
-        return self._terms[at].term, end
+        end = self.next_offset if following is None else following.base_offset
+        return self._terms[at].term, max(end, self.start_offset)
 
     def term_of_offset(self, offset: Offset) -> Term:
         """Return the term in which the record at `offset` was written; past the end the last term."""
         at = bisect_right(self._terms, offset, key=lambda start: start.base_offset) - 1
-        return self._terms[at].term if at >= 0 else Term(0)
+        return self._terms[at].term if at >= 0 else self.start.prev_term
 
     def end_offset(self, index: Index) -> Offset | None:
         """Return the offset after an entry, from memory; None if it is older than what memory holds."""
         if index == self.start_index - 1:
-            return self.start_offset
+            return self.start.base_offset
         at = index - self._marks_base
         return self._marks[at] if 0 <= at < len(self._marks) else None
 
@@ -90,13 +105,16 @@ class LogPositions:
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    def _note_pending(self, entries: Sequence[Entry]) -> None:
+    def note_pending(self, entries: Sequence[Entry]) -> None:
+        """Entries are being written."""
         self.pending_index, self.pending_term = entries[-1].index, entries[-1].term
 
-    def _forget_pending(self) -> None:
+    def forget_pending(self) -> None:
+        """They were not, and nothing of them stays."""
         self.pending_index, self.pending_term = self.last_index, self.last_term
 
-    def _note_written(self, entries: Sequence[Entry]) -> None:
+    def note_written(self, entries: Sequence[Entry]) -> None:
+        """Entries were written at the end."""
         for entry in entries:
             if not self._terms or entry.term > self._terms[-1].term:
                 self._terms.append(TermStart(entry.index, entry.term, entry.base_offset))
@@ -105,12 +123,14 @@ class LogPositions:
         self.last_index, self.next_offset = entries[-1].index, entries[-1].end_offset
         self.check()
 
-    def _note_flushed(self, index: Index, size: int) -> None:
+    def note_flushed(self, index: Index, size: int) -> None:
+        """An fsync covered the entries up to `index`, `size` bytes that had not been covered before."""
         self.flushed_index = index
         self.unflushed_bytes -= size
         self.check()
 
-    def _note_truncated(self, last_index: Index, next_offset: Offset, removed_bytes: int) -> None:
+    def note_truncated(self, last_index: Index, next_offset: Offset, removed_bytes: int) -> None:
+        """The entries behind `last_index` are gone."""
         self.truncations += 1
         while self._terms and self._terms[-1].first_index > last_index:
             self._terms.pop()
@@ -127,8 +147,52 @@ class LogPositions:
             self._marks_base, self._marks = last_index, [next_offset]
         self.check()
 
+    def advance_start(self, start: LogStart) -> None:
+        """Move the start; nothing below it can be read from here on. A start that is not further on changes nothing.
+
+        Only memory moves: a restart finds the start of the newest snapshot.
+
+        Raises:
+            CorruptLogError: It does not fit the entries of this log, or lies beyond what is durable of them.
+        """
+        if (start.index, start.offset) <= (self.start_index, self.start_offset):
+            return
+        if not self.start_index <= start.index <= self.flushed_index + 1:
+            raise CorruptLogError(f"a start at {start.index} is not in [{self.start_index}, {self.flushed_index + 1}]")
+        if start.offset < self.start_offset or start.offset > self.next_offset:
+            raise CorruptLogError(f"a start at {start.offset} is not in [{self.start_offset}, {self.next_offset}]")
+        known = (self.term_at(start.prev_index), self.end_offset(start.prev_index))
+        if start.flaw() or known[0] != start.prev_term or known[1] not in (None, start.base_offset):
+            raise CorruptLogError(f"{start} does not fit a log with term and offset {known} before it")
+        self._set_start(start)
+        self.check()
+
+    def _set_start(self, start: LogStart) -> None:
+        self.start, self.start_index, self.start_offset = start, start.index, start.offset
+
+    def forget_terms(self, base_index: Index) -> None:
+        """The segments before the one that begins at `base_index` are gone."""
+        ended = bisect_right(self._terms, base_index, key=lambda start: start.first_index) - 1
+        if ended > 0:
+            del self._terms[:ended]
+
+    def note_installed(self, start: LogStart) -> None:
+        """All entries are gone; the log is empty at `start`."""
+        self.truncations += 1
+        self._set_start(start)
+        self._terms.clear()
+        self.last_index = self.pending_index = self.flushed_index = start.prev_index
+        self.pending_term = start.prev_term
+        self.next_offset = start.base_offset
+        self.unflushed_bytes = 0
+        self._marks_base, self._marks = start.prev_index, [start.base_offset]
+        self.check()
+
     def check(self) -> None:
-        """Assert invariant I1."""
+        """Assert invariants I1 and I6."""
+        assert self.start_index == self.start.index >= 1
+        assert self.start.base_offset <= self.start_offset == self.start.offset
+        assert self.start.base_offset <= self.next_offset
         assert self.start_index - 1 <= self.flushed_index <= self.last_index <= self.pending_index
         assert self._marks_base + len(self._marks) - 1 == self.last_index
         assert self._marks[-1] == self.next_offset

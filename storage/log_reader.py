@@ -41,10 +41,10 @@ class LogReader:
     async def read(self, first: Index, max_bytes: int, last: Index | None) -> list[Entry]:
         """Return entries from `first` up to `last`; see `Log.read`."""
         positions = self._positions
-        if first < positions.start_index:
-            raise LogTruncatedError(f"entry {first} is below the start of the log, {positions.start_index}")
 
         async def attempt() -> list[Entry]:
+            if first < positions.start_index:
+                raise LogTruncatedError(f"entry {first} is below the start of the log, {positions.start_index}")
             end = positions.last_index if last is None else min(last, positions.last_index)
             if first > end:
                 return []
@@ -74,6 +74,10 @@ class LogReader:
         """Return the entry that holds the record at `offset`; see `Log.index_of_offset`."""
 
         async def attempt() -> Index:
+            if offset < self._positions.start_offset:
+                raise LogTruncatedError(
+                    f"offset {offset} is below the start of the log, {self._positions.start_offset}"
+                )
             if offset >= self._positions.next_offset:
                 return Index(self._positions.last_index + 1)
             cached = self._tail.index_of_offset(offset)
@@ -94,10 +98,15 @@ class LogReader:
             for segment in list(self._segments):
                 if segment.base_index > last:
                     break
-                if segment.index.max_timestamp < timestamp_ms:
+                # Looked at anew for each one: what is below the start may be closed meanwhile.
+                first = self._positions.start_index
+                if segment.index.max_timestamp < timestamp_ms or segment.last_index < first:
                     continue
-                view = segment.view(segment.index.position_of_timestamp(timestamp_ms))
-                hit = await self._jobs.use(Pool.READ, partial(_find_timestamp, view, timestamp_ms, last))
+                position = segment.index.position_of_timestamp(timestamp_ms)
+                if segment.base_index < first:
+                    position = max(position, segment.index.position_of_index(first))
+                job = partial(_find_timestamp, segment.view(position), timestamp_ms, first, last)
+                hit = await self._jobs.use(Pool.READ, job)
                 if hit is not None:
                     return hit
             return None
@@ -110,13 +119,20 @@ class LogReader:
         async def attempt() -> int | None:
             best = -1
             for segment in list(self._segments):
-                if segment.base_index > last:
+                first = self._positions.start_index
+                if segment.base_index > last or first > last:
                     break
+                if segment.last_index < first:
+                    continue
+                if segment.base_index < first:
+                    view = segment.view(segment.index.position_of_index(first))
+                    best = max(best, await self._jobs.use(Pool.READ, partial(_max_timestamp, view, first, last)))
+                    continue
                 if segment.last_index <= last:
                     best = max(best, segment.index.max_timestamp)
                     continue
                 position, before = segment.index.max_timestamp_before(last)
-                job = partial(_max_timestamp_up_to, segment.view(position), last)
+                job = partial(_max_timestamp, segment.view(position), first, last)
                 best = max(best, before, await self._jobs.use(Pool.READ, job))
             return best if best >= 0 else None
 
@@ -154,21 +170,25 @@ def _find_offset(view: SegmentView, offset: Offset) -> Index:
     raise CorruptLogError(f"{view.path}: offset {offset} is not where it should be", view.path)
 
 
-def _find_timestamp(view: SegmentView, timestamp_ms: int, last: Index) -> tuple[Offset, int, Index] | None:
+def _find_timestamp(
+    view: SegmentView, timestamp_ms: int, first: Index, last: Index
+) -> tuple[Offset, int, Index] | None:
     for _, parsed in scan(view, LOOKUP_CHUNK_BYTES):
         entry = parsed.entry
         if entry.index > last:
             return None
         largest = max_timestamp_of(entry)
-        if entry.kind is EntryKind.DATA and largest >= timestamp_ms:
+        if entry.index >= first and entry.kind is EntryKind.DATA and largest >= timestamp_ms:
             return entry.base_offset, largest, entry.index
     return None
 
 
-def _max_timestamp_up_to(view: SegmentView, last: Index) -> int:
+def _max_timestamp(view: SegmentView, first: Index, last: Index) -> int:
     found = -1
     for _, parsed in scan(view, LOOKUP_CHUNK_BYTES):
         if parsed.entry.index > last:
             break
+        if parsed.entry.index < first:
+            continue
         found = max(found, max_timestamp_of(parsed.entry))
     return found

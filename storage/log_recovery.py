@@ -1,226 +1,269 @@
-"""What a crash left of a log: find the segments, scan what has no index file, cut a torn tail, refuse damage.
+"""What a crash left of a log: find where it starts, read the segments, cut a torn tail, refuse or isolate damage.
 
 The flushed mark is the largest `flushed` in any valid header: everything up to it was once fsynced. Where the first
-damage is at or below the mark, durable bytes have changed: nothing is touched and the log is refused. Above the mark
-the damage is what a power loss leaves of bytes that no fsync had covered; they are cut there, also when later
-un-fsynced bytes happened to survive behind a hole (RFC 0002, 7).
+damage is at or below the mark, durable bytes have changed: nothing is touched and the log is refused, unless the
+caller asked to isolate the damage. Above the mark the damage is what a power loss leaves of bytes that no fsync had
+covered; they are cut there, also when later un-fsynced bytes happened to survive behind a hole (RFC 0002, 7).
 
 Blocking: runs on a worker, before the log is shared.
 """
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
 
-from model.ids import Index, Offset, Term
+from model.ids import GroupId, Index, Offset, Term
 from runtime.files import FileSystem
-from storage.entry import MAGIC, parse_entry, parse_flushed
-from storage.errors import CorruptEntryError, CorruptLogError, MismatchedLogError
-from storage.index_file import TEMPORARY_SUFFIX, IndexRecord, index_path, read_index_file
+from storage.damaged_files import copy_damaged_end, damaged_copies, set_segments_aside, set_snapshot_aside
+from storage.errors import CorruptLogError, DamagedLogError, ForeignSegmentError, MismatchedLogError
+from storage.index_file import TEMPORARY_SUFFIX, index_path, remove_index_file
+from storage.log_start import ORIGIN, LogStart
 from storage.options import LogOptions
-from storage.segment import Segment, SegmentView, max_timestamp_of, parse_segment_name, scan
-from storage.segment_index import SegmentIndex, TermStart
+from storage.segment import Segment
+from storage.segment_index import TermStart
+from storage.segment_loader import NamedSegment, SegmentLoader, list_segments
+from storage.snapshot_file import Snapshot, read_snapshot, snapshot_path
 
-_MAGIC_BYTES = MAGIC.to_bytes(4, "big")
 _REWRITE_CHUNK_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryRequest:
+    """What `Log.open` was asked for.
+
+    Attributes:
+        known_index: Entries up to here had been fsynced and never truncated.
+        isolate: Open the log without what is damaged below the mark.
+        rescan: Paths of segments whose index files are not to be trusted.
+        now_ms: The wall clock.
+    """
+
+    known_index: Index
+    isolate: bool
+    rescan: frozenset[str]
+    now_ms: int
 
 
 @dataclass(slots=True)
 class RecoveredLog:
-    """The segments in order, everything in them durable, and what was learned on the way."""
+    """The segments in order, everything in them durable, and what was learned on the way.
 
+    Attributes:
+        start: Where the log starts; `segments` may begin before it.
+        snapshot: The newest one.
+        cut_bytes: Bytes that are no longer in the log.
+        damage: What was wrong with them.
+        is_isolated: It had been durable, and copies of it are kept.
+        has_damaged_copies: Something was isolated, now or earlier, and not forgotten.
+    """
+
+    start: LogStart
+    snapshot: Snapshot | None
     segments: list[Segment]
     terms: list[TermStart]
     last_index: Index
     next_offset: Offset
     cut_bytes: int
     damage: str | None
-
-
-class _Named(NamedTuple):
-    base_index: Index
-    term: Term
-    path: str
+    is_isolated: bool
+    has_damaged_copies: bool
 
 
 class LogRecovery:
     """One recovery of one directory."""
 
-    def __init__(self, files: FileSystem, directory: str, options: LogOptions, now_ms: int, known_index: Index) -> None:
+    def __init__(
+        self, files: FileSystem, directory: str, group: GroupId, options: LogOptions, request: RecoveryRequest
+    ) -> None:
         self._files = files
         self._directory = directory
+        self._group = group
         self._options = options
-        self._now_ms = now_ms
-        self._segments: list[Segment] = []
-        self._terms: list[TermStart] = []
-        self._known_index = known_index
-        self._mark = known_index
-        self._next_index = Index(1)
-        self._next_offset = Offset(0)
-        self._last_term = Term(0)
+        self._request = request
+        self._cut_bytes = 0
 
     def run(self) -> RecoveredLog:
         """Recover.
 
         Raises:
-            CorruptLogError: Durable bytes are damaged, or segments overlap; nothing was changed.
+            DamagedLogError: Durable bytes are damaged, and they are not to be isolated; nothing was changed.
+            CorruptLogError: Segments overlap, or a damaged snapshot is all there is; nothing was changed.
+            ForeignSegmentError: A segment is another log's; nothing was changed.
+            UnknownFormatError: A newer version wrote something here; nothing was changed.
             MismatchedLogError: The log ends before what was known to be in it; nothing was changed.
         """
-        named = self._named_segments()
+        named = list_segments(self._files, self._directory)
+        snapshot, flaw = self._find_start(named)
+        start = snapshot.start if snapshot is not None else ORIGIN
+        below, rest = self._split(named, start)
+        loader = self._loader(start)
         with ExitStack() as opened:
-            damage = self._load_all(named, opened)
-            if damage is not None and self._next_index <= self._mark:
-                raise CorruptLogError(f"{damage}; entries up to {self._mark} had been fsynced: restore this replica")
-            if self._next_index <= self._known_index:
-                raise MismatchedLogError(self._loss(named))
-            empty = [segment for segment in self._segments if segment.size == 0]
-            self._segments = [segment for segment in self._segments if segment.size > 0]
-            cut_bytes = self._cut(named)
-            self._rewrite_tail()
-            self._remove_leftovers()
+            damage = loader.load(rest, opened)
+            flaw = self._flaw(loader, rest, start, damage) or flaw
+            if flaw is not None and not self._request.isolate:
+                raise DamagedLogError(flaw, self._lost_end(loader))
+            # What ends before the start, or is not of its log, is what an interrupted install had still to remove.
+            is_behind = loader.next_index < start.index or not self._fits(loader, start)
+            last_index = start.prev_index if is_behind else Index(loader.next_index - 1)
+            if flaw is None:
+                self._check_known(named, last_index)
+            if flaw is not None:
+                self._isolate(loader.segments, rest, with_snapshot=snapshot is None)
+            if is_behind:
+                self._remove_all(named)
+            else:
+                self._remove(below)
+            kept = [] if is_behind else [segment for segment in loader.segments if segment.size > 0]
+            self._cut(named, kept)
+            self._rewrite_tail(kept, loader.mark)
+            self._remove_leftovers(kept)
             opened.pop_all()
-        for segment in empty:
-            segment.file.close()
-        last_index = Index(self._next_index - 1)
-        return RecoveredLog(self._segments, self._terms, last_index, self._next_offset, cut_bytes, damage)
+        for segment in loader.segments:
+            if segment not in kept:
+                segment.file.close()
+        return RecoveredLog(
+            start,
+            snapshot,
+            kept,
+            loader.terms if kept else [],
+            last_index,
+            start.base_offset if is_behind else loader.next_offset,
+            self._cut_bytes,
+            flaw or damage,
+            flaw is not None,
+            bool(damaged_copies(self._files, self._directory)),
+        )
 
-    def _loss(self, named: list[_Named]) -> str:
-        held = f"ends at entry {self._next_index - 1}" if named else "holds no segment"
-        return (
-            f"{self._directory} {held}, but the kvstore says that this log held entry {self._known_index}, which is"
-            " committed: its segments were lost or moved away. A replica without its log would forget what it has"
-            " acknowledged, so it does not start; bring the whole data directory back, parts are not enough"
+    def _loader(self, start: LogStart) -> SegmentLoader:
+        request = self._request
+        return SegmentLoader(
+            self._files, self._options, self._group, start, request.known_index, request.now_ms, request.rescan
         )
 
     # -- what is there --------------------------------------------------------------------------------------------
 
-    def _named_segments(self) -> list[_Named]:
-        named = []
-        for name in self._files.listdir(self._directory):
-            parsed = parse_segment_name(name)
-            if parsed is not None:
-                named.append(_Named(*parsed, f"{self._directory}/{name}"))
-        return sorted(named)
+    def _find_start(self, named: list[NamedSegment]) -> tuple[Snapshot | None, str | None]:
+        """Return the snapshot, and what is wrong with it if it is damaged."""
+        try:
+            return read_snapshot(self._files, self._directory), None
+        except CorruptLogError as error:
+            # Without segments nothing tells how much was lost, and so for whom this replica may vote.
+            if not named:
+                raise
+            return None, f"{error}: restore this replica"
 
-    def _load_all(self, named: list[_Named], opened: ExitStack) -> str | None:
-        """Load segments up to the first damage and return what it is; the mark is learned from all of them."""
-        damage = None
-        for each in named:
-            if damage is None and each.base_index > self._next_index:
-                # A file whose last bytes were lost at an entry's end shows only in the next one's name.
-                damage = f"{each.path} begins at {each.base_index}, entry {self._next_index} is missing"
-            if damage is not None:
-                self._learn_mark_behind(each.base_index, each.path, 0)
-                continue
-            if each.base_index < self._next_index:
-                raise CorruptLogError(f"{each.path} overlaps the one before: entry {self._next_index} should be next")
-            file = self._files.open(each.path)
-            opened.callback(file.close)
-            index = SegmentIndex(self._options.index_interval_bytes)
-            before = Index(each.base_index - 1)
-            segment = Segment(
-                each.path, each.base_index, self._next_offset, each.term, file, index, self._now_ms, before
+    def _split(self, named: list[NamedSegment], start: LogStart) -> tuple[list[NamedSegment], list[NamedSegment]]:
+        """Return the segments wholly below the start, by their names, and the others.
+
+        Raises:
+            CorruptLogError: Two begin at the same entry.
+        """
+        for earlier, later in pairwise(named):
+            if earlier.base_index == later.base_index:
+                raise CorruptLogError(f"{later.path} overlaps the one before, which begins at the same entry")
+        first = sum(later.base_index <= start.index for later in named[1:])
+        return named[:first], named[first:]
+
+    def _fits(self, loader: SegmentLoader, start: LogStart) -> bool:
+        """Whether the log is the one that the snapshot was taken of: a crash may have interrupted an install.
+
+        Raises:
+            ForeignSegmentError: It is neither that log nor one that an install would have removed.
+        """
+        first = loader.segments[0] if loader.segments else None
+        if first is None or first.base_index >= start.index:
+            return True
+        before = [each.term for each in loader.terms if each.first_index < start.index]
+        if before[-1] != start.prev_term:
+            return False
+        if loader.next_index == start.index:
+            found = loader.next_offset
+        elif first.last_index >= start.index:
+            found = loader.offset_at_start(first)
+        else:
+            found = loader.segments[1].base_offset
+        if found != start.base_offset:
+            raise ForeignSegmentError(
+                f"{first.path}: entry {start.index} is at offset {found}, the snapshot says {start.base_offset}"
             )
-            self._segments.append(segment)
-            size = file.size()
-            if not self._take_index_file(segment, size):
-                damage = self._scan(segment, size)
-        return damage
-
-    def _take_index_file(self, segment: Segment, size: int) -> bool:
-        """Take a closed segment's facts from its index file; False if the segment must be scanned."""
-        record = read_index_file(self._files, index_path(segment.path), segment.base_index)
-        if record is None:
-            return False
-        # It exists only where all this was fsynced, even if the file does not hold it any more.
-        self._mark = max(self._mark, Index(record.last_index))
-        first = record.terms[0]
-        if record.size != size or first.base_offset != self._next_offset or first.term < self._last_term:
-            return False
-        self._fill(segment, record)
-        for start in record.terms:
-            self._note_term(start)
-        self._next_index, self._next_offset = Index(record.last_index + 1), Offset(record.end_offset)
         return True
 
-    def _fill(self, segment: Segment, record: IndexRecord) -> None:
-        columns = (record.indexes, record.offsets, record.timestamps, record.positions)
-        interval = self._options.index_interval_bytes
-        segment.index = SegmentIndex.from_columns(columns, record.size, record.max_timestamp, interval)
-        segment.size, segment.last_index = record.size, Index(record.last_index)
-        segment.created_ms, segment.data_term = min(record.created_ms, self._now_ms), record.data_term
-        segment.has_index_file = True
+    @staticmethod
+    def _flaw(loader: SegmentLoader, named: list[NamedSegment], start: LogStart, damage: str | None) -> str | None:
+        """Return why the damage is not what a power loss leaves; None if it is, or if there is none."""
+        if damage is None:
+            return None
+        if named[0].base_index > start.index:
+            return f"{damage}: restore this replica"
+        # What lies below the start is not needed any more, damaged or not.
+        if loader.next_index <= loader.mark and start.index <= loader.mark:
+            return f"{damage}; entries up to {loader.mark} had been fsynced: restore this replica"
+        return None
 
-    def _scan(self, segment: Segment, size: int) -> str | None:
-        """Scan the file; return what is wrong with it, if anything. `segment.size` ends before the damage."""
-        view = SegmentView(segment.path, segment.file, 0, size)
-        damage = None
-        try:
-            for position, parsed in scan(view):
-                entry = parsed.entry
-                if entry.index != self._next_index or entry.base_offset != self._next_offset:
-                    damage = f"{segment.path}: entry {entry.index} at byte {position}, {self._next_index} was due"
-                    break
-                if entry.term < self._last_term:
-                    damage = f"{segment.path}: term {entry.term} at byte {position} follows {self._last_term}"
-                    break
-                self._note_term(TermStart(entry.index, entry.term, entry.base_offset))
-                first_timestamp = max_timestamp_of(entry) if segment.data_term == 0 else -1
-                if 0 <= first_timestamp < segment.created_ms:
-                    segment.created_ms = first_timestamp
-                segment.note(entry)
-                self._mark = max(self._mark, parsed.flushed)
-                self._next_index, self._next_offset = Index(entry.index + 1), entry.end_offset
-        except CorruptLogError as error:
-            damage = str(error)
-        if damage is None and segment.size < size:
-            damage = f"{segment.path} ends within an entry at byte {segment.size}"
-        if damage is not None:
-            self._learn_mark_behind(segment.base_index, segment.path, segment.size)
-        return damage
+    def _lost_end(self, loader: SegmentLoader) -> tuple[Index, Term]:
+        return max(loader.lost_index, loader.mark), loader.lost_term
 
-    def _learn_mark_behind(self, base_index: Index, path: str, position: int) -> None:
-        """Take the marks of valid headers at and behind the damage, found by their magic."""
-        record = read_index_file(self._files, index_path(path), base_index)
-        if record is not None:
-            self._mark = max(self._mark, Index(record.last_index))
-        file = self._files.open(path)
-        try:
-            data = file.pread(file.size() - position, position)
-        finally:
-            file.close()
-        content = memoryview(data)
-        at = data.find(_MAGIC_BYTES)
-        while at >= 0:
-            flushed = parse_flushed(content, at)
-            if flushed is not None:
-                self._mark = max(self._mark, flushed)
-            at = data.find(_MAGIC_BYTES, at + _whole_entry_bytes(content, at))
-
-    def _note_term(self, start: TermStart) -> None:
-        if start.term > self._last_term:
-            self._terms.append(start)
-            self._last_term = start.term
+    def _check_known(self, named: list[NamedSegment], last_index: Index) -> None:
+        known = self._request.known_index
+        # A replica that is filled again after an isolation holds less than it once did.
+        if last_index >= known or damaged_copies(self._files, self._directory):
+            return
+        held = f"ends at entry {last_index}" if named else "holds no segment"
+        raise MismatchedLogError(
+            f"{self._directory} {held}, but the kvstore says that this log held entry {known}, which is"
+            " committed: its segments were lost or moved away. A replica without its log would forget what it has"
+            " acknowledged, so it does not start; bring the whole data directory back, parts are not enough"
+        )
 
     # -- what is changed ------------------------------------------------------------------------------------------
 
-    def _cut(self, named: list[_Named]) -> int:
-        """Remove what lies behind the last good entry: newest file first, then the end of the last one kept."""
-        cut = 0
-        kept = {segment.path for segment in self._segments}
+    def _isolate(self, loaded: list[Segment], named: list[NamedSegment], *, with_snapshot: bool) -> None:
+        """Keep copies of what is damaged and of all behind it."""
+        good = [segment for segment in loaded if segment.size > 0]
+        kept = {segment.path for segment in good}
+        if with_snapshot and self._files.exists(snapshot_path(self._directory)):
+            set_snapshot_aside(self._files, self._directory)
+        lost = [each for each in named if each.path not in kept]
+        self._cut_bytes += sum(self._size_of(each.path) for each in lost)
+        set_segments_aside(self._files, self._directory, lost)
+        if good:
+            copy_damaged_end(self._files, self._directory, good[-1])
+
+    def _remove(self, below: list[NamedSegment]) -> None:
+        for each in below:
+            self._unlink(index_path(each.path))
+            self._unlink(each.path)
+        if below:
+            self._files.fsync_dir(self._directory)
+
+    def _unlink(self, path: str) -> None:
+        if self._files.exists(path):
+            self._files.unlink(path)
+
+    def _remove_all(self, named: list[NamedSegment]) -> None:
+        """Newest first, each durably: what a crash leaves must not look as if its beginning had been lost."""
         for each in reversed(named):
-            if each.path not in kept:
-                cut += self._size_of(each.path)
+            if self._files.exists(each.path):
+                self._unlink(index_path(each.path))
+                self._unlink(each.path)
+                self._files.fsync_dir(self._directory)
+
+    def _cut(self, named: list[NamedSegment], kept: list[Segment]) -> None:
+        """Remove what lies behind the last good entry: newest file first, then the end of the last one kept."""
+        paths = {segment.path for segment in kept}
+        for each in reversed(named):
+            if each.path not in paths and self._files.exists(each.path):
+                self._cut_bytes += self._size_of(each.path)
                 self._files.unlink(each.path)
                 self._files.fsync_dir(self._directory)
-        if self._segments:
-            last = self._segments[-1]
+        if kept:
+            last = kept[-1]
             excess = last.file.size() - last.size
             if excess > 0:
+                remove_index_file(self._files, self._directory, index_path(last.path))
                 last.file.truncate(last.size)
                 last.file.fsync()
-                cut += excess
-        return cut
+                self._cut_bytes += excess
 
     def _size_of(self, path: str) -> int:
         file = self._files.open(path)
@@ -229,29 +272,29 @@ class LogRecovery:
         finally:
             file.close()
 
-    def _rewrite_tail(self) -> None:
+    def _rewrite_tail(self, kept: list[Segment], mark: Index) -> None:
         """Write the kept bytes above the mark again, the same in the same place, and fsync.
 
         A page whose fsync failed before the crash reads back clean from the cache: only a new write makes the
         kernel write it again (counterexample 9); a copy elsewhere would have to be swapped in (34).
         """
-        for segment in self._segments:
-            if segment.last_index <= self._mark:
+        for segment in kept:
+            if segment.last_index <= mark:
                 continue
-            position = segment.index.position_of_index(self._mark + 1)
+            position = segment.index.position_of_index(mark + 1)
             while position < segment.size:
                 data = segment.file.pread(min(_REWRITE_CHUNK_BYTES, segment.size - position), position)
                 segment.file.pwritev([data], position)
                 position += len(data)
             segment.file.fsync()
-        if self._segments:
+        if kept:
             self._files.fsync_dir(self._directory)
 
-    def _remove_leftovers(self) -> None:
+    def _remove_leftovers(self, kept: list[Segment]) -> None:
         """Remove temporary files, and index files that no longer or not for long describe a closed segment."""
-        closed = {index_path(segment.path) for segment in self._segments[:-1]}
-        if self._segments:
-            self._segments[-1].has_index_file = False
+        closed = {index_path(segment.path) for segment in kept[:-1]}
+        if kept:
+            kept[-1].has_index_file, kept[-1].closed_ms = False, None
         removed = False
         for name in self._files.listdir(self._directory):
             path = f"{self._directory}/{name}"
@@ -260,12 +303,3 @@ class LogRecovery:
                 removed = True
         if removed:
             self._files.fsync_dir(self._directory)
-
-
-def _whole_entry_bytes(content: memoryview, position: int) -> int:
-    """Return the size of the valid entry at `position`: its payload may hold anything, a magic too. 1 if not valid."""
-    try:
-        parsed = parse_entry(content, position)
-    except CorruptEntryError:
-        return 1
-    return parsed.entry.size if parsed is not None else 1

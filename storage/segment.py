@@ -12,7 +12,7 @@ from typing import NamedTuple
 from model.ids import Index, Offset, Term
 from runtime.files import File
 from storage.entry import Entry, EntryKind, ParsedEntry, parse_entry
-from storage.errors import CorruptEntryError, CorruptLogError
+from storage.errors import CorruptEntryError, CorruptLogError, UnknownFormatError
 from storage.segment_index import SegmentIndex
 
 _NAME = re.compile(r"(\d{20})-(\d+)\.log")
@@ -50,12 +50,24 @@ class SegmentView(NamedTuple):
     end: int
 
 
+class SegmentFacts(NamedTuple):
+    """What retention is told of a segment; `max_timestamp` is -1 without data, `closed_ms` None while it is active."""
+
+    base_index: Index
+    base_offset: Offset
+    last_index: Index
+    size: int
+    max_timestamp: int
+    closed_ms: int | None
+
+
 @dataclass(slots=True, eq=False)
 class Segment:
     """One file of the log. Invariant: base_index - 1 <= last_index; `size` counts whole entries only.
 
     Attributes:
         created_ms: When its first entry was written, by the wall clock; after a restart an estimate (RFC 0002, 2).
+        closed_ms: When the next segment began, by the wall clock; after a restart perhaps later. None while active.
         data_term: The term of the data in it, 0 if there is none; a segment holds data of one term only.
         has_index_file: Its facts came from its index file.
     """
@@ -71,6 +83,12 @@ class Segment:
     size: int = 0
     data_term: int = 0
     has_index_file: bool = False
+    closed_ms: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Its file's name."""
+        return self.path.rpartition("/")[2]
 
     def note(self, entry: Entry) -> None:
         """An entry was written at the end."""
@@ -92,6 +110,11 @@ class Segment:
         """Return the written bytes from `position` on."""
         return SegmentView(self.path, self.file, position, self.size)
 
+    def facts(self) -> SegmentFacts:
+        """Return what retention is told of it."""
+        latest = self.index.max_timestamp
+        return SegmentFacts(self.base_index, self.base_offset, self.last_index, self.size, latest, self.closed_ms)
+
 
 class Cut(NamedTuple):
     """Where a truncation cuts a segment: the first entry that goes, and the largest timestamp of what stays."""
@@ -107,12 +130,15 @@ def scan(view: SegmentView, chunk: int = _SCAN_CHUNK_BYTES) -> Iterator[tuple[in
 
     Raises:
         CorruptLogError: Bytes that are no entry, or a wrong checksum; the message names file and position.
+        UnknownFormatError: A newer version wrote them.
     """
     start = position = view.position
     buffer = memoryview(b"")
     while position < view.end:
         try:
             parsed = parse_entry(buffer, position - start)
+        except UnknownFormatError as error:
+            raise UnknownFormatError(f"{view.path}, byte {position}: {error}") from error
         except CorruptEntryError as error:
             raise CorruptLogError(f"{view.path} is damaged at byte {position}: {error}", view.path) from error
         if parsed is None:

@@ -119,3 +119,12 @@ def remove_and_cut(
     if position is not None:
         last.file.truncate(position)
         last.file.fsync()
+
+
+def remove_prefix(files: FileSystem, directory: str, removed: list[Segment]) -> None:
+    """Delete segments below a durable start, oldest first. In any order, what a crash leaves of them goes later."""
+    for segment in removed:
+        if files.exists(index_path(segment.path)):
+            files.unlink(index_path(segment.path))
+        files.unlink(segment.path)
+    files.fsync_dir(directory)

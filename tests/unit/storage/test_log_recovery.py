@@ -316,7 +316,7 @@ class Ruin:
         last = 0
         for name in self.place.names(".index"):
             path = str(self.place.directory / name)
-            record = read_index_file(self.place.disk, path, int(name[:20]))
+            record = read_index_file(self.place.disk, path, IDENTITY.group, int(name[:20]))
             assert record is not None
             last = max(last, record.last_index)
         return last

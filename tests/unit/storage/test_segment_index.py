@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from log_harness import Disk
 
-from model.ids import Index, Offset, Term
+from model.ids import GroupId, Index, Offset, Term
 from storage.index_file import (
     FORMAT_VERSION,
     IndexRecord,
@@ -19,6 +19,7 @@ from storage.index_file import (
 )
 from storage.segment_index import SegmentIndex, TermStart
 
+GROUP = GroupId("0123-7")
 ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 30), st.integers(56, 400)), min_size=1, max_size=60)
 
 
@@ -75,12 +76,14 @@ def record(**changes: object) -> IndexRecord:
     index, _ = build([(1, 5, 100)] * 9, 150)
     fields: dict[str, object] = {
         "format_version": FORMAT_VERSION,
+        "group": GROUP,
         "base_index": 7,
         "size": 900,
         "last_index": 15,
         "end_offset": 109,
         "max_timestamp": 5,
         "created_ms": 3,
+        "closed_ms": 4,
         "data_term": 2,
         "terms": [TermStart(Index(7), Term(2), Offset(100))],
     }
@@ -90,10 +93,10 @@ def record(**changes: object) -> IndexRecord:
 
 def test_an_index_file_comes_back_as_it_was_written(tmp_path: Path) -> None:
     path = str(tmp_path / "a.index")
-    assert read_index_file(Disk(), path, 7) is None
+    assert read_index_file(Disk(), path, GROUP, 7) is None
     (tmp_path / "a.index.tmp").write_bytes(b"left over")
     write_index_file(Disk(), path, encode_index(record()))
-    assert read_index_file(Disk(), path, 7) == record()
+    assert read_index_file(Disk(), path, GROUP, 7) == record()
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.index"]
     assert index_path("/x/00000000000000000007-2.log") == "/x/00000000000000000007-2.index"
 
@@ -101,7 +104,9 @@ def test_an_index_file_comes_back_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"format_version": 2},
+        {"format_version": FORMAT_VERSION + 1},
+        {"format_version": 1},
+        {"group": "another"},
         {"base_index": 8},
         {"terms": []},
         {"terms": [TermStart(Index(8), Term(2), Offset(100))]},
@@ -111,14 +116,14 @@ def test_an_index_file_comes_back_as_it_was_written(tmp_path: Path) -> None:
     ],
 )
 def test_an_index_file_that_does_not_fit_is_not_used(changes: dict[str, object]) -> None:
-    assert decode_index(encode_index(record(**changes)), 7) is None
+    assert decode_index(encode_index(record(**changes)), GROUP, 7) is None
 
 
 def test_every_flipped_bit_and_every_cut_makes_an_index_file_unusable() -> None:
     content = encode_index(record())
-    assert decode_index(content, 7) is not None
+    assert decode_index(content, GROUP, 7) is not None
     for position in range(len(content)):
         damaged = bytearray(content)
         damaged[position] ^= 1 << position % 8
-        assert decode_index(bytes(damaged), 7) is None
-        assert decode_index(content[:position], 7) is None
+        assert decode_index(bytes(damaged), GROUP, 7) is None
+        assert decode_index(content[:position], GROUP, 7) is None

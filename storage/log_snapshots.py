@@ -1,0 +1,139 @@
+"""Saving and installing snapshots of one log, and deleting the segments that they make needless.
+
+They come one after the other, beside appends and truncations: a saved snapshot touches no segment that an append or a
+truncation touches, and only the last step of an install takes its turn among the writes.
+"""
+
+from collections.abc import Callable
+
+from model.ids import NO_INDEX, Index
+from runtime.environment import Environment
+from runtime.workers import Pool
+from storage.damaged_files import remove_damaged_copies
+from storage.log_health import LogHealth
+from storage.log_jobs import LogJobs
+from storage.log_start import LogStart
+from storage.segment import Segment
+from storage.segment_writer import remove_and_cut, remove_prefix
+from storage.snapshot_file import Snapshot, write_snapshot
+
+
+class LogSnapshots:
+    """One per log.
+
+    Attributes:
+        applied_index: That of the newest durable snapshot, 0 if there is none.
+    """
+
+    def __init__(
+        self, env: Environment, directory: str, jobs: LogJobs, health: LogHealth, found: Snapshot | None
+    ) -> None:
+        self._env = env
+        self._directory = directory
+        self._jobs = jobs
+        self._health = health
+        self._found = found
+        self._start = found.start if found is not None else None
+        self.applied_index: Index = found.applied_index if found is not None else NO_INDEX
+
+    def take(self) -> Snapshot | None:
+        """Return what was found at the open; only once."""
+        found, self._found = self._found, None
+        return found
+
+    async def save(self, snapshot: Snapshot, drop_prefix: Callable[[LogStart], list[Segment]]) -> None:
+        """Write the snapshot, then delete the segments that `drop_prefix` takes out of the log in one step.
+
+        Raises:
+            DiskFullError: Nothing has changed; try again when there is room.
+            LogPoisonedError: The disk failed, now or before.
+        """
+        await self._jobs.saved()
+        self._check_usable()
+        if self._is_older(snapshot):
+            return
+        await self._jobs.save(lambda: self._save(snapshot, drop_prefix))
+
+    async def _save(self, snapshot: Snapshot, drop_prefix: Callable[[LogStart], list[Segment]]) -> None:
+        await self._write(snapshot)
+        # An index file may be under way for a segment that is about to go.
+        await self._jobs.written()
+        removed = drop_prefix(snapshot.start)
+        if not removed:
+            return
+        files, directory = self._env.files, self._directory
+        try:
+            await self._env.workers.run(Pool.APPEND, lambda: remove_prefix(files, directory, removed))
+        except OSError as error:
+            raise self._health.poisoned(f"segments below the log start cannot be removed: {error}") from error
+        finally:
+            for segment in removed:
+                self._jobs.retire(segment)
+        for segment in removed:
+            self._health.logger.info("segment %s is below the log start and removed", segment.name)
+
+    async def install(self, snapshot: Snapshot, reset: Callable[[LogStart], list[Segment]]) -> None:
+        """Write the snapshot, then delete all segments, which `reset` takes out of the log in one step.
+
+        Raises:
+            DiskFullError: Nothing has changed.
+            LogPoisonedError: The disk failed, now or before.
+        """
+        await self._jobs.saved()
+        self._check_usable()
+        await self._jobs.save(lambda: self._install(snapshot, reset))
+
+    async def _install(self, snapshot: Snapshot, reset: Callable[[LogStart], list[Segment]]) -> None:
+        await self._write(snapshot)
+        # Durable: whatever fails from here on, a restart finds the log empty at the start.
+        await self._jobs.written()
+        await self._jobs.write(lambda: self._reset(snapshot.start, reset))
+
+    async def _reset(self, start: LogStart, reset: Callable[[LogStart], list[Segment]]) -> None:
+        removed = reset(start)
+        files, directory = self._env.files, self._directory
+        try:
+            await self._env.workers.run(Pool.APPEND, lambda: remove_and_cut(files, directory, removed, None, None))
+        except OSError as error:
+            raise self._health.poisoned(f"the former log cannot be removed: {error}") from error
+        finally:
+            for segment in removed:
+                self._jobs.retire(segment)
+        self._health.logger.info("the log is replaced by a snapshot, it begins at %d", start.index)
+
+    async def _write(self, snapshot: Snapshot) -> None:
+        files, directory = self._env.files, self._directory
+        try:
+            await self._env.workers.run(Pool.APPEND, lambda: write_snapshot(files, directory, snapshot))
+        except OSError as error:
+            raise self._health.poisoned(f"a snapshot cannot be written: {error}") from error
+        self._found = None
+        self._start, self.applied_index = snapshot.start, snapshot.applied_index
+
+    async def forget_damaged(self) -> None:
+        """Delete the copies of damaged files.
+
+        Raises:
+            LogPoisonedError: The disk failed, now or before.
+        """
+        await self._jobs.saved()
+        self._check_usable()
+        await self._jobs.save(self._forget_damaged)
+
+    async def _forget_damaged(self) -> None:
+        files, directory = self._env.files, self._directory
+        try:
+            await self._env.workers.run(Pool.APPEND, lambda: remove_damaged_copies(files, directory))
+        except OSError as error:
+            raise self._health.poisoned(f"damaged copies cannot be removed: {error}") from error
+
+    def _is_older(self, snapshot: Snapshot) -> bool:
+        """Whether it would take back what is durable already."""
+        if snapshot.applied_index < self.applied_index:
+            return True
+        start = self._start
+        return start is not None and (snapshot.start.index, snapshot.start.offset) < (start.index, start.offset)
+
+    def _check_usable(self) -> None:
+        self._jobs.check_open()
+        self._health.check()

@@ -1,0 +1,53 @@
+"""The blocking halves of a truncation: where to cut, and the removal, after the positions have moved."""
+
+from model.ids import Index
+from runtime.environment import Environment
+from runtime.workers import Pool
+from storage.errors import CorruptLogError
+from storage.log_health import LogHealth
+from storage.log_jobs import LogJobs
+from storage.segment import Cut, Segment, find_cut
+from storage.segment_writer import remove_and_cut
+
+
+class LogTruncation:
+    """One per log; any failure poisons it."""
+
+    def __init__(self, env: Environment, directory: str, jobs: LogJobs, health: LogHealth) -> None:
+        self._env = env
+        self._directory = directory
+        self._jobs = jobs
+        self._health = health
+
+    async def locate(self, last: Segment | None, first_removed: Index) -> Cut | None:
+        """Return where the last segment that stays is cut; None if it stays whole or none stays.
+
+        Raises:
+            LogPoisonedError: It is damaged there.
+        """
+        if last is None or last.last_index < first_removed:
+            return None
+        position, max_timestamp = last.index.max_timestamp_before(first_removed)
+        view = last.view(position)
+        try:
+            return await self._jobs.use(Pool.READ, lambda: find_cut(view, first_removed, max_timestamp))
+        except (CorruptLogError, OSError) as error:
+            raise self._health.poisoned(f"cannot be truncated: {error}") from error
+
+    async def carry_out(self, removed: list[Segment], last: Segment | None, cut: Cut | None) -> None:
+        """Remove whole segments, newest first, and cut the last one that stays.
+
+        Raises:
+            LogPoisonedError: The disk refused.
+        """
+        files, directory = self._env.files, self._directory
+        position = None if cut is None else cut.position
+        try:
+            await self._env.workers.run(Pool.APPEND, lambda: remove_and_cut(files, directory, removed, last, position))
+        except OSError as error:
+            raise self._health.poisoned(f"truncation failed: {error}") from error
+        finally:
+            for segment in removed:
+                self._jobs.retire(segment)
+        for segment in removed:
+            self._health.logger.info("segment %s is truncated away", segment.name)

@@ -1,0 +1,141 @@
+"""The file `snapshot` of a replica: where its log starts and the state as of a committed entry, one atomic fact.
+
+    0  crc       u32   CRC32C of everything behind it
+    4  format    u8    1
+    5  body            msgpack: start, applied index, applied term, state
+
+Replaced as a whole: written beside, fsynced, renamed, directory fsynced (RFC 0006). What it says holds before the
+first segment that it makes needless is deleted.
+"""
+
+import contextlib
+import errno
+
+import crc32c
+import msgspec
+
+from model.ids import Index, Term
+from runtime.files import FileSystem
+from storage.errors import CorruptLogError, DiskFullError, UnknownFormatError
+from storage.log_start import LogStart
+
+FORMAT_VERSION = 1
+SNAPSHOT_NAME = "snapshot"
+STATE_BYTES_MAX = 64 * 1024 * 1024
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_CRC_BYTES = 4
+_HEADER_BYTES = _CRC_BYTES + 1
+_TEMPORARY_SUFFIX = ".tmp"
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    """Start and state of a replica. Invariant: applied_index >= start.index - 1.
+
+    Attributes:
+        start: Where the log starts.
+        applied_index: The committed entry as of which `state` is.
+        applied_term: Its term.
+        state: At most STATE_BYTES_MAX; its meaning is the owner's.
+    """
+
+    start: LogStart
+    applied_index: Index
+    applied_term: Term
+    state: bytes
+
+    def flaw(self) -> str | None:
+        """Return what makes it impossible; None if nothing does."""
+        if self.applied_index < self.start.prev_index:
+            return f"state as of entry {self.applied_index} before a log start at {self.start.index}"
+        if len(self.state) > STATE_BYTES_MAX:
+            return f"state of {len(self.state)} bytes, over {STATE_BYTES_MAX}"
+        if self.applied_term < self.start.prev_term:
+            return f"state of term {self.applied_term} behind a log start after term {self.start.prev_term}"
+        return self.start.flaw()
+
+
+def snapshot_path(directory: str) -> str:
+    """Return where a replica's snapshot lies."""
+    return f"{directory}/{SNAPSHOT_NAME}"
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """Return the bytes of a snapshot file."""
+    covered = bytes([FORMAT_VERSION]) + msgspec.msgpack.encode(snapshot)
+    return crc32c.crc32c(covered).to_bytes(_CRC_BYTES, "big") + covered
+
+
+def decode_snapshot(content: bytes, path: str) -> Snapshot:
+    """Read the bytes of a snapshot file; `path` is for messages.
+
+    Raises:
+        UnknownFormatError: It is whole, and a newer version wrote it.
+        CorruptLogError: It is damaged.
+    """
+    if len(content) <= _HEADER_BYTES or crc32c.crc32c(content[_CRC_BYTES:]) != int.from_bytes(
+        content[:_CRC_BYTES], "big"
+    ):
+        raise CorruptLogError(f"{path} is damaged: wrong checksum", path)
+    version = content[_CRC_BYTES]
+    if version != FORMAT_VERSION:
+        raise UnknownFormatError(f"{path} has format {version}, this version reads {FORMAT_VERSION}")
+    try:
+        snapshot = msgspec.msgpack.decode(content[_HEADER_BYTES:], type=Snapshot)
+    except msgspec.MsgspecError as error:
+        raise CorruptLogError(f"{path} is damaged: {error}", path) from error
+    if flaw := snapshot.flaw():
+        raise CorruptLogError(f"{path} is damaged: {flaw}", path)
+    return snapshot
+
+
+def read_snapshot(files: FileSystem, directory: str) -> Snapshot | None:
+    """Return the snapshot in a replica's directory, None if there is none. Blocking.
+
+    Raises:
+        UnknownFormatError: A newer version wrote it.
+        CorruptLogError: It is damaged.
+    """
+    path = snapshot_path(directory)
+    if not files.exists(path):
+        return None
+    file = files.open(path)
+    try:
+        content = file.pread(file.size(), 0)
+    finally:
+        file.close()
+    return decode_snapshot(content, path)
+
+
+def write_snapshot(files: FileSystem, directory: str, snapshot: Snapshot) -> None:
+    """Replace the snapshot; it is durable when this returns. Blocking.
+
+    Raises:
+        DiskFullError: The former one is still there, and nothing else.
+        OSError: Which of the two a restart finds is not known.
+    """
+    assert snapshot.flaw() is None, snapshot.flaw()
+    path = snapshot_path(directory)
+    temporary = path + _TEMPORARY_SUFFIX
+    try:
+        _write_durably(files, temporary, encode_snapshot(snapshot))
+        files.rename(temporary, path)
+    except OSError as error:
+        # What is left is never read, and goes with the next save or the next start.
+        with contextlib.suppress(OSError):
+            files.unlink(temporary)
+        if error.errno in DISK_FULL:
+            raise DiskFullError(f"{path}: {error}") from error
+        raise
+    files.fsync_dir(directory)
+
+
+def _write_durably(files: FileSystem, path: str, content: bytes) -> None:
+    if files.exists(path):
+        files.unlink(path)
+    file = files.open(path, create=True)
+    try:
+        file.pwritev([content], 0)
+        file.fsync()
+    finally:
+        file.close()
