@@ -37,7 +37,6 @@ class Log(LogPositions):
     """See the module. Made by `open`, ended by `close` or `remove`.
 
     Attributes:
-        options: May be replaced at any time; what is already written, and the size of the cache, stay as they are.
         on_damage: The owner is told once for each segment that a read finds damaged.
         has_damaged_copies: Damage was isolated, at this open or an earlier one, and `forget_damaged` not called since.
     """
@@ -48,7 +47,7 @@ class Log(LogPositions):
         super().__init__(recovered.start, recovered.terms, recovered.last_index, recovered.next_offset)
         self._env = env
         self._directory = directory
-        self.options = options
+        self._options = options
         self.on_damage: Callable[[CorruptLogError], None] = lambda _: None
         self.has_damaged_copies = recovered.has_damaged_copies
         self._damaged: set[str | None] = set()
@@ -170,7 +169,7 @@ class Log(LogPositions):
         assert entries[0].term >= self.last_term
         active = self._segments[-1] if self._segments else None
         now_ms = self._env.wall_clock.now_ms()
-        parts = plan_parts(self._directory, active, entries, self.flushed_index, self.options, now_ms)
+        parts = plan_parts(self._directory, active, entries, self.flushed_index, self._options, now_ms)
         self.note_pending(entries)
         await self._jobs.write(lambda: self._append(entries, parts))
 
@@ -213,7 +212,7 @@ class Log(LogPositions):
                 first.base_offset,
                 first.term,
                 part.file,
-                SegmentIndex(self.options.index_interval_bytes),
+                SegmentIndex(self._options.index_interval_bytes),
                 part.created_ms,
                 Index(first.index - 1),
             )

@@ -340,7 +340,7 @@ def test_options_change_while_the_log_is_open(tmp_path: Path) -> None:
         place = Place(tmp_path, segment_bytes=1 << 20)
         async with place.opened() as log:
             await append(log, Spec(), Spec())
-            log.options = Place(tmp_path, segment_bytes=1).options
+            log.configure(Place(tmp_path, segment_bytes=1).options)
             await append(log, Spec(), Spec())
             assert [base for base, _ in place.bases()] == [1, 3, 4]
 
