@@ -45,7 +45,8 @@ def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
         elections = _elections(cluster) - elections
         lag = max(_reported_lags(cluster), default=0.0)
     growth = _growth(watch.memory)
-    what = f"{seconds / 60:.0f} min of full load with retention.bytes=1 GiB"
+    length = f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
+    what = f"{length} of full load with retention.bytes=1 GiB"
     return {
         "what": f"one librdkafka producer, 1 KiB, acks=all, {_PARTITIONS} partitions with three replicas; lag is what "
         "the brokers report, or else the longest answer of an admin port under the same load, which is more; growth "

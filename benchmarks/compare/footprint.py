@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.cimpl import NewTopic
+
 from benchmarks.cluster import TOPIC, Cluster, eventually, running_cluster
 from benchmarks.compare.verdict import Target, row
 from benchmarks.kafka.kafka_cluster import running_kafka
@@ -18,6 +20,7 @@ _REPLICAS = 3
 _REST_SECONDS, _WINDOW_SECONDS = 60.0, 20.0
 _QUICK_REST_SECONDS, _QUICK_WINDOW_SECONDS = 5.0, 3.0
 _IN_SYNC_SECONDS = 300.0
+_CREATE_SECONDS = 60.0
 # Memory in MB and CPU in percent of one core that the worst broker may use.
 _BOUNDS = {_FEW: (80.0, 2.0), _MANY: (200.0, 10.0)}
 
@@ -66,13 +69,22 @@ def _topic(cluster: Cluster, partitions: int) -> Iterator[None]:
         known = found()
         return (len(known) == partitions and all(len(each.in_sync) == _REPLICAS for each in known)) or None
 
-    kafka_client.create_topic(cluster.bootstrap, TOPIC, partitions, _REPLICAS)
+    _create(cluster.bootstrap, partitions)
     try:
         eventually(f"{partitions} partitions in sync", is_in_sync, _IN_SYNC_SECONDS)
         yield
     finally:
         kafka_client.delete_topic(cluster.bootstrap, TOPIC)
         eventually("the topic is gone", lambda: not found() or None, _IN_SYNC_SECONDS)
+
+
+def _create(bootstrap: str, partitions: int) -> None:
+    """Create the topic with all the time that a thousand leaders need."""
+    topic = NewTopic(TOPIC, num_partitions=partitions, replication_factor=_REPLICAS)
+    with kafka_client.one_line_errors(bootstrap):
+        admin = kafka_client.new_admin(bootstrap)
+        futures = admin.create_topics([topic], operation_timeout=_CREATE_SECONDS, request_timeout=_CREATE_SECONDS)
+        futures[TOPIC].result(2 * _CREATE_SECONDS)
 
 
 def _look(cluster: Cluster, seconds: float) -> dict[str, list[float]]:
