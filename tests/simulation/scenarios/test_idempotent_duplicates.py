@@ -1,0 +1,106 @@
+"""RFC 0007: a duplicate shares the fate of its original, and waits for its own level (counterexample 8)."""
+
+from cluster.producer_errors import OutOfOrderSequenceError
+from model.ids import ConsistencyLevel
+from raft.errors import RaftError
+from tests.simulation.replica_view import content_key
+from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario, Write
+from tests.unit.model.record_batches import build_batch
+
+
+def send(story: Scenario, node_id: int, first: int, level: ConsistencyLevel) -> Write:
+    """Hand the batch with one sequence number of producer 7 to a node; the same number is the same batch."""
+    batch = build_batch(b"%d" % first, producer_id=7, base_sequence=first)
+    write = Write(content_key(batch), level)
+    story.writes.append(write)
+    story.cluster.history.sent.add(write.content)
+    story.machine(node_id).spawn(story._produce(node_id, write, bytearray(batch), 1, 60.0))
+    return write
+
+
+def place(write: Write) -> tuple[int, int]:
+    assert write.result is not None, write.error
+    return write.result.first_index, write.result.base_offset
+
+
+def test_a_retry_at_acks_all_of_a_write_at_acks_1_waits_until_it_is_committed() -> None:
+    with Scenario(81) as story:
+        leader = story.leader
+        story.connect([leader])
+        original = send(story, leader, 0, LEADER)
+        story.wait(lambda: original.is_answered)
+        quickly = send(story, leader, 0, LEADER)
+        safely = send(story, leader, 0, QUORUM)
+        story.wait(lambda: quickly.is_answered)
+        story.run_for(0.3)
+        assert not safely.is_answered
+        assert place(quickly) == place(original)
+        story.heal()
+        story.wait(lambda: safely.is_answered)
+        assert place(safely) == place(original)
+        story.converge()
+        assert [entry.content for entry in story.log(leader)].count(original.content) == 1
+
+
+def test_a_retry_whose_original_dies_with_its_leader_is_no_success_and_is_appended_anew() -> None:
+    with Scenario(82) as story:
+        old, new = story.leader, story.followers[0]
+        first = send(story, old, 0, QUORUM)
+        story.wait(lambda: first.is_answered)
+        story.connect(story.followers)
+        original = send(story, old, 1, LEADER)
+        story.wait(lambda: original.is_answered)
+        retry = send(story, old, 1, QUORUM)
+        story.run_for(0.3)
+        assert not retry.is_answered
+        story.elect_into_office(new)
+        # Its successor has other records at that place.
+        other = story.write(new, QUORUM)
+        again = send(story, new, 1, QUORUM)
+        story.wait(lambda: other.is_answered and again.is_answered)
+        assert place(again)[1] == place(original)[1] + 1
+        story.heal()
+        story.wait(lambda: retry.is_answered)
+        assert isinstance(retry.error, RaftError)
+        story.converge()
+        # The old leader has truncated its copy, and knows the batch where its successor has it.
+        story.elect_into_office(old)
+        known = send(story, old, 1, QUORUM)
+        story.wait(lambda: known.is_answered)
+        assert place(known) == place(again)
+
+
+def test_duplicates_of_one_round_share_one_place_at_their_own_levels() -> None:
+    with Scenario(83) as story:
+        leader = story.leader
+        sent = [send(story, leader, first, level) for first in (0, 1, 0, 1, 2) for level in (LEADER, QUORUM, LEADER)]
+        story.wait(lambda: all(write.is_answered for write in sent))
+        places = {write.content: place(write) for write in sent}
+        assert [place(write) for write in sent] == [places[write.content] for write in sent]
+        assert sorted(offset for _, offset in places.values()) == [0, 1, 2]
+        story.converge()
+
+
+def test_a_gap_is_refused_until_what_is_missing_has_come() -> None:
+    with Scenario(84) as story:
+        leader = story.leader
+        early = send(story, leader, 1, QUORUM)
+        story.wait(lambda: early.is_answered)
+        assert isinstance(early.error, OutOfOrderSequenceError)
+        in_order = [send(story, leader, first, QUORUM) for first in (0, 1)]
+        story.wait(lambda: all(write.is_answered for write in in_order))
+        assert [place(write)[1] for write in in_order] == [0, 1]
+        story.converge()
+
+
+def test_a_restarted_replica_knows_what_its_log_holds() -> None:
+    with Scenario(85) as story:
+        sent = [send(story, story.leader, first, QUORUM) for first in range(7)]
+        story.wait(lambda: all(write.is_answered for write in sent))
+        story.lose_power(*story.world.nodes)
+        story.restart(*story.world.nodes)
+        story.elect_into_office(1)
+        again = [send(story, 1, first, QUORUM) for first in (6, 2, 7)]
+        story.wait(lambda: all(write.is_answered for write in again))
+        assert [place(write)[1] for write in again] == [6, 2, 7]
+        story.converge()

@@ -1,0 +1,117 @@
+"""Idempotent producers in the simulated world, and bugs that must be found there."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.producer_state import ProducerState
+from model.ids import Index
+from raft.append_entries_buffer import AppendEntriesBuffer
+from raft.log_start_stm import LogStartStm
+from raft.replicate_batcher import ReplicateBatcher
+from tests.simulation.idempotent_run import run_idempotent
+
+_SECONDS = 40.0
+_SEEDS_MAX = 60
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def test_every_batch_is_committed_once_and_in_order() -> None:
+    totals: Counter[str] = Counter()
+    for seed in range(1, 9):
+        totals.update(run_idempotent(seed, _SECONDS))
+    # What never happens proves nothing.
+    for name in ("idempotent acked LEADER_ACK", "idempotent OutOfOrderSequenceError", "data truncated", "elections"):
+        assert totals[name], name
+    assert totals["idempotent acked QUORUM_ACK"] > totals["idempotent batches committed"], "no duplicate was answered"
+
+
+# -- planted bugs ---------------------------------------------------------------------------------------------------
+
+
+def cache_is_not_rolled_back(patch: pytest.MonkeyPatch) -> None:
+    """What is truncated stays known, as in a cache beside the log."""
+
+    def truncate(state: ProducerState, first_removed: Index) -> None:
+        now_ms = state._now_ms()
+        kept = [batch for batch in state._tail if batch.log_index < first_removed]
+        for batch in state._tail:
+            if batch.log_index >= first_removed:
+                state._table.settle(batch, now_ms)
+        state._tail.clear()
+        state._tails.clear()
+        for batch in kept:
+            state._tail.append(batch)
+            state._tails.setdefault(batch.sequence.producer_id, type(state._tail)()).append(batch)
+
+    patch.setattr(ProducerState, "truncate", truncate)
+
+
+def duplicate_is_answered_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Counterexample 8: the cache says success, whatever becomes of the original."""
+    is_admitted = ReplicateBatcher._is_admitted
+
+    def answer(batcher: ReplicateBatcher, item) -> bool:
+        takes_part = is_admitted(batcher, item)
+        if takes_part and item.result is not None:
+            item.succeed()
+            return False
+        return takes_part
+
+    patch.setattr(ReplicateBatcher, "_is_admitted", answer)
+
+
+def followers_note_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Only the leader knows the producers: its successor begins with an empty table."""
+
+    async def append_new(buffer: AppendEntriesBuffer, entries) -> None:
+        await buffer._context.log.append(entries)
+
+    patch.setattr(AppendEntriesBuffer, "_append_new", append_new)
+
+
+def restart_knows_nobody(patch: pytest.MonkeyPatch) -> None:
+    """The log is not read at the start."""
+
+    async def replay(stm: LogStartStm) -> None:
+        return
+
+    patch.setattr(LogStartStm, "replay", replay)
+
+
+def unknown_producers_begin_anywhere(patch: pytest.MonkeyPatch) -> None:
+    """As in Kafka: a batch that overtakes the first one becomes the beginning."""
+    patch.setattr(ProducerState, "_judge_unknown", lambda state, batch: None)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "words", "first_seed"),
+    [
+        (cache_is_not_rolled_back, "ProducersInOrder", 6),
+        (duplicate_is_answered_at_once, "AcknowledgedWrites", 1),
+        (followers_note_nothing, "ProducersInOrder", 1),
+        (restart_knows_nobody, "ProducersInOrder", 3),
+        (unknown_producers_begin_anywhere, "ProducersInOrder", 1),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, mutant, words, first_seed) -> None:
+    mutant(monkeypatch)
+    seen = []
+    for seed in range(first_seed, first_seed + _SEEDS_MAX):
+        try:
+            run_idempotent(seed, _SECONDS)
+        except Exception as error:  # noqa: BLE001 - whatever objects is looked at
+            text = f"{error!r} {error.__cause__!r}"
+            if words in text:
+                return
+            seen.append(f"seed {seed}: {text[:300]}")
+    pytest.fail("\n".join([f"no run was ended by {words}:", *seen]))
