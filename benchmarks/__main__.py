@@ -69,6 +69,9 @@ def main() -> int:
     except (UnfitDiskError, BenchmarkError, DevError, KafkaClientError) as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("benchmarks: interrupted; nothing of the running one is kept", file=sys.stderr)
+        return 130
     return 0
 
 
