@@ -25,11 +25,13 @@ from raftka.dev.ports import BrokerAddresses, PortRequest, choose_addresses
 
 _NODES = 3
 _START_SECONDS = 120.0
-_STOP_SECONDS = 60.0
+# One that has lost its quorum while stopping waits for it in vain.
+_STOP_SECONDS = 10.0
 _REQUEST_SECONDS = 10.0
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 # What kafka-server-start.sh and kafka-run-class.sh give the JVM when nobody says otherwise.
 _HEAP = ["-Xms1G", "-Xmx1G"]
+_TIED = ["setpriv", "--pdeathsig", "KILL"]
 _JVM = [
     "-server",
     "-XX:+UseG1GC",
@@ -78,6 +80,8 @@ class KafkaCluster:
             with self._log_path(node).open("ab") as log:
                 command = java_command("kafka.Kafka", str(self._properties_path(node)))
                 command[1:1] = _HEAP
+                # A harness that is killed leaves no JVMs behind.
+                command[:0] = _TIED if shutil.which(_TIED[0]) else []
                 self._children[node] = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder, start_new_session=True
                 )
