@@ -157,6 +157,7 @@ class AppendEntriesBuffer:
         except StorageError:
             log_state.truncate(entries[0].index)
             raise
+        self._context.limits.disk.note_appended(sum(entry.size for entry in entries))
 
     def _refuse(self, queued: _Queued, reject: Reject, prev_index: Index) -> _Outcome:
         context, log = self._context, self._context.log

@@ -18,7 +18,10 @@ _ROOM_TO_STAND = 1024 * 1024
 
 
 class DiskReserve:
-    """One node's view; figures are at most a tick and a heartbeat old, so no produce call touches the disk."""
+    """One node's view: the last look at the disk less what was appended since, and what the peers said of theirs.
+
+    So no produce call touches the disk, and a fast writer cannot run through the reserve between two looks.
+    """
 
     def __init__(self, node_id: NodeId, reserve: int) -> None:
         self._node_id = node_id
@@ -26,7 +29,8 @@ class DiskReserve:
         self._below: set[NodeId] = set()
         # Free bytes wanted before this node stands for election again, 0 if it may.
         self._wanted = 0
-        # Free bytes above the reserve; what is not known yet stands in nobody's way.
+        self._has_looked = False
+        # Free bytes above the reserve, 0 before the first look: what is not known stands in nobody's way.
         self.spare_bytes = 0
 
     @property
@@ -41,10 +45,18 @@ class DiskReserve:
 
     def note_free(self, free_bytes: int) -> None:
         """This node's disk has so many bytes left."""
-        self.note_spare(self._node_id, free_bytes - self._reserve)
+        self._has_looked = True
         self.spare_bytes = free_bytes - self._reserve
+        self.note_spare(self._node_id, self.spare_bytes)
         if free_bytes >= self._wanted:
             self._wanted = 0
+
+    def note_appended(self, size: int) -> None:
+        """So many bytes were written to logs here."""
+        if self._has_looked:
+            self.spare_bytes -= size
+            if self.spare_bytes < 0:
+                self._below.add(self._node_id)
 
     def note_spare(self, node_id: NodeId, spare_bytes: int) -> None:
         """A node has so many bytes above its reserve."""

@@ -63,6 +63,7 @@ class ReplicateEntriesStm:
         context.probe.entries_appended += len(self._entries)
         size = sum(entry.size for entry in self._entries)
         context.probe.bytes_appended += size
+        context.limits.disk.note_appended(size)
         if not self._still_leads():
             self._flusher.note_append()
             raise LeadershipLostError(f"term {self._term} ended during the append")
