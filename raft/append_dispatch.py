@@ -87,7 +87,9 @@ def take_reply(context: ReplicaContext, follower: FollowerIndexMetadata, term: T
         case AppendStatus.GAP | AppendStatus.TERM_MISMATCH:
             follower.on_mismatch(reply)
         case AppendStatus.BUSY:
+            # Contact, but nothing to go on with: the next reply that is not BUSY starts recovery.
             follower.on_lost_contact()
+            return
         case AppendStatus.FAILED | AppendStatus.UNKNOWN_GROUP | AppendStatus.STALE_TERM:
             follower.on_lost_contact()
             return
