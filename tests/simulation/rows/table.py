@@ -1,6 +1,6 @@
 """All rows that are proven in the simulator. Each mutant is one way in which the row's mechanism is missing."""
 
-from tests.simulation.rows import hand_over, levels, one_path
+from tests.simulation.rows import hand_over, latency, levels, one_path
 from tests.simulation.rows import mechanisms_off as off
 from tests.simulation.rows.row import Row
 
@@ -47,6 +47,12 @@ ROWS = (
         "requests in flight to one follower are bounded",
         one_path.prove_the_window_bounds_requests_in_flight,
         (off.the_window_is_wide,),
+    ),
+    Row(
+        "P9",
+        "mixed levels cause no latency spikes",
+        latency.prove_mixed_levels_cause_no_spikes,
+        (off.every_item_is_quorum,),
     ),
     Row(
         "P11",
