@@ -53,12 +53,14 @@ class PlacedBatch(NamedTuple):
 class Producer:
     """One producer's unbroken run of batches in its current epoch."""
 
-    __slots__ = ("batches", "known_before", "used_ms")
+    __slots__ = ("_encoded", "batches", "known_before", "used_ms")
 
     def __init__(self, batches: list[PlacedBatch], known_before: int, used_ms: int) -> None:
         self.batches = batches
         self.known_before = known_before
         self.used_ms = used_ms
+        # Of many producers few write between two snapshots: the others are not encoded again.
+        self._encoded: msgspec.Raw | None = None
 
     @property
     def last(self) -> BatchSequence:
@@ -67,10 +69,20 @@ class Producer:
 
     def add(self, batch: PlacedBatch) -> None:
         """Take the next batch of the run; the oldest of more than five is only counted from now on."""
+        self._encoded = None
         self.batches.append(batch)
         if len(self.batches) > BATCHES_KEPT:
             oldest = self.batches.pop(0)
             self.known_before = min(self.known_before + oldest.sequence.record_count, _KNOWN_MAX)
+
+    def encode(self) -> msgspec.Raw:
+        """Return its part of the state bytes."""
+        if self._encoded is None:
+            sequence = self.last
+            batches = [(b.sequence.first, b.sequence.last, b.base_offset, b.log_index, b.term) for b in self.batches]
+            saved = _SavedProducer(sequence.producer_id, sequence.epoch, self.known_before, batches)
+            self._encoded = msgspec.Raw(_encoder.encode(saved))
+        return self._encoded
 
     def has_had(self, batch: BatchSequence) -> bool:
         """Whether all records of `batch` were committed before the oldest batch that is kept."""
@@ -147,16 +159,8 @@ class ProducerTable:
 
         When a producer was last heard is left out: it is a matter of this node's clock, and begins anew at `decode`.
         """
-        producers = [
-            _SavedProducer(
-                producer_id,
-                producer.last.epoch,
-                producer.known_before,
-                [(b.sequence.first, b.sequence.last, b.base_offset, b.log_index, b.term) for b in producer.batches],
-            )
-            for producer_id, producer in self._producers.items()
-        ]
-        return bytes([FORMAT_VERSION]) + _encoder.encode(_Saved(self._forgotten, producers))
+        producers = [producer.encode() for producer in self._producers.values()]
+        return bytes([FORMAT_VERSION]) + _encoder.encode((self._forgotten, producers))
 
     def decode(self, state: bytes, now_ms: int) -> None:
         """Take the place of what is here by what `encode` has returned; no bytes at all are an empty table.
