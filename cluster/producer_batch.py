@@ -14,8 +14,9 @@ SEQUENCE_MASK = 2**31 - 1
 # Within the batch header (model.record_batch): producer id; last offset delta, producer id, epoch, base sequence.
 _PRODUCER_ID_AT = 43
 _FIELDS_AT = 23
-_PRODUCER_ID = struct.Struct(">q")
+_MAX_TIMESTAMP_AT = 35
 _FIELDS = struct.Struct(">i16xqhi")
+_I64 = struct.Struct(">q")
 
 
 class BatchSequence(NamedTuple):
@@ -43,7 +44,13 @@ def distance(first: int, last: int) -> int:
 
 def read_sequence(batch: Buffer) -> BatchSequence | None:
     """Return what `batch` says of its producer; None without one, which costs a look at 8 bytes."""
-    if len(batch) < HEADER_BYTES or _PRODUCER_ID.unpack_from(batch, _PRODUCER_ID_AT)[0] < 0:
+    if len(batch) < HEADER_BYTES or _I64.unpack_from(batch, _PRODUCER_ID_AT)[0] < 0:
         return None
     last_offset_delta, producer_id, epoch, first = _FIELDS.unpack_from(batch, _FIELDS_AT)
     return BatchSequence(producer_id, epoch, first & SEQUENCE_MASK, (first + last_offset_delta) & SEQUENCE_MASK)
+
+
+def read_timestamp(batch: Buffer) -> int:
+    """Return the largest timestamp of a batch that `read_sequence` has read, in milliseconds."""
+    timestamp: int = _I64.unpack_from(batch, _MAX_TIMESTAMP_AT)[0]
+    return timestamp

@@ -13,7 +13,7 @@ Source: KIP-98, KIP-360; Raft's rule that state is a function of the log.
 from collections import deque
 from collections.abc import Callable
 
-from cluster.producer_batch import BatchSequence, read_sequence
+from cluster.producer_batch import BatchSequence, read_sequence, read_timestamp
 from cluster.producer_errors import (
     DuplicateSequenceError,
     InvalidProducerEpochError,
@@ -60,7 +60,7 @@ class ProducerState:
         original = self._find(batch)
         if original is not None:
             index = Index(original.log_index)
-            return ReplicateResult(index, index, Offset(original.base_offset), Term(original.term))
+            return ReplicateResult(index, index, Offset(original.base_offset), Term(original.term), original.timestamp)
         return self._refuse_out_of_order(batch, last)
 
     def note(self, entry: Entry) -> None:
@@ -70,7 +70,7 @@ class ProducerState:
         sequence = read_sequence(entry.payload)
         if sequence is None:
             return
-        batch = PlacedBatch(sequence, entry.base_offset, entry.index, entry.term)
+        batch = PlacedBatch(sequence, entry.base_offset, entry.index, entry.term, read_timestamp(entry.payload))
         assert not self._tail or self._tail[-1].log_index < batch.log_index, "entries are noted in log order"
         self._tail.append(batch)
         self._tails.setdefault(sequence.producer_id, deque()).append(batch)

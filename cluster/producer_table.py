@@ -42,12 +42,13 @@ class ProducerOptions:
 
 
 class PlacedBatch(NamedTuple):
-    """A batch with its place in the log: offset of the first record, index and term of the entry."""
+    """A batch with its place in the log: offset of the first record, index and term of the entry, largest timestamp."""
 
     sequence: BatchSequence
     base_offset: int
     log_index: int
     term: int
+    timestamp: int
 
 
 class Producer:
@@ -79,7 +80,7 @@ class Producer:
         """Return its part of the state bytes."""
         if self._encoded is None:
             sequence = self.last
-            batches = [(b.sequence.first, b.sequence.last, b.base_offset, b.log_index, b.term) for b in self.batches]
+            batches = [(each.sequence.first, each.sequence.last, *each[1:]) for each in self.batches]
             saved = _SavedProducer(sequence.producer_id, sequence.epoch, self.known_before, batches)
             self._encoded = msgspec.Raw(_encoder.encode(saved))
         return self._encoded
@@ -95,8 +96,8 @@ class _SavedProducer(msgspec.Struct, frozen=True, array_like=True):
     producer_id: int
     epoch: int
     known_before: int
-    # Each: first sequence, last sequence, base offset, index, term.
-    batches: list[tuple[int, int, int, int, int]]
+    # Each: first sequence, last sequence, base offset, index, term, timestamp.
+    batches: list[tuple[int, int, int, int, int, int]]
 
 
 class _Saved(msgspec.Struct, frozen=True, array_like=True):
@@ -173,8 +174,8 @@ class ProducerTable:
         self._producers = {
             one.producer_id: Producer(
                 [
-                    PlacedBatch(BatchSequence(one.producer_id, one.epoch, first, last), base_offset, index, term)
-                    for first, last, base_offset, index, term in one.batches
+                    PlacedBatch(BatchSequence(one.producer_id, one.epoch, first, last), *place)
+                    for first, last, *place in one.batches
                 ],
                 one.known_before,
                 now_ms,

@@ -22,12 +22,16 @@ class NewEntry(NamedTuple):
 
 
 class ReplicateResult(NamedTuple):
-    """Where the entries of one call went: indexes inclusive, `base_offset` of the first record, `term` = epoch."""
+    """Where the entries of one call went: indexes inclusive, `base_offset` of the first record, `term` = epoch.
+
+    Of a duplicate it is where the original went, and `original_timestamp` the largest one in the original.
+    """
 
     first_index: Index
     last_index: Index
     base_offset: Offset
     term: Term
+    original_timestamp: int | None = None
 
 
 class ReplicateStages(NamedTuple):

@@ -214,8 +214,11 @@ class _PendingAnswer:
         def take(future: asyncio.Future[ReplicateResult]) -> None:
             error = future.exception()
             if error is None:
-                result.base_offset = future.result().base_offset
+                placed = future.result()
+                result.base_offset = placed.base_offset
                 result.log_append_time_ms = append_time
+                if append_time != _NO_TIMESTAMP and placed.original_timestamp is not None:
+                    result.log_append_time_ms = placed.original_timestamp
                 result.log_start_offset = partition.start_offset
             else:
                 result.error_code = error_code(error)

@@ -6,11 +6,13 @@ from model.ids import Index, Offset, Term
 from raft.replicate_item import NewEntry
 from storage.entry import Entry, EntryKind
 
+TIMESTAMP = 1_700_000_000_123
+
 
 def header(producer_id: int, epoch: int, first: int, count: int) -> bytearray:
     """Return the 61 bytes of a batch header with these fields."""
     return bytearray(
-        struct.pack(">qiibIhiqqqhii", 0, 49, 0, 2, 0, 0, count - 1, 0, 0, producer_id, epoch, first, count)
+        struct.pack(">qiibIhiqqqhii", 0, 49, 0, 2, 0, 0, count - 1, 0, TIMESTAMP, producer_id, epoch, first, count)
     )
 
 

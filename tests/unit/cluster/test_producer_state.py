@@ -1,7 +1,7 @@
 """The producer state: what is appended, what is a duplicate of what, what is refused, and what is forgotten when."""
 
 import pytest
-from producer_batches import new_batch, placed
+from producer_batches import TIMESTAMP, new_batch, placed
 
 from cluster.producer_errors import DuplicateSequenceError, InvalidProducerEpochError, OutOfOrderSequenceError
 from cluster.producer_state import ProducerState
@@ -58,7 +58,7 @@ class Log:
 
 
 def place_of(entry):
-    return ReplicateResult(entry.index, entry.index, entry.base_offset, entry.term)
+    return ReplicateResult(entry.index, entry.index, entry.base_offset, entry.term, TIMESTAMP)
 
 
 def refusal(log, batch):

@@ -145,3 +145,19 @@ def test_partitions_and_producers_have_sequences_of_their_own(tmp_path):
                 assert [each.error_code for each in response.responses[0].partition_responses] == [0, 0]
 
     run(test)
+
+
+def test_a_retry_is_answered_with_the_append_time_of_the_original(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t", message_timestamp_type="LogAppendTime")
+            producer = await new_id(client)
+            first = await client.produce("t", batch(producer, 0))
+            # The clock of the next batch is not the original's.
+            broker.partition("t").append_clock.note(1, first.log_append_time_ms + 60_000)
+            retry = await client.produce("t", batch(producer, 0))
+            assert (retry.base_offset, retry.log_append_time_ms) == (0, first.log_append_time_ms)
+            assert first.log_append_time_ms > 0
+
+    run(test)
