@@ -1,0 +1,63 @@
+"""docs/seed-rows.md says of every row where it is shown, and says the truth."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.rows.table import ROWS
+
+_ROOT = Path(__file__).resolve().parents[3]
+_PAGE = (_ROOT / "docs" / "seed-rows.md").read_text()
+_LINES = {
+    cells[0]: cells[1:]
+    for line in _PAGE.splitlines()
+    if re.match(r"\| P\d+ \|", line)
+    for cells in [[cell.strip() for cell in line.strip("|").split("|")]]
+}
+_NUMBERS = [f"P{number}" for number in range(1, 24)]
+_PROVEN = {row.number: row for row in ROWS}
+_PARAGRAPHS = ("P10", "P17", "P20", "P23")
+
+
+def _row_tests() -> dict[str, list[str]]:
+    """Return the names of the tests that are named after a row, by file name."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((_ROOT / "tests").rglob("test_*.py")):
+        names = re.findall(r"def (test_row_p\d+_\w+)", path.read_text())
+        if names:
+            found[path.name] = names
+    return found
+
+
+_ROW_TESTS = _row_tests()
+
+
+def test_every_row_is_listed_once_and_in_order() -> None:
+    assert list(_LINES) == _NUMBERS
+    assert len(re.findall(r"^\| P\d+ \|", _PAGE, re.MULTILINE)) == len(_NUMBERS)
+
+
+@pytest.mark.parametrize("number", list(_PROVEN))
+def test_a_proven_row_names_its_proof_and_its_mutants(number: str) -> None:
+    row, (promise, shown, fails) = _PROVEN[number], _LINES[number]
+    module = row.prove.__module__.rpartition(".")[2]
+    assert promise == row.sentence
+    assert shown == f"`{module}.{row.prove.__name__}`"
+    assert fails == ", ".join(f"`{mutant.__name__}`" for mutant in row.mutants)
+    assert row.mutants
+
+
+@pytest.mark.parametrize("number", [number for number in _NUMBERS if number not in _PROVEN])
+def test_any_other_row_names_what_exists(number: str) -> None:
+    _, shown, _ = _LINES[number]
+    prefix = f"test_row_{number.lower()}_"
+    for name in re.findall(r"`(test_\w+\.py)`", shown):
+        names = [each for each in _ROW_TESTS.get(name, []) if each.startswith(prefix)]
+        assert any("_fails_" not in each for each in names), f"{name} has no {prefix}..."
+        assert any("_fails_" in each for each in names), f"{name} has no {prefix}fails_..."
+    for path in re.findall(r"`(benchmarks/[\w/]+\.py)`", shown):
+        assert (_ROOT / path).is_file()
+    if number in _PARAGRAPHS:
+        section = (_ROOT / "rfcs" / "0003-replication.md").read_text().partition("The seed RFC's remaining rows")[2]
+        assert re.search(rf"\b{number}\b", section), f"RFC 0003 says nothing of {number}"
