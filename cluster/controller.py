@@ -28,11 +28,15 @@ class Controller:
         self.producer_ids = ProducerIdTable()
         self._stm = ControllerStm(self.members, self.topics, self.producer_ids)
         self.applier = StateMachineApplier(consensus, self._stm, options)
+        # Since when nobody is known to lead raft0 (loop time); None while somebody is.
+        self._leaderless_since: float | None = None
         # Commands that check the tables before they propose run one after the other at the leader.
         self.admission = asyncio.Lock()
 
     def start(self) -> None:
         """Begin to apply."""
+        self.consensus.add_leadership_listener(self._note_leader)
+        self._note_leader(self.consensus)
         self.applier.start()
 
     async def stop(self) -> None:
@@ -48,6 +52,18 @@ class Controller:
     def leader_id(self) -> NodeId | None:
         """Who leads raft0, as far as known here."""
         return self.consensus.leader_id
+
+    @property
+    def leaderless_seconds(self) -> float:
+        """For how long this node has known no leader of raft0; 0 while it knows one."""
+        since = self._leaderless_since
+        return 0.0 if since is None else asyncio.get_running_loop().time() - since
+
+    def _note_leader(self, consensus: Consensus) -> None:
+        if consensus.leader_id is not None:
+            self._leaderless_since = None
+        elif self._leaderless_since is None:
+            self._leaderless_since = asyncio.get_running_loop().time()
 
     async def propose(self, command: Command, deadline: float) -> None:
         """Replicate and apply `command` at this node, which must lead raft0.

@@ -2,6 +2,7 @@
 
 - server, connection: the listener; one connection's frames, order of answers and back-pressure
 - handlers: one module per API, and the registry of what is served in which versions
+- end_connection: how a handler closes a connection instead of answering
 - request_context: what a handler may use
 - request_memory, fetch_memory: what all requests, and all fetch responses, may hold at once
 - client_progress: when a client that does nothing is disconnected

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 from kafka_api.client_progress import ClientProgress
+from kafka_api.end_connection import EndConnectionError
 from kafka_api.handlers.api_versions import api_versions_response
 from kafka_api.handlers.registry import ADVERTISED, API_VERSIONS_RANGE, SERVED
 from kafka_api.protocol.api_keys import ApiKey
@@ -31,10 +32,6 @@ _logger = logging.getLogger("kafka")
 # Requests received and not looked at, from which on no more are read: in all, and of those without a lease.
 _QUEUED_BYTES_MAX = 4 * 1024 * 1024
 _SMALL_QUEUED_BYTES_MAX = 64 * 1024
-
-
-class _EndConnectionError(Exception):
-    """Nothing can be answered: the message says why the connection ends."""
 
 
 class _Received(NamedTuple):
@@ -206,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
             self._is_handling = True
             try:
                 await self._handle(received.frame)
-            except (ProtocolError, _EndConnectionError) as error:
+            except (ProtocolError, EndConnectionError) as error:
                 self._end(str(error))
                 return
             except Exception:
@@ -232,14 +229,14 @@ class Connection(asyncio.BufferedProtocol):
             return
         served = SERVED.get(header.api_key)
         if served is None or not served.first_version <= header.api_version <= served.last_version:
-            raise _EndConnectionError(f"key {header.api_key} version {header.api_version} is not served")
+            raise EndConnectionError(f"key {header.api_key} version {header.api_version} is not served")
         if header.api_key != ApiKey.PRODUCE and len(frame) > self._context.options.other_request_bytes_max:
-            raise _EndConnectionError(f"a request of {len(frame)} bytes for key {header.api_key}")
+            raise EndConnectionError(f"a request of {len(frame)} bytes for key {header.api_key}")
         request: Any = decode_request(header.api_key, header.api_version, frame, header.body_position)
         answer = await served.handler(self._context, header.api_version, request)
         if header.api_key == ApiKey.PRODUCE and request.acks == 0:
             if answer is not None:
-                raise _EndConnectionError("a batch at acks=0 was refused")
+                raise EndConnectionError("a batch at acks=0 was refused")
             return
         if not isinstance(answer, asyncio.Future):
             answer = _ready(answer)

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from cluster.admin_requests import check_topic_name
 from cluster.errors import InvalidTopicNameError
 from cluster.topic_table import Topic
+from kafka_api.end_connection import EndConnectionError
 from kafka_api.handlers.cluster_view import alive_brokers, controller_id, partition_view
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.errors import MalformedRequestError
@@ -13,12 +14,22 @@ from kafka_api.request_context import RequestContext
 from model.ids import TopicId
 
 _NO_ID = "0" * 32
+# A broker that has known no controller for this long is probably the one that is cut off. Its answers would name no
+# leaders, and a client that holds a working connection asks nobody else (librdkafka was seen to do so for 20 s).
+_ISOLATED_SECONDS = 1.0
 # Versions 10 and 11 have room for ids in the request, but their responses must have names.
 _FIRST_VERSION_WITH_IDS = 12
 
 
 async def handle_metadata(context: RequestContext, version: int, request: MetadataRequest) -> MetadataResponse:
-    """Answer from raft0's tables and the pushed leaderships; a leader is named only while it is in office."""
+    """Answer from raft0's tables and the pushed leaderships; a leader is named only while it is in office.
+
+    Raises:
+        EndConnectionError: This broker knows no controller: the connection is closed, the client asks another broker.
+    """
+    leaderless = context.node.controller.leaderless_seconds
+    if leaderless > _ISOLATED_SECONDS:
+        raise EndConnectionError(f"no controller has been known here for {leaderless:.1f} s: another broker may know")
     return MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(

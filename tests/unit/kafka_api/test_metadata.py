@@ -145,3 +145,17 @@ def test_the_cluster_is_described_and_its_controllers_are_not(tmp_path):
             assert response.error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
 
     with_client(tmp_path, test)
+
+
+def test_a_broker_that_has_lost_its_controller_sends_clients_to_another(tmp_path):
+    async def test(broker, client):
+        controller = broker.node.controller
+        await client.create_topic("a")
+        controller.consensus.step_down("the others are cut off")
+        controller._leaderless_since = asyncio.get_running_loop().time() - 0.9
+        assert [topic.name for topic in (await metadata(client, "a")).topics] == ["a"], "an election is no isolation"
+        controller._leaderless_since -= 0.2
+        client.send(ApiKey.METADATA, 12, MetadataRequest(topics=[]))
+        assert await client.is_closed()
+
+    with_client(tmp_path, test)
