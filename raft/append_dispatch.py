@@ -50,8 +50,9 @@ def send_append(
     follower.expected_log_end_index = last_index
     follower.on_sent()
     context.probe.append_requests_sent += 1
+    number = follower.next_request()
     future = context.client.append_entries(follower.node_id, request, buffers)
-    future.add_done_callback(lambda done: _on_done(context, follower, Term(request.term), done))
+    future.add_done_callback(lambda done: _on_done(context, follower, Term(request.term), number, done))
     return future
 
 
@@ -59,6 +60,7 @@ def _on_done(
     context: ReplicaContext,
     follower: FollowerIndexMetadata,
     term: Term,
+    number: int,
     future: asyncio.Future[AppendEntriesReply],
 ) -> None:
     failed = future.cancelled() or future.exception() is not None
@@ -66,12 +68,20 @@ def _on_done(
         context.probe.append_requests_failed += 1
         follower.on_lost_contact()
     else:
-        take_reply(context, follower, term, future.result())
+        take_reply(context, follower, term, number, future.result())
     follower.on_answered()
 
 
-def take_reply(context: ReplicaContext, follower: FollowerIndexMetadata, term: Term, reply: AppendEntriesReply) -> None:
-    """Take the reply to an append or a heartbeat that was sent in `term`."""
+def take_reply(
+    context: ReplicaContext,
+    follower: FollowerIndexMetadata,
+    term: Term,
+    number: int,
+    reply: AppendEntriesReply,
+    *,
+    is_append: bool = True,
+) -> None:
+    """Take the reply to the follower's request `number`, an append or a heartbeat, that was sent in `term`."""
     state = context.state
     context.observe_term(reply.term)
     if state.term != term or state.followers.get(follower.node_id) is not follower:
@@ -79,6 +89,16 @@ def take_reply(context: ReplicaContext, follower: FollowerIndexMetadata, term: T
     if reply.term != term:
         return
     follower.last_reply_at = context.now()
+    follower.answered_request = max(follower.answered_request, number)
+    if reply.status is not AppendStatus.BUSY:
+        _take_positions(context, follower, reply)
+    elif is_append:
+        follower.on_busy()
+    # Busy or not, it is an answer in our term. Only one that is not busy lets recovery, and so the next append, begin.
+    context.on_reply()
+
+
+def _take_positions(context: ReplicaContext, follower: FollowerIndexMetadata, reply: AppendEntriesReply) -> None:
     match reply.status:
         case AppendStatus.SUCCESS:
             follower.on_success(reply)
@@ -86,14 +106,10 @@ def take_reply(context: ReplicaContext, follower: FollowerIndexMetadata, term: T
             follower.on_alive(reply)
         case AppendStatus.GAP | AppendStatus.TERM_MISMATCH:
             follower.on_mismatch(reply)
-        case AppendStatus.BUSY:
-            # Contact, but nothing to go on with: the next reply that is not BUSY starts recovery.
-            follower.on_lost_contact()
-            return
         case AppendStatus.FAILED | AppendStatus.UNKNOWN_GROUP | AppendStatus.STALE_TERM:
             follower.on_lost_contact()
             return
-    state.advance()
-    follower.note_caught_up(state.commit_index, follower.last_reply_at)
+    context.state.advance()
+    follower.note_caught_up(context.state.commit_index, follower.last_reply_at)
     if follower.needs_recovery and not follower.is_recovering:
         context.start_recovery(follower.node_id)

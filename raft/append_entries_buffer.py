@@ -46,6 +46,11 @@ class AppendEntriesBuffer:
         self._queue: deque[_Queued] = deque()
         self._is_draining = False
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the next request would be answered BUSY for its number."""
+        return len(self._queue) >= self._context.options.append_buffer_requests
+
     def submit(
         self, leader: NodeId, request: AppendEntriesRequest, entries: Sequence[Entry]
     ) -> asyncio.Future[AppendEntriesReply]:
@@ -53,9 +58,8 @@ class AppendEntriesBuffer:
         reply: asyncio.Future[AppendEntriesReply] = asyncio.get_running_loop().create_future()
         queued = _Queued(leader, request, entries, reply)
         self._context.probe.append_requests_received += 1
-        options = self._context.options
-        is_behind = bool(entries) and self._context.log.unflushed_bytes >= options.unflushed_bytes
-        if is_behind or len(self._queue) >= options.append_buffer_requests:
+        is_behind = bool(entries) and self._context.log.unflushed_bytes >= self._context.options.unflushed_bytes
+        if is_behind or self.is_full:
             self._answer(_Outcome(queued, AppendStatus.BUSY, Index(0)))
             return reply
         self._queue.append(queued)

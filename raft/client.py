@@ -10,6 +10,10 @@ from raft.messages import (
     AppendEntriesRequest,
     HeartbeatReply,
     HeartbeatRequest,
+    StepDownAck,
+    StepDownNotice,
+    TimeoutNowReply,
+    TimeoutNowRequest,
     VoteReply,
     VoteRequest,
 )
@@ -44,4 +48,12 @@ class RaftClient(Protocol):
 
     def heartbeat(self, node_id: NodeId, request: HeartbeatRequest) -> asyncio.Future[HeartbeatReply]:
         """Send the heartbeats of all groups this node leads and that node follows."""
+        ...
+
+    def timeout_now(self, node_id: NodeId, request: TimeoutNowRequest) -> asyncio.Future[TimeoutNowReply]:
+        """Ask a follower to stand for election at once."""
+        ...
+
+    def stepped_down(self, node_id: NodeId, notice: StepDownNotice) -> asyncio.Future[StepDownAck]:
+        """Say that this node leads a group no longer, behind everything that was sent before."""
         ...

@@ -6,10 +6,7 @@ Contains no arithmetic: decisions are in `rules/`, positions in `replica_state`,
 import asyncio
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from model.ids import ConsistencyLevel, GroupId, Index, NodeId, Replica, Term
-from raft.append_dispatch import take_reply
 from raft.append_entries_buffer import AppendEntriesBuffer, follower_reply
 from raft.client import RaftClient
 from raft.deadline_queue import DeadlineQueue
@@ -17,19 +14,23 @@ from raft.election_timer import ElectionTimer
 from raft.errors import (
     InvariantViolatedError,
     LeadershipLostError,
+    NotLeaderError,
     RaftError,
     ReplicaFailedError,
     ShuttingDownError,
 )
 from raft.group_configuration import AgreementPolicy, GroupConfiguration
+from raft.group_heartbeats import GroupHeartbeats
+from raft.leader_watch import LeaderWatch
+from raft.leadership_transfer import LeadershipTransfer
+from raft.linearizable_barrier import LinearizableBarrier
 from raft.log_start_stm import LogStartStm
 from raft.messages import (
     AppendEntriesReply,
     AppendEntriesRequest,
     AppendStatus,
     Heartbeat,
-    VoteReply,
-    VoteRequest,
+    StepDownNotice,
 )
 from raft.node_limits import NodeLimits
 from raft.options import RaftOptions
@@ -39,32 +40,19 @@ from raft.replica_context import ReplicaContext, ReplicaLogger
 from raft.replica_flusher import ReplicaFlusher
 from raft.replica_state import ReplicaState, Role
 from raft.replicate_batcher import ReplicateBatcher
-from raft.replicate_item import NewEntry, ReplicateStages
+from raft.replicate_item import NewEntry, ReplicateStages, refused_stages
 from raft.replication_monitor import ReplicationMonitor
-from raft.rules.agreement import point
-from raft.rules.election import LogEnd, VoterView, refuse_reason
-from raft.rules.recovery import retry_index
+from raft.vote_store import VoteStore
+from raft.voter import Voter
 from runtime.environment import Environment
 from runtime.gate import Gate
 from storage.entry import Entry, EntryKind
-from storage.errors import CorruptLogError, KvStoreError, StorageError
+from storage.errors import CorruptLogError, StorageError
 from storage.kvstore import KvStore
 from storage.log import Log
 
 _NO_INDEX = Index(0)
 _BARRIER = NewEntry(EntryKind.BARRIER, b"", 0)
-
-
-class PersistedVote(msgspec.Struct, frozen=True, array_like=True):
-    """Term and vote as they lie in the kvstore."""
-
-    term: int
-    voted_for: int | None
-
-
-def vote_key(group: GroupId) -> str:
-    """Return the kvstore key of a group's term and vote."""
-    return f"raft/{group}/vote"
 
 
 class Consensus:
@@ -93,7 +81,6 @@ class Consensus:
         self.configuration = configuration
         self.state = ReplicaState(self_replica, configuration, policy, log, self._on_moved, self._on_progress)
         self._log_state = log_state
-        self._kvstore = kvstore
         self._gate = Gate(f"{group} n{self_replica.node_id}")
         self.logger = ReplicaLogger(group, self.state)
         log.logger = ReplicaLogger(group, self.state, "storage")
@@ -116,17 +103,27 @@ class Consensus:
             step_down=self.step_down,
             observe_term=self._observe_term,
             start_recovery=self._start_recovery,
+            on_reply=self._on_reply,
         )
         self.monitor = ReplicationMonitor(self.state)
         self._flusher = ReplicaFlusher(self._context, deadlines)
         self._batcher = ReplicateBatcher(self._context, self._flusher, self.monitor)
         self._buffer = AppendEntriesBuffer(self._context, self._flusher)
-        self._election = ElectionTimer(self._context, deadlines, self._persist_vote, self._on_elected)
+        self.heartbeats = GroupHeartbeats(self._context, self._buffer)
+        self._votes = VoteStore(self._context)
+        self._election = ElectionTimer(self._context, deadlines, self._votes.persist, self._on_elected)
+        self.voter = Voter(self._context, self._votes, self._election, lambda: self._is_leaving)
+        self.barrier = LinearizableBarrier(self._context, lambda: self.on_reader(self))
+        self.transfer = LeadershipTransfer(self._context, self._batcher, self.monitor)
+        self.watch = LeaderWatch(self._context, self._flusher, lambda: self.transfer.run(None, awaits_answers=False))
         self._leadership_listeners: list[Callable[[Consensus], None]] = []
         self.failure: StorageError | RaftError | None = None
         # The newest damage that a read has found; only a replica without peers goes on after it.
         self.damage: CorruptLogError | None = None
         self._was_in_office = False
+        self._is_leaving = False
+        # Asks for a heartbeat of this group now; without one readers wait for the next tick.
+        self.on_reader: Callable[[Consensus], None] = lambda consensus: None
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 
@@ -136,13 +133,7 @@ class Consensus:
         Raises:
             KvStoreError: The stored vote cannot be read.
         """
-        stored = self._kvstore.get(vote_key(self.group))
-        vote = PersistedVote(0, None)
-        if stored is not None:
-            try:
-                vote = msgspec.msgpack.decode(stored, type=PersistedVote)
-            except msgspec.MsgspecError as error:
-                raise KvStoreError(f"{self.group}: the stored vote is damaged: {error}") from error
+        vote = self._votes.load()
         voted_for = None if vote.voted_for is None else NodeId(vote.voted_for)
         self.state.restore(Term(vote.term), voted_for)
         is_new = self.log.last_index == 0 and vote.term == 0
@@ -176,7 +167,13 @@ class Consensus:
         self.state.fail()
         self._batcher.close(error)
         self.monitor.fail_all(error)
+        self.barrier.fail_all(error)
         self._notify_leadership()
+
+    def leave(self) -> None:
+        """This replica will be stopped soon: it does not stand for election any more, and nobody hands over to it."""
+        self._is_leaving = True
+        self._election.stop()
 
     # -- what callers know and do -------------------------------------------------------------------------------
 
@@ -225,9 +222,11 @@ class Consensus:
             RetryableError: Nothing was written. AmbiguousError: it may still commit. FatalError: the replica stopped.
         """
         if self.failure is not None:
-            return self._refused(ReplicaFailedError(str(self.failure)))
+            return refused_stages(ReplicaFailedError(str(self.failure)))
         if self._gate.is_closed:
-            return self._refused(ShuttingDownError(f"{self.group} is being stopped"))
+            return refused_stages(ShuttingDownError(f"{self.group} is being stopped"))
+        if self.transfer.is_active:
+            return refused_stages(NotLeaderError(f"the leadership of {self.group} is being handed over"))
         return self._batcher.replicate(entries, level, expected_term=expected_term, deadline=deadline)
 
     def apply_policy(self, policy: AgreementPolicy, *, write_caching: bool) -> None:
@@ -248,6 +247,10 @@ class Consensus:
         if not self.state.is_leader:
             return
         self.logger.warning("steps down: %s", reason)
+        notice = StepDownNotice(self.group, self.state.term)
+        for node_id in self.state.followers:
+            # Those that are not told, or not in time, stop hearing us all the same.
+            self._context.client.stepped_down(node_id, notice)
         self.state.lose_leader()
         self._end_leadership(reason)
 
@@ -262,6 +265,7 @@ class Consensus:
         stopped = ReplicaFailedError(str(error))
         self._batcher.fail_pending(stopped)
         self.monitor.fail_all(stopped)
+        self.barrier.fail_all(stopped)
         self._notify_leadership()
 
     def _on_damage(self, error: CorruptLogError) -> None:
@@ -287,80 +291,15 @@ class Consensus:
         """Take one group's part of a heartbeat; never waits and never takes op_lock."""
         if not self._accept_leader(leader, Term(beat.term)):
             return follower_reply(self._context, AppendStatus.STALE_TERM, _NO_INDEX)
-        status, match = self._judge_heartbeat(beat)
+        status, match = self.heartbeats.judge(beat)
         if status is AppendStatus.SUCCESS:
             self.state.on_matched(match)
         self.state.on_leader_progress(Index(beat.commit), Index(beat.visible))
         return follower_reply(self._context, status, match)
 
-    async def answer_vote(self, candidate: NodeId, request: VoteRequest) -> VoteReply:
-        """Take a (pre-)vote request; a granted vote is durable before this returns."""
-        state = self.state
-        voter = VoterView(
-            state.term,
-            state.voted_for,
-            state.log_end,
-            state.is_leader or (self._election.hears_leader and state.leader_id != candidate),
-        )
-        end = LogEnd(Term(request.last_term), Index(request.last_index))
-        reason = refuse_reason(voter, candidate, Term(request.term), end, pre=request.pre)
-        if state.role is Role.FAILED:
-            reason = "this replica has stopped"
-        if reason is not None:
-            self._context.probe.votes_refused += 1
-            self.logger.debug("refuses node %d in term %d: %s", candidate, request.term, reason)
-            return self._vote_reply(granted=False, reason=reason)
-        if request.pre:
-            return self._vote_reply(granted=True, reason="")
-        state.grant_vote(candidate, Term(request.term))
-        self._election.rearm()
-        is_durable = await self._persist_vote()
-        granted = is_durable and state.term == request.term and state.voted_for == candidate
-        if granted:
-            self._context.probe.votes_granted += 1
-            self.logger.info("votes for node %d", candidate)
-        return self._vote_reply(granted=granted, reason="" if granted else "overtaken")
-
     def on_link_reset(self, node_id: NodeId) -> None:
         """A working link to or from `node_id` was lost."""
         self._election.on_link_reset(node_id)
-
-    # -- the leader's side of heartbeats ------------------------------------------------------------------------
-
-    def heartbeat_for(self, node_id: NodeId) -> Heartbeat | None:
-        """Return this group's part of the next heartbeat to a node, None if we do not lead it there."""
-        follower = self.state.followers.get(node_id)
-        if follower is None:
-            return None
-        state = self.state
-        prev_index, prev_term = -1, 0
-        # A heartbeat that overtakes appends must neither fail the follower nor start recovery: it is light.
-        if follower.in_flight == 0 and not follower.needs_recovery:
-            prev_index = follower.expected_log_end_index
-            prev_term = self.log.term_at(follower.expected_log_end_index)
-        return Heartbeat(self.group, state.term, state.commit_index, state.visible_index, prev_index, prev_term)
-
-    def on_heartbeat_reply(self, node_id: NodeId, term: Term, reply: AppendEntriesReply) -> None:
-        """Take the reply to a beat sent in `term`."""
-        follower = self.state.followers.get(node_id)
-        if follower is not None:
-            take_reply(self._context, follower, term, reply)
-        else:
-            self._observe_term(reply.term)
-
-    def check_quorum(self) -> None:
-        """Step down if no majority has answered within one election timeout (thesis 6.2)."""
-        state, options = self.state, self._context.options
-        if not state.is_leader:
-            return
-        now_ms = int(self._context.now() * 1000)
-
-        def last_heard_ms(node: NodeId) -> Index:
-            follower = state.followers.get(node)
-            return Index(now_ms if follower is None else max(0, int(follower.last_reply_at * 1000)))
-
-        if point(state.commit_quorums, last_heard_ms) < now_ms - int(options.election_timeout * 1000):
-            self.step_down("no majority has answered for an election timeout")
 
     # -- transitions --------------------------------------------------------------------------------------------
 
@@ -380,17 +319,6 @@ class Consensus:
             self.logger.info("follows node %d", leader)
             self._notify_leadership()
         return True
-
-    def _judge_heartbeat(self, beat: Heartbeat) -> tuple[AppendStatus, Index]:
-        log = self.log
-        if beat.prev_index < 0 or log.pending_index != log.last_index:
-            return AppendStatus.ALIVE, _NO_INDEX
-        prev_index = Index(beat.prev_index)
-        if prev_index > log.last_index:
-            return AppendStatus.GAP, log.last_index
-        if prev_index >= log.start_index - 1 and log.term_at(prev_index) != beat.prev_term:
-            return AppendStatus.TERM_MISMATCH, retry_index(log.term_at, log.start_index, prev_index)
-        return AppendStatus.SUCCESS, prev_index
 
     def _observe_term(self, term: int) -> None:
         state = self.state
@@ -416,6 +344,7 @@ class Consensus:
         error = LeadershipLostError(reason)
         self._batcher.fail_pending(error)
         self.monitor.fail_all(error)
+        self.barrier.fail_all(error)
         self._election.on_stepped_down()
         self._notify_leadership()
 
@@ -437,30 +366,12 @@ class Consensus:
         self.monitor.answer()
         self._batcher.admit_waiting()
 
+    def _on_reply(self) -> None:
+        self.barrier.on_reply()
+        self.transfer.on_reply()
+
     def _notify_leadership(self) -> None:
         self._was_in_office = self.state.is_in_office
         for listener in self._leadership_listeners:
             listener(self)
         self.monitor.notify()
-
-    async def _persist_vote(self) -> bool:
-        vote = PersistedVote(self.state.term, self.state.voted_for)
-        try:
-            self._kvstore.put(vote_key(self.group), msgspec.msgpack.encode(vote))
-            await self._kvstore.sync()
-        except KvStoreError as error:
-            self.fail(error)
-            return False
-        return True
-
-    def _vote_reply(self, *, granted: bool, reason: str) -> VoteReply:
-        end = self.state.log_end
-        return VoteReply(self.state.term, granted, end.last_index, end.term, reason)
-
-    def _refused(self, error: RaftError) -> ReplicateStages:
-        loop = asyncio.get_running_loop()
-        stages = ReplicateStages(loop.create_future(), loop.create_future())
-        stages.enqueued.set_result(None)
-        stages.replicated.set_exception(error)
-        stages.replicated.exception()
-        return stages

@@ -2,6 +2,8 @@
 
 after hearing a leader            election_timeout + [0, election_jitter)
 the link to the leader was reset  [0, reset_jitter): a killed leader is replaced in a few hundred milliseconds
+the leader says it has stepped down  the same short draw
+the leader hands over             at once, without a pre-vote (thesis 3.10)
 at start, no leader heard yet     the same short draw; where the links are not up yet, again after a backoff
 after a split or refused vote     [backoff, 2 * backoff) if no leader is heard, so that the eager do not collide
 """
@@ -12,7 +14,8 @@ from model.ids import NodeId
 from raft.deadline_queue import DeadlineQueue
 from raft.replica_context import ReplicaContext
 from raft.replica_state import Role, voters_of
-from raft.vote_stm import Outcome, VoteStm, has_majority
+from raft.rules.agreement import has_majority
+from raft.vote_stm import Outcome, VoteStm
 
 # How often in a row a candidate steps aside for a longer log before it stands itself: the other may be unable to win.
 _WITHDRAWALS_MAX = 2
@@ -34,6 +37,7 @@ class ElectionTimer:
         self._on_elected = on_elected
         self._heard_at: float | None = None
         self._is_standing = False
+        self._is_stopped = False
         self._withdrawals = 0
 
     def start(self, *, eager: bool) -> None:
@@ -43,8 +47,14 @@ class ElectionTimer:
         self._deadline.arm(self._context.now() + first)
 
     def stop(self) -> None:
-        """Never stand again."""
+        """Never stand again, whoever asks."""
+        self._is_stopped = True
         self._deadline.disarm()
+
+    @property
+    def is_standing(self) -> bool:
+        """Whether an election of this replica is under way."""
+        return self._is_standing
 
     @property
     def hears_leader(self) -> bool:
@@ -72,6 +82,18 @@ class ElectionTimer:
         self._heard_at = None
         self._deadline.arm(self._context.now() + self._context.env.rng.uniform(0, self._context.options.reset_jitter))
 
+    def on_leader_gone(self, node_id: NodeId) -> None:
+        """`node_id` leads no longer, by its own word."""
+        self.on_link_reset(node_id)
+
+    def stand_for_transfer(self) -> None:
+        """The leader hands over to this replica: stand now, while it is still heard."""
+        if self._is_stopped or self._is_standing:
+            return
+        self._deadline.disarm()
+        self._is_standing = True
+        self._context.gate.spawn(self._stand(is_transfer=True), name="election")
+
     def on_stepped_down(self) -> None:
         """The leader of this replica's term is gone or unknown: it was us."""
         self._heard_at = None
@@ -79,7 +101,7 @@ class ElectionTimer:
 
     def _on_due(self) -> None:
         state = self._context.state
-        if state.role in (Role.LEADER, Role.FAILED) or self._is_standing:
+        if state.role in (Role.LEADER, Role.FAILED) or self._is_standing or self._is_stopped:
             return
         self._heard_at = None
         if not self._could_win():
@@ -88,7 +110,7 @@ class ElectionTimer:
             return
         state.lose_leader()
         self._is_standing = True
-        self._context.gate.spawn(self._stand(), name="election")
+        self._context.gate.spawn(self._stand(is_transfer=False), name="election")
 
     def _could_win(self) -> bool:
         state, client = self._context.state, self._context.client
@@ -97,12 +119,13 @@ class ElectionTimer:
         up = {node for node in voters_of(state.commit_quorums) if node == state.node_id or client.is_up(node)}
         return has_majority(state.commit_quorums, up)
 
-    async def _stand(self) -> None:
+    async def _stand(self, *, is_transfer: bool) -> None:
         may_withdraw = self._withdrawals < _WITHDRAWALS_MAX
+        stm = VoteStm(
+            *(self._context, self._persist_vote, self._on_elected), may_withdraw=may_withdraw, is_transfer=is_transfer
+        )
         try:
-            outcome = await VoteStm(
-                self._context, self._persist_vote, self._on_elected, may_withdraw=may_withdraw
-            ).run()
+            outcome = await stm.run()
         finally:
             self._is_standing = False
         self._withdrawals = self._withdrawals + 1 if outcome is Outcome.WITHDRAWN else 0

@@ -36,6 +36,26 @@ class NotEnoughReplicasError(RetryableError):
     """Fewer replicas are in sync than the group's answers to acks=all need; nothing was written."""
 
 
+class ReadTimedOutError(RetryableError):
+    """No majority has confirmed in time that this replica still leads: what it knows may be old."""
+
+
+class TransferError(RetryableError):
+    """The leadership was not handed over."""
+
+
+class TransferTargetError(TransferError):
+    """The target cannot become the leader: no voter, not reachable, or already the leader."""
+
+
+class TransferRefusedError(TransferError):
+    """Another transfer is under way, or the target does not stand."""
+
+
+class TransferTimedOutError(TransferError):
+    """The target was not up to date, or not elected, within an election timeout."""
+
+
 class LeadershipLostError(AmbiguousError):
     """The leader stepped down while the write was under way (counterexample 20: answered at once)."""
 

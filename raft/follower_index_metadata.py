@@ -34,6 +34,9 @@ class FollowerIndexMetadata:
     _commit_then: Index = NO_INDEX
     _then: float = float("-inf")
     in_flight: int = 0
+    # Requests of any kind are numbered from 1: the newest sent, and the newest answered in this leadership's term.
+    sent_requests: int = 0
+    answered_request: int = 0
     is_recovering: bool = False
     # Set from the first sign that the follower lags until recovery hands it back: rounds skip it meanwhile.
     needs_recovery: bool = False
@@ -94,6 +97,19 @@ class FollowerIndexMetadata:
         if not self.needs_recovery:
             self.needs_recovery = True
             self.next_index_hint = Index(self.expected_log_end_index + 1)
+
+    def on_busy(self) -> None:
+        """It has dropped a request: what it holds for certain ends at `match_index`, and recovery begins there."""
+        if not self.needs_recovery:
+            self.needs_recovery = True
+            # Without a match in this term the shared prefix is still to be found, from the end on.
+            self.next_index_hint = Index((self.match_index or self.expected_log_end_index) + 1)
+        self.expected_log_end_index = self.match_index
+
+    def next_request(self) -> int:
+        """Return the number of a request that is sent now."""
+        self.sent_requests += 1
+        return self.sent_requests
 
     def on_sent(self) -> None:
         """A request with entries (or a probe) is on its way."""

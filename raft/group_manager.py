@@ -1,6 +1,7 @@
 """All groups of this node: create, find, stop, remove; what they share is owned here."""
 
 import asyncio
+import contextlib
 import logging
 import posixpath
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from model.ids import NO_INDEX, GroupId, NodeId, Replica
 from raft.client import RaftClient
 from raft.consensus import Consensus
 from raft.deadline_queue import DeadlineQueue
+from raft.errors import RaftError, TransferRefusedError, TransferTargetError
 from raft.group_configuration import AgreementPolicy, GroupConfiguration
 from raft.heartbeat_manager import HeartbeatManager
 from raft.log_start_stm import LogStartStm
@@ -66,6 +68,18 @@ class GroupManager:
             await consensus.stop()
         self._groups.clear()
         self._deadlines.close()
+
+    async def hand_over(self, seconds: float) -> None:
+        """Before `stop`: hand every group that is led here to another voter, all at once, for at most `seconds`."""
+        for consensus in self:
+            consensus.leave()
+        led = [consensus for consensus in self if consensus.is_in_office and len(consensus.configuration.node_ids) > 1]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*(_hand_over(consensus) for consensus in led))
+        left = sum(consensus.state.is_leader for consensus in led)
+        if led:
+            _logger.info("handed over %d of %d groups that were led here", len(led) - left, len(led))
 
     async def _watch_disk(self) -> None:
         # Their parent: the first group makes the directory itself.
@@ -133,6 +147,7 @@ class GroupManager:
             is_internal=is_internal,
         )
         consensus.add_leadership_listener(self._on_leadership)
+        consensus.on_reader = self._heartbeats.beat_soon
         try:
             consensus.start()
         except StorageError:
@@ -197,3 +212,15 @@ class GroupManager:
         self._heartbeats.on_leadership(consensus)
         for listener in self._leadership_listeners:
             listener(consensus)
+
+
+async def _hand_over(consensus: Consensus) -> None:
+    """Try the candidates in turn; one that is being stopped itself refuses at once."""
+    for target in consensus.transfer.candidates():
+        try:
+            await consensus.transfer.run(target)
+        except (TransferRefusedError, TransferTargetError):
+            continue
+        except RaftError:
+            return
+        return

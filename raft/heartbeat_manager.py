@@ -34,6 +34,8 @@ class HeartbeatManager:
         self._disk = disk
         self._led: dict[Consensus, None] = {}
         self._unanswered: dict[NodeId, int] = {}
+        # Groups whose readers ask for a heartbeat in this step of the loop.
+        self._asked: dict[Consensus, None] = {}
 
     def start(self) -> None:
         """Begin to tick."""
@@ -50,6 +52,16 @@ class HeartbeatManager:
         """The group is gone from this node."""
         self._led.pop(consensus, None)
 
+    def beat_soon(self, consensus: Consensus) -> None:
+        """Send a heartbeat of one group before the next tick; all that ask in one step of the loop share a message."""
+        if not self._asked:
+            asyncio.get_running_loop().call_soon(self._beat_asked)
+        self._asked[consensus] = None
+
+    def _beat_asked(self) -> None:
+        asked, self._asked = self._asked, {}
+        self._dispatch(asked)
+
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         next_tick = loop.time()
@@ -58,14 +70,14 @@ class HeartbeatManager:
             await asyncio.sleep(next_tick - loop.time())
             led = list(self._led)
             for consensus in led:
-                consensus.check_quorum()
+                consensus.watch.check()
             self._dispatch(led)
 
     def _dispatch(self, led: Iterable[Consensus]) -> None:
         by_node: dict[NodeId, tuple[list[Consensus], list[Heartbeat]]] = {}
         for consensus in led:
             for node_id in consensus.state.followers:
-                beat = consensus.heartbeat_for(node_id)
+                beat = consensus.heartbeats.beat_for(node_id)
                 if beat is None:
                     continue
                 groups, beats = by_node.setdefault(node_id, ([], []))
@@ -77,6 +89,7 @@ class HeartbeatManager:
 
     def _send(self, node_id: NodeId, groups: list[Consensus], beats: list[Heartbeat]) -> None:
         self._unanswered[node_id] = self._unanswered.get(node_id, 0) + 1
+        numbers = [consensus.heartbeats.on_sent(node_id) for consensus in groups]
 
         def take(future: asyncio.Future[HeartbeatReply]) -> None:
             self._unanswered[node_id] -= 1
@@ -86,7 +99,7 @@ class HeartbeatManager:
             replies = future.result().replies
             if len(replies) != len(beats):
                 return
-            for consensus, beat, reply in zip(groups, beats, replies, strict=True):
-                consensus.on_heartbeat_reply(node_id, Term(beat.term), reply)
+            for consensus, beat, number, reply in zip(groups, beats, numbers, replies, strict=True):
+                consensus.heartbeats.on_reply(node_id, Term(beat.term), number, reply)
 
         self._client.heartbeat(node_id, HeartbeatRequest(beats)).add_done_callback(take)

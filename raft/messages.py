@@ -86,13 +86,18 @@ class HeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VoteRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Raft paper figure 2, RequestVote; with `pre` the question of thesis section 9.6, which changes nothing."""
+    """Raft paper figure 2, RequestVote; with `pre` the question of thesis section 9.6, which changes nothing.
+
+    Attributes:
+        transfer: The leader has asked the candidate to stand: voters that hear it vote all the same.
+    """
 
     group: str
     term: int
     last_index: int
     last_term: int
     pre: bool
+    transfer: bool = False
 
 
 class VoteReply(msgspec.Struct, frozen=True, array_like=True):
@@ -103,3 +108,30 @@ class VoteReply(msgspec.Struct, frozen=True, array_like=True):
     last_index: int
     last_term: int
     reason: str
+
+
+class TimeoutNowRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Thesis section 3.10: the leader of `term` asks the receiver, which holds its log up to `last_index`, to stand."""
+
+    group: str
+    term: int
+    last_index: int
+
+
+class TimeoutNowReply(msgspec.Struct, frozen=True, array_like=True):
+    """Whether the receiver stands, and if not, why."""
+
+    term: int
+    accepted: bool
+    reason: str
+
+
+class StepDownNotice(msgspec.Struct, frozen=True, array_like=True):
+    """The sender has given up the leadership of `term`: nobody need wait until its silence is long enough."""
+
+    group: str
+    term: int
+
+
+class StepDownAck(msgspec.Struct, frozen=True, array_like=True):
+    """Taken."""

@@ -20,6 +20,7 @@ class RaftOptions:
         append_timeout: How long the leader waits for the answer to an append.
         heartbeat_timeout: How long the leader waits for the answer to a heartbeat.
         flush_interval: Unflushed bytes of any level are fsynced after this.
+        flush_stall_timeout: A leader whose fsync takes longer gives up where others can commit without it.
         flush_bytes: ... or as soon as there are this many.
         batcher_bytes: Bytes of producers' batches that one group holds before they are in the log.
         node_batcher_bytes: The same over all groups of a node. A group holds at most 1/8 of it, and 1/8 is kept for
@@ -46,6 +47,7 @@ class RaftOptions:
     append_timeout: float = 5.000
     heartbeat_timeout: float = 3.000
     flush_interval: float = 0.100
+    flush_stall_timeout: float = 3.000
     flush_bytes: int = 256 * 1024
     batcher_bytes: int = 1024 * 1024
     node_batcher_bytes: int = 64 * 1024 * 1024

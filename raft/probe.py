@@ -25,3 +25,7 @@ class RaftProbe:
     records_truncated: int = 0
     replicate_timeouts: int = 0
     producers_held: int = 0
+    read_rounds: int = 0
+    transfers_started: int = 0
+    transfers_completed: int = 0
+    flush_stalls: int = 0

@@ -61,6 +61,7 @@ class ReplicaContext:
     step_down: Callable[[str], None]
     observe_term: Callable[[int], None]
     start_recovery: Callable[[NodeId], None]
+    on_reply: Callable[[], None]
     op_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def now(self) -> float:

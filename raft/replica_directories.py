@@ -18,7 +18,7 @@ next start, and before the replica takes part, which may truncate what "clean" v
 from collections.abc import Callable
 
 from model.ids import NO_INDEX, DirectoryId, GroupId, Index
-from raft.consensus import vote_key
+from raft.vote_store import vote_key
 from runtime.environment import Environment
 from runtime.files import FileSystem
 from runtime.workers import Pool

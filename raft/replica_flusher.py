@@ -16,6 +16,13 @@ class ReplicaFlusher:
         self._context = context
         self._deadline = deadlines.deadline(self._on_due)
         self._is_flushing_behind = False
+        # Loop times at which the flushes under way began, oldest first.
+        self._begun: dict[object, float] = {}
+
+    @property
+    def flushing_since(self) -> float | None:
+        """When the oldest flush that has not ended was asked for; None: none is under way."""
+        return next(iter(self._begun.values()), None)
 
     def note_append(self) -> None:
         """Entries were written that nobody waits for."""
@@ -31,11 +38,15 @@ class ReplicaFlusher:
     async def flush(self) -> None:
         """Make durable what is written now; where that is refused the replica has failed when this returns."""
         context = self._context
+        flush = object()
+        self._begun[flush] = context.now()
         try:
             await context.log.flush()
         except StorageError as error:
             context.fail(error)
             return
+        finally:
+            del self._begun[flush]
         # Whoever leads by now, in whichever term: `advance` starts from the positions as they are, nothing older.
         context.state.advance()
 

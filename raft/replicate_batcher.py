@@ -111,9 +111,20 @@ class ReplicateBatcher:
             del self._waiting[item]
             self._enqueue(item, units)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way into the log."""
+        return not (self._waiting or self._in_line or self._items or self._in_round)
+
     def fail_pending(self, error: RaftError) -> None:
         """Leadership has ended: end every item that has not been answered."""
-        for item in [*self._waiting, *self._in_line, *self._items, *self._in_round]:
+        self.fail_waiting(error)
+        for item in [*self._items, *self._in_round]:
+            item.fail(error)
+
+    def fail_waiting(self, error: RaftError) -> None:
+        """End every item that has no place in the order yet: nothing of it will be written."""
+        for item in [*self._waiting, *self._in_line]:
             item.fail(error)
         self._waiting.clear()
         waiters = list(self._in_line.values())

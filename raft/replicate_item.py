@@ -115,3 +115,13 @@ class ReplicateItem:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def refused_stages(error: RaftError) -> ReplicateStages:
+    """Return the stages of a call that was refused at once."""
+    loop = asyncio.get_running_loop()
+    stages = ReplicateStages(loop.create_future(), loop.create_future())
+    stages.enqueued.set_result(None)
+    stages.replicated.set_exception(error)
+    stages.replicated.exception()
+    return stages

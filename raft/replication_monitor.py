@@ -32,6 +32,11 @@ class ReplicationMonitor:
         assert item.result is not None
         heapq.heappush(self._items, (item.result.last_index, next(self._arrivals), item))
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no write waits for its answer."""
+        return all(item.is_done for _, _, item in self._items)
+
     def watch(self, callback: Callable[[], None]) -> int:
         """Call `callback` after every change of commit, visible or leadership, until `unwatch`."""
         self._next_watcher += 1

@@ -14,6 +14,10 @@ from raft.messages import (
     Heartbeat,
     HeartbeatReply,
     HeartbeatRequest,
+    StepDownAck,
+    StepDownNotice,
+    TimeoutNowReply,
+    TimeoutNowRequest,
     VoteReply,
     VoteRequest,
 )
@@ -28,6 +32,9 @@ from storage.errors import CorruptEntryError
 VOTE = Method(1, "vote", VoteRequest, VoteReply, urgent=True)
 APPEND_ENTRIES = Method(2, "append_entries", AppendEntriesRequest, AppendEntriesReply)
 HEARTBEAT = Method(3, "heartbeat", HeartbeatRequest, HeartbeatReply, urgent=True)
+TIMEOUT_NOW = Method(5, "timeout_now", TimeoutNowRequest, TimeoutNowReply, urgent=True)
+# Not urgent: it must not overtake the appends of the leadership that it ends.
+STEPPED_DOWN = Method(6, "stepped_down", StepDownNotice, StepDownAck)
 
 
 class LinksRaftClient:
@@ -59,6 +66,14 @@ class LinksRaftClient:
         """Send heartbeats."""
         return self._links.send(node_id, HEARTBEAT, request, timeout=self._options.heartbeat_timeout)
 
+    def timeout_now(self, node_id: NodeId, request: TimeoutNowRequest) -> asyncio.Future[TimeoutNowReply]:
+        """Ask a follower to stand."""
+        return self._links.send(node_id, TIMEOUT_NOW, request, timeout=self._options.vote_timeout)
+
+    def stepped_down(self, node_id: NodeId, notice: StepDownNotice) -> asyncio.Future[StepDownAck]:
+        """Say that a leadership is over."""
+        return self._links.send(node_id, STEPPED_DOWN, notice, timeout=self._options.vote_timeout)
+
 
 class RaftService:
     """Answers the peers' requests for this node's groups."""
@@ -68,13 +83,15 @@ class RaftService:
         links.register_async(VOTE, self._vote)
         links.register(APPEND_ENTRIES, self._append_entries)
         links.register(HEARTBEAT, self._heartbeat)
+        links.register(TIMEOUT_NOW, self._timeout_now)
+        links.register(STEPPED_DOWN, self._stepped_down)
         links.add_reset_listener(groups.on_link_reset)
 
     async def _vote(self, peer: Peer, request: VoteRequest, _: memoryview) -> VoteReply:
         consensus = self._group_of(peer, request.group)
         if consensus is None:
             return VoteReply(0, granted=False, last_index=0, last_term=0, reason="no such replica here")
-        return await consensus.answer_vote(peer.replica.node_id, request)
+        return await consensus.voter.answer(peer.replica.node_id, request)
 
     def _append_entries(
         self, peer: Peer, request: AppendEntriesRequest, payload: memoryview
@@ -90,6 +107,18 @@ class RaftService:
     def _beat(self, peer: Peer, beat: Heartbeat) -> AppendEntriesReply:
         consensus = self._group_of(peer, beat.group)
         return _unknown_group() if consensus is None else consensus.on_heartbeat(peer.replica.node_id, beat)
+
+    def _timeout_now(self, peer: Peer, request: TimeoutNowRequest, _: memoryview) -> TimeoutNowReply:
+        consensus = self._group_of(peer, request.group)
+        if consensus is None:
+            return TimeoutNowReply(0, accepted=False, reason="has no such replica")
+        return consensus.voter.on_timeout_now(peer.replica.node_id, request)
+
+    def _stepped_down(self, peer: Peer, notice: StepDownNotice, _: memoryview) -> StepDownAck:
+        consensus = self._group_of(peer, notice.group)
+        if consensus is not None:
+            consensus.voter.on_leader_stepped_down(peer.replica.node_id, notice)
+        return StepDownAck()
 
     def _group_of(self, peer: Peer, group: str) -> Consensus | None:
         """Return the replica asked for, if the peer's own replica belongs to the group (counterexample 4)."""

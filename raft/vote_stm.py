@@ -6,7 +6,7 @@ longer log: that keeps more of what was acknowledged by fewer than a majority (l
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from enum import Enum
 
 from model.ids import Index, NodeId, Term
@@ -14,7 +14,7 @@ from raft.client import RaftClient
 from raft.messages import VoteReply, VoteRequest
 from raft.replica_context import ReplicaContext
 from raft.replica_state import Role, voters_of
-from raft.rules.agreement import Quorum
+from raft.rules.agreement import has_majority
 from raft.rules.election import LogEnd
 
 
@@ -26,11 +26,6 @@ class Outcome(Enum):
     WITHDRAWN = "withdrawn"  # a voter with a longer log answered: it should lead
     SPLIT = "split"  # the vote did not find a majority
     OVERTAKEN = "overtaken"  # another term or leader came first
-
-
-def has_majority(quorums: Sequence[Quorum], granted: set[NodeId]) -> bool:
-    """Whether enough members of every quorum are in `granted`."""
-    return all(sum(member in granted for member in members) >= k for members, k in quorums)
 
 
 class _Ballot:
@@ -97,11 +92,14 @@ class VoteStm:
         on_elected: Callable[[], None],
         *,
         may_withdraw: bool,
+        is_transfer: bool,
     ) -> None:
         self._context = context
         self._persist_vote = persist_vote
         self._on_elected = on_elected
         self._may_withdraw = may_withdraw
+        # The leader has asked for it (thesis 3.10): no pre-vote, and it may still be heard.
+        self._is_transfer = is_transfer
 
     async def run(self) -> Outcome:
         """Stand once."""
@@ -111,11 +109,15 @@ class VoteStm:
         async with context.op_lock:
             pass
         term = state.term
-        refusal = await self._pre_vote(term)
+        refusal = None if self._is_transfer else await self._pre_vote(term)
         if refusal is not None:
             return refusal
         async with context.op_lock:
-            if state.term != term or state.leader_id is not None or state.role is Role.FAILED:
+            if (
+                state.term != term
+                or state.role is Role.FAILED
+                or (state.leader_id is not None and not self._is_transfer)
+            ):
                 return Outcome.OVERTAKEN
             state.become_candidate()
         context.logger.info("stands for election, log ends at %d@%d", *reversed(state.log_end))
@@ -154,4 +156,4 @@ class VoteStm:
 
     def _request(self, term: Term, *, pre: bool) -> VoteRequest:
         end = self._context.state.log_end
-        return VoteRequest(self._context.group, term, end.last_index, end.term, pre)
+        return VoteRequest(self._context.group, term, end.last_index, end.term, pre, self._is_transfer)

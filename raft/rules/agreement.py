@@ -9,7 +9,7 @@ Source: Raft paper figure 2 and section 5.4.2 (commit); Redpanda's visibility up
 data must not be shown while a quorum write before it is uncommitted).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from model.ids import Index, NodeId, Term
@@ -52,6 +52,11 @@ def commit_point(
     if candidate <= commit or term_at(candidate) != term:
         return commit
     return candidate
+
+
+def has_majority(quorums: Sequence[Quorum], granted: Collection[NodeId]) -> bool:
+    """Whether enough members of every quorum are in `granted`."""
+    return all(sum(member in granted for member in members) >= k for members, k in quorums)
 
 
 def answer_point(quorums: Sequence[Quorum], position: Callable[[NodeId], CopyPosition], commit: Index) -> Index:

@@ -1,6 +1,7 @@
 """Whether a voter grants its vote, and which of two logs is longer.
 
-Source: Raft paper sections 5.2 and 5.4.1; thesis 9.6 (pre-vote), 4.2.3 (refuse while a leader is heard).
+Source: Raft paper sections 5.2 and 5.4.1; thesis 9.6 (pre-vote), 4.2.3 (refuse while a leader is heard), 3.10
+(leadership transfer).
 """
 
 from typing import NamedTuple
@@ -29,11 +30,16 @@ class VoterView(NamedTuple):
     hears_leader: bool
 
 
-def refuse_reason(voter: VoterView, candidate: NodeId, term: Term, log_end: LogEnd, *, pre: bool) -> str | None:
-    """Return why the vote is refused, or None to grant it. A refusal never raises the voter's term."""
+def refuse_reason(
+    voter: VoterView, candidate: NodeId, term: Term, log_end: LogEnd, *, pre: bool, transfer: bool = False
+) -> str | None:
+    """Return why the vote is refused, or None to grant it. A refusal never raises the voter's term.
+
+    With `transfer` the leader itself has asked the candidate to stand: that it is heard is no reason to refuse.
+    """
     if term < voter.term or (pre and term == voter.term):
         return f"term {term} is over, now {voter.term}"
-    if voter.hears_leader:
+    if voter.hears_leader and not transfer:
         return "a leader is heard"
     if term == voter.term and voter.voted_for not in (None, candidate):
         return f"voted for node {voter.voted_for} in term {term}"

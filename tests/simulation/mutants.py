@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 import raft.append_entries_buffer
-import raft.consensus
 import raft.vote_stm
+import raft.voter
 import storage.log
 from cluster.partition import Partition
 from model.ids import ConsistencyLevel, Index, NodeId
 from model.record_batch import stamp
 from raft.append_entries_buffer import AppendEntriesBuffer
-from raft.consensus import Consensus, PersistedVote, vote_key
+from raft.consensus import Consensus
 from raft.follower_index_metadata import FollowerIndexMetadata
 from raft.messages import AppendEntriesReply, VoteReply, VoteRequest
 from raft.replica_state import ReplicaState, Role
@@ -23,6 +23,8 @@ from raft.rules import agreement
 from raft.rules.agreement import CopyPosition, Quorum
 from raft.rules.append import AppendPlan, Reject, plan_append
 from raft.rules.election import LogEnd, refuse_reason
+from raft.vote_store import PersistedVote, VoteStore, vote_key
+from raft.voter import Voter
 from storage.entry import Entry, EntryKind
 from storage.log_recovery import LogRecovery
 
@@ -35,21 +37,22 @@ _LONGEST_LOG = LogEnd(1 << 60, 1 << 60)
 def vote_is_not_synced(patch: pytest.MonkeyPatch) -> None:
     """A vote is told before it is durable (paper 5.2)."""
 
-    async def persist_vote(consensus: Consensus) -> bool:
-        vote = PersistedVote(consensus.state.term, consensus.state.voted_for)
-        consensus._kvstore.put(vote_key(consensus.group), msgspec.msgpack.encode(vote))
+    async def persist(votes: VoteStore) -> bool:
+        context = votes._context
+        vote = PersistedVote(context.state.term, context.state.voted_for)
+        context.kvstore.put(vote_key(context.group), msgspec.msgpack.encode(vote))
         return True
 
-    patch.setattr(Consensus, "_persist_vote", persist_vote)
+    patch.setattr(VoteStore, "persist", persist)
 
 
 def votes_go_to_any_log(patch: pytest.MonkeyPatch) -> None:
     """A voter does not compare the candidate's log with its own (paper 5.4.1)."""
 
-    def refuse(voter, candidate, term, log_end, *, pre):
-        return refuse_reason(voter, candidate, term, _LONGEST_LOG, pre=pre)
+    def refuse(voter, candidate, term, log_end, **asked):
+        return refuse_reason(voter, candidate, term, _LONGEST_LOG, **asked)
 
-    patch.setattr(raft.consensus, "refuse_reason", refuse)
+    patch.setattr(raft.voter, "refuse_reason", refuse)
 
 
 def one_vote_elects(patch: pytest.MonkeyPatch) -> None:
@@ -59,23 +62,24 @@ def one_vote_elects(patch: pytest.MonkeyPatch) -> None:
 
 def follower_forgets_its_vote(patch: pytest.MonkeyPatch) -> None:
     """A follower gives its vote of a term to whoever asks next (paper 5.2)."""
-    whole_answer = Consensus.answer_vote
+    whole_answer = Voter.answer
 
-    async def answer_vote(consensus: Consensus, candidate: NodeId, request: VoteRequest) -> VoteReply:
-        if consensus.state.role is Role.FOLLOWER:
-            consensus.state.voted_for = None
-        return await whole_answer(consensus, candidate, request)
+    async def answer(voter: Voter, candidate: NodeId, request: VoteRequest) -> VoteReply:
+        state = voter._context.state
+        if state.role is Role.FOLLOWER:
+            state.voted_for = None
+        return await whole_answer(voter, candidate, request)
 
-    patch.setattr(Consensus, "answer_vote", answer_vote)
+    patch.setattr(Voter, "answer", answer)
 
 
 def vote_rule_ignores_the_vote(patch: pytest.MonkeyPatch) -> None:
     """The decision about a vote does not look at the vote already given (paper 5.2)."""
 
-    def refuse(voter, candidate, term, log_end, *, pre):
-        return refuse_reason(voter._replace(voted_for=None), candidate, term, log_end, pre=pre)
+    def refuse(voter, candidate, term, log_end, **asked):
+        return refuse_reason(voter._replace(voted_for=None), candidate, term, log_end, **asked)
 
-    patch.setattr(raft.consensus, "refuse_reason", refuse)
+    patch.setattr(raft.voter, "refuse_reason", refuse)
 
 
 def new_leader_cuts_its_tail(patch: pytest.MonkeyPatch) -> None:

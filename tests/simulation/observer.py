@@ -64,16 +64,17 @@ class Observer:
         return view
 
     def _watch_votes(self, view: ReplicaView) -> None:
-        answer_vote = view.consensus.answer_vote
+        voter = view.consensus.voter
+        answer = voter.answer
 
         async def watched(candidate, request):
-            reply = await answer_vote(candidate, request)
+            reply = await answer(candidate, request)
             if reply.granted and not request.pre:
                 for invariant in self._invariants:
                     invariant.on_vote(view, request.term, candidate)
             return reply
 
-        view.consensus.answer_vote = watched
+        voter.answer = watched
 
     def _compare(self, view: ReplicaView) -> None:
         consensus, before = view.consensus, view.now

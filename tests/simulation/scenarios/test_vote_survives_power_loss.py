@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from raft.consensus import PersistedVote, vote_key
+from raft.vote_store import PersistedVote, vote_key
 from runtime.workers import Pool
 from tests.simulation.scenarios.scenario import QUORUM, Scenario
 

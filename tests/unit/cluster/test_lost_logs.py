@@ -9,8 +9,8 @@ from cluster_nodes import Cluster, cluster_of, run, until
 from cluster import controller_backend
 from cluster.errors import StartupError
 from model.ids import RAFT0
-from raft.consensus import vote_key
 from raft.replica_directories import marker_key
+from raft.vote_store import vote_key
 from storage.errors import MismatchedLogError
 
 

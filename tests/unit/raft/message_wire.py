@@ -13,14 +13,18 @@ from raft.messages import (
     Heartbeat,
     HeartbeatReply,
     HeartbeatRequest,
+    StepDownAck,
+    StepDownNotice,
+    TimeoutNowReply,
+    TimeoutNowRequest,
     VoteReply,
     VoteRequest,
 )
 from rpc.errors import LinkDownError
 from storage.entry import EntryKind, parse_entries
 
-Request = AppendEntriesRequest | HeartbeatRequest | VoteRequest
-Reply = AppendEntriesReply | HeartbeatReply | VoteReply
+Request = AppendEntriesRequest | HeartbeatRequest | VoteRequest | TimeoutNowRequest | StepDownNotice
+Reply = AppendEntriesReply | HeartbeatReply | VoteReply | TimeoutNowReply | StepDownAck
 
 
 @dataclass(slots=True, eq=False)
@@ -111,6 +115,12 @@ class WireClient:
     def heartbeat(self, node_id: NodeId, request: HeartbeatRequest) -> "asyncio.Future[HeartbeatReply]":
         return self._wire.send(self._node_id, node_id, request)
 
+    def timeout_now(self, node_id: NodeId, request: TimeoutNowRequest) -> "asyncio.Future[TimeoutNowReply]":
+        return self._wire.send(self._node_id, node_id, request)
+
+    def stepped_down(self, node_id: NodeId, notice: StepDownNotice) -> "asyncio.Future[StepDownAck]":
+        return self._wire.send(self._node_id, node_id, notice)
+
 
 def replica(node_id: int) -> Replica:
     """Return the replica that lives on a node of a transcript."""
@@ -123,7 +133,7 @@ def replica(node_id: int) -> Replica:
 def render_request(request: Request, payload: bytes) -> str:
     match request:
         case VoteRequest():
-            kind = "pre-vote" if request.pre else "vote"
+            kind = "pre-vote" if request.pre else "vote for a transfer" if request.transfer else "vote"
             return f"{kind} t{request.term} log ends {request.last_index}@{request.last_term}"
         case AppendEntriesRequest():
             entries = [
@@ -134,6 +144,10 @@ def render_request(request: Request, payload: bytes) -> str:
                 f"append t{request.term} after {request.prev_index}@{request.prev_term} [{', '.join(entries)}]"
                 f" commit {request.commit} visible {request.visible}{' flush' * request.flush}"
             )
+        case TimeoutNowRequest():
+            return f"timeout-now t{request.term} up to {request.last_index}"
+        case StepDownNotice():
+            return f"stepped-down t{request.term}"
         case HeartbeatRequest():
             return f"beat {' '.join(map(_render_beat, request.beats))}"
 
@@ -155,6 +169,10 @@ def render_reply(message: Message) -> str:
             return _render_append_reply(reply)
         case HeartbeatReply():
             return f"beat {' '.join(map(_render_append_reply, reply.replies))}"
+        case TimeoutNowReply():
+            return f"timeout-now {'accepted' if reply.accepted else f'refused ({reply.reason})'} t{reply.term}"
+        case StepDownAck():
+            return "stepped-down taken"
         case None:
             raise AssertionError("a request has no reply")
 

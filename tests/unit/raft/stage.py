@@ -12,19 +12,30 @@ from typing import Any
 import msgspec
 
 from model.ids import ConsistencyLevel, GroupId, Index, NodeId, Offset, Term
-from raft.consensus import Consensus, PersistedVote, vote_key
+from raft.consensus import Consensus
 from raft.deadline_queue import DeadlineQueue
+from raft.errors import RaftError
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.heartbeat_manager import HeartbeatManager
 from raft.log_start_stm import LogStartStm
 from raft.log_state import LogState, NoLogState
-from raft.messages import AppendEntriesReply, AppendEntriesRequest, HeartbeatReply, HeartbeatRequest, VoteRequest
+from raft.messages import (
+    AppendEntriesReply,
+    AppendEntriesRequest,
+    HeartbeatReply,
+    HeartbeatRequest,
+    StepDownAck,
+    StepDownNotice,
+    TimeoutNowRequest,
+    VoteRequest,
+)
 from raft.node_limits import NodeLimits
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
 from raft.replica_state import Role
 from raft.replicate_item import NewEntry, ReplicateResult
 from raft.service import parse_run
+from raft.vote_store import PersistedVote, vote_key
 from runtime.environment import Environment
 from runtime.gate import Gate
 from storage.entry import Entry, EntryKind
@@ -219,6 +230,32 @@ class Stage:
 
         self.call(call)
 
+    def transfer(self, node_id: int, target: int | None) -> None:
+        """Let a leader hand over; how that ends becomes an event."""
+        self._machine.spawn(self._transfer(node_id, target))
+
+    async def _transfer(self, node_id: int, target: int | None) -> None:
+        try:
+            leader = await self.replica(node_id).transfer.run(None if target is None else NodeId(target))
+        except RaftError as error:
+            self.events.append(f"n{node_id} does not hand over: {type(error).__name__}: {error}")
+        else:
+            self.events.append(f"n{node_id} has handed over to n{leader}")
+
+    def read(self, node_id: int, name: str) -> None:
+        """Begin a linearizable read; its end becomes an event."""
+
+        async def confirm() -> None:
+            barrier = self.replica(node_id).barrier
+            try:
+                await barrier.wait(barrier.arrive())
+            except RaftError as error:
+                self.events.append(f"{name} failed with {type(error).__name__}: {error}")
+            else:
+                self.events.append(f"{name} confirmed")
+
+        self.call(lambda: self._machine.spawn(confirm()))
+
     def elect(self, node_id: int) -> None:
         """Bring a replica into office, its followers up to date, and say only what came of it."""
         spoken = len(self.events)
@@ -265,8 +302,13 @@ class Stage:
         consensus, source = self.replica(message.target), NodeId(message.source)
         reply: Any
         match message.request:
+            case TimeoutNowRequest() as request:
+                reply = consensus.voter.on_timeout_now(source, request)
+            case StepDownNotice() as notice:
+                consensus.voter.on_leader_stepped_down(source, notice)
+                reply = StepDownAck()
             case VoteRequest() as request:
-                reply = await consensus.answer_vote(source, request)
+                reply = await consensus.voter.answer(source, request)
             case HeartbeatRequest() as request:
                 reply = HeartbeatReply(
                     [consensus.on_heartbeat(source, beat) for beat in request.beats],

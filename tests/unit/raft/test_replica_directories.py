@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from model.ids import DirectoryId, GroupId
-from raft.consensus import vote_key
 from raft.replica_directories import ReplicaDirectories, marker_key
+from raft.vote_store import vote_key
 from runtime.environment import Environment
 from runtime.network import OsNetwork
 from runtime.rng import Rng

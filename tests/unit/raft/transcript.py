@@ -30,6 +30,8 @@ Commands (nodes by number; the seconds are virtual and pass only in `after`):
     levels N min_in_sync=K caching=0|1      what answers wait for, from now on
     beat N / check-quorum N                 what a heartbeat tick does
     step-down N
+    transfer N [TARGET] / leave N           N hands over; N is about to be stopped
+    read N NAME                             a linearizable read begins at N
     say A->B vote|pre-vote term=T end=I@T
     say A->B append term=T after=I@T [entries=T,T,..] [commit=I] [visible=I] [flush]
     say A->B beat term=T [at=I@T] [commit=I] [visible=I]
@@ -169,8 +171,20 @@ class Teller:
         self.stage.call(lambda: self.stage.replica(int(node)).step_down("the script says so"))
         self.stage.settle()
 
+    def do_transfer(self, node: str, target: str | None = None) -> None:
+        self.stage.settle()
+        self.stage.transfer(int(node), None if target is None else int(target))
+        self.stage.settle()
+
+    def do_leave(self, node: str) -> None:
+        self.stage.call(self.stage.replica(int(node)).leave)
+        self.stage.settle()
+
+    def do_read(self, node: str, name: str) -> None:
+        self.stage.read(int(node), name)
+
     def do_check_quorum(self, node: str) -> None:
-        self.stage.call(self.stage.replica(int(node)).check_quorum)
+        self.stage.call(self.stage.replica(int(node)).watch.check)
         self.stage.settle()
 
     def do_room(self, node: str, free_bytes: str) -> None:

@@ -1,0 +1,59 @@
+"""One group's part of the heartbeats: what its leader puts into them, and how a follower judges that.
+
+full     while the follower is in step: names the last entry it should hold, and so finds out when it does not
+light    while appends are in flight or recovery is at work: term, commit and visible only, so that a heartbeat that
+         overtakes an append can neither fail the follower nor start a recovery
+"""
+
+from model.ids import NO_INDEX, Index, NodeId, Term
+from raft.append_dispatch import take_reply
+from raft.append_entries_buffer import AppendEntriesBuffer
+from raft.messages import AppendEntriesReply, AppendStatus, Heartbeat
+from raft.replica_context import ReplicaContext
+from raft.rules.recovery import retry_index
+
+
+class GroupHeartbeats:
+    """See the module."""
+
+    def __init__(self, context: ReplicaContext, buffer: AppendEntriesBuffer) -> None:
+        self._context = context
+        self._buffer = buffer
+
+    def beat_for(self, node_id: NodeId) -> Heartbeat | None:
+        """Return this group's part of the next heartbeat to a node, None if we do not lead it there."""
+        context, state = self._context, self._context.state
+        follower = state.followers.get(node_id)
+        if follower is None:
+            return None
+        prev_index, prev_term = -1, 0
+        if follower.in_flight == 0 and not follower.needs_recovery:
+            prev_index = follower.expected_log_end_index
+            prev_term = context.log.term_at(follower.expected_log_end_index)
+        return Heartbeat(context.group, state.term, state.commit_index, state.visible_index, prev_index, prev_term)
+
+    def on_sent(self, node_id: NodeId) -> int:
+        """Return the number of the part that is sent to a follower now."""
+        return self._context.state.followers[node_id].next_request()
+
+    def on_reply(self, node_id: NodeId, term: Term, number: int, reply: AppendEntriesReply) -> None:
+        """Take the reply to the part `number`, sent in `term`."""
+        follower = self._context.state.followers.get(node_id)
+        if follower is not None:
+            take_reply(self._context, follower, term, number, reply, is_append=False)
+        else:
+            self._context.observe_term(reply.term)
+
+    def judge(self, beat: Heartbeat) -> tuple[AppendStatus, Index]:
+        """Return what a follower answers to the leader it has just heard, with the index of the reply."""
+        log = self._context.log
+        if self._buffer.is_full:
+            return AppendStatus.BUSY, NO_INDEX
+        if beat.prev_index < 0 or log.pending_index != log.last_index:
+            return AppendStatus.ALIVE, NO_INDEX
+        prev_index = Index(beat.prev_index)
+        if prev_index > log.last_index:
+            return AppendStatus.GAP, log.last_index
+        if prev_index >= log.start_index - 1 and log.term_at(prev_index) != beat.prev_term:
+            return AppendStatus.TERM_MISMATCH, retry_index(log.term_at, log.start_index, prev_index)
+        return AppendStatus.SUCCESS, prev_index

@@ -1,0 +1,178 @@
+"""Hands the leadership of one group to a chosen voter without an election timeout (Raft thesis 3.10).
+
+    leader                                   target                 other voters
+    refuses new writes
+    waits: target holds the whole log,
+           older writes are answered
+    ---- timeout_now ----------------------> stands at once
+    <--- vote (transfer) ------------------- --- vote (transfer) -->
+    votes, is a follower                     elected
+    <--- barrier --------------------------- ---------------------->
+
+It all ends within one election timeout; where it has not succeeded by then, the leader goes on in office.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from model.ids import Index, NodeId
+from raft.append_dispatch import is_right_replica
+from raft.errors import (
+    NotLeaderError,
+    RaftError,
+    TransferRefusedError,
+    TransferTargetError,
+    TransferTimedOutError,
+)
+from raft.follower_index_metadata import FollowerIndexMetadata
+from raft.messages import TimeoutNowRequest
+from raft.replica_context import ReplicaContext
+from raft.replica_state import voters_of
+from raft.replicate_batcher import ReplicateBatcher
+from raft.replication_monitor import ReplicationMonitor
+from rpc.errors import RpcError
+
+# What is waited for is told by events; this only bounds how late something is seen that has none.
+_LOOK_INTERVAL = 0.050
+# Part of the time in which older writes may still be answered, where the target already holds them.
+_ANSWERS_SHARE = 0.5
+
+
+class LeadershipTransfer:
+    """See the module; at most one at a time."""
+
+    def __init__(self, context: ReplicaContext, batcher: ReplicateBatcher, monitor: ReplicationMonitor) -> None:
+        self._context = context
+        self._batcher = batcher
+        self._monitor = monitor
+        self._changed: asyncio.Event | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a transfer is under way: new writes are refused meanwhile."""
+        return self._changed is not None
+
+    def candidates(self) -> list[NodeId]:
+        """Return the voters that could take over, the one that holds most first."""
+        context, state = self._context, self._context.state
+        voters = set(voters_of(state.commit_quorums))
+        oldest = context.now() - context.options.replica_lag_max
+        fit = [
+            follower
+            for node, follower in state.followers.items()
+            if node in voters and self._is_reachable(follower) and follower.caught_up_at >= oldest
+        ]
+        # Which of several equals: drawn, so that the groups of a node that is stopped do not all go to one other.
+        context.env.rng.shuffle(fit)
+        fit.sort(key=lambda follower: (-follower.match_index, follower.needs_recovery))
+        return [follower.node_id for follower in fit]
+
+    async def run(self, target: NodeId | None, *, awaits_answers: bool = True) -> NodeId:
+        """Hand over to `target`, None: to the best one; return who leads afterwards.
+
+        Args:
+            target: A voter other than this replica.
+            awaits_answers: Whether older writes are given time to be answered; without, they may end as ambiguous.
+
+        Raises:
+            NotLeaderError: This replica does not lead, or lost the leadership before it was asked for.
+            TransferTargetError: The target cannot be a leader. TransferRefusedError: it does not want to be, or another
+                transfer is under way. TransferTimedOutError: it was not elected in time; this replica may still lead.
+        """
+        state = self._context.state
+        if not state.is_in_office:
+            raise NotLeaderError(f"not in office as the leader of {self._context.group}")
+        if self.is_active:
+            raise TransferRefusedError(f"a leadership transfer of {self._context.group} is under way")
+        follower = self._choose(target)
+        self._context.probe.transfers_started += 1
+        self._batcher.fail_waiting(NotLeaderError(f"the leadership of {self._context.group} is being handed over"))
+        self._changed = asyncio.Event()
+        watcher = self._monitor.watch(self._changed.set)
+        try:
+            leader = await self._hand_over(follower, awaits_answers=awaits_answers)
+        except RaftError as error:
+            self._context.logger.warning("leadership transfer to node %d failed: %s", follower.node_id, error)
+            raise
+        finally:
+            self._monitor.unwatch(watcher)
+            self._changed = None
+        self._context.probe.transfers_completed += 1
+        return leader
+
+    def on_reply(self) -> None:
+        """A follower has answered: it may be up to date now."""
+        if self._changed is not None:
+            self._changed.set()
+
+    def _is_reachable(self, follower: FollowerIndexMetadata) -> bool:
+        return self._context.client.is_up(follower.node_id) and is_right_replica(self._context, follower)
+
+    def _choose(self, target: NodeId | None) -> FollowerIndexMetadata:
+        context, state = self._context, self._context.state
+        if target is None:
+            candidates = self.candidates()
+            if not candidates:
+                raise TransferTargetError("no other voter is in sync and reachable")
+            return state.followers[candidates[0]]
+        voters = voters_of(state.commit_quorums)
+        if target == state.node_id:
+            raise TransferTargetError(f"node {target} already leads")
+        if target not in voters:
+            raise TransferTargetError(f"node {target} is not a voter; the voters are {', '.join(map(str, voters))}")
+        follower = state.followers[target]
+        if not self._is_reachable(follower):
+            raise TransferTargetError(f"the link from node {context.state.node_id} to node {target} is down")
+        return follower
+
+    async def _hand_over(self, follower: FollowerIndexMetadata, *, awaits_answers: bool) -> NodeId:
+        context, state = self._context, self._context.state
+        term, begun = state.term, context.now()
+        deadline = begun + context.options.election_timeout
+        until = begun + (context.options.election_timeout * _ANSWERS_SHARE if awaits_answers else 0.0)
+
+        def leads() -> bool:
+            return state.is_leader and state.term == term
+
+        context.logger.info("hands over to node %d", follower.node_id)
+        await self._until(lambda: not leads() or self._is_ready(follower, answers_until=until), deadline)
+        if not leads():
+            raise NotLeaderError(f"the leadership of {context.group} was lost before it was handed over")
+        if not self._is_ready(follower, answers_until=until):
+            raise TransferTimedOutError(
+                f"node {follower.node_id} holds the log up to {follower.match_index} of {context.log.last_index}"
+            )
+        await self._ask(follower, last_index=context.log.last_index)
+        await self._until(lambda: state.term > term and state.leader_id is not None, deadline)
+        if state.term == term or state.leader_id is None:
+            raise TransferTimedOutError(f"node {follower.node_id} was not elected in time")
+        return state.leader_id
+
+    def _is_ready(self, follower: FollowerIndexMetadata, *, answers_until: float) -> bool:
+        context = self._context
+        # The batcher takes nothing new, so what it still holds is on its way into the log.
+        if not self._batcher.is_idle or follower.match_index < context.log.last_index:
+            return False
+        return self._monitor.is_idle or context.now() >= answers_until
+
+    async def _ask(self, follower: FollowerIndexMetadata, last_index: Index) -> None:
+        context = self._context
+        node, term = follower.node_id, context.state.term
+        try:
+            reply = await context.client.timeout_now(node, TimeoutNowRequest(context.group, term, last_index))
+        except RpcError as error:
+            raise TransferTimedOutError(f"node {node} did not answer: {error}") from error
+        # The vote of its election may have arrived before this answer.
+        if not reply.accepted and context.state.term == term:
+            raise TransferRefusedError(f"node {node} {reply.reason}")
+
+    async def _until(self, holds: Callable[[], bool], deadline: float) -> None:
+        changed = self._changed
+        assert changed is not None
+        while not holds() and (left := deadline - self._context.now()) > 0:
+            changed.clear()
+            try:
+                async with asyncio.timeout(min(left, _LOOK_INTERVAL)):
+                    await changed.wait()
+            except TimeoutError:
+                continue
