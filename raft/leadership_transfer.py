@@ -15,7 +15,7 @@ It all ends within one election timeout; where it has not succeeded by then, the
 import asyncio
 from collections.abc import Callable
 
-from model.ids import Index, NodeId
+from model.ids import NodeId
 from raft.append_dispatch import is_right_replica
 from raft.errors import (
     NotLeaderError,
@@ -25,12 +25,11 @@ from raft.errors import (
     TransferTimedOutError,
 )
 from raft.follower_index_metadata import FollowerIndexMetadata
-from raft.messages import TimeoutNowRequest
+from raft.messages import TimeoutNowReply, TimeoutNowRequest
 from raft.replica_context import ReplicaContext
 from raft.replica_state import voters_of
 from raft.replicate_batcher import ReplicateBatcher
 from raft.replication_monitor import ReplicationMonitor
-from rpc.errors import RpcError
 
 # What is waited for is told by events; this only bounds how late something is seen that has none.
 _LOOK_INTERVAL = 0.050
@@ -142,7 +141,13 @@ class LeadershipTransfer:
             raise TransferTimedOutError(
                 f"node {follower.node_id} holds the log up to {follower.match_index} of {context.log.last_index}"
             )
-        await self._ask(follower, last_index=context.log.last_index)
+        request = TimeoutNowRequest(context.group, term, context.log.last_index)
+        answer = context.client.timeout_now(follower.node_id, request)
+        answer.add_done_callback(lambda _: self.on_reply())
+        # The vote for its election may arrive before its answer does.
+        await self._until(lambda: answer.done() or not leads(), deadline)
+        if leads():
+            _check_accepted(follower.node_id, answer)
         await self._until(lambda: state.term > term and state.leader_id is not None, deadline)
         if state.term == term or state.leader_id is None:
             raise TransferTimedOutError(f"node {follower.node_id} was not elected in time")
@@ -155,17 +160,6 @@ class LeadershipTransfer:
             return False
         return self._monitor.is_idle or context.now() >= answers_until
 
-    async def _ask(self, follower: FollowerIndexMetadata, last_index: Index) -> None:
-        context = self._context
-        node, term = follower.node_id, context.state.term
-        try:
-            reply = await context.client.timeout_now(node, TimeoutNowRequest(context.group, term, last_index))
-        except RpcError as error:
-            raise TransferTimedOutError(f"node {node} did not answer: {error}") from error
-        # The vote of its election may have arrived before this answer.
-        if not reply.accepted and context.state.term == term:
-            raise TransferRefusedError(f"node {node} {reply.reason}")
-
     async def _until(self, holds: Callable[[], bool], deadline: float) -> None:
         changed = self._changed
         assert changed is not None
@@ -176,3 +170,12 @@ class LeadershipTransfer:
                     await changed.wait()
             except TimeoutError:
                 continue
+
+
+def _check_accepted(node: NodeId, answer: asyncio.Future[TimeoutNowReply]) -> None:
+    if not answer.done():
+        raise TransferTimedOutError(f"node {node} did not answer in time")
+    if answer.cancelled() or (error := answer.exception()) is not None:
+        raise TransferTimedOutError(f"node {node} did not answer: {'cancelled' if answer.cancelled() else error}")
+    if not answer.result().accepted:
+        raise TransferRefusedError(f"node {node} {answer.result().reason}")
