@@ -184,6 +184,10 @@ class Node:
         """Whether a broker is this one or its link works."""
         return node_id == self.options.node_id or self.links.is_up(node_id)
 
+    async def hand_over(self, seconds: float) -> None:
+        """Before `stop`: let other brokers lead what is led here; takes at most `seconds`."""
+        await self.groups.hand_over(seconds)
+
     async def stop(self) -> None:
         """Stop in the reverse order of the start. The kvstore is the caller's."""
         await self._gate.close()

@@ -14,6 +14,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     raft_errors.StorageFullError: ErrorCode.KAFKA_STORAGE_ERROR,
     raft_errors.NotEnoughReplicasError: ErrorCode.NOT_ENOUGH_REPLICAS,
     raft_errors.NotEnoughReplicasAfterAppendError: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    raft_errors.ReadTimedOutError: ErrorCode.OFFSET_NOT_AVAILABLE,
     raft_errors.LeadershipLostError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     raft_errors.ReplicateTimedOutError: ErrorCode.REQUEST_TIMED_OUT,
     raft_errors.ShuttingDownError: ErrorCode.NOT_LEADER_OR_FOLLOWER,

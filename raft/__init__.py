@@ -14,7 +14,10 @@
 * `append_entries_buffer`   follower: many requests, one lock, one flush.
 * `recovery_stm`            brings one lagging follower up to date from the log.
 * `vote_stm`                one election: pre-vote, then vote; `election_timer` decides when.
-* `heartbeat_manager`       one message per node pair for all groups.
+* `voter`                   the other side of elections; `vote_store` makes term and vote durable.
+* `leadership_transfer`     hands the leadership to a chosen voter; `leader_watch` finds out when it must go.
+* `linearizable_barrier`    confirms for readers that this replica still leads.
+* `heartbeat_manager`       one message per node pair for all groups; `group_heartbeats` is one group's part of it.
 * `group_manager`           all groups of this node; `service` their RPC side; `client` what they need of the wire.
 * `replica_directories`     which replicas must be on this disk: markers in the kvstore, set and removed in order.
 * `log_state`               what a group knows because of the entries it holds: follows the log, is rolled back with it.

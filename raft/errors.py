@@ -5,6 +5,8 @@ Three families, because callers do three different things with them:
 * `RetryableError`: not this node or not now; nothing was written by this call, find the leader.
 * `AmbiguousError`: the write may still commit; only an idempotent caller may retry without risk of a duplicate.
 * `FatalError`: this replica has stopped; another one must take over.
+
+Reads and leadership transfers write nothing; their errors stand beside the families.
 """
 
 
@@ -36,11 +38,11 @@ class NotEnoughReplicasError(RetryableError):
     """Fewer replicas are in sync than the group's answers to acks=all need; nothing was written."""
 
 
-class ReadTimedOutError(RetryableError):
+class ReadTimedOutError(RaftError):
     """No majority has confirmed in time that this replica still leads: what it knows may be old."""
 
 
-class TransferError(RetryableError):
+class TransferError(RaftError):
     """The leadership was not handed over."""
 
 

@@ -1,4 +1,4 @@
-"""GET requests to a broker's admin port; blocking, for the command line and the supervisor."""
+"""Requests to a broker's admin port; blocking, for the command line and the supervisor."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ class AdminError(Exception):
     """The admin port is not reachable or answers something else than JSON; one line."""
 
 
-def get_json(address: str, path: str, timeout: float = 2.0) -> tuple[int, Any]:
+def request_json(address: str, path: str, timeout: float = 2.0, *, method: str = "GET") -> tuple[int, Any]:
     """Return (HTTP status, body) of `http://{address}{path}`; timeout in seconds per step.
 
     Raises:
@@ -23,7 +23,7 @@ def get_json(address: str, path: str, timeout: float = 2.0) -> tuple[int, Any]:
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout)
     try:
-        connection.request("GET", path)
+        connection.request(method, path)
         response = connection.getresponse()
         return response.status, json.loads(response.read())
     except (OSError, http.client.HTTPException) as error:
@@ -32,6 +32,11 @@ def get_json(address: str, path: str, timeout: float = 2.0) -> tuple[int, Any]:
         raise AdminError(f"{_NO_ANSWER}{address}: {path} did not answer JSON") from error
     finally:
         connection.close()
+
+
+def get_json(address: str, path: str, timeout: float = 2.0) -> tuple[int, Any]:
+    """Return what `request_json` returns for a GET."""
+    return request_json(address, path, timeout)
 
 
 def not_ready_reason(address: str, timeout: float = 2.0) -> str | None:

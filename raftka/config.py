@@ -70,6 +70,7 @@ class BrokerConfig:
     raft_election_timeout_ms: int
     raft_flush_interval_ms: int
     raft_flush_bytes: int
+    raft_flush_stall_timeout_ms: int
     raft_batcher_bytes: int
     raft_batcher_node_max_bytes: int
     raft_unreplicated_max_bytes: int

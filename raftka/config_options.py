@@ -194,6 +194,13 @@ OPTIONS: tuple[Option, ...] = (
         "raft.flush.interval.ms", 100, "What no writer waits for is fsynced after this long.", 1, 10 * _MINUTE_MS
     ),
     _bytes("raft.flush.bytes", 256 * 1024, "... or as soon as there are so many bytes.", 4096),
+    _milliseconds(
+        "raft.flush.stall.timeout.ms",
+        3000,
+        "A leader whose fsync takes longer gives up where others can commit without it.",
+        100,
+        10 * _MINUTE_MS,
+    ),
     _bytes(
         "raft.batcher.bytes",
         1024 * 1024,

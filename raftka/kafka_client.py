@@ -180,6 +180,23 @@ def delete_topic(brokers: str, name: str) -> None:
         futures[name].result(2 * REQUEST_SECONDS)
 
 
+def read_broker_config(brokers: str, node_id: int) -> dict[str, str]:
+    """Return the configuration of one broker, as DescribeConfigs tells it.
+
+    Raises:
+        KafkaClientError: Refused, or no answer.
+    """
+    from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+
+    resource = ConfigResource(ConfigResource.Type.BROKER, str(node_id))
+    with one_line_errors(brokers):
+        # Kept in a variable: a client that nobody holds is destroyed, and its requests with it.
+        admin = new_admin(brokers)
+        futures = admin.describe_configs([resource], request_timeout=REQUEST_SECONDS)
+        entries = futures[resource].result(2 * REQUEST_SECONDS)
+    return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+
+
 def check_writable(brokers: str, topic: str, seconds: float, is_stopped: Callable[[], bool]) -> None:
     """Create a topic, have one record acknowledged at acks=all, and delete the topic.
 

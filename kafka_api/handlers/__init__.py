@@ -6,5 +6,6 @@
 * `delete_records`: not served until a partition's start can be moved.
 * `describe_configs`, `alter_configs`: configurations; `config_resources` finds what they belong to.
 * `partition_lookup`: from a name or id to the local leader, or the error code that says why not.
+* `leader_hints`: who leads instead, for the answers that say "not here".
 * `cluster_view`: brokers and leaders as this broker knows them, for the answers that name them.
 """

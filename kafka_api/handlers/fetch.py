@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cluster.partition import Partition
+from cluster.topic_table import Topic
 from kafka_api.error_mapping import error_code
 from kafka_api.fetch_memory import FetchLease
+from kafka_api.handlers.leader_hints import LeaderHints
 from kafka_api.handlers.partition_lookup import find_leader, find_topic
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import FetchRequest, FetchResponse
@@ -33,6 +35,7 @@ class _Target:
 
     asked: _Asked
     found: Partition | ErrorCode
+    topic: Topic | ErrorCode
     result: _Partition
 
 
@@ -59,7 +62,8 @@ async def handle_fetch(context: RequestContext, version: int, request: FetchRequ
             total, is_final = await _fill(targets, bytes_max, lease, read_committed=read_committed)
             if is_final or total >= bytes_min or loop.time() >= deadline:
                 lease.shrink(total)
-                return FetchResponse(session_id=0, responses=topics)
+                endpoints = _name_leaders(context, targets)
+                return FetchResponse(session_id=0, responses=topics, node_endpoints=endpoints)
             # Whoever waits holds no memory: what was read is read again.
             topics, targets = [], []
             lease.drop()
@@ -89,8 +93,23 @@ def _targets(context: RequestContext, request: FetchRequest, *, by_id: bool) -> 
                 partition_index=asked.partition, high_watermark=-1, records=[], aborted_transactions=None
             )
             results.append(result)
-            targets.append(_Target(asked, found, result))
+            targets.append(_Target(asked, found, topic, result))
     return topics, targets
+
+
+def _name_leaders(context: RequestContext, targets: Sequence[_Target]) -> list[FetchResponse.NodeEndpoint]:
+    """Say in each result that has to whose partition it is; return where these brokers are."""
+    hints = LeaderHints(context)
+    for target in targets:
+        leader = hints.leader_for(target.result.error_code, target.topic, target.asked.partition)
+        if leader is not None:
+            target.result.current_leader = FetchResponse.LeaderIdAndEpoch(
+                leader_id=leader.node_id, leader_epoch=leader.term
+            )
+    return [
+        FetchResponse.NodeEndpoint(node_id=broker.node_id, host=broker.kafka_host, port=broker.kafka_port)
+        for broker in hints.brokers()
+    ]
 
 
 async def _fill(
@@ -101,7 +120,7 @@ async def _fill(
     It is with an error, and where memory did not allow more.
     """
     readable = [target for target in targets if _begin(target, read_committed=read_committed)]
-    is_final = any(target.result.error_code for target in targets)
+    is_final = any(target.result.error_code or target.result.diverging_epoch for target in targets)
     if not readable:
         return 0, is_final
     asked = min(bytes_max, sum(max(target.asked.partition_max_bytes, 0) for target in readable))
@@ -129,11 +148,24 @@ def _begin(target: _Target, *, read_committed: bool) -> bool:
     result.high_watermark = result.last_stable_offset = high_watermark
     result.log_start_offset = found.start_offset
     result.aborted_transactions = [] if read_committed else None
+    if _has_diverged(found, asked, result):
+        return False
     if not found.start_offset <= asked.fetch_offset <= found.end_offset:
         _set_error(result, ErrorCode.OFFSET_OUT_OF_RANGE)
         return False
     # Between the high watermark and the end of the log there is nothing to see yet, and no error.
     return asked.fetch_offset < high_watermark
+
+
+def _has_diverged(partition: Partition, asked: _Asked, result: _Partition) -> bool:
+    """Compare the client's last epoch with the leader's; where its log is another, say where they part (KIP-595)."""
+    if not 0 <= asked.last_fetched_epoch <= partition.leader_epoch:
+        return False
+    epoch, end = partition.epoch_end(asked.last_fetched_epoch)
+    if epoch == asked.last_fetched_epoch and (asked.fetch_offset <= end or epoch == partition.leader_epoch):
+        return False
+    result.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
+    return True
 
 
 async def _read(target: _Target, room: int, total: int, lease: FetchLease) -> int:

@@ -1,6 +1,7 @@
 """ListOffsets (2): earliest, latest, and the first offset at or after a timestamp."""
 
 import asyncio
+from dataclasses import dataclass
 
 from cluster.partition import Partition
 from cluster.topic_table import Topic
@@ -9,8 +10,10 @@ from kafka_api.handlers.partition_lookup import find_leader, find_topic
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from kafka_api.request_context import RequestContext
+from model.ids import Offset, Term
 from model.record_batch import Buffer, read_header
 from model.record_codec import CorruptRecordsError, RecordPosition, record_positions, unpack_records
+from raft.errors import RaftError
 from runtime.workers import Pool, Workers
 from storage.errors import StorageError
 
@@ -21,16 +24,35 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 # From which version on each special timestamp exists.
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _FIRST_VERSION_WITH_NOT_AVAILABLE = 5
+# What does not depend on the newest records.
+_OF_THE_PAST = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED)
 
 # Records looked at before other tasks run: a batch of a hostile client may unpack to tens of millions.
 _RECORDS_PER_STEP = 1000
 
 
+@dataclass(slots=True)
+class _Read:
+    """One partition that is led here, and what was known of it when the request came."""
+
+    partition: Partition
+    timestamp: int
+    result: _Partition
+    end: Offset
+    epoch: Term
+    begun: asyncio.Future[None] | None
+
+
 async def handle_list_offsets(
     context: RequestContext, version: int, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
-    """Answer for each partition; only a leader in office knows."""
+    """Answer for each partition; only a leader in office knows.
+
+    What depends on the newest records is a linearizable read: a leader that was deposed without knowing it does not
+    answer. All partitions of the request wait at the same time.
+    """
     topics = []
+    reads: list[_Read] = []
     for asked_topic in request.topics:
         topic = find_topic(context, asked_topic.name, "", by_id=False)
         results = []
@@ -44,10 +66,31 @@ async def handle_list_offsets(
             )
             if isinstance(found, ErrorCode):
                 result.error_code = _not_yet(context, topic, asked.partition_index, version, found)
+            elif asked.timestamp < 0 and version < _SINCE.get(asked.timestamp, version + 1):
+                result.error_code = ErrorCode.UNSUPPORTED_VERSION
             else:
-                await _answer(context, found, version, asked.timestamp, result)
+                reads.append(_begin(found, asked.timestamp, result))
         topics.append(_Topic(name=asked_topic.name, partitions=results))
+    for read in reads:
+        await _finish(context, read, version)
     return ListOffsetsResponse(topics=topics)
+
+
+def _begin(partition: Partition, timestamp: int, result: _Partition) -> _Read:
+    begun = None if timestamp in _OF_THE_PAST else partition.consensus.barrier.arrive()
+    return _Read(partition, timestamp, result, partition.high_watermark, partition.leader_epoch, begun)
+
+
+async def _finish(context: RequestContext, read: _Read, version: int) -> None:
+    try:
+        if read.begun is not None:
+            await read.partition.consensus.barrier.wait(read.begun)
+        await _answer(context, read)
+    except (StorageError, RaftError) as error:
+        read.result.error_code = _for_version(error_code(error), version)
+    except CorruptRecordsError:
+        # Compressed by the client into something no codec reads; the broker never looked inside before.
+        read.result.error_code = ErrorCode.CORRUPT_MESSAGE
 
 
 def _not_yet(
@@ -59,32 +102,24 @@ def _not_yet(
     partition = context.node.partitions.get(topic.group(number))
     if partition is None or not partition.consensus.state.is_leader:
         return error
-    if version >= _FIRST_VERSION_WITH_NOT_AVAILABLE:
-        return ErrorCode.OFFSET_NOT_AVAILABLE
-    return ErrorCode.LEADER_NOT_AVAILABLE
+    return _for_version(ErrorCode.OFFSET_NOT_AVAILABLE, version)
 
 
-async def _answer(
-    context: RequestContext, partition: Partition, version: int, timestamp: int, result: _Partition
-) -> None:
-    if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
-        result.error_code = ErrorCode.UNSUPPORTED_VERSION
-        return
-    try:
-        if timestamp == LATEST:
-            result.offset, result.leader_epoch = partition.high_watermark, partition.leader_epoch
-        elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-            start = partition.start_offset
-            result.offset, result.leader_epoch = start, partition.epoch_of(start)
-        elif timestamp == LATEST_TIERED:
-            pass  # Nothing is tiered: offset and epoch stay -1.
-        else:
-            await _by_timestamp(context, partition, timestamp, result)
-    except StorageError as error:
-        result.error_code = error_code(error)
-    except CorruptRecordsError:
-        # Compressed by the client into something no codec reads; the broker never looked inside before.
-        result.error_code = ErrorCode.CORRUPT_MESSAGE
+def _for_version(error: ErrorCode, version: int) -> ErrorCode:
+    if error is ErrorCode.OFFSET_NOT_AVAILABLE and version < _FIRST_VERSION_WITH_NOT_AVAILABLE:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return error
+
+
+async def _answer(context: RequestContext, read: _Read) -> None:
+    partition, result = read.partition, read.result
+    if read.timestamp == LATEST:
+        result.offset, result.leader_epoch = read.end, read.epoch
+    elif read.timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = partition.start_offset
+        result.offset, result.leader_epoch = start, partition.epoch_of(start)
+    elif read.timestamp != LATEST_TIERED:  # Nothing is tiered: offset and epoch stay -1.
+        await _by_timestamp(context, partition, read.timestamp, result)
 
 
 async def _by_timestamp(context: RequestContext, partition: Partition, timestamp: int, result: _Partition) -> None:

@@ -8,7 +8,9 @@ import asyncio
 from collections.abc import Callable
 
 from cluster.partition import Partition
+from cluster.topic_table import Topic
 from kafka_api.error_mapping import error_code
+from kafka_api.handlers.leader_hints import LeaderHints
 from kafka_api.handlers.partition_lookup import find_leader, find_topic
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ProduceRequest, ProduceResponse
@@ -55,10 +57,12 @@ async def handle_produce(
     levels = {int(level): level for level in ConsistencyLevel}
     level = levels.get(request.acks)
     if level is None:
-        return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1")
+        return _refuse_all(
+            context, request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1"
+        )
     if request.transactional_id is not None:
-        return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
-    answer = _PendingAnswer(request.acks != 0)
+        return _refuse_all(context, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+    answer = _PendingAnswer(context, request.acks != 0)
     clock = context.node.env.wall_clock
     timeout = min(max(request.timeout_ms / 1000, 0.0), context.options.produce_timeout_max)
     deadline = asyncio.get_running_loop().time() + timeout
@@ -68,7 +72,7 @@ async def handle_produce(
         for data in asked.partition_data:
             found = topic if isinstance(topic, ErrorCode) else find_leader(context, topic, data.index)
             if isinstance(found, ErrorCode):
-                answer.add_error(results, data.index, found, None)
+                answer.add_error(results, data.index, found, None, topic)
                 continue
             try:
                 stages, append_time = _append(found, data, version, level, deadline, clock.now_ms())
@@ -157,8 +161,8 @@ def _check_producer(header: BatchHeader) -> None:
         )
 
 
-def _refuse_all(request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse:
-    answer = _PendingAnswer(is_wanted=True)
+def _refuse_all(context: RequestContext, request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse:
+    answer = _PendingAnswer(context, is_wanted=True)
     for asked in request.topic_data:
         results = answer.add_topic(asked.name, asked.topic_id)
         for data in asked.partition_data:
@@ -169,8 +173,9 @@ def _refuse_all(request: ProduceRequest, code: ErrorCode, message: str) -> Produ
 class _PendingAnswer:
     """The response under construction: complete once the last partition has ended."""
 
-    def __init__(self, is_wanted: bool) -> None:
+    def __init__(self, context: RequestContext, is_wanted: bool) -> None:
         self.response = ProduceResponse(responses=[])
+        self._hints = LeaderHints(context)
         self._is_wanted = is_wanted
         self._open = 1
         self._has_error = False
@@ -181,9 +186,26 @@ class _PendingAnswer:
         self.response.responses.append(_Topic(name=name, topic_id=topic_id, partition_responses=results))
         return results
 
-    def add_error(self, results: list[_Partition], index: int, code: ErrorCode, message: str | None) -> None:
+    def add_error(
+        self,
+        results: list[_Partition],
+        index: int,
+        code: ErrorCode,
+        message: str | None,
+        topic: Topic | ErrorCode = ErrorCode.NONE,
+    ) -> None:
         self._has_error = True
         results.append(_Partition(index=index, error_code=code, base_offset=-1, error_message=message))
+        self._name_leader(results[-1], topic)
+
+    def _name_leader(self, result: _Partition, topic: Topic | ErrorCode) -> None:
+        leader = self._hints.leader_for(result.error_code, topic, result.index)
+        if leader is not None:
+            result.current_leader = ProduceResponse.LeaderIdAndEpoch(leader_id=leader.node_id, leader_epoch=leader.term)
+            self.response.node_endpoints = [
+                ProduceResponse.NodeEndpoint(node_id=broker.node_id, host=broker.kafka_host, port=broker.kafka_port)
+                for broker in self._hints.brokers()
+            ]
 
     def add(
         self,
@@ -223,6 +245,7 @@ class _PendingAnswer:
             else:
                 result.error_code = error_code(error)
                 result.error_message = str(error) if isinstance(error, RaftError) else None
+                self._name_leader(result, partition.topic)
             self._close_one()
 
         return take

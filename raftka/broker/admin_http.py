@@ -1,4 +1,11 @@
-"""The admin port: `/v1/status/ready`, `/v1/brokers`, `/v1/partitions/{topic}/{partition}`, `/metrics`."""
+"""The admin port.
+
+GET   /v1/status/ready                                                  whether this broker serves
+GET   /v1/brokers                                                       their addresses
+GET   /v1/partitions/{topic}/{partition}                                leader, replicas, positions
+POST  /v1/partitions/{topic}/{partition}/transfer_leadership?target=N   only at the leader; without target: the best one
+GET   /metrics
+"""
 
 import logging
 
@@ -7,7 +14,9 @@ from aiohttp.http import HttpProcessingError
 
 from cluster.node import Node
 from cluster.partition_status import Mark, PartitionStatusReader, ReplicaStatus
+from cluster.topic_table import Topic
 from model.ids import NodeId
+from raft.errors import RaftError, TransferTargetError, TransferTimedOutError
 from raftka.broker.admin_listener import AdminListener
 from raftka.broker.metrics import render_metrics
 
@@ -31,6 +40,7 @@ class AdminHttp:
         application.router.add_get("/v1/status/ready", self._ready)
         application.router.add_get("/v1/brokers", self._brokers)
         application.router.add_get("/v1/partitions/{topic}/{partition}", self._partition)
+        application.router.add_post("/v1/partitions/{topic}/{partition}/transfer_leadership", self._transfer)
         application.router.add_get("/metrics", self._metrics)
         server_logger = logging.getLogger("aiohttp.server")
         server_logger.addFilter(_is_about_this_broker)
@@ -66,29 +76,63 @@ class AdminHttp:
         return web.json_response(brokers)
 
     async def _partition(self, request: web.Request) -> web.Response:
-        name, number = request.match_info["topic"], request.match_info["partition"]
-        topic = self._node.controller.topics.get(name)
-        if topic is None:
-            return web.json_response({"error": f"no topic {name!r}"}, status=404)
-        if not number.isascii() or not number.isdigit() or int(number) >= len(topic.replicas):
-            return web.json_response(
-                {"error": f"topic {name!r} has partitions 0 to {len(topic.replicas) - 1}"}, status=404
-            )
-        leader = self._node.leadership.leader_of(topic.group(int(number)))
-        statuses = await self._statuses.gather(topic, int(number))
+        found = self._find(request)
+        if isinstance(found, web.Response):
+            return found
+        topic, number = found
+        leader = self._node.leadership.leader_of(topic.group(number))
+        statuses = await self._statuses.gather(topic, number)
         return web.json_response(
             {
-                "partition": int(number),
+                "partition": number,
                 "leader": -1 if leader is None else leader.node_id,
                 "term": -1 if leader is None else leader.term,
-                "replicas": [replica.node_id for replica in topic.replicas[int(number)]],
+                "replicas": [replica.node_id for replica in topic.replicas[number]],
                 "in_sync": next((status.in_sync for status in statuses if status.in_sync), []),
                 "positions": [_positions(status) for status in statuses if status.role != "-"],
             }
         )
 
+    def _find(self, request: web.Request) -> tuple[Topic, int] | web.Response:
+        """Return the partition that the path names, or the answer that it does not exist."""
+        name, number = request.match_info["topic"], request.match_info["partition"]
+        topic = self._node.controller.topics.get(name)
+        if topic is None:
+            return _error(404, f"no topic {name!r}")
+        if not number.isascii() or not number.isdigit() or int(number) >= len(topic.replicas):
+            return _error(404, f"topic {name!r} has partitions 0 to {len(topic.replicas) - 1}")
+        return topic, int(number)
+
+    async def _transfer(self, request: web.Request) -> web.Response:
+        found = self._find(request)
+        if isinstance(found, web.Response):
+            return found
+        topic, number = found
+        wanted = request.query.get("target")
+        if wanted is not None and not (wanted.isascii() and wanted.isdigit()):
+            return _error(400, f"target={wanted}: must be a node id")
+        partition = self._node.partitions.get(topic.group(number))
+        if partition is None or not partition.is_in_office:
+            leader = self._node.leadership.leader_of(topic.group(number))
+            where = "nobody leads it now" if leader is None else f"node {leader.node_id} does"
+            return _error(409, f"node {self._node.options.node_id} does not lead {topic.name}-{number}: {where}")
+        try:
+            target = None if wanted is None else NodeId(int(wanted))
+            leader_now = await partition.consensus.transfer.run(target)
+        except TransferTargetError as error:
+            return _error(400, str(error))
+        except TransferTimedOutError as error:
+            return _error(504, str(error))
+        except RaftError as error:
+            return _error(409, str(error))
+        return web.json_response({"partition": number, "leader": leader_now, "term": partition.consensus.term})
+
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(text=render_metrics(self._node), content_type="text/plain", charset="utf-8")
+
+
+def _error(status: int, message: str) -> web.Response:
+    return web.json_response({"error": message}, status=status)
 
 
 def _is_about_this_broker(record: logging.LogRecord) -> bool:

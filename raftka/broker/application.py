@@ -39,6 +39,8 @@ from storage.rocks_kvstore import RocksKvStore
 # The secret keys an HMAC: what is shorter can be guessed.
 _SECRET_BYTES_MIN = 16
 _ADMIN_CONNECTIONS_MAX = 256
+# How long a stop may take to find other leaders for what is led here.
+_HAND_OVER_SECONDS = 3.0
 _logger = logging.getLogger("broker")
 
 
@@ -135,7 +137,10 @@ class Broker:
         )
 
     async def stop(self) -> None:
-        """Stop in the reverse order; parts that never started are passed over."""
+        """Hand over what is led here, then stop in the reverse order; parts that never started are passed over."""
+        if self._node is not None and self._admin is not None:
+            # Clients are served meanwhile: they are told who leads instead.
+            await self._node.hand_over(_HAND_OVER_SECONDS)
         if self._admin is not None:
             await self._admin.stop()
         if self._server is not None:
@@ -181,6 +186,7 @@ def node_options(config: BrokerConfig) -> NodeOptions:
             election_jitter=config.raft_election_timeout_ms / 2000,
             flush_interval=config.raft_flush_interval_ms / 1000,
             flush_bytes=config.raft_flush_bytes,
+            flush_stall_timeout=config.raft_flush_stall_timeout_ms / 1000,
             batcher_bytes=config.raft_batcher_bytes,
             node_batcher_bytes=config.raft_batcher_node_max_bytes,
             unreplicated_bytes=config.raft_unreplicated_max_bytes,

@@ -9,6 +9,7 @@
 * `broker`     `raftka start` and `raftka config`.
 * `dev`        `raftka dev`.
 * `topic`      `raftka topic`.
+* `partition`  `raftka partition`.
 * `produce`    `raftka produce`.
 * `consume`    `raftka consume`.
 * `cluster`    `raftka cluster`.

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from raftka.admin_client import AdminError
-from raftka.cli import broker, cluster, consume, dev, produce, topic
+from raftka.cli import broker, cluster, consume, dev, partition, produce, topic
 from raftka.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE, CommandError
 from raftka.config_options import ConfigError
 from raftka.dev.errors import DevError
@@ -30,6 +30,7 @@ app = typer.Typer(
 broker.register(app)
 app.add_typer(dev.app, name="dev")
 app.add_typer(topic.app, name="topic")
+app.add_typer(partition.app, name="partition")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(cluster.app, name="cluster")

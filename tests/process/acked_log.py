@@ -34,12 +34,15 @@ class AckedLog:
         acked: Offset -> value, from the delivery reports.
         failed: Values whose delivery report was an error; they may or may not be in the log.
         conflicts: Offsets that were acknowledged for two values.
+        longest_pause: Seconds between two acknowledgements; set it to 0 to measure anew.
     """
 
     sent: set[bytes] = field(default_factory=set)
     acked: dict[int, bytes] = field(default_factory=dict)
     failed: dict[bytes, str] = field(default_factory=dict)
     conflicts: list[tuple[int, bytes, bytes]] = field(default_factory=list)
+    longest_pause: float = 0.0
+    _acked_at: float | None = None
 
     def on_delivery(self, error: KafkaError | None, message: Message) -> None:
         """Take a delivery report."""
@@ -50,6 +53,9 @@ class AckedLog:
             self.conflicts.append((offset, self.acked[offset], value))
         else:
             self.acked[offset] = value
+            now = time.monotonic()
+            self.longest_pause = max(self.longest_pause, now - (self._acked_at or now))
+            self._acked_at = now
 
 
 class LoadProducer:

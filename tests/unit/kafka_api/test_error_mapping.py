@@ -30,6 +30,7 @@ MODULES = [
 MAPPED = {
     raft.errors.NotLeaderError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     raft.errors.UnknownGroupError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    raft.errors.ReadTimedOutError: ErrorCode.OFFSET_NOT_AVAILABLE,
     raft.errors.LeadershipLostError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     raft.errors.ShuttingDownError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     raft.errors.ReplicateTimedOutError: ErrorCode.REQUEST_TIMED_OUT,
@@ -63,6 +64,10 @@ UNREACHABLE = {
     raft.errors.RetryableError: "a base: only its subclasses are raised",
     raft.errors.AmbiguousError: "a base: only its subclasses are raised",
     raft.errors.FatalError: "a base: only its subclasses are raised",
+    raft.errors.TransferError: "a base: only its subclasses are raised",
+    raft.errors.TransferTargetError: "only to who asks for a transfer: the admin port",
+    raft.errors.TransferRefusedError: "only to who asks for a transfer: the admin port",
+    raft.errors.TransferTimedOutError: "only to who asks for a transfer: the admin port",
     storage.errors.ForeignDirectoryError: "at the start of a replica; the controller backend logs it and tries again",
     storage.errors.ForeignSegmentError: "at the start of a replica, like ForeignDirectoryError",
     storage.errors.UnknownFormatError: "at the start of a replica, like ForeignDirectoryError; from a peer on its link",

@@ -15,7 +15,7 @@ from raftka.config_options import OPTIONS
 COMMANDS = (
     *("start", "config", "config example", "version", "dev", "dev status", "dev stop", "dev logs", "dev kill"),
     *("dev restart", "topic", "topic create", "topic list", "topic describe", "topic delete", "produce", "consume"),
-    *("cluster", "cluster info", "cluster health"),
+    *("cluster", "cluster info", "cluster health", "partition", "partition transfer-leadership"),
 )
 # Nothing listens there: port 1 needs privileges and is assigned to a protocol that nobody runs.
 NOBODY = "127.0.0.1:1"
