@@ -47,9 +47,9 @@ class AppendEntriesBuffer:
         self._is_draining = False
 
     @property
-    def is_full(self) -> bool:
-        """Whether the next request would be answered BUSY for its number."""
-        return len(self._queue) >= self._context.options.append_buffer_requests
+    def is_busy(self) -> bool:
+        """Whether entries that come now are answered BUSY: heartbeats say so, and no append comes in vain."""
+        return self._is_full or self._is_behind
 
     def submit(
         self, leader: NodeId, request: AppendEntriesRequest, entries: Sequence[Entry]
@@ -58,8 +58,7 @@ class AppendEntriesBuffer:
         reply: asyncio.Future[AppendEntriesReply] = asyncio.get_running_loop().create_future()
         queued = _Queued(leader, request, entries, reply)
         self._context.probe.append_requests_received += 1
-        is_behind = bool(entries) and self._context.log.unflushed_bytes >= self._context.options.unflushed_bytes
-        if is_behind or self.is_full:
+        if self._is_full or (entries and self._is_behind):
             self._answer(_Outcome(queued, AppendStatus.BUSY, Index(0)))
             return reply
         self._queue.append(queued)
@@ -67,6 +66,14 @@ class AppendEntriesBuffer:
             self._is_draining = True
             self._context.gate.spawn(self._drain(), name="append-buffer")
         return reply
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._queue) >= self._context.options.append_buffer_requests
+
+    @property
+    def _is_behind(self) -> bool:
+        return self._context.log.unflushed_bytes >= self._context.options.unflushed_bytes
 
     def close(self) -> None:
         """The replica stops: whoever waits is told so."""

@@ -47,7 +47,7 @@ class GroupHeartbeats:
     def judge(self, beat: Heartbeat) -> tuple[AppendStatus, Index]:
         """Return what a follower answers to the leader it has just heard, with the index of the reply."""
         log = self._context.log
-        if self._buffer.is_full:
+        if self._buffer.is_busy:
             return AppendStatus.BUSY, NO_INDEX
         if beat.prev_index < 0 or log.pending_index != log.last_index:
             return AppendStatus.ALIVE, NO_INDEX

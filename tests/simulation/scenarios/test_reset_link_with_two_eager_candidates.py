@@ -1,7 +1,11 @@
 """The leader's process is killed: both followers become eager at once, and one of them leads soon."""
 
+from collections.abc import Iterable
+
 import pytest
 
+from raft.election_timer import ElectionTimer
+from raft.replica_state import Role
 from tests.simulation.scenarios.scenario import QUORUM, Scenario
 
 _DEATHS = 10
@@ -52,3 +56,21 @@ async def _stand_now(story: Scenario, node_id: int) -> None:
     timer = story.replica(node_id)._election
     timer._heard_at = None
     timer._deadline.arm(0.0)
+
+
+def test_the_next_try_would_be_an_election_timeout_away_without_draws(monkeypatch) -> None:
+    def on_link_reset(timer: ElectionTimer, node_id: int) -> None:
+        state = timer._context.state
+        if state.role is Role.FOLLOWER and state.leader_id == node_id:
+            timer._heard_at = None
+            timer._deadline.arm(timer._context.now())
+
+    monkeypatch.setattr(ElectionTimer, "on_link_reset", on_link_reset)
+    monkeypatch.setattr(ElectionTimer, "_retry", ElectionTimer.rearm)
+    with pytest.raises(AssertionError):
+        _leaders_are_killed(range(41, 47))
+
+
+def _leaders_are_killed(seeds: Iterable[int]) -> None:
+    for seed in seeds:
+        test_a_killed_leader_is_replaced_soon(seed)
