@@ -8,7 +8,6 @@ import pytest
 
 from cluster.producer_state import ProducerState
 from model.ids import Index
-from raft.append_entries_buffer import AppendEntriesBuffer
 from raft.log_start_stm import LogStartStm
 from raft.replicate_batcher import ReplicateBatcher
 from tests.simulation.idempotent_run import run_idempotent
@@ -70,21 +69,36 @@ def duplicate_is_answered_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def followers_note_nothing(patch: pytest.MonkeyPatch) -> None:
-    """Only the leader knows the producers: its successor begins with an empty table."""
+    """Only the leader, who admits, knows the producers: its successor begins with an empty table."""
+    admit, note = ProducerState.admit, ProducerState.note
 
-    async def append_new(buffer: AppendEntriesBuffer, entries) -> None:
-        await buffer._context.log.append(entries)
+    def remember(state: ProducerState, entry):
+        state.admitted = entry.payload
+        return admit(state, entry)
 
-    patch.setattr(AppendEntriesBuffer, "_append_new", append_new)
+    def note_admitted(state: ProducerState, entry) -> None:
+        if entry.payload is getattr(state, "admitted", None):
+            note(state, entry)
+
+    patch.setattr(ProducerState, "admit", remember)
+    patch.setattr(ProducerState, "note", note_admitted)
 
 
 def restart_knows_nobody(patch: pytest.MonkeyPatch) -> None:
-    """The log is not read at the start."""
+    """The entries behind the snapshot are not noted at the start."""
+    note, replay = ProducerState.note, LogStartStm.replay
 
-    async def replay(stm: LogStartStm) -> None:
-        return
+    async def replay_unheard(stm: LogStartStm) -> None:
+        stm._state.is_deaf = True
+        await replay(stm)
+        stm._state.is_deaf = False
 
-    patch.setattr(LogStartStm, "replay", replay)
+    def note_unless_deaf(state: ProducerState, entry) -> None:
+        if not state.is_deaf:
+            note(state, entry)
+
+    patch.setattr(LogStartStm, "replay", replay_unheard)
+    patch.setattr(ProducerState, "note", note_unless_deaf)
 
 
 def unknown_producers_begin_anywhere(patch: pytest.MonkeyPatch) -> None:
