@@ -101,6 +101,7 @@ class ReplicaState:
         self.answer_quorums: tuple[Quorum, ...] = policy.answer_quorums(configuration)
         self._in_sync_quorums: tuple[Quorum, ...] = policy.in_sync_quorums(configuration)
         self.write_caching = False
+        self.counts_in_sync = self._needs_others_in_sync()
         self.role = Role.FOLLOWER
         self.term = Term(0)
         self.voted_for: NodeId | None = None
@@ -155,12 +156,13 @@ class ReplicaState:
     def has_enough_in_sync(self, since: float) -> bool:
         """Leader: whether enough voters have held all that was committed at some moment from loop time `since` on."""
         for members, k in self._in_sync_quorums:
-            if k == 1 and self.node_id in members:
-                continue
             in_sync = sum(node == self.node_id or self.followers[node].caught_up_at >= since for node in members)
             if in_sync < k:
                 return False
         return True
+
+    def _needs_others_in_sync(self) -> bool:
+        return any(k > 1 or self.node_id not in members for members, k in self._in_sync_quorums)
 
     # -- term and role ------------------------------------------------------------------------------------------
 
@@ -254,6 +256,7 @@ class ReplicaState:
         self.answer_quorums = policy.answer_quorums(self.configuration)
         self._in_sync_quorums = policy.in_sync_quorums(self.configuration)
         self.write_caching = write_caching
+        self.counts_in_sync = self._needs_others_in_sync()
         if self.role is Role.LEADER:
             self.advance()
         else:
@@ -281,11 +284,15 @@ class ReplicaState:
         """Leader: move commit and visible as far as the known positions allow."""
         if self.role is not Role.LEADER:
             return
+        # Each position is asked for up to four times below.
+        positions = {node: follower.position for node, follower in self.followers.items()}
+        positions[self.node_id] = self.position_of(self.node_id)
+        position = positions.__getitem__
         if self.unreplicated.total:
-            self.unreplicated.release(agreement.point(self.commit_quorums, lambda node: self.position_of(node).written))
+            self.unreplicated.release(agreement.point(self.commit_quorums, lambda node: positions[node].written))
         commit = agreement.commit_point(
             self.commit_quorums,
-            self.position_of,
+            position,
             self._log.flushed_index,
             self.term,
             self._log.term_at,
@@ -294,9 +301,7 @@ class ReplicaState:
         while self._asked and self._asked[0][1] <= commit:
             self._asked.popleft()
         first_unanswered = self._asked[0][0] if self._asked else None
-        visible = agreement.visible_point(
-            self.answer_quorums, self.position_of, commit, self.barrier_index, first_unanswered
-        )
+        visible = agreement.visible_point(self.answer_quorums, position, commit, self.barrier_index, first_unanswered)
         if not self._move(commit, max(visible, self.visible_index)):
             self._on_progress()
 

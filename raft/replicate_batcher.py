@@ -163,8 +163,10 @@ class ReplicateBatcher:
         disk = context.limits.disk
         if not disk.admits(state.commit_quorums, context.client.is_up):
             return StorageFullError(f"the disks of nodes {list(disk.nodes_below)} are below disk.reserve.bytes")
-        if item.level is ConsistencyLevel.QUORUM_ACK and not state.has_enough_in_sync(
-            context.now() - context.options.replica_lag_max
+        if (
+            item.level is ConsistencyLevel.QUORUM_ACK
+            and state.counts_in_sync
+            and not state.has_enough_in_sync(context.now() - context.options.replica_lag_max)
         ):
             return NotEnoughReplicasError(f"{context.group} has fewer replicas in sync than min.insync.replicas")
         return None

@@ -56,9 +56,13 @@ class ReplicationMonitor:
         """Tell the items whose copies are there by now; commit and visible need not have moved by them."""
         if not self._items or not self._state.is_leader:
             return
-        flushed, written = self._state.answer_index(), self._state.written_answer_index()
-        while self._items and self._items[0][0] <= (flushed if self._items[0][2].asks_flush else written):
-            heapq.heappop(self._items)[2].succeed()
+        flushed = self._state.answer_index()
+        while self._items:
+            last_index, _, item = self._items[0]
+            if last_index > (flushed if item.asks_flush else self._state.written_answer_index()):
+                return
+            heapq.heappop(self._items)
+            item.succeed()
 
     def fail_all(self, error: RaftError) -> None:
         """Leadership has ended: nobody here will learn what became of the items."""
