@@ -143,6 +143,30 @@ def test_row_p14_fails_where_an_oversize_batch_waits_for_all_its_bytes(stage: St
     assert _told(stage) == []
 
 
+def _units_are_free_once_a_round_is_dispatched() -> None:
+    with Stage(3, RaftOptions(node_batcher_bytes=_NODE_BYTES)) as stage:
+        for node_id in stage.actors:
+            stage.start(node_id)
+        stage.elect(1)
+        for number in range(20):
+            stage.replicate(1, f"w{number}", ConsistencyLevel.QUORUM_ACK, 300, None, None)
+        stage.settle()
+        assert stage.wire.in_flight, "the followers have been sent the rounds"
+        assert not any("done" in event for event in stage.events), "and nobody has replied"
+        assert stage.replica(1).log.last_index == 21
+        assert _budget(stage).taken == 0
+
+
+def test_row_p22_units_are_free_once_a_round_is_dispatched() -> None:
+    _units_are_free_once_a_round_is_dispatched()
+
+
+def test_row_p22_fails_where_a_round_keeps_them(monkeypatch) -> None:
+    monkeypatch.setattr(ReplicateBatcher, "_release", lambda batcher, items: None)
+    with pytest.raises(AssertionError):
+        _units_are_free_once_a_round_is_dispatched()
+
+
 def test_what_waits_for_the_node_keeps_its_order_and_its_deadline(stage: Stage) -> None:
     stage.start(1)
     _told(stage)
