@@ -107,13 +107,13 @@ class LogRecovery:
             last_index = start.prev_index if is_behind else Index(loader.next_index - 1)
             if flaw is None:
                 self._check_known(named, last_index)
-            if flaw is not None:
+            else:
                 self._isolate(loader.segments, rest, with_snapshot=snapshot is None)
             if is_behind:
                 self._remove_all(named)
             else:
                 self._remove(below)
-            kept = [] if is_behind else [segment for segment in loader.segments if segment.size > 0]
+            kept = [] if is_behind else self._kept(loader, start)
             self._cut(named, kept)
             self._rewrite_tail(kept, loader.mark)
             self._remove_leftovers(kept)
@@ -155,13 +155,15 @@ class LogRecovery:
     def _split(self, named: list[NamedSegment], start: LogStart) -> tuple[list[NamedSegment], list[NamedSegment]]:
         """Return the segments wholly below the start, by their names, and the others.
 
+        The last one before the start counts to the others: it tells whether the log is the snapshot's.
+
         Raises:
             CorruptLogError: Two begin at the same entry.
         """
         for earlier, later in pairwise(named):
             if earlier.base_index == later.base_index:
                 raise CorruptLogError(f"{later.path} overlaps the one before, which begins at the same entry")
-        first = sum(later.base_index <= start.index for later in named[1:])
+        first = sum(later.base_index < start.index for later in named[1:])
         return named[:first], named[first:]
 
     def _fits(self, loader: SegmentLoader, start: LogStart) -> bool:
@@ -176,17 +178,23 @@ class LogRecovery:
         before = [each.term for each in loader.terms if each.first_index < start.index]
         if before[-1] != start.prev_term:
             return False
-        if loader.next_index == start.index:
+        holder = next((segment for segment in loader.segments if segment.last_index >= start.index), None)
+        if holder is None:
             found = loader.next_offset
-        elif first.last_index >= start.index:
-            found = loader.offset_at_start(first)
         else:
-            found = loader.segments[1].base_offset
+            found = holder.base_offset if holder.base_index == start.index else loader.offset_at_start(holder)
         if found != start.base_offset:
             raise ForeignSegmentError(
                 f"{first.path}: entry {start.index} is at offset {found}, the snapshot says {start.base_offset}"
             )
         return True
+
+    @staticmethod
+    def _kept(loader: SegmentLoader, start: LogStart) -> list[Segment]:
+        """Return the segments of the log: not those without an entry, nor those wholly below the start."""
+        filled = [segment for segment in loader.segments if segment.size > 0]
+        below = sum(segment.base_index <= start.index for segment in filled[1:])
+        return filled[below:]
 
     @staticmethod
     def _flaw(loader: SegmentLoader, named: list[NamedSegment], start: LogStart, damage: str | None) -> str | None:
@@ -253,6 +261,7 @@ class LogRecovery:
         paths = {segment.path for segment in kept}
         for each in reversed(named):
             if each.path not in paths and self._files.exists(each.path):
+                self._unlink(index_path(each.path))
                 self._cut_bytes += self._size_of(each.path)
                 self._files.unlink(each.path)
                 self._files.fsync_dir(self._directory)

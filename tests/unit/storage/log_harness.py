@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import crc32c
 
@@ -242,8 +242,8 @@ class Place:
         )
         self.env = Environment(self.clock, self.disk, OsNetwork(), Rng(1), self.workers)
 
-    async def open(self, identity: LogIdentity = IDENTITY) -> Log:
-        return await Log.open(self.env, str(self.directory), identity, self.options)
+    async def open(self, identity: LogIdentity = IDENTITY, **how: Any) -> Log:
+        return await Log.open(self.env, str(self.directory), identity, self.options, **how)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Log]:
