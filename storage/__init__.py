@@ -5,7 +5,7 @@
 * `log_positions`    where it stands: indexes, terms and offsets in memory; steps without an await.
 * `log_reader`       entries by index, lookups by offset and timestamp, undisturbed by truncations.
 * `log_jobs`         work that goes on when its caller is cancelled; when a removed file may be closed.
-* `log_flusher`      fsyncs, shared by all who wait; `log_truncation` the blocking halves of a truncation.
+* `log_appender`     appends; `log_flusher` fsyncs, shared by all who wait; `log_truncation` how a truncation blocks.
 * `log_start`        where a log begins; `log_snapshots` moves it durably, `snapshot_file` is its file.
 * `log_health`       poisoned or not, and where a log says so.
 * `log_recovery`     what a crash left: cut the torn tail, refuse or isolate what is damaged; `segment_loader` reads the

@@ -12,8 +12,9 @@ from model.ids import NO_INDEX, Index, Offset
 from runtime.environment import Environment
 from runtime.workers import Pool
 from storage.entry import Entry
-from storage.errors import CorruptLogError, DiskFullError, LogPoisonedError, StorageError
+from storage.errors import CorruptLogError, LogPoisonedError, StorageError
 from storage.group_logger import GroupLogger
+from storage.log_appender import LogAppender
 from storage.log_directory import claim_log_directory, remove_log_directory
 from storage.log_flusher import LogFlusher
 from storage.log_health import LogHealth
@@ -26,10 +27,8 @@ from storage.log_start import LogStart
 from storage.log_truncation import LogTruncation
 from storage.options import LogIdentity, LogOptions
 from storage.segment import Segment, SegmentFacts
-from storage.segment_index import SegmentIndex
 from storage.segment_indexer import SegmentIndexer
-from storage.segment_writer import SegmentPart, cut_back, plan_parts, write_parts
-from storage.snapshot_file import DISK_FULL, Snapshot
+from storage.snapshot_file import Snapshot
 from storage.tail_cache import TailCache
 
 
@@ -47,7 +46,6 @@ class Log(LogPositions):
         super().__init__(recovered.start, recovered.terms, recovered.last_index, recovered.next_offset)
         self._env = env
         self._directory = directory
-        self._options = options
         self.on_damage: Callable[[CorruptLogError], None] = lambda _: None
         self.has_damaged_copies = recovered.has_damaged_copies
         self._damaged: set[str | None] = set()
@@ -58,6 +56,18 @@ class Log(LogPositions):
         self._reader = LogReader(self, self._segments, self._tail, self._jobs, self._note_damage)
         self._indexer = SegmentIndexer(env, identity.group, self, self._segments, self._jobs, self._health)
         self._flusher = LogFlusher(self, self._segments, self._jobs, self._health, self._indexer)
+        self._appender = LogAppender(
+            env,
+            directory,
+            options,
+            self,
+            self._segments,
+            self._tail,
+            self._jobs,
+            self._health,
+            self._indexer,
+            self._flusher,
+        )
         self._truncation = LogTruncation(env, directory, self._jobs, self._health)
         self._snapshots = LogSnapshots(env, directory, self._jobs, self._health, recovered.snapshot)
 
@@ -162,68 +172,11 @@ class Log(LogPositions):
             DiskFullError: No room; nothing of it stays and the log works on.
             LogPoisonedError: The disk failed, now or before.
         """
-        await self._jobs.written()
-        self._check_usable()
-        assert entries
-        assert entries[0].index == self.last_index + 1 == self.pending_index + 1
-        assert entries[0].term >= self.last_term
-        active = self._segments[-1] if self._segments else None
-        now_ms = self._env.wall_clock.now_ms()
-        parts = plan_parts(self._directory, active, entries, self.flushed_index, self._options, now_ms)
-        self.note_pending(entries)
-        await self._jobs.write(lambda: self._append(entries, parts))
+        await self._appender.append(entries)
 
     def configure(self, options: LogOptions) -> None:
         """Take other bounds of segments from the next append on; what is in memory keeps its own."""
-        self._options = options
-
-    async def _append(self, entries: Sequence[Entry], parts: list[SegmentPart]) -> None:
-        files, directory = self._env.files, self._directory
-        try:
-            await self._env.workers.run(Pool.APPEND, lambda: write_parts(files, directory, parts))
-        except OSError as error:
-            await self._undo(parts, error)
-            raise DiskFullError(f"{self._directory}: {error}") from error
-        for part in parts:
-            self._take(part)
-        for entry in entries:
-            self._tail.push(entry)
-        self.note_written(entries)
-
-    async def _undo(self, parts: list[SegmentPart], error: OSError) -> None:
-        """Remove what a failed append may have left; only a full disk leaves a usable log."""
-        files, directory = self._env.files, self._directory
-        if error.errno not in DISK_FULL:
-            raise self._health.poisoned(f"write failed: {error}") from error
-        try:
-            await self._env.workers.run(Pool.APPEND, lambda: cut_back(files, directory, parts))
-        except OSError as second:
-            raise self._health.poisoned(f"a partial write cannot be undone: {second}") from second
-        self.forget_pending()
-
-    def _take(self, part: SegmentPart) -> None:
-        """The part is written: it belongs to the log now."""
-        if part.segment is None:
-            assert part.file is not None
-            first = part.entries[0]
-            part.segment = Segment(
-                part.path,
-                first.index,
-                first.base_offset,
-                first.term,
-                part.file,
-                SegmentIndex(self._options.index_interval_bytes),
-                part.created_ms,
-                Index(first.index - 1),
-            )
-            for closed in self._segments[-1:]:
-                closed.closed_ms = part.created_ms
-                self._indexer.note_closed([closed])
-            self._segments.append(part.segment)
-            self.logger.info("segment %s begins", part.segment.name)
-        for entry in part.entries:
-            part.segment.note(entry)
-        self._flusher.note_written(part.segment)
+        self._appender.configure(options)
 
     # -- flush --------------------------------------------------------------------------------------------------
 

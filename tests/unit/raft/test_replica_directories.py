@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from model.ids import DirectoryId, GroupId
-from raft.replica_directories import ReplicaDirectories, marker_key
+from model.ids import DirectoryId, GroupId, Index
+from raft.replica_directories import ReplicaDirectories, clean_key, marker_key
 from raft.vote_store import vote_key
 from runtime.environment import Environment
 from runtime.network import OsNetwork
@@ -323,6 +323,90 @@ def test_a_marker_of_nonsense_is_a_named_error() -> None:
         machine = Machine()
         machine.durable[marker_key(GROUP)] = b"perhaps"
         with pytest.raises(KvStoreError, match=r"raft/topic/7/replica holds b'perhaps'"):
+            await machine.life().directories.claim(GROUP)
+
+    asyncio.run(scenario())
+
+
+# -- a clean stop -----------------------------------------------------------------------------------------------------
+
+
+async def stop_cleanly(life: Life, last_index: int) -> None:
+    await life.directories.note_clean(GROUP, Index(last_index))
+
+
+def test_a_clean_stop_is_known_until_the_log_is_opened() -> None:
+    async def scenario() -> None:
+        machine = Machine()
+        await machine.life().fill()
+        await stop_cleanly(machine.life(), 42)
+        machine.disk.lose_power()
+        for _ in range(2):
+            # Whoever is refused by what is found is refused again.
+            assert await machine.life().directories.claim(GROUP) == 42
+        life = machine.life()
+        assert await life.directories.claim(GROUP) == 42
+        await life.directories.note_opened(GROUP)
+        assert clean_key(GROUP) not in machine.durable, "erased before the replica takes part"
+        assert await machine.life().directories.claim(GROUP) == 1
+        await machine.life().directories.note_opened(GROUP)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_a_clean_stop_knows_a_log_that_is_not_known_to_be_filled(filled: bool) -> None:
+    async def scenario() -> None:
+        machine = Machine()
+        await (machine.life().fill() if filled else machine.life().take_part())
+        for last_index in (0, 3):
+            await stop_cleanly(machine.life(), last_index)
+            life = machine.life()
+            assert await life.directories.claim(GROUP) == max(last_index, int(filled))
+            assert life.directories.is_filled(GROUP) == filled
+
+    asyncio.run(scenario())
+
+
+def test_a_clean_stop_cut_short_anywhere_claims_nothing_that_is_not_so() -> None:
+    async def scenario() -> None:
+        for effects in range(3):
+            machine = Machine()
+            await machine.life().fill()
+            was_cut = await crashes_after(machine, effects, lambda life: stop_cleanly(life, 42))
+            assert (clean_key(GROUP) in machine.durable) != was_cut
+            # The next life: erased, or the replica does not take part.
+            was_cut = await crashes_after(machine, effects, lambda life: life.directories.note_opened(GROUP))
+            assert was_cut or clean_key(GROUP) not in machine.durable
+
+    asyncio.run(scenario())
+
+
+def test_a_clean_stop_of_a_replica_that_is_removed_or_gone_is_not_noted() -> None:
+    async def scenario() -> None:
+        machine = Machine()
+        life = machine.life()
+        await stop_cleanly(life, 7)
+        assert machine.durable == {}
+        await life.take_part()
+        await stop_cleanly(life, 7)
+        await life.directories.begin_removal(GROUP)
+        await stop_cleanly(life, 8)
+        assert machine.durable[clean_key(GROUP)] == b"7"
+        await life.directories.finish_removal(GROUP)
+        await life.store.sync()
+        assert machine.durable == {}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("value", [b"", b"-1", b"x", b"1.5"])
+def test_a_clean_stop_that_cannot_be_read_is_refused_by_name(value: bytes) -> None:
+    async def scenario() -> None:
+        machine = Machine()
+        await machine.life().take_part()
+        machine.durable[clean_key(GROUP)] = value
+        with pytest.raises(KvStoreError, match=r"topic/7/clean holds .* newer version"):
             await machine.life().directories.claim(GROUP)
 
     asyncio.run(scenario())

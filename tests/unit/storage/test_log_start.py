@@ -222,6 +222,49 @@ def test_a_disk_error_in_a_save_poisons(tmp_path: Path, call: str, name: str) ->
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("call", ["create", "pwritev", "fsync"])
+def test_an_index_file_that_finds_no_room_leaves_nothing_and_is_written_by_a_later_start(
+    tmp_path: Path, call: str
+) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path, segment_bytes=300)
+        log = await place.open()
+        place.disk.fail(call, ".index.tmp", errno.ENOSPC, times=99)
+        written = await story(log)
+        assert (place.names(".index"), place.names(".tmp")) == ([], [])
+        assert not log.is_poisoned
+        place.disk.faults.clear()
+        written += await append(log, Spec(term=4))
+        await log.close()
+        async with place.opened() as log:
+            assert plain(await log.read(Index(1), 1 << 20)) == plain(written)
+            await steps(80)
+            assert len(place.names(".index")) == len(place.names()) - 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("call", "name"), [("create", ".log"), ("fsync_dir", "0123-7"), ("pwritev", ".log")])
+def test_a_roll_that_finds_no_room_loses_nothing_and_is_done_later(tmp_path: Path, call: str, name: str) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path, segment_bytes=300)
+        async with place.opened() as log:
+            written = await append(log, Spec(size=200))
+            await log.flush()
+            before = place.content()
+            place.disk.fail(call, name, errno.ENOSPC, half_done=call == "pwritev")
+            with pytest.raises(DiskFullError):
+                await append(log, Spec(size=200))
+            assert place.content() == before
+            written += await append(log, Spec(size=200))
+            await log.flush()
+            assert len(place.bases()) == 2
+        async with place.opened() as log:
+            assert plain(await log.read(Index(1), 1 << 20)) == plain(written)
+
+    asyncio.run(scenario())
+
+
 def test_an_install_replaces_a_log_that_ends_before_its_start(tmp_path: Path) -> None:
     async def scenario() -> None:
         place = Place(tmp_path, segment_bytes=300)
