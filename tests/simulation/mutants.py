@@ -9,7 +9,7 @@ import pytest
 import raft.append_entries_buffer
 import raft.vote_stm
 import raft.voter
-import storage.log
+import storage.log_flusher
 from cluster.partition import Partition
 from model.ids import ConsistencyLevel, Index, NodeId
 from model.record_batch import stamp
@@ -291,7 +291,7 @@ def cut_goes_below_commit(patch: pytest.MonkeyPatch) -> None:
 
 def fsync_is_skipped(patch: pytest.MonkeyPatch) -> None:
     """A flush reports success without an fsync (RFC 0002)."""
-    patch.setattr(storage.log, "_fsync_all", lambda segments: None)
+    patch.setattr(storage.log_flusher, "_fsync_all", lambda segments: None)
 
 
 def tail_is_trusted_after_a_kill(patch: pytest.MonkeyPatch) -> None:
