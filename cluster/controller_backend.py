@@ -13,6 +13,7 @@ from cluster.partition import Partition, log_options
 from cluster.partition_manager import PartitionManager
 from cluster.topic_table import Topic, TopicTable
 from model.ids import GroupId, Replica
+from raft.consensus import Consensus
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
 from raft.log_state import LogState
@@ -51,6 +52,7 @@ class ControllerBackend:
         # Deleted since the last look. A topic that is created and deleted within one replay of the log was never
         # placed by this process, but a directory of it may be left from an earlier one.
         self._deleted: list[Topic] = []
+        groups.add_leadership_listener(self._on_leadership)
         topics.add_delete_listener(self._deleted.append)
         topics.add_config_listener(self._apply_config)
         topics.add_listener(self._changed.set)
@@ -88,11 +90,25 @@ class ControllerBackend:
         while self._deleted:
             await self._forget(self._deleted[0])
             del self._deleted[0]
+        for group in [group for group in self._placed if _is_damaged(self._groups.get(group))]:
+            await self._close(group)
         for topic in self._topics.all():
             for number, replicas in enumerate(topic.replicas):
                 group = topic.group(number)
                 if self._self_replica in replicas and group not in self._placed:
                     await self._start(topic, number, replicas)
+
+    def _on_leadership(self, consensus: Consensus) -> None:
+        """A replica that stopped because of damage is opened again, without what is damaged."""
+        if _is_damaged(consensus):
+            self._changed.set()
+
+    async def _close(self, group: GroupId) -> None:
+        topic = self._placed.pop(group)
+        partition = self._partitions.discard(group)
+        assert partition is not None
+        _logger.warning("partition %s-%d is opened again without what is damaged", topic.name, partition.partition)
+        await self._groups.close(group)
 
     async def _start(self, topic: Topic, number: int, replicas: tuple[Replica, ...]) -> None:
         group = topic.group(number)
@@ -142,3 +158,8 @@ class ControllerBackend:
         else:
             if was_here:
                 _logger.info("removed group %s of deleted topic %s", group, topic.name)
+
+
+def _is_damaged(consensus: Consensus | None) -> bool:
+    """Whether a replica has stopped because a read found damage; its peers have what is lost."""
+    return consensus is not None and consensus.failure is not None and consensus.failure is consensus.damage

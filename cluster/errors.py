@@ -37,6 +37,10 @@ class ProducerIdsTakenError(ClusterError):
     """The block of producer ids was given away by an earlier command; the next one begins behind it."""
 
 
+class OffsetOutOfRangeError(ClusterError):
+    """No such offset: it lies above the high watermark."""
+
+
 class ControllerUnavailableError(ClusterError):
     """raft0 has no leader in office within the deadline: nothing is known of the outcome. Retry."""
 

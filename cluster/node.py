@@ -20,6 +20,7 @@ from cluster.partition_manager import PartitionManager
 from cluster.producer_ids import ProducerIds
 from cluster.producer_state import ProducerState
 from cluster.producer_table import ProducerOptions
+from cluster.retention import Retention
 from model.ids import RAFT0, Index, NodeId, Replica
 from model.topic_config import TopicConfig
 from raft.group_configuration import GroupConfiguration, RaftPolicy
@@ -53,6 +54,7 @@ class NodeOptions:
         secret: The cluster secret; needed for more than one seed.
         topic_defaults: Configuration of topics that do not say.
         producers: How long, and how many, idempotent producers each partition remembers.
+        retention_check_interval: How often leaders look for what has outlived its retention, seconds.
     """
 
     node_id: NodeId
@@ -64,6 +66,7 @@ class NodeOptions:
     raft: RaftOptions = field(default_factory=RaftOptions)
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     producers: ProducerOptions = field(default_factory=ProducerOptions)
+    retention_check_interval: float = 300.0
 
 
 class Node:
@@ -86,7 +89,7 @@ class Node:
         self._kvstore = kvstore
         self._gate = Gate("node")
         self.is_registered = asyncio.Event()
-        self._started: list[GroupManager | Controller | Leadership | ControllerBackend | Links] = []
+        self._started: list[GroupManager | Controller | Leadership | ControllerBackend | Retention | Links] = []
 
     async def start(self) -> None:
         """Start, in order: links, founding, groups, raft0, what raft0 has placed here.
@@ -156,6 +159,9 @@ class Node:
         self._started.append(self.leadership)
         self.backend.start()
         self._started.append(self.backend)
+        retention = Retention(self.partitions, self.env.wall_clock, options.retention_check_interval)
+        retention.start()
+        self._started.append(retention)
 
     def register(self, broker: BrokerRecord) -> None:
         """Make this broker's addresses known, in the background.

@@ -4,15 +4,21 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cluster.append_clock import AppendClock
+from cluster.errors import OffsetOutOfRangeError
 from cluster.topic_table import Topic
 from model.ids import ConsistencyLevel, Index, NodeId, Offset, Term
 from model.topic_config import TopicConfig
 from raft.consensus import Consensus
 from raft.group_configuration import RaftPolicy
 from raft.replicate_item import NewEntry, ReplicateStages
+from raft.rules.retention import RetentionPolicy, expired_segments
 from storage.entry import Buffer, EntryKind
 from storage.log import Log
+from storage.log_start import LogStart
 from storage.options import LogOptions
+
+# Asks `delete_records` for everything that consumers can see.
+HIGH_WATERMARK = -1
 
 
 class TimestampHit(NamedTuple):
@@ -91,6 +97,57 @@ class Partition:
         """Append one checked v2 batch, which belongs to the engine from now on."""
         entry = NewEntry(EntryKind.DATA, batch, record_count)
         return self.consensus.replicate([entry], level, deadline=deadline)
+
+    async def delete_records(self, offset: int, deadline: float) -> Offset:
+        """Make `offset` the first one that can be read, on every replica and for ever; -1 is the high watermark.
+
+        Returns the first offset that can be read now: a larger one than `offset` if that was the start already.
+
+        Raises:
+            OffsetOutOfRangeError: It lies above the high watermark.
+            RaftError: Not the leader, or no majority before `deadline` (loop time).
+            StorageError: The log cannot be read.
+        """
+        term, high_watermark = self.leader_epoch, self.high_watermark
+        wanted = high_watermark if offset == HIGH_WATERMARK else offset
+        if not 0 <= wanted <= high_watermark:
+            raise OffsetOutOfRangeError(f"offset {wanted} is not in [0, {high_watermark}]")
+        if wanted > self.start_offset:
+            start = await self._start_at(Offset(wanted))
+            if start.offset > self.start_offset:
+                await self.consensus.move_log_start(start, term, deadline)
+        return self.start_offset
+
+    async def _start_at(self, offset: Offset) -> LogStart:
+        """Return the start that makes `offset` the first one that can be read; it is at most the end of the log."""
+        log = self._log
+        index = await log.index_of_offset(offset)
+        base_offset = log.next_offset
+        if index <= log.last_index:
+            base_offset = (await log.read(index, 1, index))[0].base_offset
+        return LogStart(index, base_offset, offset, log.term_at(Index(index - 1)))
+
+    async def apply_retention(self, now_ms: int, deadline: float) -> Offset | None:
+        """Delete whole segments that the topic's configuration does not keep; return the new start if it moved.
+
+        Raises:
+            RaftError: As `delete_records`.
+        """
+        log = self._log
+        term = self.leader_epoch
+        segments = log.segments_for_retention()
+        policy = RetentionPolicy(self.config.retention_ms, self.config.retention_bytes)
+        count = expired_segments(segments, self.consensus.state.commit_index, now_ms, policy)
+        if count == 0:
+            return None
+        index = Index(segments[count - 1].last_index + 1)
+        base_offset = segments[count].base_offset if count < len(segments) else log.next_offset
+        if index <= log.start_index:
+            return None
+        await self.consensus.move_log_start(
+            LogStart(index, base_offset, base_offset, log.term_at(Index(index - 1))), term, deadline
+        )
+        return self.start_offset
 
     async def fetch(self, offset: Offset, max_bytes: int) -> list[Buffer]:
         """Return whole visible batches from the one that holds `offset` on, at least one if there is any.

@@ -12,7 +12,7 @@ from rpc.errors import RpcError
 from rpc.identity import Peer
 from rpc.links import Links
 from rpc.methods import Method
-from storage.errors import CorruptLogError, StorageError
+from storage.errors import StorageError
 
 _GATHER_TIMEOUT = 1.0
 
@@ -31,7 +31,10 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True, array_like=True):
-    """One replica; `role` is a letter as in the log lines, `-` where there is no such replica."""
+    """One replica; `role` is a letter as in the log lines, `-` where there is no such replica.
+
+    `refilling`: damage took entries that it had; it gets them from the others and does not vote without them.
+    """
 
     node_id: int
     role: str
@@ -42,6 +45,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, array_like=True):
     commit: Mark
     visible: Mark
     in_sync: list[int]
+    refilling: bool = False
 
 
 PARTITION_STATUS = Method(21, "partition_status", StatusRequest, ReplicaStatus)
@@ -95,13 +99,13 @@ async def replica_status(partition: Partition, node_id: NodeId) -> ReplicaStatus
     leader = -1 if state.leader_id is None else state.leader_id
     role, term, in_sync = state.role.value, state.term, [int(node) for node in partition.consensus.in_sync]
     dirty, flushed, commit, visible = [await _mark(partition, index) for index in indexes]
-    return ReplicaStatus(node_id, role, term, leader, dirty, flushed, commit, visible, in_sync)
+    return ReplicaStatus(node_id, role, term, leader, dirty, flushed, commit, visible, in_sync, state.is_refilling)
 
 
 async def _mark(partition: Partition, index: Index) -> Mark:
     try:
         position = await partition.position(index)
-    except CorruptLogError:
-        # The replica deals with the damage; an onlooker shall see how.
+    except StorageError:
+        # The replica deals with the damage, and opens its log again; an onlooker shall see how.
         return Mark(index, -1)
     return Mark(position.log_index, position.offset)

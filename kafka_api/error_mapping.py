@@ -32,6 +32,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     cluster_errors.InvalidReplicationFactorError: ErrorCode.INVALID_REPLICATION_FACTOR,
     cluster_errors.InvalidReplicaAssignmentError: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     cluster_errors.InvalidTopicConfigError: ErrorCode.INVALID_CONFIG,
+    cluster_errors.OffsetOutOfRangeError: ErrorCode.OFFSET_OUT_OF_RANGE,
     cluster_errors.ControllerUnavailableError: ErrorCode.REQUEST_TIMED_OUT,
     cluster_errors.NotControllerError: ErrorCode.NOT_CONTROLLER,
 }

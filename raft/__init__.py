@@ -1,4 +1,4 @@
-"""Agreement (RFC 0003, 0004): one group, and many groups on one node.
+"""Agreement (RFC 0003, 0004, 0006): one group, and many groups on one node.
 
 * `consensus`               one replica's public face: replicate, positions, roles; handles its peers' requests.
 * `rules/`                  pure decisions: agreement (commit, visible, answer), append, election, recovery.
@@ -21,7 +21,10 @@
 * `group_manager`           all groups of this node; `service` their RPC side; `client` what they need of the wire.
 * `replica_directories`     which replicas must be on this disk: markers in the kvstore, set and removed in order.
 * `log_state`               what a group knows because of the entries it holds: follows the log, is rolled back with it.
-* `log_start_stm`           keeps that state in step with log and commit.
+* `log_start_stm`           keeps that state and the log start in step with log, commit and snapshot.
+* `snapshot_receiver`       follower: collects and installs a snapshot; `recovery_stm` sends it.
+* `replica_opening`         opens a replica's log; where bytes are damaged and others have them, without these.
+* `vote_floor`              who lost entries to damage does not vote as if it had never had them.
 * `follower_index_metadata` what the leader knows of one follower.
 * `group_configuration`     voters, and the policy that turns them into quorums.
 * `state_machine`           applies committed entries in order.

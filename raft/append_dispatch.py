@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from model.ids import Index, Replica, Term
 from raft.client import Buffer
 from raft.follower_index_metadata import FollowerIndexMetadata
-from raft.messages import AppendEntriesReply, AppendEntriesRequest, AppendStatus
+from raft.messages import AppendEntriesReply, AppendEntriesRequest, AppendStatus, InstallSnapshotRequest
 from raft.replica_context import ReplicaContext
 from storage.entry import Entry, pack_header
 
@@ -52,6 +52,17 @@ def send_append(
     context.probe.append_requests_sent += 1
     number = follower.next_request()
     future = context.client.append_entries(follower.node_id, request, buffers)
+    future.add_done_callback(lambda done: _on_done(context, follower, Term(request.term), number, done))
+    return future
+
+
+def send_snapshot_chunk(
+    context: ReplicaContext, follower: FollowerIndexMetadata, request: InstallSnapshotRequest, chunk: Buffer
+) -> asyncio.Future[AppendEntriesReply]:
+    """Send a chunk of a snapshot; the reply is taken into the state before the future's awaiters run."""
+    follower.on_sent()
+    number = follower.next_request()
+    future = context.client.install_snapshot(follower.node_id, request, chunk)
     future.add_done_callback(lambda done: _on_done(context, follower, Term(request.term), number, done))
     return future
 

@@ -10,6 +10,7 @@ from raft.messages import (
     AppendEntriesRequest,
     HeartbeatReply,
     HeartbeatRequest,
+    InstallSnapshotRequest,
     StepDownAck,
     StepDownNotice,
     TimeoutNowReply,
@@ -40,6 +41,12 @@ class RaftClient(Protocol):
         self, node_id: NodeId, request: AppendEntriesRequest, entries: Sequence[Buffer]
     ) -> asyncio.Future[AppendEntriesReply]:
         """Send entries, as headers and payloads in turn."""
+        ...
+
+    def install_snapshot(
+        self, node_id: NodeId, request: InstallSnapshotRequest, chunk: Buffer
+    ) -> asyncio.Future[AppendEntriesReply]:
+        """Send one chunk of a snapshot."""
         ...
 
     def vote(self, node_id: NodeId, request: VoteRequest) -> asyncio.Future[VoteReply]:

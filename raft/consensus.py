@@ -17,6 +17,7 @@ from raft.errors import (
     NotLeaderError,
     RaftError,
     ReplicaFailedError,
+    ReplicateTimedOutError,
     ShuttingDownError,
 )
 from raft.group_configuration import AgreementPolicy, GroupConfiguration
@@ -30,6 +31,7 @@ from raft.messages import (
     AppendEntriesRequest,
     AppendStatus,
     Heartbeat,
+    InstallSnapshotRequest,
     StepDownNotice,
 )
 from raft.node_limits import NodeLimits
@@ -42,6 +44,8 @@ from raft.replica_state import ReplicaState, Role
 from raft.replicate_batcher import ReplicateBatcher
 from raft.replicate_item import NewEntry, ReplicateStages, refused_stages
 from raft.replication_monitor import ReplicationMonitor
+from raft.snapshot_receiver import SnapshotReceiver
+from raft.vote_floor import VoteFloor, read_floor
 from raft.vote_store import VoteStore
 from raft.voter import Voter
 from runtime.environment import Environment
@@ -50,6 +54,7 @@ from storage.entry import Entry, EntryKind
 from storage.errors import CorruptLogError, StorageError
 from storage.kvstore import KvStore
 from storage.log import Log
+from storage.log_start import LogStart, encode_log_start
 
 _NO_INDEX = Index(0)
 _BARRIER = NewEntry(EntryKind.BARRIER, b"", 0)
@@ -111,6 +116,9 @@ class Consensus:
         self._buffer = AppendEntriesBuffer(self._context, self._flusher)
         self.heartbeats = GroupHeartbeats(self._context, self._buffer)
         self._votes = VoteStore(self._context)
+        self._floor = VoteFloor(self._context)
+        self._receiver = SnapshotReceiver(self._context, self._votes.persist)
+        log_state.attach(self._gate, self.logger, self.fail)
         self._election = ElectionTimer(self._context, deadlines, self._votes.persist, self._on_elected)
         self.voter = Voter(self._context, self._votes, self._election, lambda: self._is_leaving)
         self.barrier = LinearizableBarrier(self._context, lambda: self.on_reader(self))
@@ -135,7 +143,9 @@ class Consensus:
         """
         vote = self._votes.load()
         voted_for = None if vote.voted_for is None else NodeId(vote.voted_for)
-        self.state.restore(Term(vote.term), voted_for)
+        self.state.restore(Term(vote.term), voted_for, read_floor(self._context.kvstore, self.group))
+        if (lost_end := self.state.lost_end) is not None:
+            self.logger.warning("lost entries up to %d@%d to damage and gets them from the others", *reversed(lost_end))
         is_new = self.log.last_index == 0 and vote.term == 0
         first_voter = self.configuration.voter_sets[0][0].node_id
         is_alone = len(self.configuration.node_ids) == 1
@@ -238,6 +248,27 @@ class Consensus:
         """
         self.state.set_levels(policy, write_caching=write_caching)
 
+    async def move_log_start(self, start: LogStart, term: Term, deadline: float) -> None:
+        """Leader of `term`: let every replica begin at `start`; on this one it does when this returns.
+
+        Raises:
+            RaftError: As `replicate`; after an ambiguous one the start may still move.
+        """
+        entry = NewEntry(EntryKind.LOG_START, encode_log_start(start), 0)
+        stages = self.replicate([entry], ConsistencyLevel.QUORUM_ACK, expected_term=term, deadline=deadline)
+        await stages.replicated
+        moved = asyncio.Event()
+        watcher = self.monitor.watch(moved.set)
+        try:
+            async with asyncio.timeout_at(deadline):
+                while self.log.start_offset < start.offset:
+                    moved.clear()
+                    await moved.wait()
+        except TimeoutError:
+            raise ReplicateTimedOutError("the deadline passed before the log start moved") from None
+        finally:
+            self.monitor.unwatch(watcher)
+
     def add_leadership_listener(self, listener: Callable[["Consensus"], None]) -> None:
         """Call `listener(self)` whenever role, term or office may have changed; it must not block."""
         self._leadership_listeners.append(listener)
@@ -295,7 +326,16 @@ class Consensus:
         if status is AppendStatus.SUCCESS:
             self.state.on_matched(match)
         self.state.on_leader_progress(Index(beat.commit), Index(beat.visible))
+        self._floor.look()
         return follower_reply(self._context, status, match)
+
+    def on_install_snapshot(
+        self, leader: NodeId, request: InstallSnapshotRequest, chunk: bytes
+    ) -> AppendEntriesReply | asyncio.Future[AppendEntriesReply]:
+        """Take one chunk of a snapshot of `leader`; bounds are checked. The last one is answered once it is durable."""
+        if not self._accept_leader(leader, Term(request.term)):
+            return follower_reply(self._context, AppendStatus.STALE_TERM, _NO_INDEX)
+        return self._receiver.take(leader, request, chunk)
 
     def on_link_reset(self, node_id: NodeId) -> None:
         """A working link to or from `node_id` was lost."""

@@ -13,18 +13,17 @@ from raft.deadline_queue import DeadlineQueue
 from raft.errors import RaftError, TransferRefusedError, TransferTargetError
 from raft.group_configuration import AgreementPolicy, GroupConfiguration
 from raft.heartbeat_manager import HeartbeatManager
-from raft.log_start_stm import LogStartStm
 from raft.log_state import LogState, NoLogState
 from raft.node_limits import NodeLimits
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
 from raft.replica_directories import ReplicaDirectories
+from raft.replica_opening import ReplicaOpening
 from runtime.environment import Environment
 from runtime.gate import Gate
 from runtime.workers import Pool
 from storage.errors import KvStoreError, StorageError
 from storage.kvstore import KvStore
-from storage.log import Log
 from storage.options import LogOptions
 
 _logger = logging.getLogger("raft")
@@ -48,7 +47,10 @@ class GroupManager:
         self._kvstore = kvstore
         self._client = client
         self._directories = ReplicaDirectories(env, kvstore, self_replica.directory_id, groups_directory)
+        self._opening = ReplicaOpening(env, kvstore, self._directories)
         self._groups: dict[GroupId, Consensus] = {}
+        # Segments in which a read has found damage, of replicas that were closed because of it.
+        self._damaged: dict[GroupId, frozenset[str]] = {}
         self._deadlines = DeadlineQueue()
         self._gate = Gate("groups")
         self.limits = NodeLimits.of(self_replica.node_id, options)
@@ -62,11 +64,17 @@ class GroupManager:
         self._gate.spawn(self._watch_disk(), name="disk")
 
     async def stop(self) -> None:
-        """Stop all groups, one after the other."""
+        """Stop all groups, one after the other, and note which logs were closed with all of it fsynced."""
         await self._gate.close()
-        for consensus in list(self._groups.values()):
+        stopped = list(self._groups.values())
+        for consensus in stopped:
             await consensus.stop()
         self._groups.clear()
+        try:
+            # All at once: they share the syncs of the kvstore.
+            await asyncio.gather(*(self._note_clean(consensus) for consensus in stopped))
+        except KvStoreError as error:
+            _logger.error("not noted that the logs were closed clean: %s", error)
         self._deadlines.close()
 
     async def hand_over(self, seconds: float) -> None:
@@ -90,6 +98,11 @@ class GroupManager:
             except OSError as error:
                 _logger.warning("the free space of %s cannot be read: %s", directory, error)
             await asyncio.sleep(self._options.disk_check_interval)
+
+    async def _note_clean(self, consensus: Consensus) -> None:
+        log = consensus.log
+        if consensus.failure is None and not log.is_poisoned and log.flushed_index == log.last_index:
+            await self._directories.note_clean(consensus.group, log.last_index)
 
     def add_leadership_listener(self, listener: Callable[[Consensus], None]) -> None:
         """Call `listener` whenever role, term or office of any group may have changed."""
@@ -115,20 +128,17 @@ class GroupManager:
             StorageError: Directory or kvstore are lost, foreign or damaged, or the disk refuses; nothing was started.
         """
         assert group not in self._groups
-        directories = self._directories
-        known_index = await directories.claim(group)
-        log = await Log.open(
-            self._env,
-            directories.path_of(group),
-            directories.identity_of(group),
-            log_options,
-            known_index=known_index,
+        known_index = await self._directories.claim(group)
+        has_peers = len(configuration.node_ids) > 1
+        rescan = self._damaged.get(group, frozenset())
+        opened = await self._opening.open(
+            group, log_options, log_state or NoLogState(), known_index, has_peers=has_peers, rescan=rescan
         )
-        stm = LogStartStm(log, log_state or NoLogState())
+        self._damaged.pop(group, None)
         try:
-            await stm.replay()
+            await self._directories.note_opened(group)
         except StorageError:
-            await log.close()
+            await opened.log.close()
             raise
         consensus = Consensus(
             group,
@@ -137,12 +147,12 @@ class GroupManager:
             self._self_replica,
             configuration,
             policy,
-            log,
+            opened.log,
             self._kvstore,
             self._client,
             self._deadlines,
             self.probe,
-            stm,
+            opened.log_state,
             self.limits,
             is_internal=is_internal,
         )
@@ -154,8 +164,7 @@ class GroupManager:
             await consensus.stop()
             raise
         self._groups[group] = consensus
-        if known_index == NO_INDEX:
-            self._note_when_filled(consensus)
+        self._note_when_filled(consensus)
         return consensus
 
     def _note_when_filled(self, consensus: Consensus) -> None:
@@ -173,6 +182,14 @@ class GroupManager:
             await self._directories.note_filled(consensus.group)
         except KvStoreError as error:
             consensus.fail(error)
+
+    async def close(self, group: GroupId) -> None:
+        """Stop this node's replica of a group; `create` opens it again, without what a read has found damaged."""
+        consensus = self._groups.pop(group)
+        self._heartbeats.forget(consensus)
+        if consensus.damage is not None and consensus.damage.path is not None:
+            self._damaged[group] = frozenset([consensus.damage.path])
+        await consensus.stop()
 
     async def remove(self, group: GroupId) -> bool:
         """Stop a group and delete its replica here, also one that is not open or half-deleted.

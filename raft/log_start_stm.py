@@ -1,13 +1,41 @@
-"""Keeps a replica's `LogState` in step with its log, its commit index and its snapshot (RFC 0006)."""
+"""Keeps a replica's `LogState` and log start in step with its log, its commit index and its snapshot (RFC 0006).
+
+    note          LOG_START entries wait here until they are committed
+    commit        the start moves at once, in memory: reads below it are refused from then on
+    in background the snapshot (start, and the state as of a committed entry) becomes durable; then the log deletes
+
+One snapshot is written at a time, and always the newest: what is committed while one is being written needs no file
+of its own.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
 
 from model.ids import Index
 from raft.errors import RaftError
 from raft.log_state import LogState, NoLogState
 from raft.replicate_item import NewEntry, ReplicateResult
-from storage.entry import Entry
+from runtime.gate import Gate
+from storage.entry import Entry, EntryKind
+from storage.errors import CorruptLogError, DiskFullError, StorageError
 from storage.log import Log
+from storage.log_start import LogStart, decode_log_start
+from storage.snapshot_file import Snapshot
 
 _REPLAY_CHUNK_BYTES = 1024 * 1024
+# After a disk without room for a snapshot: nothing is lost by waiting, the entries are still there.
+_SAVE_PAUSE = 5.0
+
+
+class _Owner(NamedTuple):
+    """What the replica lends for the work in the background."""
+
+    gate: Gate
+    logger: logging.LoggerAdapter[logging.Logger]
+    on_failed: Callable[[StorageError], object]
 
 
 class LogStartStm:
@@ -16,20 +44,33 @@ class LogStartStm:
     def __init__(self, log: Log, state: LogState) -> None:
         self._log = log
         self._state = state
+        self._owner: _Owner | None = None
+        # LOG_START entries that are not committed yet, oldest first.
+        self._pending: deque[tuple[Index, LogStart]] = deque()
+        # The committed entry that the settled state includes last.
+        self._applied_index = Index(log.start_index - 1)
+        self._applied_term = log.term_at(self._applied_index)
+        self._is_save_due = False
+        self._is_saving = False
+        # Held while a snapshot is written or installed.
+        self._snapshot_lock = asyncio.Lock()
 
     async def replay(self) -> None:
-        """Take what is in the log, before the replica takes part.
+        """Take the snapshot and the entries behind it, before the replica takes part.
 
         Raises:
-            StorageError: The log cannot be read.
+            StorageError: The log cannot be read, or what it says cannot be understood.
         """
-        if isinstance(self._state, NoLogState):
-            return
-        index = self._log.start_index
-        while index <= self._log.last_index:
-            for entry in await self._log.read(index, _REPLAY_CHUNK_BYTES):
-                self._state.note(entry)
-                index = Index(entry.index + 1)
+        snapshot = self._log.take_snapshot()
+        if snapshot is not None:
+            self._restore(snapshot)
+        await self._note_log()
+
+    def attach(
+        self, gate: Gate, logger: logging.LoggerAdapter[logging.Logger], on_failed: Callable[[StorageError], object]
+    ) -> None:
+        """The replica takes part: snapshots are saved in `gate`, and `on_failed` is told of a log that fails."""
+        self._owner = _Owner(gate, logger, on_failed)
 
     # -- following the log --------------------------------------------------------------------------------------
 
@@ -38,13 +79,100 @@ class LogStartStm:
         return self._state.admit(entry)
 
     def note(self, entry: Entry) -> None:
-        """An entry got its place at the end of the log; if it cannot be written, `truncate` follows."""
+        """An entry got its place at the end of the log; if it cannot be written, `truncate` follows.
+
+        Raises:
+            CorruptLogError: A LOG_START entry that cannot be understood.
+        """
+        if entry.kind is EntryKind.LOG_START and entry.index > self._applied_index:
+            start = decode_log_start(entry.payload)
+            if not (1 <= start.index <= entry.index and 0 <= start.base_offset <= start.offset <= entry.base_offset):
+                raise CorruptLogError(f"entry {entry.index} moves the log start to {start}")
+            self._pending.append((entry.index, start))
         self._state.note(entry)
 
     def truncate(self, first_removed: Index) -> None:
         """The entries from `first_removed` on are gone."""
+        while self._pending and self._pending[-1][0] >= first_removed:
+            self._pending.pop()
         self._state.truncate(first_removed)
 
     def on_commit(self, commit: Index) -> None:
-        """The commit index has moved."""
+        """The commit index is `commit` now."""
+        if commit <= self._applied_index:
+            return  # A replica that was restored learns again what is committed.
+        self._applied_index, self._applied_term = commit, self._log.term_at(commit)
         self._state.commit(commit)
+        start = self._log.start
+        while self._pending and self._pending[0][0] <= commit:
+            start = max(start, self._pending.popleft()[1], key=_place)
+        if _place(start) > _place(self._log.start):
+            self._advance(start)
+        elif commit >= self._log.closed_index > self._log.snapshot_index and not isinstance(self._state, NoLogState):
+            self._save_soon()
+
+    def _advance(self, start: LogStart) -> None:
+        assert self._owner is not None
+        try:
+            self._log.advance_start(start)
+        except CorruptLogError as error:
+            self._owner.on_failed(error)
+        else:
+            self._save_soon()
+
+    # -- snapshots ----------------------------------------------------------------------------------------------
+
+    def take(self) -> Snapshot:
+        """Return the start and the settled state as of now."""
+        return Snapshot(self._log.start, self._applied_index, self._applied_term, self._state.snapshot())
+
+    async def install(self, snapshot: Snapshot) -> None:
+        """Follower, under op_lock: replace what a leader no longer has the entries for.
+
+        Raises:
+            StorageError: The log is poisoned, or the state cannot be understood.
+        """
+        async with self._snapshot_lock:
+            if await self._log.install(snapshot):
+                self._pending.clear()
+                self._restore(snapshot)
+                await self._note_log()
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        self._state.reset()
+        self._state.restore(snapshot.state, snapshot.applied_index)
+        self._applied_index, self._applied_term = snapshot.applied_index, snapshot.applied_term
+
+    async def _note_log(self) -> None:
+        index = max(self._applied_index + 1, self._log.start_index)
+        while index <= self._log.last_index:
+            for entry in await self._log.read(Index(index), _REPLAY_CHUNK_BYTES):
+                self.note(entry)
+                index = entry.index + 1
+
+    def _save_soon(self) -> None:
+        self._is_save_due = True
+        if not self._is_saving and self._owner is not None:
+            self._is_saving = True
+            self._owner.gate.spawn(self._save(self._owner), name="snapshot")
+
+    async def _save(self, owner: _Owner) -> None:
+        try:
+            while self._is_save_due:
+                self._is_save_due = False
+                try:
+                    async with self._snapshot_lock:
+                        # Taken here and written at once: an install in between would make it a lie.
+                        await self._log.save_snapshot(self.take())
+                except DiskFullError as error:
+                    owner.logger.warning("the snapshot is not written, again in %g s: %s", _SAVE_PAUSE, error)
+                    self._is_save_due = True
+                    await asyncio.sleep(_SAVE_PAUSE)
+        except StorageError as error:
+            owner.on_failed(error)
+        finally:
+            self._is_saving = False
+
+
+def _place(start: LogStart) -> tuple[int, int]:
+    return start.index, start.offset

@@ -7,6 +7,8 @@ from enum import IntEnum
 
 import msgspec
 
+from storage.log_start import LogStart
+
 
 class AppendStatus(IntEnum):
     """What became of an append or a heartbeat."""
@@ -55,6 +57,27 @@ class AppendEntriesReply(msgspec.Struct, frozen=True, array_like=True):
     match: int
     dirty: int
     flushed: int
+
+
+class InstallSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
+    """For a follower below the leader's log start (RFC 0006); the frame's payload is one chunk of the state.
+
+    Attributes:
+        start: Where the leader's log starts.
+        applied_index, applied_term: The committed entry that the state includes last, at least the one before `start`.
+        position: Where the chunk begins; a transfer begins at 0, and each chunk is answered before the next is sent.
+        size: Bytes of the whole state.
+
+    The reply is that of an append: ALIVE for more chunks, SUCCESS with `match` just before `start` at the end.
+    """
+
+    group: str
+    term: int
+    start: LogStart
+    applied_index: int
+    applied_term: int
+    position: int
+    size: int
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True):

@@ -15,6 +15,8 @@ class RaftProbe:
     append_requests_received: int = 0
     recoveries_started: int = 0
     recovery_bytes: int = 0
+    snapshots_sent: int = 0
+    snapshots_installed: int = 0
     elections_started: int = 0
     elections_won: int = 0
     step_downs: int = 0

@@ -2,6 +2,7 @@
 
     probe     while the shared prefix is not known: ask about one entry, back up by whole terms
     send      chunks from the log, one in flight, each the next that the follower expects
+    install   where the follower lacks what the log no longer holds: the snapshot instead, then on with `send`
     hand over once everything written has been sent: in that same synchronous step replicate_entries_stm takes over
 
 One fiber per lagging follower. Commit and visible are read before the log, so a request never carries a commit
@@ -11,9 +12,9 @@ index that covers entries the reader has not seen.
 import asyncio
 
 from model.ids import Index, Term
-from raft.append_dispatch import append_request, is_right_replica, send_append, wire_buffers
+from raft.append_dispatch import append_request, is_right_replica, send_append, send_snapshot_chunk, wire_buffers
 from raft.follower_index_metadata import FollowerIndexMetadata
-from raft.messages import AppendEntriesReply, AppendEntriesRequest, AppendStatus
+from raft.messages import AppendEntriesReply, AppendEntriesRequest, AppendStatus, InstallSnapshotRequest
 from raft.replica_context import ReplicaContext
 from raft.rules.recovery import next_index_after_reject
 from storage.entry import Entry
@@ -21,6 +22,7 @@ from storage.errors import LogTruncatedError, StorageError
 
 # A flush this often lets the follower's commit move during a long recovery.
 _FLUSH_EVERY_BYTES = 1024 * 1024
+_REFUSALS = (AppendStatus.GAP, AppendStatus.TERM_MISMATCH)
 
 
 class RecoveryStm:
@@ -49,8 +51,6 @@ class RecoveryStm:
             while self._is_current() and is_right_replica(context, follower):
                 if not await self._step():
                     return
-        except LogTruncatedError as error:
-            context.logger.warning("cannot recover node %d from the log: %s", follower.node_id, error)
         except StorageError as error:
             context.fail(error)
         finally:
@@ -79,7 +79,11 @@ class RecoveryStm:
         request = append_request(context, prev_index, log.term_at(prev_index), flush=False)
         entries: list[Entry] = []
         if follower.match_index >= prev_index:
-            entries = await log.read(next_index, context.options.recovery_chunk_bytes)
+            try:
+                entries = await log.read(next_index, context.options.recovery_chunk_bytes)
+            except LogTruncatedError:
+                # The start has moved on during the read; it does not lie at `next_index` any more.
+                return next_index < log.start_index
             if not self._is_current():
                 return False
         last = entries[-1].index if entries else prev_index
@@ -91,6 +95,8 @@ class RecoveryStm:
         reply = await self._exchange(request, entries, last)
         if reply is None or not self._is_current():
             return False
+        if reply.status in _REFUSALS and 0 < prev_index < log.start_index:
+            return await self._install()
         return self._take(reply, prev_index, last)
 
     def _wants_flush(self, entries: list[Entry], last: Index) -> bool:
@@ -101,13 +107,41 @@ class RecoveryStm:
     async def _exchange(
         self, request: AppendEntriesRequest, entries: list[Entry], last: Index
     ) -> AppendEntriesReply | None:
-        future = send_append(self._context, self._follower, request, wire_buffers(entries), last)
+        return await self._settle(send_append(self._context, self._follower, request, wire_buffers(entries), last))
+
+    @staticmethod
+    async def _settle(future: asyncio.Future[AppendEntriesReply]) -> AppendEntriesReply | None:
         settled = asyncio.Event()
         future.add_done_callback(lambda _: settled.set())
         await settled.wait()
         if future.cancelled() or future.exception() is not None:
             return None
         return future.result()
+
+    async def _install(self) -> bool:
+        """The follower lacks the entry before the log start: send what those entries have come to."""
+        context, follower = self._context, self._follower
+        snapshot = context.log_state.take()
+        start, state = snapshot.start, snapshot.state
+        context.probe.snapshots_sent += 1
+        context.logger.info(
+            "sends node %d a snapshot of %d bytes, log start %d", follower.node_id, len(state), start.index
+        )
+        position = 0
+        while True:
+            chunk = state[position : position + context.options.recovery_chunk_bytes]
+            request = InstallSnapshotRequest(
+                context.group, self._term, start, snapshot.applied_index, snapshot.applied_term, position, len(state)
+            )
+            reply = await self._settle(send_snapshot_chunk(context, follower, request, chunk))
+            if reply is None or not self._is_current():
+                return False
+            position += len(chunk)
+            if reply.status is AppendStatus.SUCCESS:
+                follower.next_index_hint = start.index
+                return True
+            if reply.status is not AppendStatus.ALIVE or position >= len(state):
+                return False
 
     def _take(self, reply: AppendEntriesReply, prev_index: Index, last: Index) -> bool:
         follower, log = self._follower, self._context.log

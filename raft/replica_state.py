@@ -105,6 +105,8 @@ class ReplicaState:
         self.role = Role.FOLLOWER
         self.term = Term(0)
         self.voted_for: NodeId | None = None
+        # How far the log had reached before damage; None once it is there again (RFC 0006).
+        self.lost_end: LogEnd | None = None
         self.leader_id: NodeId | None = None
         self.commit_index = Index(0)
         self.visible_index = Index(0)
@@ -117,13 +119,17 @@ class ReplicaState:
         self._asked: deque[tuple[Index, Index]] = deque()
         self.unreplicated = UnreplicatedBytes()
 
-    def restore(self, term: Term, voted_for: NodeId | None) -> None:
+    def restore(self, term: Term, voted_for: NodeId | None, lost_end: LogEnd | None = None) -> None:
         """Take what was persisted. The last entry's term may be newer: it was taken from a leader of that term."""
         assert self.term == 0
         assert self.role is Role.FOLLOWER
-        if self._log.last_term > term:
-            term, voted_for = self._log.last_term, None
+        self.lost_end = lost_end
+        last_term = self._log.last_term if lost_end is None else max(self._log.last_term, lost_end.term)
+        if last_term > term:
+            term, voted_for = last_term, None
         self.term, self.voted_for = term, voted_for
+        # What lay below the start was committed.
+        self.commit_index = self.visible_index = Index(self._log.start_index - 1)
 
     # -- what is known ------------------------------------------------------------------------------------------
 
@@ -141,6 +147,17 @@ class ReplicaState:
     def log_end(self) -> LogEnd:
         """The end of the log for votes: appends in flight included (counterexample 19)."""
         return LogEnd(self._log.pending_term, self._log.pending_index)
+
+    @property
+    def flushed_end(self) -> LogEnd:
+        """The end of what is durable here."""
+        flushed = self._log.flushed_index
+        return LogEnd(self._log.term_at(flushed), flushed)
+
+    @property
+    def is_refilling(self) -> bool:
+        """Damage took entries that this replica had: it gets them from the others and cannot lead meanwhile."""
+        return self.lost_end is not None
 
     @property
     def last_asked_index(self) -> Index:
@@ -341,6 +358,25 @@ class ReplicaState:
         # Visible data goes only where a holder lost its un-fsynced copy (RFC 0003, levels): consumers learn by epoch.
         self.visible_index = min(self.visible_index, last_kept)
         self.check_invariants()
+
+    def on_installing(self, start_index: Index) -> None:
+        """Follower: the log is about to be replaced by one that starts at `start_index`, above commit.
+
+        Raises:
+            InvariantViolatedError: That would remove committed entries, or this replica leads.
+        """
+        last_kept = Index(start_index - 1)
+        if self.role is Role.LEADER or last_kept <= self.commit_index:
+            raise InvariantViolatedError(f"a snapshot up to {last_kept}, commit is {self.commit_index}")
+        # What lies behind may be gone as well; the leader tells again how far it is the same.
+        self.matched_index = min(self.matched_index, last_kept)
+        self.visible_index = min(self.visible_index, last_kept)
+        self.check_invariants()
+
+    def on_installed(self) -> None:
+        """Follower: the log begins with what is committed."""
+        before = Index(self._log.start_index - 1)
+        self._move(max(self.commit_index, before), max(self.visible_index, before))
 
     def _move(self, commit: Index, visible: Index) -> bool:
         if commit == self.commit_index and visible == self.visible_index:

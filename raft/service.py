@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from model.ids import GroupId, NodeId, Replica
+from model.ids import GroupId, Index, NodeId, Replica, Term
 from raft.client import Buffer
 from raft.consensus import Consensus
 from raft.group_manager import GroupManager
@@ -14,6 +14,7 @@ from raft.messages import (
     Heartbeat,
     HeartbeatReply,
     HeartbeatRequest,
+    InstallSnapshotRequest,
     StepDownAck,
     StepDownNotice,
     TimeoutNowReply,
@@ -28,6 +29,7 @@ from rpc.links import Links
 from rpc.methods import Method
 from storage.entry import Entry, parse_entries
 from storage.errors import CorruptEntryError
+from storage.snapshot_file import STATE_BYTES_MAX, Snapshot
 
 VOTE = Method(1, "vote", VoteRequest, VoteReply, urgent=True)
 APPEND_ENTRIES = Method(2, "append_entries", AppendEntriesRequest, AppendEntriesReply)
@@ -35,6 +37,7 @@ HEARTBEAT = Method(3, "heartbeat", HeartbeatRequest, HeartbeatReply, urgent=True
 TIMEOUT_NOW = Method(5, "timeout_now", TimeoutNowRequest, TimeoutNowReply, urgent=True)
 # Not urgent: it must not overtake the appends of the leadership that it ends.
 STEPPED_DOWN = Method(6, "stepped_down", StepDownNotice, StepDownAck)
+INSTALL_SNAPSHOT = Method(4, "install_snapshot", InstallSnapshotRequest, AppendEntriesReply)
 
 
 class LinksRaftClient:
@@ -57,6 +60,12 @@ class LinksRaftClient:
     ) -> asyncio.Future[AppendEntriesReply]:
         """Send entries."""
         return self._links.send(node_id, APPEND_ENTRIES, request, entries, timeout=self._options.append_timeout)
+
+    def install_snapshot(
+        self, node_id: NodeId, request: InstallSnapshotRequest, chunk: Buffer
+    ) -> asyncio.Future[AppendEntriesReply]:
+        """Send one chunk of a snapshot."""
+        return self._links.send(node_id, INSTALL_SNAPSHOT, request, [chunk], timeout=self._options.append_timeout)
 
     def vote(self, node_id: NodeId, request: VoteRequest) -> asyncio.Future[VoteReply]:
         """Ask for a (pre-)vote."""
@@ -85,6 +94,7 @@ class RaftService:
         links.register(HEARTBEAT, self._heartbeat)
         links.register(TIMEOUT_NOW, self._timeout_now)
         links.register(STEPPED_DOWN, self._stepped_down)
+        links.register(INSTALL_SNAPSHOT, self._install_snapshot)
         links.add_reset_listener(groups.on_link_reset)
 
     async def _vote(self, peer: Peer, request: VoteRequest, _: memoryview) -> VoteReply:
@@ -100,6 +110,15 @@ class RaftService:
         if consensus is None:
             return _unknown_group()
         return consensus.on_append_entries(peer.replica.node_id, request, parse_run(request, payload))
+
+    def _install_snapshot(
+        self, peer: Peer, request: InstallSnapshotRequest, payload: memoryview
+    ) -> AppendEntriesReply | asyncio.Future[AppendEntriesReply]:
+        consensus = self._group_of(peer, request.group)
+        if consensus is None:
+            return _unknown_group()
+        check_snapshot_chunk(request, payload)
+        return consensus.on_install_snapshot(peer.replica.node_id, request, bytes(payload))
 
     def _heartbeat(self, peer: Peer, request: HeartbeatRequest, _: memoryview) -> HeartbeatReply:
         return HeartbeatReply([self._beat(peer, beat) for beat in request.beats], self._groups.limits.disk.spare_bytes)
@@ -146,6 +165,25 @@ def parse_run(request: AppendEntriesRequest, payload: memoryview) -> Sequence[En
     except CorruptEntryError as error:
         raise MalformedBodyError(f"append_entries of {request.group}: {error}") from error
     return entries
+
+
+def check_snapshot_chunk(request: InstallSnapshotRequest, payload: memoryview) -> None:
+    """Check the bounds of what a peer sends.
+
+    Raises:
+        MalformedBodyError: They do not fit together; nothing of the request is used.
+    """
+    snapshot = Snapshot(request.start, Index(request.applied_index), Term(request.applied_term), b"")
+    flaw = snapshot.flaw()
+    end = request.position + len(payload)
+    if request.position < 0 or not request.position <= end <= request.size <= STATE_BYTES_MAX:
+        flaw = f"bytes [{request.position}, {end}) of {request.size}"
+    elif request.size > 0 and not payload:
+        flaw = "an empty chunk"
+    elif request.applied_term > request.term:
+        flaw = f"state of term {request.applied_term} from a leader of term {request.term}"
+    if flaw is not None:
+        raise MalformedBodyError(f"install_snapshot of {request.group}: {flaw}")
 
 
 def _unknown_group() -> AppendEntriesReply:

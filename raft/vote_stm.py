@@ -104,6 +104,8 @@ class VoteStm:
     async def run(self) -> Outcome:
         """Stand once."""
         context, state = self._context, self._context.state
+        if state.is_refilling:
+            return Outcome.REFUSED
         context.probe.elections_started += 1
         # Our own appends finish or fail first: we stand with what is written (counterexample 32).
         async with context.op_lock:

@@ -58,6 +58,7 @@ class Voter:
             state.voted_for,
             state.log_end,
             state.is_leader or (self._election.hears_leader and state.leader_id != candidate),
+            state.lost_end,
         )
         end = LogEnd(Term(request.last_term), Index(request.last_index))
         return refuse_reason(voter, candidate, Term(request.term), end, pre=request.pre, transfer=request.transfer)
@@ -84,6 +85,8 @@ class Voter:
             return "has no room on its disk"
         if log.last_index < request.last_index:
             return f"log ends at {log.last_index}, the leader's at {request.last_index}"
+        if state.is_refilling:
+            return "gets back what damage took"
         if self._election.is_standing:
             return "stands for election already"
         return None

@@ -81,6 +81,7 @@ class BrokerConfig:
     log_roll_ms: int
     log_retention_ms: int
     log_retention_bytes: int
+    log_retention_check_interval_ms: int
     log_message_timestamp_type: str
     log_message_timestamp_before_max_ms: int
     log_message_timestamp_after_max_ms: int

@@ -259,6 +259,13 @@ OPTIONS: tuple[Option, ...] = (
         -1,
         _LONG_MAX,
     ),
+    _milliseconds(
+        "log.retention.check.interval.ms",
+        300_000,
+        "How often this broker looks for segments that have outlived their topic's retention.",
+        1,
+        _LONG_MAX,
+    ),
     Option(
         key="log.message.timestamp.type",
         kind="string",

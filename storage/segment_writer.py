@@ -7,6 +7,7 @@ from model.ids import Index
 from runtime.files import File, FileSystem
 from storage.entry import Buffer, Entry, EntryKind, pack_header
 from storage.index_file import index_path, remove_index_file
+from storage.log_start import decode_log_start
 from storage.options import LogOptions
 from storage.segment import Segment, segment_name
 
@@ -70,6 +71,9 @@ def _must_roll(part: SegmentPart, entry: Entry, options: LogOptions, now_ms: int
     if part.size + entry.size > options.segment_bytes:
         return True
     if now_ms - part.created_ms > options.segment_ms:
+        return True
+    # Nothing before it can be read once it is committed: the segment it would have been in can be deleted.
+    if entry.kind is EntryKind.LOG_START and decode_log_start(entry.payload).index == entry.index:
         return True
     # A term that brings data begins a segment: a leader change is visible in the directory.
     return entry.kind is EntryKind.DATA and 0 < part.data_term < entry.term

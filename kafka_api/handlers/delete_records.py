@@ -1,32 +1,20 @@
 """DeleteRecords (21): the log of a partition begins later; what lies before is gone for consumers at once."""
 
-from typing import Protocol, cast
-
 from cluster.errors import ClusterError
-from cluster.partition import Partition
+from cluster.partition import HIGH_WATERMARK, Partition
 from kafka_api.error_mapping import error_code
 from kafka_api.handlers.partition_lookup import find_leader, find_topic
 from kafka_api.handlers.topic_admin import request_deadline
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from kafka_api.request_context import RequestContext
-from model.ids import Offset
 from raft.errors import RaftError
 from storage.errors import StorageError
 
 _Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 _Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
-_HIGH_WATERMARK = -1
 _NO_OFFSET = -1
-
-
-class RecordsDeleter(Protocol):
-    """A partition whose start can be moved."""
-
-    async def delete_records(self, offset: Offset, deadline: float) -> Offset:
-        """Move the start to `offset` (-1: the high watermark) unless it is beyond it; return the new start."""
-        ...
 
 
 async def handle_delete_records(
@@ -51,10 +39,10 @@ async def handle_delete_records(
 
 
 async def _delete(partition: Partition, offset: int, deadline: float, result: _Result) -> None:
-    if not _HIGH_WATERMARK <= offset <= partition.high_watermark:
+    if not HIGH_WATERMARK <= offset <= partition.high_watermark:
         result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
         return
     try:
-        result.low_watermark = await cast(RecordsDeleter, partition).delete_records(Offset(offset), deadline)
+        result.low_watermark = await partition.delete_records(offset, deadline)
     except (ClusterError, RaftError, StorageError) as error:
         result.error_code = error_code(error)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from kafka_api.handlers.alter_configs import handle_alter_configs, handle_incremental_alter_configs
 from kafka_api.handlers.create_partitions import handle_create_partitions
 from kafka_api.handlers.create_topics import handle_create_topics
+from kafka_api.handlers.delete_records import handle_delete_records
 from kafka_api.handlers.delete_topics import handle_delete_topics
 from kafka_api.handlers.describe_cluster import handle_describe_cluster
 from kafka_api.handlers.describe_configs import handle_describe_configs
@@ -47,6 +48,7 @@ SERVED: dict[int, Served] = {
     ApiKey.METADATA: Served(0, 0, 13, handle_metadata),
     ApiKey.CREATE_TOPICS: Served(2, 2, 7, handle_create_topics),
     ApiKey.DELETE_TOPICS: Served(1, 1, 6, handle_delete_topics),
+    ApiKey.DELETE_RECORDS: Served(0, 0, 2, handle_delete_records),
     ApiKey.INIT_PRODUCER_ID: Served(0, 0, 5, handle_init_producer_id),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Served(2, 2, 4, handle_offset_for_leader_epoch),
     ApiKey.DESCRIBE_CONFIGS: Served(1, 1, 4, handle_describe_configs),

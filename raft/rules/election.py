@@ -21,6 +21,7 @@ class VoterView(NamedTuple):
 
     Attributes:
         log_end: Appends in flight included (counterexample 19).
+        lost_end: Where the log ended before damage took entries that were counted; None if nothing is missing.
         hears_leader: A leader of `term` spoke within one election timeout, or the voter is that leader.
     """
 
@@ -28,6 +29,7 @@ class VoterView(NamedTuple):
     voted_for: NodeId | None
     log_end: LogEnd
     hears_leader: bool
+    lost_end: LogEnd | None = None
 
 
 def refuse_reason(
@@ -47,4 +49,7 @@ def refuse_reason(
         return (
             f"log ends at {log_end.last_index}@{log_end.term}, ours at {voter.log_end.last_index}@{voter.log_end.term}"
         )
+    if voter.lost_end is not None and log_end < voter.lost_end:
+        lost = f"{voter.lost_end.last_index}@{voter.lost_end.term}"
+        return f"log ends at {log_end.last_index}@{log_end.term}, ours ended at {lost} before damage"
     return None

@@ -157,6 +157,8 @@ def not_ready_reason(node: Node) -> str | None:
         why_not = consensus.failure or consensus.damage
         if why_not is not None:
             return f"group {consensus.group} {'has stopped' if consensus.failure else 'is damaged'}: {why_not}"
+        if (lost := consensus.state.lost_end) is not None:
+            return f"group {consensus.group} gets back what damage took, up to entry {lost.last_index}@{lost.term}"
     for partition in node.partitions:
         if node.leadership.leader_of(partition.consensus.group) is None:
             return f"partition {partition.topic.name}-{partition.partition} has no leader"
@@ -168,6 +170,7 @@ def _positions(status: ReplicaStatus) -> dict[str, object]:
         "node_id": status.node_id,
         "role": status.role,
         "term": status.term,
+        "refilling": status.refilling,
         "dirty": _mark(status.dirty),
         "flushed": _mark(status.flushed),
         "commit": _mark(status.commit),

@@ -195,6 +195,7 @@ def node_options(config: BrokerConfig) -> NodeOptions:
             disk_reserve_bytes=config.disk_reserve_bytes,
         ),
         topic_defaults=topic_defaults(config),
+        retention_check_interval=config.log_retention_check_interval_ms / 1000,
         producers=ProducerOptions(expiration_ms=config.producer_id_expiration_ms),
     )
 

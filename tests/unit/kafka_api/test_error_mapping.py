@@ -52,6 +52,7 @@ MAPPED = {
     cluster.errors.InvalidReplicationFactorError: ErrorCode.INVALID_REPLICATION_FACTOR,
     cluster.errors.InvalidReplicaAssignmentError: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     cluster.errors.InvalidTopicConfigError: ErrorCode.INVALID_CONFIG,
+    cluster.errors.OffsetOutOfRangeError: ErrorCode.OFFSET_OUT_OF_RANGE,
     cluster.errors.ControllerUnavailableError: ErrorCode.REQUEST_TIMED_OUT,
     cluster.errors.NotControllerError: ErrorCode.NOT_CONTROLLER,
     cluster.producer_errors.OutOfOrderSequenceError: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

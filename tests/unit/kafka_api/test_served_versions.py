@@ -13,6 +13,7 @@ from kafka_api.protocol.messages import (
     ApiVersionsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
@@ -43,6 +44,10 @@ def _request(key, version, topic_id):
             asked = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=0, leader_epoch=1)
             topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="t", partitions=[asked])
             return OffsetForLeaderEpochRequest(topics=[topic])
+        case ApiKey.DELETE_RECORDS:
+            asked = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=-1)
+            topic = DeleteRecordsRequest.DeleteRecordsTopic(name="t", partitions=[asked])
+            return DeleteRecordsRequest(topics=[topic], timeout_ms=5_000)
         case ApiKey.INIT_PRODUCER_ID:
             return InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         case ApiKey.DESCRIBE_CLUSTER:
@@ -98,7 +103,7 @@ def _error(key, response):
             return response.responses[0].error_code
         case ApiKey.DELETE_TOPICS:
             return response.responses[0].error_code - 3  # unknown, as asked for
-        case ApiKey.OFFSET_FOR_LEADER_EPOCH:
+        case ApiKey.OFFSET_FOR_LEADER_EPOCH | ApiKey.DELETE_RECORDS:
             return response.topics[0].partitions[0].error_code
         case _:
             return response.error_code

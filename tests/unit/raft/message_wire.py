@@ -13,6 +13,7 @@ from raft.messages import (
     Heartbeat,
     HeartbeatReply,
     HeartbeatRequest,
+    InstallSnapshotRequest,
     StepDownAck,
     StepDownNotice,
     TimeoutNowReply,
@@ -23,7 +24,9 @@ from raft.messages import (
 from rpc.errors import LinkDownError
 from storage.entry import EntryKind, parse_entries
 
-Request = AppendEntriesRequest | HeartbeatRequest | VoteRequest | TimeoutNowRequest | StepDownNotice
+Request = (
+    AppendEntriesRequest | HeartbeatRequest | InstallSnapshotRequest | VoteRequest | TimeoutNowRequest | StepDownNotice
+)
 Reply = AppendEntriesReply | HeartbeatReply | VoteReply | TimeoutNowReply | StepDownAck
 
 
@@ -109,6 +112,11 @@ class WireClient:
     ) -> "asyncio.Future[AppendEntriesReply]":
         return self._wire.send(self._node_id, node_id, request, b"".join(entries))
 
+    def install_snapshot(
+        self, node_id: NodeId, request: InstallSnapshotRequest, chunk: Buffer
+    ) -> "asyncio.Future[AppendEntriesReply]":
+        return self._wire.send(self._node_id, node_id, request, bytes(chunk))
+
     def vote(self, node_id: NodeId, request: VoteRequest) -> "asyncio.Future[VoteReply]":
         return self._wire.send(self._node_id, node_id, request)
 
@@ -150,6 +158,12 @@ def render_request(request: Request, payload: bytes) -> str:
             return f"stepped-down t{request.term}"
         case HeartbeatRequest():
             return f"beat {' '.join(map(_render_beat, request.beats))}"
+        case InstallSnapshotRequest():
+            return (
+                f"snapshot t{request.term} start {request.start.index} offset {request.start.offset}"
+                f" after t{request.start.prev_term} applied {request.applied_index}@{request.applied_term}"
+                f" bytes {request.position}-{request.position + len(payload)} of {request.size}"
+            )
 
 
 def _render_beat(beat: Heartbeat) -> str:

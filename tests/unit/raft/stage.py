@@ -24,6 +24,7 @@ from raft.messages import (
     AppendEntriesRequest,
     HeartbeatReply,
     HeartbeatRequest,
+    InstallSnapshotRequest,
     StepDownAck,
     StepDownNotice,
     TimeoutNowRequest,
@@ -34,12 +35,13 @@ from raft.options import RaftOptions
 from raft.probe import RaftProbe
 from raft.replica_state import Role
 from raft.replicate_item import NewEntry, ReplicateResult
-from raft.service import parse_run
+from raft.service import check_snapshot_chunk, parse_run
 from raft.vote_store import PersistedVote, vote_key
 from runtime.environment import Environment
 from runtime.gate import Gate
 from storage.entry import Entry, EntryKind
 from storage.log import Log
+from storage.log_start import LogStart
 from storage.memory_kvstore import MemoryKvStore
 from storage.options import LogIdentity, LogOptions
 from tests.simulation.world import World
@@ -84,7 +86,9 @@ class Actor:
         """The whole state as one line."""
         assert self.consensus is not None
         state, log = self.consensus.state, self.consensus.log
-        terms = " ".join(str(log.term_at(Index(index))) for index in range(1, log.last_index + 1))
+        terms = " ".join(str(log.term_at(Index(index))) for index in range(log.start_index, log.last_index + 1))
+        if log.start_index > 1:
+            terms = f"{log.start_index}: {terms}"
         vote = "nobody" if state.voted_for is None else f"n{state.voted_for}"
         return (
             f"{self.standing()}, voted for {vote}, log [{terms}] flushed {log.flushed_index}"
@@ -256,6 +260,21 @@ class Stage:
 
         self.call(lambda: self._machine.spawn(confirm()))
 
+    def move_start(self, node_id: int, index: int, offset: int) -> None:
+        """Let the leader propose that the log starts at an entry and offset; what comes of it becomes an event."""
+
+        async def move() -> None:
+            consensus = self.replica(node_id)
+            start = LogStart(Index(index), Offset(offset), Offset(offset), consensus.log.term_at(Index(index - 1)))
+            try:
+                await consensus.move_log_start(start, consensus.term, self._machine.loop.time() + 60.0)
+            except RaftError as error:
+                self.events.append(f"log start stays: {type(error).__name__}: {error}")
+            else:
+                self.events.append(f"n{node_id} log starts at {consensus.log.start_index}")
+
+        self._machine.spawn(move())
+
     def elect(self, node_id: int) -> None:
         """Bring a replica into office, its followers up to date, and say only what came of it."""
         spoken = len(self.events)
@@ -316,6 +335,11 @@ class Stage:
                 )
             case AppendEntriesRequest() as request:
                 reply = consensus.on_append_entries(source, request, parse_run(request, memoryview(message.payload)))
+                if not isinstance(reply, AppendEntriesReply):
+                    reply = await reply
+            case InstallSnapshotRequest() as request:
+                check_snapshot_chunk(request, memoryview(message.payload))
+                reply = consensus.on_install_snapshot(source, request, message.payload)
                 if not isinstance(reply, AppendEntriesReply):
                     reply = await reply
         self.wire.send_back(message, reply)

@@ -50,3 +50,17 @@ def test_one_vote_per_term() -> None:
 @pytest.mark.parametrize("pre", [True, False])
 def test_while_a_leader_is_heard_nobody_gets_a_vote(pre: bool) -> None:
     assert ask(VOTER._replace(hears_leader=True), pre=pre) == "a leader is heard"
+
+
+@pytest.mark.parametrize(
+    ("end", "granted"),
+    [
+        pytest.param(LogEnd(Term(3), Index(11)), False, id="shorter than what was lost"),
+        pytest.param(LogEnd(Term(3), Index(12)), True, id="as long as what was lost"),
+        pytest.param(LogEnd(Term(4), Index(8)), True, id="of a later term, which began with all that was committed"),
+    ],
+)
+def test_who_lost_entries_to_damage_votes_only_for_those_that_reach_as_far(end: LogEnd, granted: bool) -> None:
+    damaged = VOTER._replace(lost_end=LogEnd(Term(3), Index(12)))
+    assert (ask(damaged, end=end) is None) == granted
+    assert (ask(damaged, end=end, pre=True) is None) == granted

@@ -32,8 +32,10 @@ Commands (nodes by number; the seconds are virtual and pass only in `after`):
     step-down N
     transfer N [TARGET] / leave N           N hands over; N is about to be stopped
     read N NAME                             a linearizable read begins at N
+    move-start N INDEX [OFFSET]             the leader proposes that the log starts there
     say A->B vote|pre-vote term=T end=I@T
     say A->B append term=T after=I@T [entries=T,T,..] [commit=I] [visible=I] [flush]
+    say A->B snapshot term=T start=I offset=O after=T applied=I@T
     say A->B beat term=T [at=I@T] [commit=I] [visible=I]
     settle                                  everything goes on that can without time passing
     after SECONDS                           time passes
@@ -45,12 +47,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from model.ids import ConsistencyLevel, Term
+from model.ids import ConsistencyLevel, Index, Offset, Term
 from raft.group_configuration import RaftPolicy
-from raft.messages import AppendEntriesRequest, Heartbeat, HeartbeatRequest, VoteRequest
+from raft.messages import AppendEntriesRequest, Heartbeat, HeartbeatRequest, InstallSnapshotRequest, VoteRequest
 from raft.options import RaftOptions
 from runtime.workers import Pool
 from storage.entry import pack_header
+from storage.log_start import LogStart
 from tests.unit.raft.message_wire import Message
 from tests.unit.raft.stage import GROUP, Stage, entries_after
 
@@ -183,6 +186,10 @@ class Teller:
     def do_read(self, node: str, name: str) -> None:
         self.stage.read(int(node), name)
 
+    def do_move_start(self, node: str, index: str, offset: str = "0") -> None:
+        self.stage.move_start(int(node), int(index), int(offset))
+        self.stage.settle()
+
     def do_check_quorum(self, node: str) -> None:
         self.stage.call(self.stage.replica(int(node)).watch.check)
         self.stage.settle()
@@ -269,6 +276,10 @@ class Teller:
             at, at_term = _position(options.get("at", "-1@0"))
             beat = Heartbeat(GROUP, int(term), commit, visible, at, at_term)
             self.stage.say(source, target, HeartbeatRequest([beat]))
+        elif kind == "snapshot":
+            offset, (applied, applied_term) = Offset(int(options["offset"])), _position(options["applied"])
+            start = LogStart(Index(int(options["start"])), offset, offset, Term(int(options["after"])))
+            self.stage.say(source, target, InstallSnapshotRequest(GROUP, int(term), start, applied, applied_term, 0, 0))
         else:
             after, after_term = _position(options["after"])
             terms = [int(each) for each in options.get("entries", "").split(",") if each]

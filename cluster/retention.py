@@ -1,0 +1,54 @@
+"""Lets the leaders of this node's partitions delete what has outlived its topic's retention (RFC 0006)."""
+
+import asyncio
+import logging
+
+from cluster.partition_manager import PartitionManager
+from raft.errors import RaftError
+from runtime.clock import WallClock
+from runtime.gate import Gate
+from storage.errors import StorageError
+
+_logger = logging.getLogger("cluster")
+_PROPOSAL_TIMEOUT = 10.0
+
+
+class Retention:
+    """One ticker per node. Only a leader in office proposes; every replica deletes when the proposal is committed."""
+
+    def __init__(self, partitions: PartitionManager, wall_clock: WallClock, interval: float) -> None:
+        self._partitions = partitions
+        self._wall_clock = wall_clock
+        self._interval = interval
+        self._gate = Gate("retention")
+
+    def start(self) -> None:
+        """Look every `interval` seconds."""
+        self._gate.spawn(self._run(), name="retention")
+
+    async def stop(self) -> None:
+        """Propose nothing more."""
+        await self._gate.close()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            await self.look()
+
+    async def look(self) -> None:
+        """Look at every partition once, one after the other."""
+        deadline = asyncio.get_running_loop().time() + self._interval
+        for partition in self._partitions:
+            if not partition.is_in_office:
+                continue
+            try:
+                until = min(deadline, asyncio.get_running_loop().time() + _PROPOSAL_TIMEOUT)
+                start = await partition.apply_retention(self._wall_clock.now_ms(), until)
+            except (RaftError, StorageError) as error:
+                # The next look tries again, here or at the next leader.
+                _logger.info("%s: nothing was deleted: %s", partition.consensus.group, error)
+            else:
+                if start is not None:
+                    _logger.info(
+                        "%s: expired records are deleted, it starts at offset %d", partition.consensus.group, start
+                    )

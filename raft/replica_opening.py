@@ -1,0 +1,122 @@
+"""Opens a replica's log and brings its state up to it; where entries are damaged and others have them, without these.
+
+Log.open           DamagedLogError
+vote floor durable the replica never votes as if it had not had what it lost (vote_floor)
+Log.open(isolate)  the log ends before the damage, the damaged bytes are kept beside it
+recovery           the leader sends the rest like to any follower that lags
+"""
+
+import logging
+from typing import NamedTuple
+
+from model.ids import NO_INDEX, GroupId, Index, Term
+from raft.log_start_stm import LogStartStm
+from raft.log_state import LogState
+from raft.replica_directories import ReplicaDirectories
+from raft.rules.election import LogEnd
+from raft.vote_floor import raise_floor, read_floor
+from runtime.environment import Environment
+from storage.errors import CorruptLogError, DamagedLogError, StorageError
+from storage.kvstore import KvStore
+from storage.log import Log
+from storage.options import LogOptions
+
+_logger = logging.getLogger("raft")
+
+
+class OpenedLog(NamedTuple):
+    """A log, and what follows it."""
+
+    log: Log
+    log_state: LogStartStm
+
+
+class ReplicaOpening:
+    """Opens the replicas of one node."""
+
+    def __init__(self, env: Environment, kvstore: KvStore, directories: ReplicaDirectories) -> None:
+        self._env = env
+        self._kvstore = kvstore
+        self._directories = directories
+
+    async def open(
+        self,
+        group: GroupId,
+        options: LogOptions,
+        state: LogState,
+        known_index: Index,
+        *,
+        has_peers: bool,
+        rescan: frozenset[str] = frozenset(),
+    ) -> OpenedLog:
+        """Open the log of a claimed replica, and let `state` know what it holds.
+
+        Args:
+            known_index: How far the log must reach, from the claim.
+            has_peers: Others hold what is damaged here.
+            rescan: Segments in which a read has found damage.
+
+        Raises:
+            StorageError: Lost, foreign or damaged without others to ask, or the disk refuses; nothing is open.
+        """
+        if read_floor(self._kvstore, group) is not None:
+            # The log was opened without its damaged part before: it may be shorter than it has ever been.
+            known_index = NO_INDEX
+        try:
+            log = await self._open(group, options, known_index, rescan)
+        except DamagedLogError as damage:
+            if not has_peers:
+                raise
+            log = await self._isolate(group, options, rescan, damage, damage.lost_end)
+        log_state = LogStartStm(log, state)
+        try:
+            await log_state.replay()
+        except CorruptLogError as damage:
+            # A closed segment is not read at the open, where its index file vouches for it.
+            lost_end = (log.last_index, log.last_term)
+            await log.close()
+            if not has_peers or damage.path is None:
+                raise
+            log = await self._isolate(group, options, rescan | {damage.path}, damage, lost_end)
+            log_state = await self._replayed(log, state)
+        except StorageError:
+            await log.close()
+            raise
+        return OpenedLog(log, log_state)
+
+    async def _replayed(self, log: Log, state: LogState) -> LogStartStm:
+        state.reset()
+        log_state = LogStartStm(log, state)
+        try:
+            await log_state.replay()
+        except StorageError:
+            await log.close()
+            raise
+        return log_state
+
+    async def _isolate(
+        self,
+        group: GroupId,
+        options: LogOptions,
+        rescan: frozenset[str],
+        damage: CorruptLogError,
+        lost_end: tuple[Index, Term],
+    ) -> Log:
+        index, term = lost_end
+        _logger.error("%s: entries up to %d@%d are damaged and come from the others: %s", group, index, term, damage)
+        await raise_floor(self._kvstore, group, LogEnd(term, index))
+        return await self._open(group, options, NO_INDEX, rescan, isolate=True)
+
+    async def _open(
+        self, group: GroupId, options: LogOptions, known_index: Index, rescan: frozenset[str], *, isolate: bool = False
+    ) -> Log:
+        directories = self._directories
+        return await Log.open(
+            self._env,
+            directories.path_of(group),
+            directories.identity_of(group),
+            options,
+            known_index=known_index,
+            isolate=isolate,
+            rescan=rescan,
+        )

@@ -1,0 +1,107 @@
+"""Follower side of install_snapshot: collects the chunks of one snapshot and installs it (RFC 0006).
+
+The leader sends a follower that lacks entries below its log start what those entries have come to: start and state as
+of a committed entry. Whatever becomes of the leader meanwhile, that stays true; so a snapshot that has arrived whole
+may be installed, and one that has not is forgotten with its leader's term.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from model.ids import Index, NodeId, Term
+from raft.append_entries_buffer import follower_reply
+from raft.errors import InvariantViolatedError
+from raft.messages import AppendEntriesReply, AppendStatus, InstallSnapshotRequest
+from raft.replica_context import ReplicaContext
+from storage.errors import DiskFullError, StorageError
+from storage.snapshot_file import Snapshot
+
+_NO_INDEX = Index(0)
+
+
+class _Incoming:
+    """A snapshot on its way: its facts, and as much of the state as has arrived."""
+
+    def __init__(self, leader: NodeId, request: InstallSnapshotRequest) -> None:
+        self.source = _source(leader, request)
+        self.state = bytearray()
+
+
+class SnapshotReceiver:
+    """See the module."""
+
+    def __init__(self, context: ReplicaContext, persist_vote: Callable[[], Awaitable[bool]]) -> None:
+        self._context = context
+        self._persist_vote = persist_vote
+        self._incoming: _Incoming | None = None
+
+    def take(
+        self, leader: NodeId, request: InstallSnapshotRequest, chunk: bytes
+    ) -> AppendEntriesReply | asyncio.Future[AppendEntriesReply]:
+        """Take a chunk; after the last one the future ends once the snapshot is installed.
+
+        A chunk that does not follow the ones before it ends the transfer: the leader begins again.
+        """
+        if request.position == 0:
+            self._incoming = _Incoming(leader, request)
+        incoming = self._incoming
+        if incoming is None or incoming.source != _source(leader, request) or request.position != len(incoming.state):
+            self._incoming = None
+            return follower_reply(self._context, AppendStatus.BUSY, _NO_INDEX)
+        incoming.state += chunk
+        if len(incoming.state) < request.size:
+            return follower_reply(self._context, AppendStatus.ALIVE, _NO_INDEX)
+        self._incoming = None
+        state = bytes(incoming.state)
+        snapshot = Snapshot(request.start, Index(request.applied_index), Term(request.applied_term), state)
+        reply: asyncio.Future[AppendEntriesReply] = asyncio.get_running_loop().create_future()
+        self._context.gate.spawn(self._answer(leader, Term(request.term), snapshot, reply), name="install-snapshot")
+        return reply
+
+    async def _answer(
+        self, leader: NodeId, term: Term, snapshot: Snapshot, reply: asyncio.Future[AppendEntriesReply]
+    ) -> None:
+        try:
+            answer = await self._install(leader, term, snapshot)
+        except asyncio.CancelledError:
+            reply.cancel()
+            raise
+        if not reply.done():
+            reply.set_result(answer)
+
+    async def _install(self, leader: NodeId, term: Term, snapshot: Snapshot) -> AppendEntriesReply:
+        context, state = self._context, self._context.state
+        match = Index(snapshot.start.index - 1)
+        async with context.op_lock:
+            if state.term != term or state.leader_id != leader:
+                return follower_reply(context, AppendStatus.STALE_TERM, _NO_INDEX)
+            # Whoever has committed that far has nothing to replace.
+            if state.commit_index < match:
+                try:
+                    await self._replace(snapshot)
+                except DiskFullError:
+                    return follower_reply(context, AppendStatus.FAILED, _NO_INDEX)
+                except (StorageError, InvariantViolatedError) as error:
+                    context.fail(error)
+                    return follower_reply(context, AppendStatus.FAILED, _NO_INDEX)
+        if state.term != term or state.leader_id != leader:
+            return follower_reply(context, AppendStatus.STALE_TERM, _NO_INDEX)
+        state.on_matched(match)
+        return follower_reply(context, AppendStatus.SUCCESS, match)
+
+    async def _replace(self, snapshot: Snapshot) -> None:
+        context, state = self._context, self._context.state
+        # The entries that are removed may be of later terms than those that stay: the term must not go with them.
+        if not await self._persist_vote():
+            return
+        context.probe.snapshots_installed += 1
+        context.logger.info(
+            "installs a snapshot: the log starts at %d, was at %d", snapshot.start.index, context.log.last_index
+        )
+        state.on_installing(snapshot.start.index)
+        await context.log_state.install(snapshot)
+        state.on_installed()
+
+
+def _source(leader: NodeId, request: InstallSnapshotRequest) -> tuple[object, ...]:
+    return (leader, request.term, request.start, request.applied_index, request.applied_term, request.size)
