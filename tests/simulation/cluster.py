@@ -17,6 +17,7 @@ from raft.consensus import Consensus
 from raft.options import RaftOptions
 from storage.errors import DiskFullError, LogPoisonedError
 from storage.memory_kvstore import MemoryKvStore
+from tests.simulation.digested_state import DigestedState
 from tests.simulation.history import History
 from tests.simulation.observer import Observer
 from tests.simulation.world import World
@@ -28,12 +29,17 @@ _DATA_DIR = "/data"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """What one simulated cluster looks like."""
+    """What one simulated cluster looks like.
+
+    Attributes:
+        digests: The replicas' states carry what proves that they fit the log; off for tests of other proofs.
+    """
 
     nodes: int = 3
     partitions: int = 2
     segment_bytes: int = 64 * 1024
     raft: RaftOptions = field(default_factory=RaftOptions)
+    digests: bool = True
     topic_configs: dict[str, str | None] = field(default_factory=dict)
 
 
@@ -84,6 +90,10 @@ class SimCluster:
             # The disk refused: a broker process ends with an error here, and somebody starts it again.
             self.world.after(0.0, self._end_if_current, node)
             return
+        # Before it opens its first partition.
+        if self.options.digests:
+            new_state = node.backend._new_log_state
+            node.backend._new_log_state = lambda: DigestedState(new_state())
         host = self.world.nodes[node_id].address
         node.register(BrokerRecord(node_id, node.replica.directory_id, host, 9092, host, _RPC_PORT, host, 9644))
 

@@ -56,11 +56,14 @@ class Observer:
         self, node_id: int, life: int, group: GroupId, consensus: Consensus, former: ReplicaView | None
     ) -> ReplicaView:
         view = ReplicaView(node_id, life, group, consensus, Standing.of(consensus))
-        view.read_back()
+        view.read_back(self.history.committed_in(group))
         self._views[(node_id, group)] = view
         self._watch_votes(view)
+        self._watch_snapshots(view)
+        found = consensus._log_state.take()
         for invariant in self._invariants:
             invariant.on_opened(view, former)
+            invariant.on_snapshot(view, found)
         return view
 
     def _watch_votes(self, view: ReplicaView) -> None:
@@ -76,6 +79,23 @@ class Observer:
 
         voter.answer = watched
 
+    def _watch_snapshots(self, view: ReplicaView) -> None:
+        log = view.consensus.log
+        save, install = log.save_snapshot, log.install
+
+        async def saved(snapshot):
+            # What is in it may have been committed in this very step.
+            self._compare(view)
+            self._each(lambda invariant: invariant.on_snapshot(view, snapshot))
+            await save(snapshot)
+
+        async def installed(snapshot):
+            self.history.counts["snapshots installed"] += 1
+            self._each(lambda invariant: invariant.on_snapshot(view, snapshot))
+            return await install(snapshot)
+
+        log.save_snapshot, log.install = saved, installed
+
     def _compare(self, view: ReplicaView) -> None:
         consensus, before = view.consensus, view.now
         state, log = consensus.state, consensus.log
@@ -87,6 +107,7 @@ class Observer:
             and state.visible_index == before.visible
             and log.flushed_index == before.flushed
             and log.truncations == before.truncations
+            and log.start is before.start
         ):
             return
         now = view.now = Standing.of(consensus)
@@ -106,10 +127,17 @@ class Observer:
         # written again since is found by its term.
         kept = len(view.entries)
         log = view.consensus.log
-        while kept > 0 and (kept > log.last_index or log.term_at(kept) != view.entries[kept - 1].term):
+        below = log.start_index - 1
+        while kept > below and (kept > log.last_index or log.term_at(kept) != view.entries[kept - 1].term):
             kept -= 1
+        gold = self.history.committed_in(view.group)
+        if kept <= below:
+            # A snapshot was installed: what was committed stands in the place of all that differs from it.
+            kept = min(kept, len(gold))
+            while view.chain_at(kept) != (gold[kept - 1].chain if kept else b""):
+                kept -= 1
         removed = view.entries[kept:]
-        del view.entries[kept:]
+        view.entries[kept:] = gold[kept:below]
         if removed:
             self.history.counts["truncations"] += 1
             self.history.counts["data truncated"] += sum(ghost.kind is EntryKind.DATA for ghost in removed)

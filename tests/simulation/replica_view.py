@@ -10,7 +10,11 @@ from raft.consensus import Consensus
 from raft.replica_state import Role
 from storage.entry import Entry, EntryKind
 from storage.log import Log
+from storage.log_start import LogStart, decode_log_start
 from storage.segment import scan
+
+# Bytes of a chain.
+CHAIN_BYTES = 12
 
 _FACTS = struct.Struct(">qqbqq")
 
@@ -25,6 +29,7 @@ class Ghost(NamedTuple):
     record_count: int
     content: bytes
     chain: bytes
+    start: LogStart | None = None
 
 
 def content_key(payload: bytes | bytearray | memoryview) -> bytes:
@@ -34,11 +39,13 @@ def content_key(payload: bytes | bytearray | memoryview) -> bytes:
 
 def ghost_of(entry: Entry, before: bytes) -> Ghost:
     """Return the ghost of an entry that follows the chain `before`."""
-    digest = hashlib.blake2b(before, digest_size=12)
+    digest = hashlib.blake2b(before, digest_size=CHAIN_BYTES)
     digest.update(_FACTS.pack(entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count))
     digest.update(entry.payload)
     content = content_key(entry.payload) if entry.kind is EntryKind.DATA else b""
-    return Ghost(entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count, content, digest.digest())
+    start = decode_log_start(entry.payload) if entry.kind is EntryKind.LOG_START else None
+    facts = (entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count)
+    return Ghost(*facts, content, digest.digest(), start)
 
 
 @dataclass(slots=True)
@@ -53,6 +60,7 @@ class Standing:
     flushed: int
     truncations: int
     in_office: bool
+    start: LogStart
 
     @classmethod
     def of(cls, consensus: Consensus) -> "Standing":
@@ -66,12 +74,16 @@ class Standing:
             log.flushed_index,
             log.truncations,
             state.is_in_office,
+            log.start,
         )
 
 
 @dataclass(slots=True)
 class ReplicaView:
-    """A replica in one life of its process; `entries[i]` has index i + 1."""
+    """A replica in one life of its process; `entries[i]` has index i + 1.
+
+    Below the log's start it holds what the group has committed there: nothing else can ever have been.
+    """
 
     node_id: int
     life: int
@@ -88,11 +100,24 @@ class ReplicaView:
         """Return the chain of an index, empty at 0."""
         return self.entries[index - 1].chain if index > 0 else b""
 
-    def read_back(self) -> None:
+    def read_back(self, committed: list[Ghost]) -> None:
         """Take what a log that was just opened holds, from its files."""
-        for segment in self.consensus.log._segments:
+        log = self.consensus.log
+        self.entries = committed[: log.start_index - 1]
+        for segment in log._segments:
             for _, parsed in scan(segment.view()):
-                self.entries.append(ghost_of(parsed.entry, self.chain_at(len(self.entries))))
+                if parsed.entry.index >= log.start_index:
+                    self.entries.append(ghost_of(parsed.entry, self.chain_at(len(self.entries))))
+
+    @property
+    def is_refilling(self) -> bool:
+        """Damage took entries, and they are not all back."""
+        return self.consensus.state.is_refilling
+
+    def may_hold_less_than(self, former: "ReplicaView") -> bool:
+        """Whether entries of the former life may be gone: by damage, or because a snapshot has taken their place."""
+        before = min(self.now.start.index - 1, len(former.entries))
+        return self.is_refilling or self.chain_at(before) != former.chain_at(before)
 
     def take_appended(self) -> list[Ghost]:
         """Take what was appended since the last step."""

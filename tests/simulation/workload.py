@@ -129,7 +129,7 @@ class Workload:
             partition = self._cluster.partition(node_id, group)
             if partition is None or not partition.is_in_office:
                 continue
-            offset = offsets.get(group, 0)
+            offset = max(offsets.get(group, 0), partition.start_offset)
             term = partition.leader_epoch
             try:
                 batches = await partition.fetch(offset, 64 * 1024)

@@ -15,10 +15,12 @@ from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.invariants.leader_append_only import LeaderAppendOnly
 from tests.simulation.invariants.leader_completeness import LeaderCompleteness
 from tests.simulation.invariants.log_matching import LogMatching
+from tests.simulation.invariants.log_starts import LogStarts
 from tests.simulation.invariants.matches_are_true import MatchesAreTrue
 from tests.simulation.invariants.offsets_are_dense import OffsetsAreDense
 from tests.simulation.invariants.positions import Positions
 from tests.simulation.invariants.reads_agree import ReadsAgree
+from tests.simulation.invariants.snapshots_are_true import SnapshotsAreTrue
 from tests.simulation.invariants.state_machine_safety import StateMachineSafety
 from tests.simulation.invariants.truncation import Truncation
 from tests.simulation.invariants.visible_survives import VisibleSurvives
@@ -38,6 +40,8 @@ ALL: tuple[Callable[[History], Invariant], ...] = (
     FlushedSurvives,
     Positions,
     OffsetsAreDense,
+    LogStarts,
+    SnapshotsAreTrue,
     VisibleSurvives,
     AcknowledgedWrites,
     ReadsAgree,

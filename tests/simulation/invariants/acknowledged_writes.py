@@ -41,7 +41,7 @@ class AcknowledgedWrites(Invariant):
 
     def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
         if former is not None and len(view.entries) < len(former.entries):
-            if view.node_id not in self.history.lost_power:
+            if view.node_id not in self.history.lost_power and not view.may_hold_less_than(former):
                 self.violated(view, f"written entries were lost without a power loss: there were {len(former.entries)}")
             self._removed.update((view.group, ghost.content) for ghost in former.entries[len(view.entries) :])
 

@@ -33,5 +33,7 @@ class CommittedIsDurable(Invariant):
             for each in self._views[view.group].values()
             if each.now.flushed >= last.index and each.chain_at(last.index) == last.chain
         ]
-        if len(holders) <= self.history.voters // 2:
+        # What damage took is counted: whoever lost it makes sure that no leader is elected without it.
+        waiting = [node_id for node_id, each in self._views[view.group].items() if each.is_refilling]
+        if not holders or len({*holders, *waiting}) <= self.history.voters // 2:
             self.violated(view, f"entry {last.index}@{last.term} is committed but fsynced on nodes {holders} only")

@@ -8,7 +8,7 @@ class FlushedSurvives(Invariant):
     """A replica that comes back holds everything it had reported as flushed; after a SIGKILL everything written."""
 
     def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
-        if former is None:
+        if former is None or view.may_hold_less_than(former):
             return
         index = former.now.flushed
         if view.chain_at(min(index, len(view.entries))) != former.chain_at(index):

@@ -5,6 +5,7 @@ from typing import NoReturn
 
 from model.ids import ConsistencyLevel
 from raft.replicate_item import ReplicateResult
+from storage.snapshot_file import Snapshot
 from tests.simulation.history import History
 from tests.simulation.replica_view import Ghost, ReplicaView, Standing
 
@@ -45,6 +46,9 @@ class Invariant:
 
     def on_read(self, view: ReplicaView, offset: int, record_count: int, content: bytes) -> None:
         """A consumer has got a batch from a leader."""
+
+    def on_snapshot(self, view: ReplicaView, snapshot: Snapshot) -> None:
+        """A replica saves or installs a snapshot, or was restored from this one."""
 
     def at_end(self) -> None:
         """The run has ended and the cluster has converged."""

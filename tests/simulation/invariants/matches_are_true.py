@@ -20,8 +20,8 @@ class MatchesAreTrue(Invariant):
             return
         for node_id, follower in view.consensus.state.followers.items():
             other = self._views.get((view.group, node_id))
-            # One that has moved on to a newer term may have truncated since.
-            if other is None or other.now.term != view.now.term:
+            # One that has moved on to a newer term may have truncated since; damage takes what was rightly counted.
+            if other is None or other.now.term != view.now.term or other.is_refilling:
                 continue
             flushed = follower.position.flushed
             if other.now.flushed < flushed or other.chain_at(flushed) != view.chain_at(flushed):
