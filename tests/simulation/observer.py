@@ -47,6 +47,11 @@ class Observer:
         for invariant in self._invariants:
             invariant.on_read(self._views[(node_id, group)], offset, record_count, content)
 
+    def latest(self, node_id: int, group: GroupId, committed: int, end: int) -> None:
+        """A client has got the latest offset of a node; `committed` entries were committed when it asked."""
+        for invariant in self._invariants:
+            invariant.on_latest(self._views[(node_id, group)], committed, end)
+
     def at_end(self) -> None:
         """The run has ended."""
         for invariant in self._invariants:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.simulation.cluster import ClusterOptions, SimCluster
 from tests.simulation.nemesis import Nemesis
+from tests.simulation.operators import Operators
 from tests.simulation.workload import Workload
 from tests.simulation.world import World
 
@@ -71,9 +72,15 @@ def _cluster(world: World, *, digests: bool = True) -> SimCluster:
 def _run(world: World, cluster: SimCluster, result: RunResult, seconds: float) -> None:
     cluster.found()
     workload = Workload(cluster, world.stream("workload"))
-    for node_id in world.nodes:
+    operators = Operators(cluster, world.stream("operators"))
+
+    def start_clients(node_id: int) -> None:
         workload.start(node_id)
-    nemesis = Nemesis(cluster, world.stream("nemesis"), workload.start)
+        operators.start(node_id)
+
+    for node_id in world.nodes:
+        start_clients(node_id)
+    nemesis = Nemesis(cluster, world.stream("nemesis"), start_clients)
     result.kinds = nemesis.kinds
     nemesis.start()
     _advance(world, seconds - _LIVENESS_SECONDS)
@@ -84,7 +91,7 @@ def _run(world: World, cluster: SimCluster, result: RunResult, seconds: float) -
     _advance(world, seconds - _QUIET_SECONDS)
     if cluster.history.counts["acked"] == acked_before:
         raise AssertionError(f"nothing was acknowledged within {_LIVENESS_SECONDS - _QUIET_SECONDS} s after the faults")
-    workload.is_producing = False
+    workload.is_producing = operators.is_at_work = False
     has_converged = world.run_until(cluster.has_converged, seconds)
     world.check()
     if not has_converged:

@@ -20,6 +20,7 @@ from tests.simulation.invariants.matches_are_true import MatchesAreTrue
 from tests.simulation.invariants.offsets_are_dense import OffsetsAreDense
 from tests.simulation.invariants.positions import Positions
 from tests.simulation.invariants.reads_agree import ReadsAgree
+from tests.simulation.invariants.reads_are_linearizable import ReadsAreLinearizable
 from tests.simulation.invariants.snapshots_are_true import SnapshotsAreTrue
 from tests.simulation.invariants.state_machine_safety import StateMachineSafety
 from tests.simulation.invariants.truncation import Truncation
@@ -45,4 +46,5 @@ ALL: tuple[Callable[[History], Invariant], ...] = (
     VisibleSurvives,
     AcknowledgedWrites,
     ReadsAgree,
+    ReadsAreLinearizable,
 )

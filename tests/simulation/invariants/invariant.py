@@ -50,6 +50,9 @@ class Invariant:
     def on_snapshot(self, view: ReplicaView, snapshot: Snapshot) -> None:
         """A replica saves or installs a snapshot, or was restored from this one."""
 
+    def on_latest(self, view: ReplicaView, committed: int, end: int) -> None:
+        """A leader has told a client the latest offset; so many entries were committed when it was asked."""
+
     def at_end(self) -> None:
         """The run has ended and the cluster has converged."""
 
