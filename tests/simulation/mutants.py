@@ -221,7 +221,7 @@ def any_reply_confirms_a_reader(patch: pytest.MonkeyPatch) -> None:
 
 
 def readers_are_not_confirmed(patch: pytest.MonkeyPatch) -> None:
-    """Whoever believes to lead answers readers (RFC 0003 section 9)."""
+    """Whoever believes to lead answers readers (RFC 0003 section 10)."""
 
     async def wait(barrier: LinearizableBarrier, begun) -> None:
         begun.cancelled()

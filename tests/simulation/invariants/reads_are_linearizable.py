@@ -1,4 +1,4 @@
-"""RFC 0003 section 9: linearizable reads."""
+"""RFC 0003 section 10: linearizable reads."""
 
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.replica_view import ReplicaView

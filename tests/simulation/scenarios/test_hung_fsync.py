@@ -1,4 +1,4 @@
-"""RFC 0003 section 9: a leader whose fsync hangs does not stop its group (counterexample 39)."""
+"""RFC 0003 section 7: a leader whose fsync hangs does not stop its group (counterexample 39)."""
 
 import pytest
 

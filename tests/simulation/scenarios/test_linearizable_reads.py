@@ -1,4 +1,4 @@
-"""RFC 0003 section 9: a deposed leader that does not know it answers no reader (counterexample 1)."""
+"""RFC 0003 section 10: a deposed leader that does not know it answers no reader (counterexample 1)."""
 
 import asyncio
 
