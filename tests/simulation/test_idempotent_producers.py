@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.producer_state import ProducerState
-from model.ids import Index
 from raft.log_start_stm import LogStartStm
 from raft.replicate_batcher import ReplicateBatcher
 from tests.simulation.idempotent_run import run_idempotent
@@ -34,24 +33,6 @@ def test_every_batch_is_committed_once_and_in_order() -> None:
 
 
 # -- planted bugs ---------------------------------------------------------------------------------------------------
-
-
-def cache_is_not_rolled_back(patch: pytest.MonkeyPatch) -> None:
-    """What is truncated stays known, as in a cache beside the log."""
-
-    def truncate(state: ProducerState, first_removed: Index) -> None:
-        now_ms = state._now_ms()
-        kept = [batch for batch in state._tail if batch.log_index < first_removed]
-        for batch in state._tail:
-            if batch.log_index >= first_removed:
-                state._table.settle(batch, now_ms)
-        state._tail.clear()
-        state._tails.clear()
-        for batch in kept:
-            state._tail.append(batch)
-            state._tails.setdefault(batch.sequence.producer_id, type(state._tail)()).append(batch)
-
-    patch.setattr(ProducerState, "truncate", truncate)
 
 
 def duplicate_is_answered_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -109,7 +90,6 @@ def unknown_producers_begin_anywhere(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("mutant", "words", "first_seed"),
     [
-        (cache_is_not_rolled_back, "ProducersInOrder", 6),
         (duplicate_is_answered_at_once, "AcknowledgedWrites", 1),
         (followers_note_nothing, "ProducersInOrder", 1),
         (restart_knows_nobody, "ProducersInOrder", 3),

@@ -1,10 +1,14 @@
 """RFC 0007: a duplicate shares the fate of its original, and waits for its own level (counterexample 8)."""
 
+import pytest
+
 from cluster.producer_errors import OutOfOrderSequenceError
-from model.ids import ConsistencyLevel
+from cluster.producer_state import ProducerState
+from model.ids import ConsistencyLevel, Index
 from raft.errors import RaftError
 from tests.simulation.replica_view import content_key
 from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario, Write
+from tests.simulation.world import SimulationError
 from tests.unit.model.record_batches import build_batch
 
 
@@ -104,3 +108,47 @@ def test_a_restarted_replica_knows_what_its_log_holds() -> None:
         story.wait(lambda: all(write.is_answered for write in again))
         assert [place(write)[1] for write in again] == [6, 2, 7]
         story.converge()
+
+
+def test_a_truncated_original_is_no_original() -> None:
+    with Scenario(86) as story:
+        old, new = story.leader, story.followers[0]
+        first = send(story, old, 0, QUORUM)
+        story.wait(lambda: first.is_answered)
+        story.connect(story.followers)
+        lost = send(story, old, 1, LEADER)
+        story.wait(lambda: lost.is_answered)
+        story.elect_into_office(new)
+        story.heal()
+        story.wait(lambda: story.log(old) == story.log(new))
+        story.elect_into_office(old)
+        again = send(story, old, 1, QUORUM)
+        story.wait(lambda: again.is_answered)
+        assert place(again)[1] == place(lost)[1]
+        assert place(again)[0] > place(lost)[0]
+        story.converge()
+
+
+def cache_is_not_rolled_back(patch: pytest.MonkeyPatch) -> None:
+    """What is truncated stays known, as in a cache beside the log."""
+
+    def truncate(state: ProducerState, first_removed: Index) -> None:
+        now_ms = state._now_ms()
+        kept = [batch for batch in state._tail if batch.log_index < first_removed]
+        for batch in state._tail:
+            if batch.log_index >= first_removed:
+                state._table.settle(batch, now_ms)
+        state._tail.clear()
+        state._tails.clear()
+        for batch in kept:
+            state._tail.append(batch)
+            state._tails.setdefault(batch.sequence.producer_id, type(state._tail)()).append(batch)
+
+    patch.setattr(ProducerState, "truncate", truncate)
+
+
+def test_a_cache_that_is_not_rolled_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache_is_not_rolled_back(monkeypatch)
+    with pytest.raises(SimulationError) as raised:
+        test_a_truncated_original_is_no_original()
+    assert "acks=all was answered for entry" in str(raised.value.__cause__)
