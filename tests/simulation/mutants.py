@@ -16,7 +16,6 @@ from model.record_batch import stamp
 from raft.append_entries_buffer import AppendEntriesBuffer
 from raft.consensus import Consensus
 from raft.follower_index_metadata import FollowerIndexMetadata
-from raft.linearizable_barrier import LinearizableBarrier
 from raft.messages import AppendEntriesReply, VoteReply, VoteRequest
 from raft.replica_state import ReplicaState, Role
 from raft.replicate_batcher import ReplicateBatcher
@@ -213,20 +212,6 @@ def fetch_is_not_bounded(patch: pytest.MonkeyPatch) -> None:
         return []
 
     patch.setattr(Partition, "fetch", fetch)
-
-
-def any_reply_confirms_a_reader(patch: pytest.MonkeyPatch) -> None:
-    """A read is confirmed by any answer of the leader's term, whenever it was asked for (counterexample 1)."""
-    patch.setattr(LinearizableBarrier, "_sent", lambda barrier: dict.fromkeys(barrier._context.state.followers, 0))
-
-
-def readers_are_not_confirmed(patch: pytest.MonkeyPatch) -> None:
-    """Whoever believes to lead answers readers (RFC 0003 section 10)."""
-
-    async def wait(barrier: LinearizableBarrier, begun) -> None:
-        begun.cancelled()
-
-    patch.setattr(LinearizableBarrier, "wait", wait)
 
 
 # -- the follower ---------------------------------------------------------------------------------------------------

@@ -53,8 +53,6 @@ _KILLED = (
     (mutants.leader_ack_precedes_the_write, AcknowledgedWrites, "answered but is not in its log", 1),
     (mutants.last_batch_of_a_round_is_written_twice, AcknowledgedWrites, "are one write", 6),
     (mutants.fetch_is_not_bounded, ReadsAgree, "was read before with another content", 17),
-    (mutants.readers_are_not_confirmed, ReadsAreLinearizable, "was committed", 1),
-    (mutants.any_reply_confirms_a_reader, ReadsAreLinearizable, "was committed", 1),
     (mutants.follower_commits_what_was_not_matched, StateMachineSafety, "commits Ghost", 4),
     (mutants.follower_commits_before_its_fsync, Positions, "the order of the positions", 1),
     (mutants.previous_term_is_not_compared, StateMachineSafety, "commits Ghost", 11),
@@ -65,6 +63,10 @@ _KILLED = (
     (mutants.tail_is_trusted_after_a_kill, FlushedSurvives, "it had flushed up to", 3),
     (mutants.offsets_count_batches, OffsetsAreDense, "begins at offset", 1),
 )
+
+# Seeds that break these are rare: a leader must be deposed without knowing it, and asked just then.
+# `scenarios/test_linearizable_reads.py` makes it so, and shows its mutants to the invariant.
+_KILLED_BY_A_SCENARIO = {ReadsAreLinearizable}
 
 # The mutant, what the product itself raises where no invariant is asked, and where, the first seed.
 # Assertions and named errors are part of the product: these bugs do not need an invariant to be found.
@@ -134,7 +136,7 @@ def test_no_invariant_objects_to_the_same_seeds_without_a_mutant() -> None:
 
 
 def test_every_invariant_has_been_seen_to_fail() -> None:
-    assert {invariant for _, invariant, _, _ in _KILLED} == set(ALL)
+    assert {invariant for _, invariant, _, _ in _KILLED} | _KILLED_BY_A_SCENARIO == set(ALL)
 
 
 def test_every_mutant_is_used() -> None:
