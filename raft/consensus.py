@@ -6,7 +6,7 @@ Contains no arithmetic: decisions are in `rules/`, positions in `replica_state`,
 import asyncio
 from collections.abc import Callable, Sequence
 
-from model.ids import ConsistencyLevel, GroupId, Index, NodeId, Replica, Term
+from model.ids import NO_INDEX, ConsistencyLevel, GroupId, Index, NodeId, Replica, Term
 from raft.append_entries_buffer import AppendEntriesBuffer, follower_reply
 from raft.client import RaftClient
 from raft.deadline_queue import DeadlineQueue
@@ -32,7 +32,6 @@ from raft.messages import (
     AppendStatus,
     Heartbeat,
     InstallSnapshotRequest,
-    StepDownNotice,
 )
 from raft.node_limits import NodeLimits
 from raft.options import RaftOptions
@@ -56,7 +55,6 @@ from storage.kvstore import KvStore
 from storage.log import Log
 from storage.log_start import LogStart, encode_log_start
 
-_NO_INDEX = Index(0)
 _BARRIER = NewEntry(EntryKind.BARRIER, b"", 0)
 
 
@@ -120,7 +118,7 @@ class Consensus:
         self._receiver = SnapshotReceiver(self._context, self._votes.persist)
         log_state.attach(self._gate, self.logger, self.fail)
         self._election = ElectionTimer(self._context, deadlines, self._votes.persist, self._on_elected)
-        self.voter = Voter(self._context, self._votes, self._election, lambda: self._is_leaving)
+        self.voter = Voter(self._context, self._votes, self._election)
         self.barrier = LinearizableBarrier(self._context, lambda: self.on_reader(self))
         self.transfer = LeadershipTransfer(self._context, self._batcher, self.monitor)
         self.watch = LeaderWatch(self._context, self._flusher, lambda: self.transfer.run(None, awaits_answers=False))
@@ -129,7 +127,6 @@ class Consensus:
         # The newest damage that a read has found; only a replica without peers goes on after it.
         self.damage: CorruptLogError | None = None
         self._was_in_office = False
-        self._is_leaving = False
         # Asks for a heartbeat of this group now; without one readers wait for the next tick.
         self.on_reader: Callable[[Consensus], None] = lambda consensus: None
 
@@ -147,16 +144,11 @@ class Consensus:
         if (lost_end := self.state.lost_end) is not None:
             self.logger.warning("lost entries up to %d@%d to damage and gets them from the others", *reversed(lost_end))
         is_new = self.log.last_index == 0 and vote.term == 0
-        first_voter = self.configuration.voter_sets[0][0].node_id
-        is_alone = len(self.configuration.node_ids) == 1
-        self._election.start(eager=is_alone or (is_new and first_voter == self.state.node_id))
-        self.logger.info(
-            "starts with log [%d, %d], flushed %d, voters %s",
-            self.log.start_index,
-            self.log.last_index,
-            self.log.flushed_index,
-            list(self.configuration.node_ids),
-        )
+        log, voters = self.log, list(self.configuration.node_ids)
+        is_first = self.configuration.voter_sets[0][0].node_id == self.state.node_id
+        self._election.start(eager=len(voters) == 1 or (is_new and is_first))
+        span = (log.start_index, log.last_index, log.flushed_index)
+        self.logger.info("starts with log [%d, %d], flushed %d, voters %s", *span, voters)
 
     async def stop(self) -> None:
         """End all fibers, answer whoever waits, close the log."""
@@ -180,11 +172,6 @@ class Consensus:
         self.barrier.fail_all(error)
         self._notify_leadership()
 
-    def leave(self) -> None:
-        """This replica will be stopped soon: it does not stand for election any more, and nobody hands over to it."""
-        self._is_leaving = True
-        self._election.stop()
-
     # -- what callers know and do -------------------------------------------------------------------------------
 
     @property
@@ -205,8 +192,7 @@ class Consensus:
     @property
     def in_sync(self) -> tuple[NodeId, ...]:
         """Leader: the voters that held everything committed within `replica_lag_max`; elsewhere empty."""
-        state = self.state
-        if not state.is_leader:
+        if not (state := self.state).is_leader:
             return ()
         oldest = self._context.now() - self._context.options.replica_lag_max
         in_sync = [node for node, follower in state.followers.items() if follower.caught_up_at >= oldest]
@@ -278,10 +264,7 @@ class Consensus:
         if not self.state.is_leader:
             return
         self.logger.warning("steps down: %s", reason)
-        notice = StepDownNotice(self.group, self.state.term)
-        for node_id in self.state.followers:
-            # Those that are not told, or not in time, stop hearing us all the same.
-            self._context.client.stepped_down(node_id, notice)
+        self.voter.say_that_it_steps_down()
         self.state.lose_leader()
         self._end_leadership(reason)
 
@@ -315,13 +298,13 @@ class Consensus:
     ) -> AppendEntriesReply | asyncio.Future[AppendEntriesReply]:
         """Take an append of `leader`. `entries` are checked, dense, and follow `request.prev_index`."""
         if not self._accept_leader(leader, Term(request.term)):
-            return follower_reply(self._context, AppendStatus.STALE_TERM, _NO_INDEX)
+            return follower_reply(self._context, AppendStatus.STALE_TERM, NO_INDEX)
         return self._buffer.submit(leader, request, entries)
 
     def on_heartbeat(self, leader: NodeId, beat: Heartbeat) -> AppendEntriesReply:
         """Take one group's part of a heartbeat; never waits and never takes op_lock."""
         if not self._accept_leader(leader, Term(beat.term)):
-            return follower_reply(self._context, AppendStatus.STALE_TERM, _NO_INDEX)
+            return follower_reply(self._context, AppendStatus.STALE_TERM, NO_INDEX)
         status, match = self.heartbeats.judge(beat)
         if status is AppendStatus.SUCCESS:
             self.state.on_matched(match)
@@ -334,7 +317,7 @@ class Consensus:
     ) -> AppendEntriesReply | asyncio.Future[AppendEntriesReply]:
         """Take one chunk of a snapshot of `leader`; bounds are checked. The last one is answered once it is durable."""
         if not self._accept_leader(leader, Term(request.term)):
-            return follower_reply(self._context, AppendStatus.STALE_TERM, _NO_INDEX)
+            return follower_reply(self._context, AppendStatus.STALE_TERM, NO_INDEX)
         return self._receiver.take(leader, request, chunk)
 
     def on_link_reset(self, node_id: NodeId) -> None:

@@ -80,7 +80,7 @@ class GroupManager:
     async def hand_over(self, seconds: float) -> None:
         """Before `stop`: hand every group that is led here to another voter, all at once, for at most `seconds`."""
         for consensus in self:
-            consensus.leave()
+            consensus.voter.leave()
         led = [consensus for consensus in self if consensus.is_in_office and len(consensus.configuration.node_ids) > 1]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

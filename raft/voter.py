@@ -5,8 +5,6 @@ timeout_now       the leader hands over to this replica: it stands at once, with
 stepped_down      the leader has given up by itself: it is not heard any more, as after a reset link
 """
 
-from collections.abc import Callable
-
 from model.ids import Index, NodeId, Term
 from raft.election_timer import ElectionTimer
 from raft.messages import StepDownNotice, TimeoutNowReply, TimeoutNowRequest, VoteReply, VoteRequest
@@ -17,15 +15,13 @@ from raft.vote_store import VoteStore
 
 
 class Voter:
-    """See the module. `is_leaving` tells whether this replica is about to be stopped."""
+    """See the module."""
 
-    def __init__(
-        self, context: ReplicaContext, votes: VoteStore, election: ElectionTimer, is_leaving: Callable[[], bool]
-    ) -> None:
+    def __init__(self, context: ReplicaContext, votes: VoteStore, election: ElectionTimer) -> None:
         self._context = context
         self._votes = votes
         self._election = election
-        self._is_leaving = is_leaving
+        self._is_leaving = False
 
     async def answer(self, candidate: NodeId, request: VoteRequest) -> VoteReply:
         """Take a (pre-)vote request; a granted vote is durable before this returns."""
@@ -79,7 +75,7 @@ class Voter:
         state, log = self._context.state, self._context.log
         if state.term != request.term or state.leader_id != leader or state.role is not Role.FOLLOWER:
             return f"does not follow node {leader} in term {request.term}"
-        if self._is_leaving():
+        if self._is_leaving:
             return "is being stopped"
         if self._context.limits.disk.is_full:
             return "has no room on its disk"
@@ -90,6 +86,17 @@ class Voter:
         if self._election.is_standing:
             return "stands for election already"
         return None
+
+    def leave(self) -> None:
+        """This replica will be stopped soon: it does not stand for election any more, and nobody hands over to it."""
+        self._is_leaving = True
+        self._election.stop()
+
+    def say_that_it_steps_down(self) -> None:
+        """Tell the followers; those that are not told, or not in time, stop hearing this leader all the same."""
+        state = self._context.state
+        for node_id in state.followers:
+            self._context.client.stepped_down(node_id, StepDownNotice(self._context.group, state.term))
 
     def on_leader_stepped_down(self, leader: NodeId, notice: StepDownNotice) -> None:
         """Hear the leader no longer."""

@@ -180,7 +180,7 @@ class Teller:
         self.stage.settle()
 
     def do_leave(self, node: str) -> None:
-        self.stage.call(self.stage.replica(int(node)).leave)
+        self.stage.call(self.stage.replica(int(node)).voter.leave)
         self.stage.settle()
 
     def do_read(self, node: str, name: str) -> None:
