@@ -40,6 +40,7 @@ class ClusterOptions:
     segment_bytes: int = 64 * 1024
     raft: RaftOptions = field(default_factory=RaftOptions)
     digests: bool = True
+    retention_bytes: int = -1
     topic_configs: dict[str, str | None] = field(default_factory=dict)
 
 
@@ -76,7 +77,12 @@ class SimCluster:
             seeds=seeds,
             secret=b"simulated",
             raft=self.options.raft,
-            topic_defaults=TopicConfig(segment_bytes=self.options.segment_bytes),
+            topic_defaults=TopicConfig(
+                segment_bytes=self.options.segment_bytes,
+                retention_ms=-1,
+                retention_bytes=self.options.retention_bytes,
+            ),
+            retention_check_interval=1.0,
         )
         lock_data_directory(environment, _DATA_DIR)
         node = self.nodes[node_id] = Node(environment, options, MemoryKvStore(environment, self._kvstores[node_id]))
@@ -176,6 +182,8 @@ class SimCluster:
                 if replica is None:
                     return False
                 state, log = replica.state, replica.log
+                if state.is_refilling:
+                    return False
                 if not state.commit_index == state.visible_index == log.last_index:
                     return False
                 ends.add((state.term, log.last_term, log.last_index))

@@ -16,6 +16,7 @@ from model.record_batch import stamp
 from raft.append_entries_buffer import AppendEntriesBuffer
 from raft.consensus import Consensus
 from raft.follower_index_metadata import FollowerIndexMetadata
+from raft.log_start_stm import LogStartStm
 from raft.messages import AppendEntriesReply, VoteReply, VoteRequest
 from raft.replica_state import ReplicaState, Role
 from raft.replicate_batcher import ReplicateBatcher
@@ -27,6 +28,7 @@ from raft.vote_store import PersistedVote, VoteStore, vote_key
 from raft.voter import Voter
 from storage.entry import Entry, EntryKind
 from storage.log_recovery import LogRecovery
+from storage.snapshot_file import Snapshot
 
 _LONGEST_LOG = LogEnd(1 << 60, 1 << 60)
 
@@ -278,10 +280,12 @@ def cut_goes_below_commit(patch: pytest.MonkeyPatch) -> None:
     async def write(buffer: AppendEntriesBuffer, decision: AppendPlan, entries) -> None:
         log = buffer._context.log
         if decision.truncate_at is not None:
-            await log.truncate(Index(max(1, decision.truncate_at - 1)))
+            first_removed = Index(max(1, decision.truncate_at - 1))
+            buffer._context.log_state.truncate(first_removed)
+            await log.truncate(first_removed)
             return
         if decision.skip < len(entries):
-            await log.append(entries[decision.skip :])
+            await buffer._append_new(entries[decision.skip :])
 
     patch.setattr(AppendEntriesBuffer, "_write", write)
 
@@ -302,3 +306,27 @@ def tail_is_trusted_after_a_kill(patch: pytest.MonkeyPatch) -> None:
 def offsets_count_batches(patch: pytest.MonkeyPatch) -> None:
     """A batch takes one offset, however many records it holds (design.md 1)."""
     patch.setattr(Entry, "end_offset", property(lambda entry: entry.base_offset + (entry.record_count > 0)))
+
+
+# -- log start and snapshots ----------------------------------------------------------------------------------------
+
+
+def each_replica_deletes_by_itself(patch: pytest.MonkeyPatch) -> None:
+    """DeleteRecords and retention move the start of the leader only, without an entry (counterexample 15)."""
+
+    async def move_log_start(consensus: Consensus, start, term, deadline) -> None:
+        consensus.log.advance_start(start)
+
+    patch.setattr(Consensus, "move_log_start", move_log_start)
+
+
+def snapshot_is_later_than_its_state(patch: pytest.MonkeyPatch) -> None:
+    """A snapshot names the newest entry, but its state is as of a committed one (counterexample 36)."""
+    true_take = LogStartStm.take
+
+    def take(stm: LogStartStm) -> Snapshot:
+        index = stm._log.last_index
+        snapshot = true_take(stm)
+        return Snapshot(snapshot.start, index, stm._log.term_at(index), snapshot.state)
+
+    patch.setattr(LogStartStm, "take", take)

@@ -25,6 +25,7 @@ KINDS = (
     "failed_write",
     "full_disk",
     "clock_step",
+    "bit_rot",
 )
 
 
@@ -41,6 +42,8 @@ class Nemesis:
         self.kinds = [kind for kind in KINDS if rng.random() < 0.45] or [rng.choice(KINDS)]
         self._mean_pause = rng.choice([0.7, 2.0, 5.0])
         self.injected = 0
+        # One disk rots in a run: an entry that rots on two of three may be gone, and nobody promises otherwise.
+        self._rotting = self._any()
         cluster.on_refused_start = self._start_again
 
     def start(self) -> None:
@@ -198,6 +201,21 @@ class Nemesis:
         if self._cluster.is_up(node_id) and self._has_failed(node_id):
             self._cluster.crash(node_id, power_loss=self._rng.random() < 0.3)
         self._restart(node_id)
+
+    def _bit_rot(self) -> None:
+        """A bit flips in a closed segment, below the flushed mark; sometimes the process dies before anybody reads it."""
+        cluster, node_id = self._cluster, self._rotting
+        group = self._rng.choice(cluster.data_groups())
+        consensus = cluster.consensus(node_id, group)
+        # The mark of the entries before the last two segments stands in those.
+        closed = [] if consensus is None else consensus.log._segments[:-2]
+        if not closed or consensus.state.is_refilling:
+            return
+        segment = self._rng.choice(closed)
+        self._world.nodes[node_id].disk.rot(segment.path, self._rng.randrange(segment.size), self._rng.randrange(8))
+        cluster.history.counts["bits flipped"] += 1
+        if self._rng.random() < 0.7:
+            self._crash(node_id, power_loss=False)
 
     def _full_disk(self) -> None:
         disk = self._world.nodes[self._any()].disk

@@ -61,7 +61,7 @@ class Observer:
         self, node_id: int, life: int, group: GroupId, consensus: Consensus, former: ReplicaView | None
     ) -> ReplicaView:
         view = ReplicaView(node_id, life, group, consensus, Standing.of(consensus))
-        view.read_back(self.history.committed_in(group))
+        view.read_back(self.history.committed_in(group), former)
         self._views[(node_id, group)] = view
         self._watch_votes(view)
         self._watch_snapshots(view)

@@ -9,6 +9,7 @@ from model.ids import GroupId
 from raft.consensus import Consensus
 from raft.replica_state import Role
 from storage.entry import Entry, EntryKind
+from storage.errors import CorruptLogError
 from storage.log import Log
 from storage.log_start import LogStart, decode_log_start
 from storage.segment import scan
@@ -100,14 +101,21 @@ class ReplicaView:
         """Return the chain of an index, empty at 0."""
         return self.entries[index - 1].chain if index > 0 else b""
 
-    def read_back(self, committed: list[Ghost]) -> None:
-        """Take what a log that was just opened holds, from its files."""
+    def read_back(self, committed: list[Ghost], former: "ReplicaView | None") -> None:
+        """Take what a log that was just opened holds, from its files.
+
+        A closed segment may have rotted without anybody knowing yet: for the replica it still holds what it held.
+        """
         log = self.consensus.log
         self.entries = committed[: log.start_index - 1]
         for segment in log._segments:
-            for _, parsed in scan(segment.view()):
-                if parsed.entry.index >= log.start_index:
-                    self.entries.append(ghost_of(parsed.entry, self.chain_at(len(self.entries))))
+            try:
+                for _, parsed in scan(segment.view()):
+                    if parsed.entry.index == len(self.entries) + 1:
+                        self.entries.append(ghost_of(parsed.entry, self.chain_at(len(self.entries))))
+            except CorruptLogError:
+                assert former is not None
+                self.entries += former.entries[len(self.entries) : segment.last_index]
 
     @property
     def is_refilling(self) -> bool:

@@ -61,7 +61,11 @@ def _cluster(world: World, *, digests: bool = True) -> SimCluster:
     rng = world.stream("options")
     latency = rng.choice([50e-6, 500e-6, 5e-3])
     jitter = latency * rng.choice([0.1, 1.0, 3.0])
-    cluster = SimCluster(world, ClusterOptions(segment_bytes=rng.choice([16, 64, 1024]) * 1024, digests=digests))
+    segment_bytes = rng.choice([16, 64, 1024]) * 1024
+    retention_bytes = rng.choice([-1, -1, 2 * segment_bytes, 8 * segment_bytes])
+    cluster = SimCluster(
+        world, ClusterOptions(segment_bytes=segment_bytes, retention_bytes=retention_bytes, digests=digests)
+    )
     for source in world.nodes:
         for target in world.nodes:
             link = world.network.link(source, target)

@@ -177,6 +177,15 @@ class SimDisk:
         self.used = self.root.size()
         self.record("power lost", "/", self.used)
 
+    def rot(self, path: str, position: int, bit: int = 0) -> None:
+        """Flip a bit of a durable byte of a file, in the cache and on the platter."""
+        inode = self.root
+        for part in _parts(path):
+            inode = inode.entries[part]
+        inode.durable[position] ^= 1 << bit
+        inode.data[position] ^= 1 << bit
+        self.record("rot", path, position, bit)
+
     def durable_bytes(self, path: str) -> bytes | None:
         """Return what a power loss that keeps nothing un-fsynced leaves of a file; None if no name leads there."""
         entry: Inode | Directory | None = self.root

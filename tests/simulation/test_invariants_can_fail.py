@@ -22,11 +22,13 @@ from tests.simulation.invariants import (
     LeaderAppendOnly,
     LeaderCompleteness,
     LogMatching,
+    LogStarts,
     MatchesAreTrue,
     OffsetsAreDense,
     Positions,
     ReadsAgree,
     ReadsAreLinearizable,
+    SnapshotsAreTrue,
     StateMachineSafety,
     Truncation,
     VisibleSurvives,
@@ -62,6 +64,8 @@ _KILLED = (
     (mutants.fsync_is_skipped, FlushedSurvives, "it had flushed up to", 4),
     (mutants.tail_is_trusted_after_a_kill, FlushedSurvives, "it had flushed up to", 3),
     (mutants.offsets_count_batches, OffsetsAreDense, "begins at offset", 1),
+    (mutants.each_replica_deletes_by_itself, LogStarts, "nobody has asked for its start", 1),
+    (mutants.snapshot_is_later_than_its_state, SnapshotsAreTrue, "a snapshot as of entry", 1),
 )
 
 # Seeds that break these are rare: a leader must be deposed without knowing it, and asked just then.

@@ -59,6 +59,7 @@ class Workload:
         self._weights = [rng.choice([0, 1, 1, 4]) + 0.1 for _ in ConsistencyLevel]
         self._pause = rng.choice([0.02, 0.06, 0.2])
         self._large = rng.choice([0.0, 0.02, 0.1])
+        self._delete_pause = rng.choice([None, 1.0, 4.0])
         self.open_calls: Counter[tuple[int, int]] = Counter()
 
     def hanging(self) -> int:
@@ -73,6 +74,8 @@ class Workload:
         for client in range(3):
             node.spawn(self._produce(node_id, stream(f"producer/{client}/{life}")))
         node.spawn(self._consume(node_id, stream(f"consumer/{life}")))
+        if self._delete_pause is not None:
+            node.spawn(self._delete(node_id, stream(f"deleter/{life}"), self._delete_pause))
 
     async def _produce(self, node_id: int, rng: Random) -> None:
         loop = asyncio.get_running_loop()
@@ -112,6 +115,22 @@ class Workload:
             self._cluster.observe(node_id)
             self._cluster.observer.answered(node_id, group, level, content, result)
         self.open_calls[life] -= 1
+
+    async def _delete(self, node_id: int, rng: Random, pause: float) -> None:
+        counts, loop = self._cluster.history.counts, asyncio.get_running_loop()
+        while self.is_producing:
+            await asyncio.sleep(rng.expovariate(1 / pause))
+            partition = self._cluster.partition(node_id, rng.choice(self._cluster.data_groups()))
+            if partition is None or not partition.is_in_office:
+                continue
+            offset = rng.randint(partition.start_offset, max(partition.start_offset, partition.high_watermark))
+            try:
+                start = await partition.delete_records(offset, loop.time() + _DEADLINE_SECONDS)
+            except (RaftError, StorageError) as error:
+                counts[f"delete {type(error).__name__}"] += 1
+            else:
+                assert start >= offset
+                counts["records deleted"] += 1
 
     def _batch(self, rng: Random) -> bytearray:
         self._next += 1
