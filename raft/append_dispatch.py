@@ -81,6 +81,31 @@ def _on_done(
     else:
         take_reply(context, follower, term, number, future.result())
     follower.on_answered()
+    if not failed and context.state.is_leader and context.state.followers.get(follower.node_id) is follower:
+        _send_backlog(context, follower)
+
+
+def _send_backlog(context: ReplicaContext, follower: FollowerIndexMetadata) -> None:
+    """Send what rounds have left out while the window was full: from memory, many rounds in one request.
+
+    Called after every answer. So while something is left out, an answer is still to come, or it goes to recovery.
+    """
+    log, state, options = context.log, context.state, context.options
+    while (
+        follower.expects(follower.expected_log_end_index + 1)
+        and follower.expected_log_end_index < log.last_index
+        and follower.in_flight < options.follower_window
+    ):
+        prev_index = follower.expected_log_end_index
+        is_in_log = prev_index >= log.start_index - 1
+        entries = log.recent(Index(prev_index + 1), options.append_chunk_bytes) if is_in_log else None
+        if entries is None or not is_right_replica(context, follower):
+            follower.on_lost_contact()
+            context.start_recovery(follower.node_id)
+            return
+        flush = state.last_asked_index > prev_index
+        request = append_request(context, prev_index, log.term_at(prev_index), flush=flush)
+        send_append(context, follower, request, wire_buffers(entries), entries[-1].index)
 
 
 def take_reply(

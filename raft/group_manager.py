@@ -47,7 +47,7 @@ class GroupManager:
         self._kvstore = kvstore
         self._client = client
         self._directories = ReplicaDirectories(env, kvstore, self_replica.directory_id, groups_directory)
-        self._opening = ReplicaOpening(env, kvstore, self._directories)
+        self._opening = ReplicaOpening(env, kvstore, self._directories, options)
         self._groups: dict[GroupId, Consensus] = {}
         # Segments in which a read has found damage, of replicas that were closed because of it.
         self._damaged: dict[GroupId, frozenset[str]] = {}

@@ -31,10 +31,12 @@ class RaftOptions:
         disk_reserve_bytes: Producers are refused unless a majority of a group's disks has more free bytes than this.
         disk_check_interval: How often a node looks at its free bytes.
         follower_window: Append requests in flight to one follower of one group.
+        append_chunk_bytes: How much one request carries that makes up for rounds a full window has left out.
         recovery_chunk_bytes: How much one recovery request carries (one larger entry goes alone).
         append_buffer_requests: Requests a follower queues per group before it answers BUSY.
         replica_lag_max: A voter is in sync while it held everything committed within this time.
         apply_chunk_bytes: How much a state machine reads at once.
+        tail_cache_bytes: The newest entries of all logs of a node that are kept in memory.
     """
 
     heartbeat_interval: float = 0.150
@@ -56,10 +58,12 @@ class RaftOptions:
     disk_reserve_bytes: int = 256 * 1024 * 1024
     disk_check_interval: float = 1.000
     follower_window: int = 16
+    append_chunk_bytes: int = 1024 * 1024
     recovery_chunk_bytes: int = 512 * 1024
     append_buffer_requests: int = 256
     replica_lag_max: float = 10.000
     apply_chunk_bytes: int = 1024 * 1024
+    tail_cache_bytes: int = 64 * 1024 * 1024
 
     def __post_init__(self) -> None:
         if not 0 < self.heartbeat_interval < self.election_timeout:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from model.ids import NO_INDEX, GroupId, Index, Term
 from raft.log_start_stm import LogStartStm
 from raft.log_state import LogState
+from raft.options import RaftOptions
 from raft.replica_directories import ReplicaDirectories
 from raft.rules.election import LogEnd
 from raft.vote_floor import raise_floor, read_floor
@@ -20,6 +21,7 @@ from storage.errors import CorruptLogError, DamagedLogError, StorageError
 from storage.kvstore import KvStore
 from storage.log import Log
 from storage.options import LogOptions
+from storage.tail_cache import TailBudget
 
 _logger = logging.getLogger("raft")
 
@@ -34,10 +36,13 @@ class OpenedLog(NamedTuple):
 class ReplicaOpening:
     """Opens the replicas of one node."""
 
-    def __init__(self, env: Environment, kvstore: KvStore, directories: ReplicaDirectories) -> None:
+    def __init__(
+        self, env: Environment, kvstore: KvStore, directories: ReplicaDirectories, options: RaftOptions
+    ) -> None:
         self._env = env
         self._kvstore = kvstore
         self._directories = directories
+        self._tail_budget = TailBudget(options.tail_cache_bytes)
 
     async def open(
         self,
@@ -119,4 +124,5 @@ class ReplicaOpening:
             known_index=known_index,
             isolate=isolate,
             rescan=rescan,
+            tail_budget=self._tail_budget,
         )

@@ -9,8 +9,8 @@
           |                     |<-- reply -----------|--------|
           |  quorum_ack ends when commit covers it (replication_monitor)
 
-The leader_ack answer never waits for a follower. A follower that lags, or whose window is full, is skipped and left
-to recovery, so one slow follower holds nobody up.
+The leader_ack answer never waits for a follower. A follower whose window is full is skipped, and gets what it has
+missed with its next answer (append_dispatch); one that lags is left to recovery. So one slow follower holds nobody up.
 """
 
 from collections.abc import Sequence
@@ -93,7 +93,7 @@ class ReplicateEntriesStm:
     def _takes(self, follower: FollowerIndexMetadata) -> bool:
         if not follower.expects(self._entries[0].index):
             return False
-        if follower.in_flight >= self._context.options.follower_window or not is_right_replica(self._context, follower):
+        if not is_right_replica(self._context, follower):
             follower.on_lost_contact()
             return False
-        return True
+        return follower.in_flight < self._context.options.follower_window

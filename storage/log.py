@@ -29,7 +29,7 @@ from storage.options import LogIdentity, LogOptions
 from storage.segment import Segment, SegmentFacts
 from storage.segment_indexer import SegmentIndexer
 from storage.snapshot_file import Snapshot
-from storage.tail_cache import TailCache
+from storage.tail_cache import TailBudget, TailCache
 
 
 class Log(LogPositions):
@@ -41,7 +41,13 @@ class Log(LogPositions):
     """
 
     def __init__(
-        self, env: Environment, directory: str, identity: LogIdentity, options: LogOptions, recovered: RecoveredLog
+        self,
+        env: Environment,
+        directory: str,
+        identity: LogIdentity,
+        options: LogOptions,
+        recovered: RecoveredLog,
+        tail_budget: TailBudget | None,
     ) -> None:
         super().__init__(recovered.start, recovered.terms, recovered.last_index, recovered.next_offset)
         self._env = env
@@ -50,7 +56,7 @@ class Log(LogPositions):
         self.has_damaged_copies = recovered.has_damaged_copies
         self._damaged: set[str | None] = set()
         self._segments = recovered.segments
-        self._tail = TailCache(options.tail_cache_bytes)
+        self._tail = TailCache(options.tail_cache_bytes, tail_budget)
         self._jobs = LogJobs(env, identity.group)
         self._health = LogHealth(identity.group)
         self._reader = LogReader(self, self._segments, self._tail, self._jobs, self._note_damage)
@@ -82,6 +88,7 @@ class Log(LogPositions):
         known_index: Index = NO_INDEX,
         isolate: bool = False,
         rescan: frozenset[str] = frozenset(),
+        tail_budget: TailBudget | None = None,
     ) -> "Log":
         """Open the log in `directory`, making it if it does not exist, and recover it from a crash.
 
@@ -95,6 +102,7 @@ class Log(LogPositions):
                 `forget_damaged`. The caller has persisted the DamagedLogError's `lost_end` before.
             rescan: Paths of segments that a read found damaged (`CorruptLogError.path`): scanned, whatever their
                 index files say.
+            tail_budget: Shared by all logs of the node; None: this log's own.
 
         Raises:
             ForeignDirectoryError: It belongs to another group, data directory or format; nothing was touched.
@@ -123,7 +131,7 @@ class Log(LogPositions):
                 recovered.last_index,
                 recovered.damage,
             )
-        log = cls(env, directory, identity, options, recovered)
+        log = cls(env, directory, identity, options, recovered, tail_budget)
         log._indexer.start()
         return log
 
@@ -318,6 +326,10 @@ class Log(LogPositions):
         """
         return await self._reader.read(first, max_bytes, last)
 
+    def recent(self, first: Index, max_bytes: int) -> list[Entry] | None:
+        """Return entries from `first` on, at least one, as far as `max_bytes` and memory go; None: not in memory."""
+        return self._tail.read(first, self.last_index, max_bytes)
+
     async def locate_end_offset(self, index: Index) -> Offset:
         """Return the offset after an entry in [start_index - 1, last_index], from the segments if need be."""
         known = self.end_offset(index)
@@ -387,6 +399,7 @@ class Log(LogPositions):
         for segment in self._segments:
             segment.file.close()
         self._segments.clear()
+        self._tail.cut(NO_INDEX)
 
     # -- shared -------------------------------------------------------------------------------------------------
 

@@ -21,13 +21,13 @@ class LogOptions:
         segment_bytes: A segment is rolled before it would grow beyond this; one larger entry goes alone.
         segment_ms: ... or when its first entry is older than this, by the wall clock.
         index_interval_bytes: One sparse index entry per this many bytes.
-        tail_cache_bytes: Recent entries kept in memory.
+        tail_cache_bytes: Recent entries kept in memory, as far as the node's `TailBudget` has room.
     """
 
     segment_bytes: int = 128 * 1024 * 1024
     segment_ms: int = 7 * 24 * 3600 * 1000
     index_interval_bytes: int = 32 * 1024
-    tail_cache_bytes: int = 1024 * 1024
+    tail_cache_bytes: int = 16 * 1024 * 1024
 
     def __post_init__(self) -> None:
         for name in ("segment_bytes", "segment_ms", "index_interval_bytes", "tail_cache_bytes"):

@@ -1,4 +1,7 @@
-"""The newest entries of a log in memory, bounded in bytes: consumers at the tail and recovery read no file."""
+"""The newest entries of a log in memory: consumers at the tail, and whoever sends them on, read no file.
+
+Bounded twice: per log, and over all logs of the node, where those that were written longest ago give way.
+"""
 
 from collections import deque
 from collections.abc import Iterable
@@ -8,26 +11,66 @@ from model.ids import Index, Offset
 from storage.entry import Entry
 
 
-class TailCache:
-    """A dense run of the newest entries, by index."""
+class TailBudget:
+    """Bytes that the tail caches of all logs of a node hold together."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._caches: dict[TailCache, None] = {}
+        self.used = 0
+
+    def grow(self, cache: "TailCache", size: int) -> None:
+        """`cache` has taken an entry of `size` bytes; the caches that were written longest ago make room."""
+        self._caches.pop(cache, None)
+        self._caches[cache] = None
+        self.used += size
+        while self.used > self._limit:
+            next(iter(self._caches)).drop_oldest()
+
+    def shrink(self, cache: "TailCache", size: int) -> None:
+        """`cache` has dropped `size` bytes."""
+        self.used -= size
+        if cache.is_empty:
+            del self._caches[cache]
+
+
+class TailCache:
+    """A dense run of the newest entries, by index."""
+
+    def __init__(self, limit: int, budget: TailBudget | None = None) -> None:
+        self._limit = limit
+        self._budget = budget or TailBudget(limit)
         self._bytes = 0
         self._entries: deque[Entry] = deque()
 
     def push(self, entry: Entry) -> None:
         """Add the next entry; the oldest leave when there is no room. An entry over the limit empties the cache."""
         assert not self._entries or entry.index == self._entries[-1].index + 1
+        size = entry.size
         self._entries.append(entry)
-        self._bytes += entry.size
+        self._bytes += size
+        self._budget.grow(self, size)
         while self._bytes > self._limit:
-            self._bytes -= self._entries.popleft().size
+            self.drop_oldest()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds nothing."""
+        return not self._entries
+
+    def drop_oldest(self) -> None:
+        """Forget the oldest entry."""
+        self._forget(self._entries.popleft())
 
     def cut(self, first_removed: Index) -> None:
         """Drop entries from `first_removed` on."""
         while self._entries and self._entries[-1].index >= first_removed:
-            self._bytes -= self._entries.pop().size
+            self._forget(self._entries.pop())
+
+    def _forget(self, entry: Entry) -> None:
+        size = entry.size
+        self._bytes -= size
+        self._budget.shrink(self, size)
 
     def read(self, first: Index, last: Index, max_bytes: int) -> list[Entry] | None:
         """Return entries from `first` on, at least one, until `last` or `max_bytes`; None if `first` is not here."""
