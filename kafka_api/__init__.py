@@ -6,6 +6,7 @@
 - request_context: what a handler may use
 - request_memory, fetch_memory: what all requests, and all fetch responses, may hold at once
 - client_progress: when a client that does nothing is disconnected
+- closed_log: why connections were closed, in a bounded number of lines
 - response_pieces: responses as a transport may copy them
 - options: bounds and defaults of the listener
 - described_configs: configurations as clients are told them

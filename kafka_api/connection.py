@@ -10,8 +10,7 @@ read. Nor is it while a large frame waits for memory; a frame holds its memory u
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from kafka_api.client_progress import ClientProgress
 from kafka_api.end_connection import EndConnectionError
@@ -39,6 +38,22 @@ class _Received(NamedTuple):
     lease: RequestLease | None
 
 
+class ConnectionOwner(Protocol):
+    """Whom a connection tells of its life."""
+
+    def on_served(self, connection: "Connection") -> None:
+        """Its first request is completed; called once."""
+        ...
+
+    def on_ended(self, peer: str, reason: str) -> None:
+        """This side closes it, for a reason to be logged."""
+        ...
+
+    def on_closed(self, connection: "Connection") -> None:
+        """Its transport is gone; `close` has to follow."""
+        ...
+
+
 class Connection(asyncio.BufferedProtocol):
     """See the module. Ends by itself on any malformed request; others are not touched.
 
@@ -46,7 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         context: What handlers may use; its lease belongs to this connection.
         memory: Where large requests take theirs, before they are received.
         scratch: Where small ones are received; all connections of the loop may share it.
-        on_closed: Called once the transport is gone; `close` has to follow.
+        owner: Whom it tells of its life.
         is_welcome: False ends the connection at once.
     """
 
@@ -55,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         context: RequestContext,
         memory: RequestMemory,
         scratch: memoryview,
-        on_closed: Callable[["Connection"], None],
+        owner: ConnectionOwner,
         *,
         is_welcome: bool,
     ) -> None:
@@ -63,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_welcome = is_welcome
         self._context = context
         self._gate = Gate("kafka connection")
-        self._on_closed = on_closed
+        self._owner = owner
         self._memory = memory
         self._splitter = FrameSplitter(options.request_bytes_max, scratch=scratch)
         # Of the frame that is being received.
@@ -73,7 +88,9 @@ class Connection(asyncio.BufferedProtocol):
         self._frames: deque[_Received] = deque()
         self._queued_bytes = 0
         self._small_queued_bytes = 0
+        self._has_begun = False
         self._is_handling = False
+        self._is_served = False
         self._arrived = asyncio.Event()
         self._answers: deque[tuple[RequestHeader, asyncio.Future[Any]]] = deque()
         self._answered = asyncio.Event()
@@ -98,8 +115,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         peer = transport.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
-        self._gate.spawn(self._serve(), name="requests")
-        self._gate.spawn(self._respond(), name="responses")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Hand out the splitter's buffer: large frames are received where they stay."""
@@ -140,7 +155,13 @@ class Connection(asyncio.BufferedProtocol):
         """Stop serving; answers under way are dropped."""
         self._transport = None
         self._writable.set()
-        self._on_closed(self)
+        self._owner.on_closed(self)
+
+    def make_room(self) -> None:
+        """End the connection, whether or not it has its transport yet."""
+        self._is_welcome = False
+        if self._transport is not None:
+            self._transport.abort()
 
     async def close(self) -> None:
         """End the connection and its tasks."""
@@ -182,6 +203,11 @@ class Connection(asyncio.BufferedProtocol):
             if lease is None:
                 self._small_queued_bytes += len(frame)
         self._received_frames += len(frames)
+        if not self._has_begun:
+            # Only now: whoever says nothing costs no tasks.
+            self._has_begun = True
+            self._gate.spawn(self._serve(), name="requests")
+            self._gate.spawn(self._respond(), name="responses")
         self._arrived.set()
         self._regulate_reading()
 
@@ -237,6 +263,7 @@ class Connection(asyncio.BufferedProtocol):
         if header.api_key == ApiKey.PRODUCE and request.acks == 0:
             if answer is not None:
                 raise EndConnectionError("a batch at acks=0 was refused")
+            self._completed()
             return
         if not isinstance(answer, asyncio.Future):
             answer = _ready(answer)
@@ -282,8 +309,14 @@ class Connection(asyncio.BufferedProtocol):
                 self._end("it takes no response")
                 return
             del buffers
+            self._completed()
             if header.api_key == ApiKey.FETCH:
                 self._context.fetch_lease.end()
+
+    def _completed(self) -> None:
+        if not self._is_served:
+            self._is_served = True
+            self._owner.on_served(self)
 
     async def _send(self, buffers: list[Buffer]) -> bool:
         """Write until the kernel has taken everything; return False if it takes nothing any more."""
@@ -328,7 +361,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end(self, reason: str) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            _logger.info("%s: connection closed: %s", self._peer, reason)
+            self._owner.on_ended(self._peer, reason)
             self._transport.abort()
 
 

@@ -15,7 +15,8 @@ class KafkaOptions:
         fetch_wait_max: Bound on a fetch's own max_wait: it keeps its request in memory.
         fetch_bytes_max: Most record bytes of one fetch response (fetch.max.bytes).
         requests_in_flight: Requests of one connection that wait for their answer before no more are read.
-        connections_max: Open connections; one more is closed at once.
+        connections_max: Open connections; one more closes the oldest that has not completed a request, if there is one,
+            and is closed at once otherwise.
         produce_timeout_max: Bound on a producer's own timeout.
         num_partitions: Partitions of a topic that does not say.
         default_replication_factor: Replicas of a topic that does not say; None: 3, or as many as there are brokers.

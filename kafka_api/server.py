@@ -5,6 +5,7 @@ import logging
 
 from cluster.node import Node
 from kafka_api.auto_topics import AutoTopics
+from kafka_api.closed_log import ClosedLog
 from kafka_api.connection import Connection
 from kafka_api.fetch_memory import FetchLease, FetchMemory
 from kafka_api.options import KafkaOptions
@@ -23,7 +24,12 @@ _logger = logging.getLogger("kafka")
 
 
 class KafkaServer:
-    """Serves one node's partitions on one address, from the moment on at which the node has joined its cluster."""
+    """Serves one node's partitions on one address, from the moment on at which the node has joined its cluster.
+
+    At most `connections_max` connections: one more closes the oldest of those that have not completed a request yet, so
+    that strangers who connect and say nothing never keep a client out. Where all have completed one, the new one is
+    closed.
+    """
 
     def __init__(self, env: Environment, node: Node, options: KafkaOptions) -> None:
         self._env = env
@@ -33,9 +39,13 @@ class KafkaServer:
         self._fetches = FetchMemory(options.fetch_memory_bytes, options.slow_client_timeout)
         self._auto_topics = AutoTopics(node, options)
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._closed_log = ClosedLog()
         self._warned_at: float | None = None
+        self._turned_away = 0
         self._listener: Listener | None = None
         self._connections: dict[Connection, None] = {}
+        # Those without a completed request. In arrival order: the first is the oldest.
+        self._strangers: dict[Connection, None] = {}
         self._gate = Gate("kafka server")
 
     async def start(self, host: str, port: int) -> int:
@@ -57,33 +67,64 @@ class KafkaServer:
         await self._auto_topics.stop()
         await self._gate.close()
 
-    def _accept(self) -> Connection:
-        has_room = len(self._connections) < self._options.connections_max
-        if not has_room:
-            self._warn_of_too_many()
-        # Until this broker has joined, its tables are those of its last life, or empty: a client that were told of no
-        # other broker would stay with it (KIP-899). Closed at once, the client goes on to another broker.
-        is_welcome = has_room and self._node.is_registered.is_set()
-        context = RequestContext(self._node, self._options, FetchLease(self._fetches), self._auto_topics)
-        connection = Connection(context, self._requests, self._scratch, self._on_closed, is_welcome=is_welcome)
-        self._connections[connection] = None
-        return connection
+    # ConnectionOwner
 
-    def _on_closed(self, connection: Connection) -> None:
+    def on_served(self, connection: Connection) -> None:
+        """Keep the connection when room is made."""
+        self._strangers.pop(connection, None)
+
+    def on_ended(self, peer: str, reason: str) -> None:
+        """Log it, if there is not too much of it."""
+        self._closed_log.closed(asyncio.get_running_loop().time(), peer, reason)
+
+    def on_closed(self, connection: Connection) -> None:
+        """Forget the connection."""
+        self._strangers.pop(connection, None)
         if self._connections.pop(connection, 0) is None:
             self._gate.spawn(connection.close(), name="close")
+
+    # Connections
+
+    def _accept(self) -> Connection:
+        # Until this broker has joined, its tables are those of its last life, or empty: a client that were told of no
+        # other broker would stay with it (KIP-899). Closed at once, the client goes on to another broker.
+        is_welcome = self._node.is_registered.is_set() and self._has_room()
+        context = RequestContext(self._node, self._options, FetchLease(self._fetches), self._auto_topics)
+        connection = Connection(context, self._requests, self._scratch, self, is_welcome=is_welcome)
+        self._connections[connection] = None
+        if is_welcome:
+            self._strangers[connection] = None
+        return connection
+
+    def _has_room(self) -> bool:
+        if len(self._connections) < self._options.connections_max:
+            return True
+        self._turned_away += 1
+        self._warn_of_too_many()
+        oldest = next(iter(self._strangers), None)
+        if oldest is None:
+            return False
+        # It is among the connections until the loop's next step.
+        del self._strangers[oldest]
+        oldest.make_room()
+        return True
 
     def _warn_of_too_many(self) -> None:
         now = asyncio.get_running_loop().time()
         if self._warned_at is None or now - self._warned_at >= _SECONDS_BETWEEN_WARNINGS:
             self._warned_at = now
-            _logger.warning("more than %d connections: new ones are closed", self._options.connections_max)
+            _logger.warning(
+                "more than %d connections: the oldest that asked nothing yet are closed, else new ones; %d until now",
+                self._options.connections_max,
+                self._turned_away,
+            )
 
     async def _check_clients(self) -> None:
         loop = asyncio.get_running_loop()
         interval = min(self._options.stalled_request_timeout, self._options.idle_timeout) / _CHECKS_PER_TIMEOUT
         while True:
             await asyncio.sleep(interval)
+            self._closed_log.look(loop.time())
             for number, connection in enumerate(list(self._connections), start=1):
                 connection.check_progress(loop.time())
                 if number % _CHECKS_PER_STEP == 0:

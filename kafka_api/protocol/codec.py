@@ -96,7 +96,7 @@ def decode_request(api_key: int, api_version: int, frame: Buffer, position: int)
 
     Raises:
         UnsupportedVersionError: The schema does not have this key or version.
-        MalformedRequestError: The body is not such a request.
+        MalformedRequestError: The body is not such a request, or lists more than `wire.REQUEST_ELEMENTS_MAX` things.
     """
     return _decode(api_key, api_version, Direction.REQUEST, memoryview(frame), position)[0]
 
@@ -194,7 +194,8 @@ def decoder(api_key: int, api_version: int, direction: Direction) -> Decoder:
     Raises:
         UnsupportedVersionError: The schema does not have this key or version.
     """
-    return compile_decoder(_schema(api_key, api_version, direction), api_version)
+    elements_max = wire.REQUEST_ELEMENTS_MAX if direction is Direction.REQUEST else None
+    return compile_decoder(_schema(api_key, api_version, direction), api_version, elements_max=elements_max)
 
 
 @cache

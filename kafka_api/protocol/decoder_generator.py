@@ -4,7 +4,8 @@ The function is flat: every struct is read in line, and consecutive values of fi
 that follows them, are read by one `struct.unpack_from`. Strings and byte strings are copied; records are views.
 
 Bounds: an explicit length is compared with what is left, and an array's count with what its elements take at least,
-before anything is allocated. Reads of fixed width may run off the end of the buffer; they raise `struct.error` or
+before anything is allocated. In a request the elements of all arrays together are bounded, too: decoded, an element of
+two bytes takes a hundred. Reads of fixed width may run off the end of the buffer; they raise `struct.error` or
 `IndexError`, which the caller turns into a named error (`DECODE_ERRORS`).
 """
 
@@ -24,32 +25,35 @@ Decoder: TypeAlias = Callable[[memoryview, int, int], tuple[Message, int]]
 DECODE_ERRORS = (struct.error, IndexError, UnicodeDecodeError)
 
 
-def compile_decoder(schema: MessageSchema, version: int) -> Decoder:
-    """Return the decoder of a version that the schema has."""
+def compile_decoder(schema: MessageSchema, version: int, *, elements_max: int | None = None) -> Decoder:
+    """Return the decoder of a version that the schema has; it takes at most `elements_max` elements of arrays."""
     assert schema.versions.has(version)
     namespace: dict[str, Any] = {
         "new": object.__new__,
         "unpack_many": struct.unpack_from,
-        **{name: getattr(wire, name) for name in ("truncated", "bad_length", "bad_tag", "bad_presence")},
+        **{name: getattr(wire, name) for name in ("truncated", "bad_length", "bad_tag", "bad_presence", "too_many")},
         **{name: getattr(wire, name) for name in ("uvarint_rest", "string_length_rest", "read_uvarint")},
         "skip_tagged_fields": wire.skip_tagged_fields,
         **struct_classes(schema.name),
     }
-    generator = _DecoderGenerator(namespace, version, schema.flexible.has(version))
+    generator = _DecoderGenerator(namespace, version, schema.flexible.has(version), elements_max)
     return generator.message(schema)
 
 
 class _DecoderGenerator:
-    def __init__(self, namespace: dict[str, Any], version: int, flexible: bool) -> None:
+    def __init__(self, namespace: dict[str, Any], version: int, flexible: bool, elements_max: int | None) -> None:
         self._writer = SourceWriter(namespace)
         self._version = version
         self._flexible = flexible
+        self._elements_max = elements_max
         # Values of fixed width that are not read yet: struct letter and the variable or attribute it goes to.
         self._run: list[tuple[str, str]] = []
         self._after_run: list[str] = []
         self._depth = 0
 
     def message(self, schema: MessageSchema) -> Decoder:
+        if self._elements_max is not None:
+            self._writer.emit(f"left = {self._elements_max}")
         self._struct(schema.struct, "message")
         self._flush()
         self._writer.emit("return message, pos")
@@ -100,7 +104,7 @@ class _DecoderGenerator:
     def _tag_reader(self, layout: Struct, tagged: list[Field]) -> str:
         """Compile the function that reads a tagged section with known tags, and return its name."""
         name = f"read_tags_of_{layout.name}"
-        generator = _DecoderGenerator(self._writer.namespace, self._version, self._flexible)
+        generator = _DecoderGenerator(self._writer.namespace, self._version, self._flexible, None)
         writer = generator._writer
         writer.emit("count, pos = read_uvarint(buf, pos)")
         with writer.block("for _ in range(count):"):
@@ -110,6 +114,8 @@ class _DecoderGenerator:
             with writer.block("if end > outer_end:"):
                 writer.emit("raise truncated()")
             for field in tagged:
+                # An array there would have to count against the message's own.
+                assert self._elements_max is None or not _has_arrays(field)
                 with writer.block(f"if tag == {field.tag}:"):
                     generator._field(field, f"owner.{field.name}")
                     generator._flush()
@@ -191,6 +197,10 @@ class _DecoderGenerator:
             self._elements(field, target)
 
     def _elements(self, field: Field, target: str) -> None:
+        if self._elements_max is not None:
+            self._writer.emit("left -= n")
+            with self._writer.block("if left < 0:"):
+                self._writer.emit(f"raise too_many({self._elements_max})")
         letter = NUMBER_LETTERS.get(field.type)
         if letter is not None:
             self._writer.emit(f"{target} = list(unpack_many(f'>{{n}}{letter}', buf, pos))")
@@ -240,3 +250,7 @@ class _DecoderGenerator:
             ]
             return sum(self._smallest(inner) for inner in present) + (1 if self._flexible else 0)
         return NUMBER_BYTES.get(field.type) or (UUID_BYTES if field.type == "uuid" else 1)
+
+
+def _has_arrays(field: Field) -> bool:
+    return field.is_array or (field.struct is not None and any(_has_arrays(inner) for inner in field.struct.fields))

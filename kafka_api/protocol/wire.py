@@ -7,6 +7,8 @@ from kafka_api.protocol.errors import MalformedRequestError
 from kafka_api.protocol.message_classes import Buffer
 
 STRING_BYTES_MAX = 0x7FFF
+# Topics, partitions and whatever else a request lists, all together.
+REQUEST_ELEMENTS_MAX = 100_000
 
 _UVARINT_BYTES_MAX = 5
 _PACKERS_MAX = 64
@@ -32,6 +34,11 @@ def bad_tag(tag: int) -> MalformedRequestError:
 def bad_presence(marker: int) -> MalformedRequestError:
     """Return the error of a nullable struct that is neither null nor there."""
     return MalformedRequestError(f"a struct is announced by -1 or 1, not by {marker}")
+
+
+def too_many(elements_max: int) -> MalformedRequestError:
+    """Return the error of a request that lists more than is taken."""
+    return MalformedRequestError(f"more than {elements_max} topics, partitions and other elements")
 
 
 def uvarint_rest(buffer: Buffer, position: int, first: int) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """One connection: the order of answers, what is bounded, and what ends it without touching the others."""
 
 import asyncio
+import logging
 import struct
 import threading
 from contextlib import asynccontextmanager
@@ -8,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from wire_client import FETCH, PRODUCE, broker_in, fetch_request, produce_request
 
+from kafka_api.closed_log import ClosedLog
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.codec import RequestHeader
 from kafka_api.protocol.error_codes import ErrorCode
@@ -219,11 +221,44 @@ def test_a_client_that_takes_no_response_is_disconnected(tmp_path):
     run(test)
 
 
-def test_one_connection_more_than_allowed_is_closed_at_once(tmp_path):
+def test_strangers_make_room_for_whoever_comes_and_clients_never_do(tmp_path):
+    async def test():
+        async with broker_in(tmp_path, connections_max=3) as broker:
+            served = await broker.client()
+            await still_answered(served)
+            strangers = [await broker.client() for _ in range(2)]
+            for _ in range(20):
+                newest = await broker.client()
+                strangers.append(newest)
+                assert await strangers.pop(0).is_closed(), "the oldest of those that asked nothing"
+                await still_answered(served)
+            await still_answered(newest)
+            assert len(broker.server._connections) == 3
+
+    run(test)
+
+
+def test_a_client_is_served_while_strangers_hold_all_places(tmp_path):
+    async def test():
+        async with broker_in(tmp_path, connections_max=50) as broker:
+            strangers = [await broker.client() for _ in range(60)]
+            for stranger in strangers[::2]:
+                stranger.write(b"\0\0")
+            for _ in range(5):
+                async with asyncio.timeout(2):
+                    await still_answered(await broker.client())
+            assert len(broker.server._connections) <= 50
+
+    run(test)
+
+
+def test_where_all_have_asked_something_a_new_connection_is_closed_at_once(tmp_path):
     async def test():
         async with broker_in(tmp_path, connections_max=2) as broker:
-            one, two, three = [await broker.client() for _ in range(3)]
-            assert await three.is_closed()
+            one, two = [await broker.client() for _ in range(2)]
+            await still_answered(one)
+            await still_answered(two)
+            assert await (await broker.client()).is_closed()
             await still_answered(one)
             await still_answered(two)
             await one.close()
@@ -231,6 +266,62 @@ def test_one_connection_more_than_allowed_is_closed_at_once(tmp_path):
             await still_answered(await broker.client())
 
     run(test)
+
+
+def test_a_producer_without_answers_is_a_client_as_soon_as_its_batch_is_taken(tmp_path):
+    async def test():
+        async with broker_in(tmp_path, connections_max=2) as broker:
+            client, silent = await broker.client(), await broker.client()
+            await client.create_topic("t")
+            silent.send(ApiKey.PRODUCE, PRODUCE, produce_request("t", build_batch(), acks=0))
+            await until(lambda: broker.partition("t").end_offset == 1)
+            assert await (await broker.client()).is_closed()
+            await still_answered(silent)
+
+    run(test)
+
+
+def test_a_request_that_has_begun_makes_no_client_of_a_stranger(tmp_path):
+    async def test():
+        async with broker_in(tmp_path, connections_max=2) as broker:
+            half = await broker.client()
+            half.write(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 5, -1)[:-1])
+            await until(lambda: any(each._received_bytes for each in broker.server._connections))
+            for _ in range(2):
+                await still_answered(await broker.client())
+            assert await half.is_closed()
+
+    run(test)
+
+
+def test_two_hundred_stalled_connections_are_said_in_a_few_lines(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "kafka")
+
+    async def test():
+        async with broker_in(tmp_path, stalled_request_timeout=0.3) as broker:
+            clients = [await broker.client() for _ in range(200)]
+            for client in clients:
+                client.write(b"\0\0")
+            for client in clients:
+                assert await client.is_closed()
+
+    run(test)
+    said = [line for line in caplog.messages if "makes no progress" in line]
+    assert len(said) == 20
+
+
+def test_what_was_not_said_of_closed_connections_is_counted(caplog):
+    caplog.set_level(logging.INFO, "kafka")
+    log = ClosedLog()
+    for number in range(500):
+        log.closed(10.0 + number / 100, f"h:{number}", "idle")
+    log.look(69.9)
+    assert len(caplog.messages) == 20
+    log.look(70.0)
+    assert caplog.messages[20:] == ["480 more connections closed in a minute, the last one h:499: idle"]
+    log.look(500.0)
+    log.closed(600.0, "h:7", "idle")
+    assert caplog.messages[21:] == ["h:7: connection closed: idle"]
 
 
 def test_the_end_of_the_listener_ends_its_connections_in_the_middle_of_requests(tmp_path):

@@ -163,17 +163,33 @@ async def is_ended(connection):
         return True
 
 
-def test_one_admin_connection_too_many_is_closed_and_the_others_are_served():
+def test_one_admin_connection_too_many_is_closed_and_those_with_a_request_are_kept():
     async def test():
         async with admin_port(connections_max=2) as connect:
-            one, two, three = [await connect() for _ in range(3)]
-            assert await is_ended(three)
+            one, two = [await connect() for _ in range(2)]
+            assert await get(one) == await get(two) == b"200"
+            assert await is_ended(await connect())
             assert await get(one) == await get(two) == b"200"
             one[1].close()
             await one[1].wait_closed()
             for _ in range(100):
                 await asyncio.sleep(0.002)
             assert await get(await connect()) == b"200"
+
+    asyncio.run(test())
+
+
+def test_admin_connections_that_ask_nothing_make_room_the_oldest_first():
+    async def test():
+        async with admin_port(connections_max=3) as connect:
+            served = await connect()
+            assert await get(served) == b"200"
+            strangers = [await connect() for _ in range(30)]
+            for stranger in strangers[:-2]:
+                assert await is_ended(stranger)
+            assert await get(await connect()) == b"200"
+            assert await is_ended(strangers[-2])
+            assert await get(served) == await get(strangers[-1]) == b"200"
 
     asyncio.run(test())
 

@@ -16,6 +16,7 @@ from kafka_api.protocol.errors import MalformedRequestError, ProtocolError
 from kafka_api.protocol.message_classes import Message
 from kafka_api.protocol.messages import FetchRequest, FetchResponse, ProduceRequest
 from kafka_api.protocol.schema.message_schema import Direction, schema_of
+from kafka_api.protocol.wire import REQUEST_ELEMENTS_MAX
 
 FLEXIBLE = [entry for entry in MESSAGE_VERSIONS if schema_of(entry[0], entry[1]).flexible.has(entry[2])]
 HUGE_COUNTS = ("7fffffff", "ffffffff0f", "8080808008", "fffffffe", "ffffffffff")
@@ -103,6 +104,34 @@ def test_no_length_makes_the_decoder_allocate_what_the_message_does_not_hold() -
         finally:
             tracemalloc.stop()
         assert peak < 1024 * 1024, f"{key} {direction} v{version}"
+
+
+def test_a_hundred_megabytes_of_empty_partitions_are_refused_and_take_little_memory() -> None:
+    # Each topic and each partition of its own fits a hundred megabytes millions of times.
+    topic = struct.pack(">h1si", 1, b"t", 1) + bytes(8)
+    one_topic = struct.pack(">hhiih1si", -1, -1, 1, 1, 1, b"t", 100 * 1024 * 1024 // 8)
+    for head, element in ((struct.pack(">hhii", -1, -1, 1, 6_500_000), topic), (one_topic, bytes(8))):
+        frame = head + element * (100 * 1024 * 1024 // len(element))
+        tracemalloc.start()
+        try:
+            with pytest.raises(MalformedRequestError, match="more than 100000 topics, partitions and other elements"):
+                decode_request(ApiKey.PRODUCE, 3, frame, 0)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 64 * 1024 * 1024
+
+
+def test_all_arrays_of_a_request_count_together() -> None:
+    def request(partitions: int) -> bytes:
+        topic = struct.pack(">h1si", 1, b"t", partitions) + bytes(8) * partitions
+        return struct.pack(">hhii", -1, -1, 1, 100) + topic * 100
+
+    decoded = decode_request(ApiKey.PRODUCE, 3, request(REQUEST_ELEMENTS_MAX // 100 - 1), 0)
+    assert isinstance(decoded, ProduceRequest)
+    assert sum(1 + len(topic.partition_data) for topic in decoded.topic_data) == REQUEST_ELEMENTS_MAX
+    with pytest.raises(MalformedRequestError, match="more than 100000"):
+        decode_request(ApiKey.PRODUCE, 3, request(REQUEST_ELEMENTS_MAX // 100), 0)
 
 
 @pytest.mark.parametrize(("version", "count"), [(1, "7fffffff"), (9, "ffffffff07"), (9, "808080808001")])
