@@ -63,16 +63,18 @@ class ElectionTimer:
         return heard_at is not None and self._context.now() - heard_at < self._context.options.election_timeout
 
     def heard_leader(self) -> None:
-        """Any valid request of the current leader arrived."""
+        """Any valid request of the current leader arrived. The deadline is moved when it is due, not each time."""
         self._heard_at = self._context.now()
         self._withdrawals = 0
-        self.rearm()
+        if self._deadline.when is None:
+            self.rearm()
 
     def rearm(self) -> None:
         """Wait a full election timeout from now (a leader was heard, or a vote was granted)."""
-        options = self._context.options
-        draw = self._context.env.rng.uniform(0, options.election_jitter)
-        self._deadline.arm(self._context.now() + options.election_timeout + draw)
+        self._deadline.arm(self._context.now() + self._context.options.election_timeout + self._draw())
+
+    def _draw(self) -> float:
+        return self._context.env.rng.uniform(0, self._context.options.election_jitter)
 
     def on_link_reset(self, node_id: NodeId) -> None:
         """A link to `node_id` was lost; if it is the leader, it may be dead."""
@@ -103,6 +105,11 @@ class ElectionTimer:
         state = self._context.state
         if state.role in (Role.LEADER, Role.FAILED) or self._is_standing or self._is_stopped:
             return
+        if self._heard_at is not None:
+            patience = self._context.options.election_timeout + self._draw()
+            if self._heard_at + patience > self._context.now():
+                self._deadline.arm(self._heard_at + patience)
+                return
         self._heard_at = None
         if not self._could_win():
             # Links are not up, or there is no room for a barrier. A leader that reaches us will re-arm the deadline.
