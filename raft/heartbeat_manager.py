@@ -1,7 +1,7 @@
 """One heartbeat message per peer node for all groups, every heartbeat interval.
 
 With one message per group, a node with a thousand groups would send two thousand messages each 150 ms; with one per
-node pair the number depends on the nodes only.
+node pair the number depends on the nodes only. A group at rest takes part in every third (group_heartbeats).
 
     groups led here      node 2          node 3
       g1  t3          [g1 g2]   --->    [g1 g3]     one HeartbeatRequest each
@@ -68,7 +68,7 @@ class HeartbeatManager:
         while True:
             next_tick = max(next_tick + self._options.heartbeat_interval, loop.time())
             await asyncio.sleep(next_tick - loop.time())
-            led = list(self._led)
+            led = [consensus for consensus in self._led if consensus.heartbeats.is_due()]
             for consensus in led:
                 consensus.watch.check()
             self._dispatch(led)

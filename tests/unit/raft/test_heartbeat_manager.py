@@ -123,3 +123,26 @@ def test_the_tick_deposes_a_leader_without_a_majority(beats: Beats) -> None:
     beats.stage.advance(0.15)
     assert not beats.stage.replica(1).state.is_leader
     assert beats.stage.actors[1].probe.step_downs == 1
+
+
+def test_a_group_at_rest_takes_part_in_every_third_tick_until_something_moves() -> None:
+    with Stage(3, RaftOptions(heartbeat_interval=0.15, election_timeout=1.5)) as stage:
+        for node_id in stage.actors:
+            stage.start(node_id)
+        stage.elect(1)
+        leader = stage.replica(1)
+        ticks = [leader.heartbeats.is_due() for _ in range(16)]
+        assert ticks == [*[True] * 7, *[False, False, True] * 3], ticks
+        stage.call(lambda: stage.replica(1).step_down("a new term is something that moves"))
+        stage.elect(1)
+        assert leader.heartbeats.is_due()
+
+
+def test_a_group_does_not_rest_while_a_follower_lags() -> None:
+    with Stage(3, OPTIONS) as stage:
+        for node_id in stage.actors:
+            stage.start(node_id)
+        stage.elect(1)
+        leader = stage.replica(1)
+        leader.state.followers[3].needs_recovery = True
+        assert all(leader.heartbeats.is_due() for _ in range(30))
