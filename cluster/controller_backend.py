@@ -22,6 +22,7 @@ from storage.errors import ReplicaRemovedError, StorageError
 
 _logger = logging.getLogger("cluster")
 _RETRY_PAUSE = 5.0
+_OPENED_AT_ONCE = 16
 
 
 class ControllerBackend:
@@ -92,11 +93,15 @@ class ControllerBackend:
             del self._deleted[0]
         for group in [group for group in self._placed if _is_damaged(self._groups.get(group))]:
             await self._close(group)
-        for topic in self._topics.all():
-            for number, replicas in enumerate(topic.replicas):
-                group = topic.group(number)
-                if self._self_replica in replicas and group not in self._placed:
-                    await self._start(topic, number, replicas)
+        due = [
+            (topic, number, replicas)
+            for topic in self._topics.all()
+            for number, replicas in enumerate(topic.replicas)
+            if self._self_replica in replicas and topic.group(number) not in self._placed
+        ]
+        # Several at once: each waits for fsyncs most of the time, and they share those of the kvstore.
+        for first in range(0, len(due), _OPENED_AT_ONCE):
+            await asyncio.gather(*(self._start(*each) for each in due[first : first + _OPENED_AT_ONCE]))
 
     def _on_leadership(self, consensus: Consensus) -> None:
         """A replica that stopped because of damage is opened again, without what is damaged."""

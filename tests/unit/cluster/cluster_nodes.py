@@ -21,7 +21,12 @@ from tests.unit.model.record_batches import build_batch
 
 SECRET = b"s" * 32
 FAST = RaftOptions(
-    heartbeat_interval=0.03, election_timeout=0.4, election_jitter=0.2, reset_jitter=0.05, split_vote_backoff=0.05
+    heartbeat_interval=0.03,
+    election_timeout=0.4,
+    election_jitter=0.2,
+    reset_jitter=0.05,
+    split_vote_backoff=0.05,
+    tail_cache_bytes=1024 * 1024,
 )
 
 
