@@ -208,7 +208,8 @@ class Nemesis:
         group = self._rng.choice(cluster.data_groups())
         consensus = cluster.consensus(node_id, group)
         # The mark of the entries before the last two segments stands in those.
-        closed = [] if consensus is None else consensus.log._segments[:-2]
+        segments = [] if consensus is None else consensus.log._segments[:-2]
+        closed = [segment for segment in segments if segment.last_index <= consensus.log.flushed_index]
         if not closed or consensus.state.is_refilling:
             return
         segment = self._rng.choice(closed)

@@ -182,6 +182,8 @@ class SimDisk:
         inode = self.root
         for part in _parts(path):
             inode = inode.entries[part]
+        if position >= len(inode.durable):
+            return  # It has not reached the platter.
         inode.durable[position] ^= 1 << bit
         inode.data[position] ^= 1 << bit
         self.record("rot", path, position, bit)
