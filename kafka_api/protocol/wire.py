@@ -38,7 +38,7 @@ def bad_presence(marker: int) -> MalformedRequestError:
 
 def too_many(elements_max: int) -> MalformedRequestError:
     """Return the error of a request that lists more than is taken."""
-    return MalformedRequestError(f"more than {elements_max} topics, partitions and other elements")
+    return MalformedRequestError(f"a request with more than {elements_max} topics, partitions and other elements")
 
 
 def uvarint_rest(buffer: Buffer, position: int, first: int) -> tuple[int, int]:

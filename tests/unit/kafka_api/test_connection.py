@@ -154,6 +154,10 @@ FRAMES = {
     "a client id that is no text": struct.pack(">ihhih", 12, 3, 0, 1, 2) + b"\xff\xfe",
     "a body cut off": struct.pack(">ihhihi", 14, 3, 1, 1, -1, 5),
     "an array of two thousand million": struct.pack(">ihhihi", 14, 3, 1, 1, -1, 2**31 - 1),
+    "more partitions than a request may list": struct.pack(
+        ">ihhihhhiih1si", 29 + 8 * 100_000, 0, 3, 1, -1, -1, -1, 1, 1, 1, b"t", 100_000
+    )
+    + bytes(8 * 100_000),
     "an HTTP request": b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
     "a TLS hello": bytes.fromhex("160301020001000001fc0303") + b"\0" * 40,
 }
@@ -170,6 +174,19 @@ def test_bytes_that_are_no_request_end_their_connection_and_no_other(tmp_path, d
             await until(lambda: len(broker.server._connections) == 1)
 
     run(test)
+
+
+def test_a_request_that_lists_too_much_is_told_in_the_log(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "kafka")
+
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            client.write(FRAMES["more partitions than a request may list"])
+            assert await client.is_closed()
+
+    run(test)
+    assert "connection closed: a request with more than 100000 topics, partitions" in caplog.text
 
 
 def test_a_response_that_its_version_cannot_say_ends_the_connection_and_not_the_broker(tmp_path):

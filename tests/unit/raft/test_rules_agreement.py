@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from model.ids import DirectoryId, Index, NodeId, Replica, Term
 from raft.group_configuration import GroupConfiguration, RaftPolicy
-from raft.rules.agreement import CopyPosition, Quorum, answer_point, commit_point, point, visible_point
+from raft.rules.agreement import CopyPosition, Quorum, answer_point, commit_point, has_majority, point, visible_point
 
 
 def nodes(*ids: int) -> tuple[NodeId, ...]:
@@ -35,6 +35,44 @@ def test_point_agrees_with_a_dumb_version(data: st.DataObject) -> None:
         members = data.draw(st.lists(st.sampled_from(sorted(values)), min_size=1, unique=True))
         quorums.append(Quorum(tuple(members), data.draw(st.integers(1, len(members)))))
     assert point(quorums, lambda node: Index(values[node])) == dumb_point(quorums, values)
+
+
+def configurations(voters: list[int]) -> st.SearchStrategy[GroupConfiguration]:
+    """Simple and joint configurations of these nodes."""
+    sets = st.lists(st.sampled_from(voters), min_size=1, unique=True).map(
+        lambda ids: tuple(Replica(NodeId(node), DirectoryId(f"d{node}")) for node in ids)
+    )
+    return st.lists(sets, min_size=1, max_size=2).map(lambda found: GroupConfiguration(tuple(found)))
+
+
+GRANTED = st.sets(st.integers(1, 7).map(NodeId))
+
+
+@given(configurations(list(range(1, 8))), GRANTED, GRANTED, st.integers(1, 9))
+def test_any_two_quorums_of_a_configuration_share_a_voter(
+    configuration: GroupConfiguration, one: set[NodeId], other: set[NodeId], min_in_sync: int
+) -> None:
+    policy = RaftPolicy(min_in_sync)
+    quorums = policy.commit_quorums(configuration)
+    if has_majority(quorums, one) and has_majority(quorums, other):
+        assert one & other & set(configuration.node_ids)
+    # Who answers acks=all is a majority, too, whatever min.insync.replicas says.
+    if has_majority(policy.answer_quorums(configuration), one):
+        assert has_majority(quorums, one)
+
+
+@given(configurations([1, 2, 3, 4, 5]), st.lists(st.integers(0, 9), min_size=5, max_size=5), st.integers(1, 6))
+def test_what_a_quorum_holds_every_later_quorum_sees(
+    configuration: GroupConfiguration, held_by: list[int], min_in_sync: int
+) -> None:
+    """Leader completeness in small: whoever is elected got the vote of one that holds what was committed."""
+    quorums = RaftPolicy(min_in_sync).commit_quorums(configuration)
+    values = {NodeId(node): Index(at) for node, at in enumerate(held_by, start=1)}
+    committed = point(quorums, values.__getitem__)
+    for count in range(1, 6):
+        for voters in combinations(values, count):
+            if has_majority(quorums, voters):
+                assert max(values[voter] for voter in voters) >= committed
 
 
 MAJORITY_OF_3 = [Quorum(nodes(1, 2, 3), 2)]
