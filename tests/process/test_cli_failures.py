@@ -88,37 +88,46 @@ def test_a_partition_that_cannot_be_read_is_named_with_the_brokers_answer(dev: D
     dev.client("topic", "create", "broken", "-p", "1", "-r", "1")
     dev.client("produce", "broken", stdin=LINES)
     damage(dev, leader(dev, "broken"))
+    # Until the damaged entries are in memory no more.
+    for _ in range(5):
+        dev.client("produce", "broken", stdin=LINES)
     read = dev.client("consume", "broken", "-e", code=1)
-    assert read.stdout == LINES[: len(read.stdout)]
+    assert LINES.startswith(read.stdout)
     assert "partition broken-0 cannot be read: broker" in read.stderr
     assert "answered KAFKA_STORAGE_ERROR" in read.stderr
 
 
-def test_a_cluster_starts_with_a_damaged_replica_and_warns_of_it(dev: DevFolder) -> None:
+def test_a_cluster_starts_with_a_damaged_replica_which_the_others_make_whole(dev: DevFolder) -> None:
     dev.client("topic", "create", "copies", "-p", "1", "-r", "3")
     dev.client("produce", "copies", stdin=LINES)
     eventually("every replica has all", dev.is_healthy, 30.0)
     dev.dev("stop")
     segment = damage(dev, 2)
     told = raftka("dev", "--detach", "--data-dir", str(dev.path))
-    assert "raftka: warning: broker 2 is not ready: group" in told.stderr
-    assert str(segment) in told.stderr
     assert told.stdout.startswith("bootstrap: ")
     assert dev.client("consume", "copies", "-e").stdout == LINES
-    again = raftka("dev", "restart", "2", "--data-dir", str(dev.path))
-    assert str(segment) in again.stderr
+    eventually("the damaged replica has all again", dev.is_healthy, 30.0)
+    log = (dev.path / "node-2" / "broker.log").read_text()
+    assert any(str(segment) in line and "come from the others" in line for line in log.splitlines())
+
+
+def lose_identity(dev: DevFolder, node: int) -> Path:
+    """Delete the file that says whose log raft0's is."""
+    path = dev.path / f"node-{node}" / "data" / "groups" / "raft0" / "replica.id"
+    path.unlink()
+    return path
 
 
 def test_a_cluster_starts_without_a_broker_that_refuses_its_data_and_not_without_two(dev: DevFolder) -> None:
     dev.dev("stop")
-    refused = [damage(dev, 2)]
+    refused = [lose_identity(dev, 2)]
     told = raftka("dev", "--detach", "--data-dir", str(dev.path))
     assert "raftka: warning: broker 2 is not ready: it ended while starting (exit code 1): raftka: " in told.stderr
     assert str(refused[0]) in told.stderr
     assert [each["alive"] for each in dev.status()] == [True, False, True]
     dev.client("topic", "create", "served", "-r", "2")
     dev.dev("stop")
-    refused.append(damage(dev, 3))
+    refused.append(lose_identity(dev, 3))
     failure = raftka("dev", "--detach", "--data-dir", str(dev.path), code=1).stderr
     assert any(str(path) in failure for path in refused)
     assert not any(each["alive"] for each in dev.status())
