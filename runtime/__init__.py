@@ -2,6 +2,7 @@
 
 * `clock`    WallClock: record timestamps, retention, expiry. Monotonic time is always `loop.time()`.
 * `files`    FileSystem, File: bytes on disk. Every method blocks; call them through Workers.
+* `direct_io`  large writes past the page cache.
 * `network`  Network: bytes on the wire, as asyncio transports and protocols.
 * `rng`      Rng: chance.
 * `workers`  Workers: where blocking calls run (small thread pools).

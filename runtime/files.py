@@ -11,6 +11,8 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
+from runtime.direct_io import DIRECT_BYTES_MIN, write_direct
+
 Buffer = bytes | bytearray | memoryview
 
 # Linux's IOV_MAX: one writev takes no more buffers.
@@ -114,9 +116,15 @@ class OsFile:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._has_direct = True
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
         """Write all of `buffers` from `position` on; short writes are continued."""
+        size = sum(map(len, buffers))
+        if size >= DIRECT_BYTES_MIN and self._has_direct:
+            self._has_direct = write_direct(self._descriptor, buffers, position)
+            if self._has_direct:
+                return
         for first in range(0, len(buffers), _IOV_MAX):
             group = list(buffers[first : first + _IOV_MAX])
             wanted = sum(map(len, group))
