@@ -6,7 +6,7 @@ from typing import NamedTuple
 from cluster.append_clock import AppendClock
 from cluster.errors import OffsetOutOfRangeError
 from cluster.topic_table import Topic
-from model.ids import ConsistencyLevel, Index, NodeId, Offset, Term
+from model.ids import NO_INDEX, ConsistencyLevel, Index, NodeId, Offset, Term
 from model.topic_config import TopicConfig
 from raft.consensus import Consensus
 from raft.group_configuration import RaftPolicy
@@ -22,10 +22,11 @@ HIGH_WATERMARK = -1
 
 
 class TimestampHit(NamedTuple):
-    """The first batch that holds a record at or after a timestamp."""
+    """The first batch that holds a record at or after a timestamp; that record may lie below the log start."""
 
     batch: Buffer
     term: Term
+    log_index: Index
 
 
 class Position(NamedTuple):
@@ -167,15 +168,15 @@ class Partition:
             first = Index(entries[-1].index + 1)
         return batches
 
-    async def find_timestamp(self, timestamp_ms: int) -> TimestampHit | None:
-        """Return the first visible batch with a record at or after `timestamp_ms`."""
+    async def find_timestamp(self, timestamp_ms: int, *, first: Index = NO_INDEX) -> TimestampHit | None:
+        """Return the first visible batch, in entry `first` or later, with a record at or after `timestamp_ms`."""
         visible = self.consensus.state.visible_index
-        hit = await self._log.offset_of_timestamp(timestamp_ms, visible)
+        hit = await self._log.offset_of_timestamp(timestamp_ms, visible, first=first)
         if hit is None:
             return None
         _, _, index = hit
         entry = (await self._log.read(index, 1, index))[0]
-        return TimestampHit(entry.payload, entry.term)
+        return TimestampHit(entry.payload, entry.term, index)
 
     def epoch_end(self, epoch: int) -> tuple[Term, Offset]:
         """Return the largest epoch at or below `epoch` and where it ended (OffsetForLeaderEpoch); (-1, -1) if none."""
@@ -190,9 +191,9 @@ class Partition:
         """Return the epoch in which the record at `offset` was (or the next record would be) written."""
         return self._log.term_of_offset(offset)
 
-    async def max_timestamp(self) -> int | None:
-        """Return the largest timestamp of any visible batch, None if there is none."""
-        return await self._log.max_timestamp(self.consensus.state.visible_index)
+    async def max_timestamp(self, *, first: Index = NO_INDEX) -> int | None:
+        """Return the largest timestamp of any visible batch in entry `first` or later, None if there is none."""
+        return await self._log.max_timestamp(self.consensus.state.visible_index, first=first)
 
     def watch(self, callback: Callable[[], None]) -> int:
         """Call `callback` when more may be readable or leadership may have changed."""

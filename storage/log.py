@@ -346,13 +346,15 @@ class Log(LogPositions):
         """
         return await self._reader.index_of_offset(offset)
 
-    async def offset_of_timestamp(self, timestamp_ms: int, last: Index) -> tuple[Offset, int, Index] | None:
-        """Return (base offset, max timestamp, index) of the first batch up to `last` that reaches `timestamp_ms`."""
-        return await self._reader.offset_of_timestamp(timestamp_ms, last)
+    async def offset_of_timestamp(
+        self, timestamp_ms: int, last: Index, *, first: Index = NO_INDEX
+    ) -> tuple[Offset, int, Index] | None:
+        """Return (base offset, max timestamp, index) of the first batch in [first, last] with so late a time."""
+        return await self._reader.offset_of_timestamp(timestamp_ms, first, last)
 
-    async def max_timestamp(self, last: Index) -> int | None:
-        """Return the largest timestamp of a batch up to `last`, None if there is no batch."""
-        return await self._reader.max_timestamp(last)
+    async def max_timestamp(self, last: Index, *, first: Index = NO_INDEX) -> int | None:
+        """Return the largest timestamp of a batch in [first, last], None if there is no batch."""
+        return await self._reader.max_timestamp(first, last)
 
     @property
     def newest_timestamp(self) -> int:

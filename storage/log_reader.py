@@ -91,7 +91,9 @@ class LogReader:
 
         return await self._undisturbed(attempt)
 
-    async def offset_of_timestamp(self, timestamp_ms: int, last: Index) -> tuple[Offset, int, Index] | None:
+    async def offset_of_timestamp(
+        self, timestamp_ms: int, lowest: Index, last: Index
+    ) -> tuple[Offset, int, Index] | None:
         """Return (base offset, max timestamp, index) of a batch; see `Log.offset_of_timestamp`."""
 
         async def attempt() -> tuple[Offset, int, Index] | None:
@@ -99,7 +101,7 @@ class LogReader:
                 if segment.base_index > last:
                     break
                 # Looked at anew for each one: what is below the start may be closed meanwhile.
-                first = self._positions.start_index
+                first = max(lowest, self._positions.start_index)
                 if segment.index.max_timestamp < timestamp_ms or segment.last_index < first:
                     continue
                 position = segment.index.position_of_timestamp(timestamp_ms)
@@ -113,13 +115,13 @@ class LogReader:
 
         return await self._undisturbed(attempt)
 
-    async def max_timestamp(self, last: Index) -> int | None:
+    async def max_timestamp(self, lowest: Index, last: Index) -> int | None:
         """Return the largest timestamp of a batch up to `last`; see `Log.max_timestamp`."""
 
         async def attempt() -> int | None:
             best = -1
             for segment in list(self._segments):
-                first = self._positions.start_index
+                first = max(lowest, self._positions.start_index)
                 if segment.base_index > last or first > last:
                     break
                 if segment.last_index < first:

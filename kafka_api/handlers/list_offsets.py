@@ -1,6 +1,7 @@
 """ListOffsets (2): earliest, latest, and the first offset at or after a timestamp."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.partition import Partition
@@ -10,7 +11,7 @@ from kafka_api.handlers.partition_lookup import find_leader, find_topic
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from kafka_api.request_context import RequestContext
-from model.ids import Offset, Term
+from model.ids import Index, Offset, Term
 from model.record_batch import Buffer, read_header
 from model.record_codec import CorruptRecordsError, RecordPosition, record_positions, unpack_records
 from raft.errors import RaftError
@@ -123,30 +124,62 @@ async def _answer(context: RequestContext, read: _Read) -> None:
 
 
 async def _by_timestamp(context: RequestContext, partition: Partition, timestamp: int, result: _Partition) -> None:
-    wanted = await partition.max_timestamp() if timestamp == MAX_TIMESTAMP else timestamp
+    # The log start may lie inside a batch (DeleteRecords): what is below it was deleted, whatever the batch holds.
+    workers, start = context.node.env.workers, partition.start_offset
+    wanted = await _max_timestamp(workers, partition, start) if timestamp == MAX_TIMESTAMP else timestamp
     if wanted is None:
         return
     hit = await partition.find_timestamp(wanted)
+    record = await first_record_at(workers, hit.batch, wanted, start) if hit else None
+    if hit and record is None:
+        hit = await partition.find_timestamp(wanted, first=Index(hit.log_index + 1))
+        record = await first_record_at(workers, hit.batch, wanted, start) if hit else None
+    if hit and record:
+        result.offset, result.timestamp, result.leader_epoch = record.offset, record.timestamp, hit.term
+
+
+async def _max_timestamp(workers: Workers, partition: Partition, start: Offset) -> int | None:
+    """Return the largest timestamp of the visible records from `start` on."""
+    largest = await partition.max_timestamp()
+    hit = None if largest is None else await partition.find_timestamp(largest)
     if hit is None:
-        return
-    record = await first_record_at(context.node.env.workers, hit.batch, wanted)
-    if record is None:
-        return
-    result.offset, result.timestamp, result.leader_epoch = record.offset, record.timestamp, hit.term
+        return largest
+    header = read_header(hit.batch)
+    if header.base_offset >= start or header.uses_log_append_time:
+        return largest
+    # It may be that of a deleted record: looked for in what is left of this batch, and in all the others.
+    left: list[int] = []
+
+    def note(position: RecordPosition) -> bool:
+        if position.offset >= start:
+            left[:] = [max([position.timestamp, *left])]
+        return False
+
+    await _first_record(workers, hit.batch, note)
+    others = await partition.max_timestamp(first=Index(hit.log_index + 1))
+    return max(left if others is None else [*left, others], default=None)
 
 
-async def first_record_at(workers: Workers, batch: Buffer, timestamp: int) -> RecordPosition | None:
-    """Return the first record of a whole v2 batch with a timestamp at or after `timestamp`, None if there is none.
+async def first_record_at(workers: Workers, batch: Buffer, timestamp: int, start: Offset) -> RecordPosition | None:
+    """Return the first record of a whole v2 batch from offset `start` on that is not older than `timestamp`, or None.
 
     Raises:
         CorruptRecordsError: The records cannot be unpacked or read.
     """
     header = read_header(batch)
     if header.uses_log_append_time:
-        return RecordPosition(header.base_offset, header.max_timestamp) if header.max_timestamp >= timestamp else None
+        first = max(header.base_offset, start)
+        is_there = header.max_timestamp >= timestamp and first <= header.base_offset + header.last_offset_delta
+        return RecordPosition(first, header.max_timestamp) if is_there else None
+    return await _first_record(workers, batch, lambda each: each.timestamp >= timestamp and each.offset >= start)
+
+
+async def _first_record(
+    workers: Workers, batch: Buffer, is_wanted: Callable[[RecordPosition], bool]
+) -> RecordPosition | None:
     data = await workers.run(Pool.READ, lambda: unpack_records(batch))
-    for number, position in enumerate(record_positions(header, data), start=1):
-        if position.timestamp >= timestamp:
+    for number, position in enumerate(record_positions(read_header(batch), data), start=1):
+        if is_wanted(position):
             return position
         if number % _RECORDS_PER_STEP == 0:
             await asyncio.sleep(0)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parents[2]
 BROKER_PACKAGES = ("runtime", "model", "storage", "rpc", "raft", "cluster", "kafka_api")
@@ -186,6 +187,10 @@ def test_a_package_docstring_names_every_module_in_it() -> None:
         if missing:
             found.append(f"{path.relative_to(ROOT).as_posix()}: {', '.join(missing)}")
     assert found == []
+
+
+def test_no_example_of_hypothesis_has_a_deadline() -> None:
+    assert settings().deadline is None, "tests do not assert on elapsed time"
 
 
 def test_rfcs_are_numbered_without_holes_and_say_how_they_stand() -> None:

@@ -126,6 +126,48 @@ def test_log_append_time_is_the_time_of_the_whole_batch(tmp_path):
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("start", "timestamp", "offset", "found"),
+    [
+        (1, 100, 1, 300),
+        (1, 300, 1, 300),
+        (2, 0, 2, 200),
+        (2, 201, 4, 250),
+        (2, MAX_TIMESTAMP, 4, 250),
+        (1, MAX_TIMESTAMP, 1, 300),
+        (4, 201, 4, 250),
+        (4, 251, -1, -1),
+    ],
+)
+def test_records_below_a_start_inside_a_batch_are_not_found(tmp_path, start, timestamp, offset, found):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await topic_with_times(client, [100, 300, 200, 50], [250])
+            deadline = asyncio.get_running_loop().time() + 10
+            assert await broker.partition("t").delete_records(start, deadline) == start
+            result = await client.list_offsets("t", timestamp)
+            assert (result.error_code, result.offset, result.timestamp) == (0, offset, found)
+
+    run(test)
+
+
+def test_log_append_time_below_a_start_inside_a_batch_is_not_found(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t", message_timestamp_type="LogAppendTime")
+            await client.produce("t", build_batch(b"a", b"b", b"c"))
+            await broker.partition("t").delete_records(2, asyncio.get_running_loop().time() + 10)
+            for timestamp in (1, MAX_TIMESTAMP):
+                assert (await client.list_offsets("t", timestamp)).offset == 2
+            await broker.partition("t").delete_records(3, asyncio.get_running_loop().time() + 10)
+            for timestamp in (1, MAX_TIMESTAMP):
+                assert (await client.list_offsets("t", timestamp)).offset == -1
+
+    run(test)
+
+
 HOSTILE = {
     "garbage as gzip": build_batch(codec=GZIP, payload=b"\xff" * 30),
     "a record past the end": build_batch(payload=b"\x7f\0\0"),
