@@ -11,7 +11,7 @@ Source: KIP-98, KIP-360; Raft's rule that state is a function of the log.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from cluster.producer_batch import BatchSequence, read_sequence, read_timestamp
 from cluster.producer_errors import (
@@ -100,18 +100,18 @@ class ProducerState:
             self._table.settle(batch, now_ms)
         self._table.expire(now_ms)
 
-    def snapshot(self) -> bytes:
-        """Return the table as of the last `commit`."""
+    def snapshot(self) -> Iterator[bytes]:
+        """Yield the table as of the last `commit`, part by part."""
         return self._table.encode()
 
-    def restore(self, state: bytes, applied_index: Index) -> None:
+    def restore(self, state: bytes, applied_index: Index) -> Iterator[None]:
         """Begin from a snapshot; entries at or below `applied_index` are in it and are skipped when noted.
 
         Raises:
             CorruptLogError: The state cannot be read.
         """
         table = ProducerTable(self._options)
-        table.decode(state, self._now_ms())
+        yield from table.decode(state, self._now_ms())
         self.reset()
         self._table = table
         self._settled_index = applied_index

@@ -8,6 +8,7 @@ silent for `expiration_ms` is forgotten when somebody else writes.
 State bytes: format version u8 = 1, then msgpack of `_Saved`. They lie in checksummed files only.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,6 +27,9 @@ FORMAT_VERSION = 1
 _KNOWN_MAX = 2**30
 
 _NO_PRODUCER_ID = -1
+
+# About half a millisecond's work.
+_PRODUCERS_PER_STEP = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +65,7 @@ class Producer:
         self.known_before = known_before
         self.used_ms = used_ms
         # Of many producers few write between two snapshots: the others are not encoded again.
-        self._encoded: msgspec.Raw | None = None
+        self._encoded: bytes | None = None
 
     @property
     def last(self) -> BatchSequence:
@@ -76,13 +80,13 @@ class Producer:
             oldest = self.batches.pop(0)
             self.known_before = min(self.known_before + oldest.sequence.record_count, _KNOWN_MAX)
 
-    def encode(self) -> msgspec.Raw:
+    def encode(self) -> bytes:
         """Return its part of the state bytes."""
         if self._encoded is None:
             sequence = self.last
             batches = [(each.sequence.first, each.sequence.last, *each[1:]) for each in self.batches]
             saved = _SavedProducer(sequence.producer_id, sequence.epoch, self.known_before, batches)
-            self._encoded = msgspec.Raw(_encoder.encode(saved))
+            self._encoded = _encoder.encode(saved)
         return self._encoded
 
     def has_had(self, batch: BatchSequence) -> bool:
@@ -102,11 +106,17 @@ class _SavedProducer(msgspec.Struct, frozen=True, array_like=True):
 
 class _Saved(msgspec.Struct, frozen=True, array_like=True):
     forgotten: int
-    producers: list[_SavedProducer]
+    # Each a _SavedProducer: decoded in steps.
+    producers: list[msgspec.Raw]
 
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[_Saved] = msgspec.msgpack.Decoder(_Saved)
+_producer_decoder: msgspec.msgpack.Decoder[_SavedProducer] = msgspec.msgpack.Decoder(_SavedProducer)
+
+# Of two elements, `_Saved`; and the shortest form of an array's length, which is that of the encoder.
+_SAVED_HEADER = b"\x92"
+_ARRAY_HEADERS = ((15, 0x90, 1), (2**16 - 1, 0xDC << 16, 3), (2**32 - 1, 0xDD << 32, 5))
 
 
 class ProducerTable:
@@ -155,43 +165,50 @@ class ProducerTable:
             del self._producers[producer_id]
             self._forgotten = max(self._forgotten, producer_id)
 
-    def encode(self) -> bytes:
-        """Return the table as state bytes: the same on all replicas, but for who was forgotten by whom.
+    def encode(self) -> Iterator[bytes]:
+        """Yield the table as state bytes: the same on all replicas, but for who was forgotten by whom.
 
         When a producer was last heard is left out: it is a matter of this node's clock, and begins anew at `decode`.
+        The table must not change before the end.
         """
-        producers = [producer.encode() for producer in self._producers.values()]
-        return bytes([FORMAT_VERSION]) + _encoder.encode((self._forgotten, producers))
+        yield bytes([FORMAT_VERSION]) + _SAVED_HEADER + _encoder.encode(self._forgotten) + _array_header(len(self))
+        producers = iter(self._producers.values())
+        while some := list(itertools.islice(producers, _PRODUCERS_PER_STEP)):
+            yield b"".join([producer.encode() for producer in some])
 
-    def decode(self, state: bytes, now_ms: int) -> None:
-        """Take the place of what is here by what `encode` has returned; no bytes at all are an empty table.
+    def decode(self, state: bytes, now_ms: int) -> Iterator[None]:
+        """Fill this empty table with what `encode` has yielded, in steps; no bytes at all are an empty table.
 
         Raises:
             CorruptLogError: Not written by `encode`, or by a newer version.
         """
-        saved = _decode(state) if state else _Saved(_NO_PRODUCER_ID, [])
-        self._forgotten = saved.forgotten
-        self._producers = {
-            one.producer_id: Producer(
-                [
-                    PlacedBatch(BatchSequence(one.producer_id, one.epoch, first, last), *place)
-                    for first, last, *place in one.batches
-                ],
-                one.known_before,
-                now_ms,
-            )
-            for one in saved.producers
-        }
+        if not state:
+            return
+        if state[0] != FORMAT_VERSION:
+            raise CorruptLogError(f"producer state of format {state[0]}, this version reads {FORMAT_VERSION}")
+        try:
+            saved = _decoder.decode(memoryview(state)[1:])
+            self._forgotten = saved.forgotten
+            for number, raw in enumerate(saved.producers, start=1):
+                producer = _decode_producer(raw, now_ms)
+                self._producers[producer.last.producer_id] = producer
+                if number % _PRODUCERS_PER_STEP == 0:
+                    yield
+        except msgspec.MsgspecError as error:
+            raise CorruptLogError(f"producer state cannot be read: {error}") from error
 
 
-def _decode(state: bytes) -> _Saved:
-    if state[0] != FORMAT_VERSION:
-        raise CorruptLogError(f"producer state of format {state[0]}, this version reads {FORMAT_VERSION}")
-    try:
-        saved = _decoder.decode(memoryview(state)[1:])
-    except msgspec.MsgspecError as error:
-        raise CorruptLogError(f"producer state cannot be read: {error}") from error
-    for producer in saved.producers:
-        if not 1 <= len(producer.batches) <= BATCHES_KEPT:
-            raise CorruptLogError(f"producer {producer.producer_id} has {len(producer.batches)} batches in its state")
-    return saved
+def _array_header(length: int) -> bytes:
+    _, mark, size = next(form for form in _ARRAY_HEADERS if length <= form[0])
+    return (mark | length).to_bytes(size, "big")
+
+
+def _decode_producer(raw: msgspec.Raw, now_ms: int) -> Producer:
+    saved = _producer_decoder.decode(raw)
+    if not 1 <= len(saved.batches) <= BATCHES_KEPT:
+        raise CorruptLogError(f"producer {saved.producer_id} has {len(saved.batches)} batches in its state")
+    batches = [
+        PlacedBatch(BatchSequence(saved.producer_id, saved.epoch, first, last), *place)
+        for first, last, *place in saved.batches
+    ]
+    return Producer(batches, saved.known_before, now_ms)

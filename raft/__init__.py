@@ -22,6 +22,7 @@
 * `replica_directories`     which replicas must be on this disk: markers in the kvstore, set and removed in order.
 * `log_state`               what a group knows because of the entries it holds: follows the log, is rolled back with it.
 * `log_start_stm`           keeps that state and the log start in step with log, commit and snapshot.
+* `stepped_log_state`       settles, saves and restores that state in steps, other tasks in between.
 * `snapshot_receiver`       follower: collects and installs a snapshot; `recovery_stm` sends it.
 * `replica_opening`         opens a replica's log; where bytes are damaged and others have them, without these.
 * `vote_floor`              who lost entries to damage does not vote as if it had never had them.

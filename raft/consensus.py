@@ -110,7 +110,8 @@ class Consensus:
         )
         self.monitor = ReplicationMonitor(self.state)
         self._flusher = ReplicaFlusher(self._context, deadlines)
-        self._batcher = ReplicateBatcher(self._context, self._flusher, self.monitor)
+        self.barrier = LinearizableBarrier(self._context, lambda: self.on_reader(self))
+        self._batcher = ReplicateBatcher(self._context, self._flusher, self.monitor, self.barrier)
         self._buffer = AppendEntriesBuffer(self._context, self._flusher)
         self.heartbeats = GroupHeartbeats(self._context, self._buffer)
         self._votes = VoteStore(self._context)
@@ -119,7 +120,6 @@ class Consensus:
         log_state.attach(self._gate, self.logger, self.fail)
         self._election = ElectionTimer(self._context, deadlines, self._votes.persist, self._on_elected)
         self.voter = Voter(self._context, self._votes, self._election)
-        self.barrier = LinearizableBarrier(self._context, lambda: self.on_reader(self))
         self.transfer = LeadershipTransfer(self._context, self._batcher, self.monitor)
         self.watch = LeaderWatch(self._context, self._flusher, lambda: self.transfer.run(None, awaits_answers=False))
         self._leadership_listeners: list[Callable[[Consensus], None]] = []
@@ -149,6 +149,14 @@ class Consensus:
         self._election.start(eager=len(voters) == 1 or (is_new and is_first))
         span = (log.start_index, log.last_index, log.flushed_index)
         self.logger.info("starts with log [%d, %d], flushed %d, voters %s", *span, voters)
+
+    async def save_before_stop(self) -> None:
+        """Write a snapshot that spares the next start its replay, where that is much; failing to costs only that."""
+        if self.failure is None:
+            try:
+                await self._log_state.save_before_stop()
+            except StorageError as error:
+                self.logger.warning("no snapshot was written before the stop: %s", error)
 
     async def stop(self) -> None:
         """End all fibers, answer whoever waits, close the log."""

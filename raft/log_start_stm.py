@@ -5,7 +5,8 @@
     in background the snapshot (start, and the state as of a committed entry) becomes durable; then the log deletes
 
 One snapshot is written at a time, and always the newest: what is committed while one is being written needs no file
-of its own.
+of its own. It is written when the start moves, when commit passes a closed segment, after so many entries, and at a
+clean stop: a start replays what lies behind it, and holds all of that in memory until it learns what is committed.
 """
 
 import asyncio
@@ -16,8 +17,10 @@ from typing import NamedTuple
 
 from model.ids import Index
 from raft.errors import RaftError
-from raft.log_state import LogState, NoLogState
+from raft.log_state import LogState
+from raft.options import RaftOptions
 from raft.replicate_item import NewEntry, ReplicateResult
+from raft.stepped_log_state import SteppedLogState
 from runtime.gate import Gate
 from storage.entry import Entry, EntryKind
 from storage.errors import CorruptLogError, DiskFullError, StorageError
@@ -25,7 +28,11 @@ from storage.log import Log
 from storage.log_start import LogStart, decode_log_start
 from storage.snapshot_file import Snapshot
 
-_REPLAY_CHUNK_BYTES = 1024 * 1024
+# Small: the smallest batches are a thousand of it, and are parsed at one go.
+_REPLAY_CHUNK_BYTES = 128 * 1024
+# A stop writes no snapshot, which costs three fsyncs, to spare the next start less than this.
+_STOP_ENTRIES = 1000
+_STOP_BYTES = 4 * 1024 * 1024
 # After a disk without room for a snapshot: nothing is lost by waiting, the entries are still there.
 _SAVE_PAUSE = 5.0
 
@@ -41,15 +48,14 @@ class _Owner(NamedTuple):
 class LogStartStm:
     """See the module. One per replica, from the open of its log on."""
 
-    def __init__(self, log: Log, state: LogState) -> None:
+    def __init__(self, log: Log, state: LogState, options: RaftOptions) -> None:
         self._log = log
+        self._options = options
+        self._stepped = SteppedLogState(log, state, options.state_step_entries)
         self._state = state
         self._owner: _Owner | None = None
         # LOG_START entries that are not committed yet, oldest first.
         self._pending: deque[tuple[Index, LogStart]] = deque()
-        # The committed entry that the settled state includes last.
-        self._applied_index = Index(log.start_index - 1)
-        self._applied_term = log.term_at(self._applied_index)
         self._is_save_due = False
         self._is_saving = False
         # Held while a snapshot is written or installed.
@@ -63,7 +69,7 @@ class LogStartStm:
         """
         snapshot = self._log.take_snapshot()
         if snapshot is not None:
-            self._restore(snapshot)
+            await self._stepped.restore(snapshot)
         await self._note_log()
 
     def attach(
@@ -71,6 +77,7 @@ class LogStartStm:
     ) -> None:
         """The replica takes part: snapshots are saved in `gate`, and `on_failed` is told of a log that fails."""
         self._owner = _Owner(gate, logger, on_failed)
+        self._stepped.attach(gate)
 
     # -- following the log --------------------------------------------------------------------------------------
 
@@ -84,7 +91,7 @@ class LogStartStm:
         Raises:
             CorruptLogError: A LOG_START entry that cannot be understood.
         """
-        if entry.kind is EntryKind.LOG_START and entry.index > self._applied_index:
+        if entry.kind is EntryKind.LOG_START and entry.index > self._stepped.applied_index:
             start = decode_log_start(entry.payload)
             if not (1 <= start.index <= entry.index and 0 <= start.base_offset <= start.offset <= entry.base_offset):
                 raise CorruptLogError(f"entry {entry.index} moves the log start to {start}")
@@ -99,16 +106,16 @@ class LogStartStm:
 
     def on_commit(self, commit: Index) -> None:
         """The commit index is `commit` now."""
-        if commit <= self._applied_index:
-            return  # A replica that was restored learns again what is committed.
-        self._applied_index, self._applied_term = commit, self._log.term_at(commit)
-        self._state.commit(commit)
+        self._stepped.commit(commit)
+        self._follow(commit)
+
+    def _follow(self, commit: Index) -> None:
         start = self._log.start
         while self._pending and self._pending[0][0] <= commit:
             start = max(start, self._pending.popleft()[1], key=_place)
         if _place(start) > _place(self._log.start):
             self._advance(start)
-        elif commit >= self._log.closed_index > self._log.snapshot_index and not isinstance(self._state, NoLogState):
+        elif not self._is_saving and self._is_worth_saving():
             self._save_soon()
 
     def _advance(self, start: LogStart) -> None:
@@ -122,9 +129,22 @@ class LogStartStm:
 
     # -- snapshots ----------------------------------------------------------------------------------------------
 
-    def take(self) -> Snapshot:
-        """Return the start and the settled state as of now."""
-        return Snapshot(self._log.start, self._applied_index, self._applied_term, self._state.snapshot())
+    async def take(self) -> Snapshot:
+        """Return the start, and the state as of what is committed."""
+        return await self._stepped.take()
+
+    async def save_before_stop(self) -> None:
+        """Spare the next start its replay, where that is much.
+
+        Raises:
+            StorageError: The disk refuses; nothing is lost.
+        """
+        log, behind = self._log, self._stepped.committed - self._log.snapshot_index
+        count = log.last_index - log.start_index + 1
+        is_much = behind >= _STOP_ENTRIES or (count > 0 and behind * log.size_bytes / count >= _STOP_BYTES)
+        if is_much and not self._stepped.is_empty:
+            async with self._snapshot_lock:
+                await log.save_snapshot(await self.take())
 
     async def install(self, snapshot: Snapshot) -> None:
         """Follower, under op_lock: replace what a leader no longer has the entries for.
@@ -133,22 +153,32 @@ class LogStartStm:
             StorageError: The log is poisoned, or the state cannot be understood.
         """
         async with self._snapshot_lock:
-            if await self._log.install(snapshot):
+            # A heartbeat may commit what is not noted again yet.
+            async with self._stepped.unchanged():
+                if not await self._log.install(snapshot):
+                    return
                 self._pending.clear()
-                self._restore(snapshot)
+                await self._stepped.restore(snapshot)
                 await self._note_log()
-
-    def _restore(self, snapshot: Snapshot) -> None:
-        self._state.reset()
-        self._state.restore(snapshot.state, snapshot.applied_index)
-        self._applied_index, self._applied_term = snapshot.applied_index, snapshot.applied_term
+            self._follow(self._stepped.committed)
 
     async def _note_log(self) -> None:
-        index = max(self._applied_index + 1, self._log.start_index)
+        index = max(self._stepped.applied_index + 1, self._log.start_index)
         while index <= self._log.last_index:
             for entry in await self._log.read(Index(index), _REPLAY_CHUNK_BYTES):
                 self.note(entry)
                 index = entry.index + 1
+                if index % self._options.state_step_entries == 0:
+                    await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    def _is_worth_saving(self) -> bool:
+        """Whether a start would have much to replay."""
+        log, commit = self._log, self._stepped.committed
+        if self._stepped.is_empty:
+            return False
+        is_segment_closed = commit >= log.closed_index > log.snapshot_index
+        return is_segment_closed or commit - log.snapshot_index >= self._options.snapshot_entries
 
     def _save_soon(self) -> None:
         self._is_save_due = True
@@ -158,12 +188,12 @@ class LogStartStm:
 
     async def _save(self, owner: _Owner) -> None:
         try:
-            while self._is_save_due:
+            while self._is_save_due or self._is_worth_saving():
                 self._is_save_due = False
                 try:
                     async with self._snapshot_lock:
                         # Taken here and written at once: an install in between would make it a lie.
-                        await self._log.save_snapshot(self.take())
+                        await self._log.save_snapshot(await self.take())
                 except DiskFullError as error:
                     owner.logger.warning("the snapshot is not written, again in %g s: %s", _SAVE_PAUSE, error)
                     self._is_save_due = True

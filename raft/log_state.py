@@ -9,6 +9,7 @@ a committed entry, so that the entries before the log start are not needed to kn
     start      restore, note ... note            from the newest snapshot and the entries behind it
 """
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from model.ids import Index
@@ -18,7 +19,10 @@ from storage.entry import Entry
 
 
 class LogState(Protocol):
-    """See the module. All methods are synchronous and called in one task at a time; none may block."""
+    """See the module. All methods are synchronous and called in one task at a time; none may block.
+
+    What takes long is an iterator: it does about a millisecond's work per step, and other tasks run in between.
+    """
 
     def admit(self, entry: NewEntry) -> ReplicateResult | RaftError | None:
         """Judge, at the leader, an entry that is about to get its place; what was noted before it counts.
@@ -43,15 +47,21 @@ class LogState(Protocol):
         ...
 
     def commit(self, index: Index) -> None:
-        """Settle what was noted up to `index`: it is never truncated. Not above what was noted; may repeat."""
+        """Settle what was noted up to `index`: it is never truncated. Not above what was noted; may repeat.
+
+        It may come later than the commit itself: what is noted and what is settled must look the same to `admit`.
+        """
         ...
 
-    def snapshot(self) -> bytes:
-        """Return what is settled, the same bytes on every replica that has settled as far."""
+    def snapshot(self) -> Iterator[bytes]:
+        """Yield what is settled, part by part, the same bytes on every replica that has settled as far.
+
+        Nothing is settled, restored or reset before it has ended; entries may be admitted, noted and truncated.
+        """
         ...
 
-    def restore(self, state: bytes, applied_index: Index) -> None:
-        """Replace everything by what `snapshot` returned when `applied_index` was settled.
+    def restore(self, state: bytes, applied_index: Index) -> Iterator[None]:
+        """Replace everything, in the last step, by what `snapshot` yielded when `applied_index` was settled.
 
         Raises:
             CorruptLogError: The bytes cannot be read.
@@ -79,12 +89,13 @@ class NoLogState:
     def commit(self, index: Index) -> None:
         """Nothing to settle."""
 
-    def snapshot(self) -> bytes:
-        """Return no bytes."""
-        return b""
+    def snapshot(self) -> Iterator[bytes]:
+        """Yield no bytes."""
+        return iter(())
 
-    def restore(self, state: bytes, applied_index: Index) -> None:
+    def restore(self, state: bytes, applied_index: Index) -> Iterator[None]:
         """Nothing to restore."""
+        return iter(())
 
     def reset(self) -> None:
         """Nothing to forget."""

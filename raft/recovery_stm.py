@@ -121,7 +121,9 @@ class RecoveryStm:
     async def _install(self) -> bool:
         """The follower lacks the entry before the log start: send what those entries have come to."""
         context, follower = self._context, self._follower
-        snapshot = context.log_state.take()
+        snapshot = await context.log_state.take()
+        if not self._is_current():
+            return False
         start, state = snapshot.start, snapshot.state
         context.probe.snapshots_sent += 1
         context.logger.info(

@@ -42,6 +42,7 @@ class ReplicaOpening:
         self._env = env
         self._kvstore = kvstore
         self._directories = directories
+        self._options = options
         self._tail_budget = TailBudget(options.tail_cache_bytes)
 
     async def open(
@@ -73,7 +74,7 @@ class ReplicaOpening:
             if not has_peers:
                 raise
             log = await self._isolate(group, options, rescan, damage, damage.lost_end)
-        log_state = LogStartStm(log, state)
+        log_state = LogStartStm(log, state, self._options)
         try:
             await log_state.replay()
         except CorruptLogError as damage:
@@ -91,7 +92,7 @@ class ReplicaOpening:
 
     async def _replayed(self, log: Log, state: LogState) -> LogStartStm:
         state.reset()
-        log_state = LogStartStm(log, state)
+        log_state = LogStartStm(log, state, self._options)
         try:
             await log_state.replay()
         except StorageError:

@@ -26,10 +26,12 @@ from raft.errors import (
     NotEnoughReplicasError,
     NotLeaderError,
     RaftError,
+    ReadTimedOutError,
     ReplicateTimedOutError,
     ShuttingDownError,
     StorageFullError,
 )
+from raft.linearizable_barrier import LinearizableBarrier
 from raft.replica_context import ReplicaContext
 from raft.replica_flusher import ReplicaFlusher
 from raft.replicate_entries_stm import ReplicateEntriesStm
@@ -52,8 +54,15 @@ class _Placed:
 class ReplicateBatcher:
     """The leader's queue between `Consensus.replicate` and the rounds."""
 
-    def __init__(self, context: ReplicaContext, flusher: ReplicaFlusher, monitor: ReplicationMonitor) -> None:
+    def __init__(
+        self,
+        context: ReplicaContext,
+        flusher: ReplicaFlusher,
+        monitor: ReplicationMonitor,
+        barrier: LinearizableBarrier,
+    ) -> None:
         self._context = context
+        self._barrier = barrier
         self._flusher = flusher
         self._monitor = monitor
         self._node_budget = context.limits.batcher_budget
@@ -65,6 +74,8 @@ class ReplicateBatcher:
         self._items: list[ReplicateItem] = []
         # Items whose round is being written: told at once if leadership ends meanwhile.
         self._in_round: list[ReplicateItem] = []
+        # Items that are refused once the leadership is confirmed.
+        self._in_doubt: dict[ReplicateItem, None] = {}
         self._flush_pending = False
 
     def replicate(
@@ -121,6 +132,8 @@ class ReplicateBatcher:
         self.fail_waiting(error)
         for item in [*self._items, *self._in_round]:
             item.fail(error)
+        for item in self._in_doubt:
+            item.fail(NotLeaderError(f"nothing was written: {error}"))
 
     def fail_waiting(self, error: RaftError) -> None:
         """End every item that has no place in the order yet: nothing of it will be written."""
@@ -255,9 +268,12 @@ class ReplicateBatcher:
         log = self._context.log
         placed = _Placed([], [], None)
         index, offset = Index(log.last_index + 1), log.next_offset
+        refusals: list[tuple[ReplicateItem, RaftError]] = []
         for item in items:
             first, base_offset = index, offset
-            if not self._is_admitted(item):
+            refusal = self._judge(item)
+            if refusal is not None:
+                refusals.append((item, refusal))
                 continue
             placed.items.append(item)
             # Only what producers send may be answered without an fsync: terms and configurations are always durable.
@@ -278,19 +294,40 @@ class ReplicateBatcher:
             item.result = ReplicateResult(first, last, base_offset, term)
             if item.asks_flush:
                 placed.asked = (first if placed.asked is None else placed.asked[0], last)
+        if refusals:
+            self._refuse(refusals)
         return placed
 
-    def _is_admitted(self, item: ReplicateItem) -> bool:
-        """Whether the item takes part in the round; a duplicate has its result afterwards."""
+    def _judge(self, item: ReplicateItem) -> RaftError | None:
+        """Return why the item does not take part in the round; a duplicate that does has its result afterwards."""
         for new in item.entries:
             verdict = self._context.log_state.admit(new)
             if isinstance(verdict, RaftError):
-                item.fail(verdict)
-                return False
+                return verdict
             if verdict is not None:
                 assert len(item.entries) == 1, "a duplicate is a call of one entry"
                 item.result = verdict
-        return True
+        return None
+
+    def _refuse(self, refusals: Sequence[tuple[ReplicateItem, RaftError]]) -> None:
+        """A refusal speaks of the whole log, so it is a read: a deposed leader that does not know it gives none."""
+        arrived = self._barrier.arrive()
+        for item, _ in refusals:
+            item.drop_entries()
+            self._in_doubt[item] = None
+        self._context.gate.spawn(self._confirm(refusals, arrived), name="refusals")
+
+    async def _confirm(
+        self, refusals: Sequence[tuple[ReplicateItem, RaftError]], arrived: asyncio.Future[None]
+    ) -> None:
+        doubt: RaftError | None = None
+        try:
+            await self._barrier.wait(arrived)
+        except (NotLeaderError, ReadTimedOutError) as error:
+            doubt = NotLeaderError(f"refused by a leader that may have been deposed: {error}")
+        for item, refusal in refusals:
+            del self._in_doubt[item]
+            item.fail(doubt or refusal)
 
     def _resolve(self, items: Sequence[ReplicateItem]) -> None:
         for item in items:

@@ -1,6 +1,7 @@
 """A log state that can be compared with the log itself: the production one, and the chain of all entries before it."""
 
 from collections import deque
+from collections.abc import Iterator
 
 from model.ids import Index
 from raft.errors import RaftError
@@ -40,11 +41,12 @@ class DigestedState:
             self._settled = self._tail.popleft()
         assert self._settled[0] >= index, f"entry {index} is settled, but {self._settled[0]} is the last that was noted"
 
-    def snapshot(self) -> bytes:
-        return self._settled[1].ljust(CHAIN_BYTES) + self._inner.snapshot()
+    def snapshot(self) -> Iterator[bytes]:
+        yield self._settled[1].ljust(CHAIN_BYTES)
+        yield from self._inner.snapshot()
 
-    def restore(self, state: bytes, applied_index: Index) -> None:
-        self._inner.restore(state[CHAIN_BYTES:], applied_index)
+    def restore(self, state: bytes, applied_index: Index) -> Iterator[None]:
+        yield from self._inner.restore(state[CHAIN_BYTES:], applied_index)
         self._settled = (applied_index, digest_of(state))
         self._tail.clear()
 

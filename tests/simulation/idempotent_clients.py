@@ -135,7 +135,6 @@ class IdempotentClient:
         if partition is None or not partition.is_in_office:
             return
         is_head = batch is self._window[0]
-        term = partition.leader_epoch
         deadline = asyncio.get_running_loop().time() + _DEADLINE_SECONDS
         try:
             stages = partition.produce(bytearray(batch.payload), batch.count, level, deadline)
@@ -144,7 +143,7 @@ class IdempotentClient:
         except ProducerRefusedError as error:
             counts[f"idempotent {type(error).__name__}"] += 1
             if not batch.is_done:
-                self._on_refused(node_id, term, batch, error, is_head=is_head)
+                self._on_refused(node_id, batch, error, is_head=is_head)
         except RaftError as error:
             counts[f"idempotent {type(error).__name__}"] += 1
             batch.busy_until = min(batch.busy_until, self._cluster.world.time + self._rng.uniform(0.0, 0.2))
@@ -155,9 +154,7 @@ class IdempotentClient:
             if level is QUORUM:
                 batch.is_done = True
 
-    def _on_refused(
-        self, node_id: int, term: int, batch: ClientBatch, error: ProducerRefusedError, *, is_head: bool
-    ) -> None:
+    def _on_refused(self, node_id: int, batch: ClientBatch, error: ProducerRefusedError, *, is_head: bool) -> None:
         if isinstance(error, DuplicateSequenceError):
             # Success to a client, so it must be true.
             if self._order.committed_of(self.group, self.producer_id) < batch.first + batch.count:
@@ -165,17 +162,8 @@ class IdempotentClient:
             batch.is_done = True
         elif not isinstance(error, OutOfOrderSequenceError):
             self._order.violated(None, f"a producer of one epoch is refused: {error}")
-        elif is_head and self._is_newest(term):
-            # Everything before it is confirmed: a client gives up here.
+        elif is_head:
+            # Everything before it is confirmed: a client gives up here. Not even a deposed leader may say so.
             self._order.violated(None, f"the oldest open batch is out of order at its leader {node_id}: {error}")
         else:
             batch.busy_until = 0.0
-
-    def _is_newest(self, term: int) -> bool:
-        """A leader that was deposed without knowing may not know what its successor has committed."""
-        terms = [
-            consensus.term
-            for node_id in self._cluster.nodes
-            if (consensus := self._cluster.consensus(node_id, self.group)) is not None
-        ]
-        return term >= max(terms, default=0)

@@ -325,9 +325,9 @@ def snapshot_is_later_than_its_state(patch: pytest.MonkeyPatch) -> None:
     """A snapshot names the newest entry, but its state is as of a committed one (counterexample 36)."""
     true_take = LogStartStm.take
 
-    def take(stm: LogStartStm) -> Snapshot:
+    async def take(stm: LogStartStm) -> Snapshot:
         index = stm._log.last_index
-        snapshot = true_take(stm)
+        snapshot = await true_take(stm)
         return Snapshot(snapshot.start, index, stm._log.term_at(index), snapshot.state)
 
     patch.setattr(LogStartStm, "take", take)

@@ -6,6 +6,7 @@ from raft.consensus import Consensus
 from raft.replica_state import Role
 from raft.replicate_item import ReplicateResult
 from storage.entry import EntryKind
+from storage.snapshot_file import Snapshot
 from tests.simulation.history import History
 from tests.simulation.invariants import ALL
 from tests.simulation.invariants.invariant import Invariant
@@ -65,7 +66,9 @@ class Observer:
         self._views[(node_id, group)] = view
         self._watch_votes(view)
         self._watch_snapshots(view)
-        found = consensus._log_state.take()
+        stepped = consensus._log_state._stepped
+        state = b"".join(stepped.state.snapshot())
+        found = Snapshot(consensus.log.start, stepped.applied_index, stepped.applied_term, state)
         for invariant in self._invariants:
             invariant.on_opened(view, former)
             invariant.on_snapshot(view, found)

@@ -5,6 +5,7 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 
+from raft.options import RaftOptions
 from tests.simulation.cluster import ClusterOptions, SimCluster
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.operators import Operators
@@ -63,8 +64,13 @@ def _cluster(world: World, *, digests: bool = True) -> SimCluster:
     jitter = latency * rng.choice([0.1, 1.0, 3.0])
     segment_bytes = rng.choice([16, 64, 1024]) * 1024
     retention_bytes = rng.choice([-1, -1, 2 * segment_bytes, 8 * segment_bytes])
+    # Few entries per snapshot and per step: a state that lags behind its commit index is an ordinary sight.
+    raft = RaftOptions(
+        snapshot_entries=rng.choice([20, 300, 20_000]),
+        state_step_entries=rng.choice([1, 7, 256]),
+    )
     cluster = SimCluster(
-        world, ClusterOptions(segment_bytes=segment_bytes, retention_bytes=retention_bytes, digests=digests)
+        world, ClusterOptions(segment_bytes=segment_bytes, retention_bytes=retention_bytes, digests=digests, raft=raft)
     )
     for source in world.nodes:
         for target in world.nodes:

@@ -37,16 +37,15 @@ def test_every_batch_is_committed_once_and_in_order() -> None:
 
 def duplicate_is_answered_at_once(patch: pytest.MonkeyPatch) -> None:
     """Counterexample 8: the cache says success, whatever becomes of the original."""
-    is_admitted = ReplicateBatcher._is_admitted
+    judge = ReplicateBatcher._judge
 
-    def answer(batcher: ReplicateBatcher, item) -> bool:
-        takes_part = is_admitted(batcher, item)
-        if takes_part and item.result is not None:
+    def answer(batcher: ReplicateBatcher, item):
+        refusal = judge(batcher, item)
+        if item.result is not None:
             item.succeed()
-            return False
-        return takes_part
+        return refusal
 
-    patch.setattr(ReplicateBatcher, "_is_admitted", answer)
+    patch.setattr(ReplicateBatcher, "_judge", answer)
 
 
 def followers_note_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -1,20 +1,23 @@
 """RFC 0007: a duplicate shares the fate of its original, and waits for its own level (counterexample 8)."""
 
+import asyncio
+
 import pytest
 
 from cluster.producer_errors import OutOfOrderSequenceError
 from cluster.producer_state import ProducerState
 from model.ids import ConsistencyLevel, Index
-from raft.errors import RaftError
+from raft.errors import NotLeaderError, RaftError
+from raft.linearizable_barrier import LinearizableBarrier
 from tests.simulation.replica_view import content_key
 from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario, Write
 from tests.simulation.world import SimulationError
 from tests.unit.model.record_batches import build_batch
 
 
-def send(story: Scenario, node_id: int, first: int, level: ConsistencyLevel) -> Write:
+def send(story: Scenario, node_id: int, first: int, level: ConsistencyLevel, *, epoch: int = 0) -> Write:
     """Hand the batch with one sequence number of producer 7 to a node; the same number is the same batch."""
-    batch = build_batch(b"%d" % first, producer_id=7, base_sequence=first)
+    batch = build_batch(b"%d/%d" % (epoch, first), producer_id=7, producer_epoch=epoch, base_sequence=first)
     write = Write(content_key(batch), level)
     story.writes.append(write)
     story.cluster.history.sent.add(write.content)
@@ -127,6 +130,46 @@ def test_a_truncated_original_is_no_original() -> None:
         assert place(again)[1] == place(lost)[1]
         assert place(again)[0] > place(lost)[0]
         story.converge()
+
+
+def _a_deposed_leader_refuses() -> None:
+    """What follows at the successor is a gap to a leader that does not know what it has missed."""
+    with Scenario(87) as story:
+        deposed, [new, other] = story.leader, story.followers
+        first = send(story, deposed, 0, QUORUM)
+        story.wait(lambda: first.is_answered)
+        story.connect([new, other])
+        # An epoch that nobody else will ever hear of.
+        alone = send(story, deposed, 0, LEADER, epoch=1)
+        story.wait(lambda: alone.is_answered)
+        story.elect_into_office(new)
+        at_successor = send(story, new, 1, QUORUM)
+        story.wait(lambda: at_successor.is_answered)
+        assert story.replica(deposed).is_in_office, "it does not know"
+        stale = [send(story, deposed, 2, QUORUM, epoch=1), send(story, deposed, 1, QUORUM)]
+        story.run_for(0.5)
+        assert not any(write.is_answered for write in stale)
+        story.wait(lambda: all(write.is_answered for write in stale), 3.0)
+        assert all(isinstance(write.error, NotLeaderError) for write in stale)
+        story.heal()
+        story.wait(lambda: story.log(deposed) == story.log(new))
+        follows = send(story, new, 2, QUORUM)
+        story.wait(lambda: follows.is_answered)
+        assert place(follows)[1] == place(at_successor)[1] + 1
+        story.converge()
+
+
+def test_a_deposed_leader_refuses_no_producer_from_what_it_knows() -> None:
+    _a_deposed_leader_refuses()
+
+
+def test_it_would_if_a_refusal_waited_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def wait(barrier: LinearizableBarrier, arrived: asyncio.Future[None]) -> None:
+        """Confirm everybody."""
+
+    monkeypatch.setattr(LinearizableBarrier, "wait", wait)
+    with pytest.raises(AssertionError):
+        _a_deposed_leader_refuses()
 
 
 def cache_is_not_rolled_back(patch: pytest.MonkeyPatch) -> None:

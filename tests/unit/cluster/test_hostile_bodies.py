@@ -77,10 +77,10 @@ def test_any_producer_state_is_a_table_or_a_named_error(value: object, data: byt
         with suppress(OverflowError):
             state = b"\x01" + msgspec.msgpack.encode(value)
     with suppress(CorruptLogError):
-        ProducerTable(ProducerOptions()).decode(state, 0)
+        list(ProducerTable(ProducerOptions()).decode(state, 0))
 
 
 @pytest.mark.parametrize("state", [b"\x00", b"\xff" * 9, b"\x01\x92\x05\x91\x95\x01\x02\x03\x04\x90"])
 def test_a_state_that_no_table_wrote_is_refused_by_name(state: bytes) -> None:
     with pytest.raises(CorruptLogError):
-        ProducerTable(ProducerOptions()).decode(state, 0)
+        list(ProducerTable(ProducerOptions()).decode(state, 0))

@@ -1,5 +1,6 @@
 """The producer state: what is appended, what is a duplicate of what, what is refused, and what is forgotten when."""
 
+import msgspec
 import pytest
 from producer_batches import TIMESTAMP, new_batch, placed
 
@@ -13,6 +14,15 @@ from storage.errors import CorruptLogError
 
 DAY = 24 * 3600 * 1000
 LARGEST = 2**31 - 1
+
+
+def saved_state(state):
+    return b"".join(state.snapshot())
+
+
+def restore(state, saved, applied_index):
+    for _ in state.restore(saved, applied_index):
+        pass
 
 
 class Log:
@@ -52,7 +62,7 @@ class Log:
         again = Log()
         again.now_ms, again.options = self.now_ms, self.options
         again.state = ProducerState(lambda: again.now_ms, self.options)
-        again.state.restore(self.state.snapshot(), Index(len(self.entries)))
+        restore(again.state, saved_state(self.state), Index(len(self.entries)))
         again.entries = list(self.entries)
         return again
 
@@ -190,9 +200,9 @@ def test_a_producer_that_was_never_here_begins_with_0(log):
 
 def test_a_refused_batch_changes_nothing(log):
     log.append(new_batch(7, 0))
-    before = log.state.snapshot()
+    before = saved_state(log.state)
     refusal(log, new_batch(7, 9, epoch=4))
-    assert log.state.snapshot() == before
+    assert saved_state(log.state) == before
     log.append(new_batch(7, 1))
 
 
@@ -258,9 +268,9 @@ def test_a_wall_clock_that_is_set_back_forgets_nobody(log):
 def test_a_snapshot_holds_what_is_committed_and_nothing_else(log):
     log.append(*[new_batch(7, number) for number in range(8)])
     log.commit(6)
-    saved = log.state.snapshot()
+    saved = saved_state(log.state)
     again = ProducerState(lambda: log.now_ms)
-    again.restore(saved, Index(6))
+    restore(again, saved, Index(6))
     assert again.admit(new_batch(7, 4)) == place_of(log.entries[4])
     assert isinstance(again.admit(new_batch(7, 0)), DuplicateSequenceError)
     assert isinstance(again.admit(new_batch(7, 7)), OutOfOrderSequenceError)
@@ -270,7 +280,7 @@ def test_a_snapshot_holds_what_is_committed_and_nothing_else(log):
     assert again.admit(new_batch(7, 7)) == place_of(log.entries[7])
     again.commit(Index(8))
     log.commit(8)
-    assert again.snapshot() == log.state.snapshot()
+    assert saved_state(again) == saved_state(log.state)
 
 
 def test_a_reset_forgets_everything(log):
@@ -284,7 +294,7 @@ def test_a_reset_forgets_everything(log):
 
 def test_restoring_no_bytes_is_an_empty_table(log):
     log.append(new_batch(7, 0))
-    log.state.restore(b"", Index(0))
+    restore(log.state, b"", Index(0))
     assert log.state.admit(new_batch(7, 0)) is None
 
 
@@ -301,7 +311,7 @@ def test_restoring_no_bytes_is_an_empty_table(log):
 def test_a_state_that_cannot_be_read_is_corruption_and_changes_nothing(log, state):
     log.append(new_batch(7, 0))
     with pytest.raises(CorruptLogError):
-        log.state.restore(state, Index(1))
+        restore(log.state, state, Index(1))
     assert log.state.admit(new_batch(7, 0)) == place_of(log.entries[0])
 
 
@@ -312,4 +322,22 @@ def test_the_snapshot_of_a_full_table_is_bounded():
             log.force(new_batch(2**62 + number, 2**30 + batch, epoch=2**14))
     log.commit()
     assert log.state.producer_count == 100
-    assert len(log.state.snapshot()) < 100 * (BATCHES_KEPT * 60 + 60)
+    assert len(saved_state(log.state)) < 100 * (BATCHES_KEPT * 60 + 60)
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 130])
+def test_a_table_is_written_and_read_in_steps_and_as_one_value(count):
+    log = Log()
+    log.append(*[new_batch(number, 0) for number in range(count)])
+    log.commit()
+    parts = list(log.state.snapshot())
+    assert len(parts) == 1 + -(-count // 50)
+    forgotten, producers = msgspec.msgpack.decode(b"".join(parts)[1:])
+    assert (forgotten, [producer[0] for producer in producers]) == (-1, list(range(count)))
+    again = ProducerState(lambda: 0)
+    steps = again.restore(b"".join(parts), Index(count))
+    if count > 50:
+        next(steps)
+        assert again.producer_count == 0, "nothing is replaced before all is read"
+    assert len(list(steps)) <= count // 50
+    assert list(again.snapshot()) == parts

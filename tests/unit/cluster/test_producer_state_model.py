@@ -121,18 +121,18 @@ class ProducerStateMachine(RuleBasedStateMachine):
 
     @rule()
     def save(self):
-        self.saved = (self.state.snapshot(), self.committed)
+        self.saved = (b"".join(self.state.snapshot()), self.committed)
 
     @rule()
     def restart(self):
         """The commit index is not durable: it begins at the snapshot and is learnt again."""
-        before = self.state.snapshot()
+        before = b"".join(self.state.snapshot())
         self.state = ProducerState(lambda: 0)
-        self.state.restore(*self.saved)
+        list(self.state.restore(*self.saved))
         for entry in self.log:
             self.state.note(entry)
         self.state.commit(Index(self.committed))
-        assert self.state.snapshot() == before
+        assert b"".join(self.state.snapshot()) == before
 
     @invariant()
     def the_tail_is_what_is_not_committed(self):

@@ -189,7 +189,7 @@ class Stage:
 
     async def _start(self, actor: Actor) -> None:
         log = await self._open(actor)
-        stm = LogStartStm(log, self.log_state())
+        stm = LogStartStm(log, self.log_state(), self.options)
         await stm.replay()
         actor.consensus = Consensus(
             *(GROUP, actor.environment, self.options, replica(actor.node_id), self.configuration, self._policy),

@@ -40,11 +40,12 @@ class SeenCommands:
         assert index >= self.settled
         self.settled = index
 
-    def snapshot(self) -> bytes:
-        return b"\0".join(key for key, result in self.noted.items() if result.last_index <= self.settled)
+    def snapshot(self) -> Iterator[bytes]:
+        yield from (key + b"\0" for key, result in self.noted.items() if result.last_index <= self.settled)
 
-    def restore(self, state: bytes, applied_index: Index) -> None:
-        self.settled = applied_index
+    def restore(self, state: bytes, applied_index: Index) -> Iterator[None]:
+        yield
+        self.noted, self.settled = {}, applied_index
 
     def reset(self) -> None:
         self.noted, self.settled = {}, Index(0)
