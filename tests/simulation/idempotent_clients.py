@@ -108,7 +108,9 @@ class IdempotentClient:
             if batch.is_done:
                 continue
             if batch.busy_until <= now and node_id is not None:
-                level = LEADER if self._rng.random() < self._acks_1 else QUORUM
+                # At the end only acks=all is left: no bad luck may keep a batch open.
+                acks_1 = self._acks_1 if self.is_producing else 0.0
+                level = LEADER if self._rng.random() < acks_1 else QUORUM
                 batch.busy_until = now + self._patience * self._rng.uniform(0.5, 2.0)
                 self._cluster.world.nodes[node_id].spawn(self._attempt(node_id, batch, level))
         self._cluster.world.after(self._rng.expovariate(1 / self._pause), self._tick)
