@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from rocksdict import DBRecoveryMode, Options
 
+import storage.rocks_kvstore
 from runtime.environment import Environment, system_environment
 from runtime.workers import Pool
 from storage.errors import KvStoreError
@@ -281,8 +283,7 @@ def test_a_killed_process_finds_what_it_synced(rocks: Bench) -> None:
     rocks.run(scenario)
 
 
-@pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.9])
-def test_a_flipped_bit_within_the_wal_is_refused_and_drops_nothing_silently(rocks: Bench, part: float) -> None:
+def _a_bit_within_the_wal_is_flipped(rocks: Bench, part: float) -> None:
     async def scenario() -> None:
         await fill(rocks, 300)
         wal = max(rocks.path.glob("*.log"), key=lambda path: path.stat().st_size)
@@ -293,6 +294,24 @@ def test_a_flipped_bit_within_the_wal_is_refused_and_drops_nothing_silently(rock
         assert wal.read_bytes() == before
 
     rocks.run(scenario)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.9])
+def test_a_flipped_bit_within_the_wal_is_refused_and_drops_nothing_silently(rocks: Bench, part: float) -> None:
+    _a_bit_within_the_wal_is_flipped(rocks, part)
+
+
+def test_it_opens_without_what_follows_in_the_default_recovery_mode(rocks: Bench, monkeypatch) -> None:
+    whole = storage.rocks_kvstore._options
+
+    def options() -> Options:
+        made = whole()
+        made.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
+        return made
+
+    monkeypatch.setattr(storage.rocks_kvstore, "_options", options)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        _a_bit_within_the_wal_is_flipped(rocks, 0.5)
 
 
 def test_a_wal_that_a_crash_cut_off_loses_only_its_unsynced_end(rocks: Bench) -> None:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+import tests.simulation.observer
 from cluster.producer_errors import OutOfOrderSequenceError
 from cluster.producer_state import ProducerState
 from model.ids import ConsistencyLevel, Index
@@ -11,6 +12,7 @@ from raft.errors import NotLeaderError, RaftError
 from raft.linearizable_barrier import LinearizableBarrier
 from tests.simulation.replica_view import content_key
 from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario, Write
+from tests.simulation.test_idempotent_producers import duplicate_is_answered_at_once
 from tests.simulation.world import SimulationError
 from tests.unit.model.record_batches import build_batch
 
@@ -49,7 +51,7 @@ def test_a_retry_at_acks_all_of_a_write_at_acks_1_waits_until_it_is_committed() 
         assert [entry.content for entry in story.log(leader)].count(original.content) == 1
 
 
-def test_a_retry_whose_original_dies_with_its_leader_is_no_success_and_is_appended_anew() -> None:
+def _a_retry_of_what_no_follower_has() -> None:
     with Scenario(82) as story:
         old, new = story.leader, story.followers[0]
         first = send(story, old, 0, QUORUM)
@@ -75,6 +77,17 @@ def test_a_retry_whose_original_dies_with_its_leader_is_no_success_and_is_append
         known = send(story, old, 1, QUORUM)
         story.wait(lambda: known.is_answered)
         assert place(known) == place(again)
+
+
+def test_a_retry_whose_original_dies_with_its_leader_is_no_success_and_is_appended_anew() -> None:
+    _a_retry_of_what_no_follower_has()
+
+
+def test_it_is_where_duplicates_are_answered_from_a_cache(monkeypatch) -> None:
+    duplicate_is_answered_at_once(monkeypatch)
+    monkeypatch.setattr(tests.simulation.observer, "ALL", ())
+    with pytest.raises(AssertionError):
+        _a_retry_of_what_no_follower_has()
 
 
 def test_duplicates_of_one_round_share_one_place_at_their_own_levels() -> None:

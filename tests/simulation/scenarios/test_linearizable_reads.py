@@ -1,13 +1,18 @@
-"""RFC 0003 section 10: a deposed leader that does not know it answers no reader (counterexample 1)."""
+"""RFC 0003 section 10: a deposed leader that does not know it answers no reader (counterexamples 1 and 35)."""
 
 import asyncio
 
 import pytest
 
-from model.ids import Offset
+import tests.simulation.observer
+from model.ids import NodeId, Offset
+from raft.consensus import Consensus
 from raft.errors import RaftError
 from raft.linearizable_barrier import LinearizableBarrier
-from tests.simulation.scenarios.scenario import QUORUM, Scenario
+from raft.messages import AppendEntriesReply, AppendStatus
+from raft.options import RaftOptions
+from runtime.workers import Pool
+from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario
 
 
 class _Read:
@@ -84,6 +89,55 @@ def test_it_would_if_nobody_were_asked(monkeypatch) -> None:
     with pytest.raises(AssertionError) as objection:
         _old_replies_arrive_after_the_read()
     assert "ReadsAreLinearizable" in str(objection.value.__cause__)
+
+
+def _busy_replicas_have_joined_another_term() -> None:
+    with Scenario(303, nodes=5, raft=RaftOptions(append_buffer_requests=1)) as story:
+        deposed, [one, two, new, other] = story.leader, story.followers
+        story.written(deposed, QUORUM)
+        story.run_for(0.3)
+        story.connect([deposed], [one, two, new, other])
+        story.elect_into_office(new)
+        write = story.write(new, QUORUM)
+        story.wait(lambda: write.is_answered)
+        assert write.result is not None
+        for node_id in (one, two):
+            story.machine(node_id).workers.stall(Pool.APPEND, 3.0)
+        for _ in range(4):
+            story.write(new, LEADER)
+            story.run_for(0.02)
+        assert all(story.replica(node_id)._buffer.is_busy for node_id in (one, two))
+        assert story.replica(deposed).is_in_office, "it does not know"
+        read = _Read(story, deposed)
+        story.run_for(0.01)
+        story.connect([deposed, one, two], [new, other])
+        story.wait(lambda: read.is_answered, 3.0)
+        assert read.error is not None or read.answer > write.result.base_offset, "answered without the write"
+        story.converge()
+
+
+def test_a_busy_replica_of_a_newer_term_confirms_no_reader() -> None:
+    _busy_replicas_have_joined_another_term()
+
+
+def test_it_would_if_busy_were_said_in_the_term_of_the_request(monkeypatch) -> None:
+    whole_append, whole_heartbeat = Consensus.on_append_entries, Consensus.on_heartbeat
+
+    def on_append_entries(consensus: Consensus, leader: NodeId, request, entries):
+        if consensus._buffer.is_busy:
+            return AppendEntriesReply(request.term, AppendStatus.BUSY, 0, 0, 0)
+        return whole_append(consensus, leader, request, entries)
+
+    def on_heartbeat(consensus: Consensus, leader: NodeId, beat):
+        if consensus._buffer.is_busy:
+            return AppendEntriesReply(beat.term, AppendStatus.BUSY, 0, 0, 0)
+        return whole_heartbeat(consensus, leader, beat)
+
+    monkeypatch.setattr(Consensus, "on_append_entries", on_append_entries)
+    monkeypatch.setattr(Consensus, "on_heartbeat", on_heartbeat)
+    monkeypatch.setattr(tests.simulation.observer, "ALL", ())
+    with pytest.raises(AssertionError, match="answered without the write"):
+        _busy_replicas_have_joined_another_term()
 
 
 def test_readers_share_rounds_and_wait_for_a_round_trip_only() -> None:

@@ -46,8 +46,21 @@ def test_an_acknowledged_write_is_lost_with_one_power_loss_and_one_holder_away()
     assert any(_is_lost(seed, _CACHED) for seed in _SEEDS)
 
 
-def test_without_write_caching_the_same_schedule_loses_nothing() -> None:
+def _nothing_is_lost_without_write_caching() -> None:
     assert not any(_is_lost(seed, {}) for seed in _SEEDS)
+
+
+def test_without_write_caching_the_same_schedule_loses_nothing() -> None:
+    _nothing_is_lost_without_write_caching()
+
+
+def test_it_loses_where_copies_in_the_page_cache_count_as_safe(monkeypatch) -> None:
+    whole = ReplicaState.set_levels
+    monkeypatch.setattr(
+        ReplicaState, "set_levels", lambda state, policy, *, write_caching: whole(state, policy, write_caching=True)
+    )
+    with pytest.raises(AssertionError):
+        _nothing_is_lost_without_write_caching()
 
 
 def test_a_kill_without_a_power_loss_loses_nothing() -> None:
