@@ -1,6 +1,8 @@
 """Appends of one log: spread over segments, written by a worker, taken into the log in one step, or undone."""
 
 from collections.abc import Sequence
+from functools import partial
+from typing import NoReturn
 
 from model.ids import Index
 from runtime.environment import Environment
@@ -18,6 +20,9 @@ from storage.segment_indexer import SegmentIndexer
 from storage.segment_writer import SegmentPart, cut_back, plan_parts, write_parts
 from storage.snapshot_file import DISK_FULL
 from storage.tail_cache import TailCache
+
+# An append of so many bytes or fewer is written sooner than it is handed to a thread.
+_QUICK_BYTES = 32 * 1024
 
 
 class LogAppender:
@@ -64,20 +69,42 @@ class LogAppender:
         now_ms = self._env.wall_clock.now_ms()
         parts = plan_parts(self._directory, active, entries, positions.flushed_index, self._options, now_ms)
         positions.note_pending(entries)
-        await self._jobs.write(lambda: self._append(entries, parts))
+        if not await self._append_now(entries, parts):
+            await self._jobs.write(lambda: self._append(entries, parts))
+
+    async def _append_now(self, entries: Sequence[Entry], parts: list[SegmentPart]) -> bool:
+        """Write without a thread where that is quick: little, and no new file. Return whether it was done."""
+        [part, *others] = parts
+        if others or part.file is None or sum(map(len, part.buffers)) > _QUICK_BYTES:
+            return False
+        files, directory = self._env.files, self._directory
+        try:
+            is_written = self._env.workers.run_now(lambda: write_parts(files, directory, parts))
+        except OSError as error:
+            await self._jobs.write(partial(self._undo_and_raise, parts, error))
+            raise AssertionError("it raises") from error
+        if is_written:
+            self._note(entries, parts)
+        return is_written
 
     async def _append(self, entries: Sequence[Entry], parts: list[SegmentPart]) -> None:
         files, directory = self._env.files, self._directory
         try:
             await self._env.workers.run(Pool.APPEND, lambda: write_parts(files, directory, parts))
         except OSError as error:
-            await self._undo(parts, error)
-            raise DiskFullError(f"{self._directory}: {error}") from error
+            await self._undo_and_raise(parts, error)
+        self._note(entries, parts)
+
+    def _note(self, entries: Sequence[Entry], parts: list[SegmentPart]) -> None:
         for part in parts:
             self._take(part)
         for entry in entries:
             self._tail.push(entry)
         self._positions.note_written(entries)
+
+    async def _undo_and_raise(self, parts: list[SegmentPart], error: OSError) -> NoReturn:
+        await self._undo(parts, error)
+        raise DiskFullError(f"{self._directory}: {error}") from error
 
     async def _undo(self, parts: list[SegmentPart], error: OSError) -> None:
         """Remove what a failed append may have left; only a full disk leaves a usable log."""

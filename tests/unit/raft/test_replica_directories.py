@@ -67,6 +67,9 @@ class Life:
 
         return counted
 
+    def run_now(self, job: Callable[[], None]) -> bool:
+        return False
+
     async def run(self, pool: Pool, job: Callable[[], Any]) -> Any:
         if pool is Pool.KVSTORE:
             self.spend()

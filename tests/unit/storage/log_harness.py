@@ -194,6 +194,7 @@ class StepWorkers:
     """Jobs run on the loop after one step; those of a held pool wait, before they run or before they report."""
 
     def __init__(self) -> None:
+        self.is_quick = False
         self._before: dict[Pool, asyncio.Event] = {}
         self._after: dict[Pool, asyncio.Event] = {}
 
@@ -204,6 +205,11 @@ class StepWorkers:
         for held in (self._before, self._after):
             if pool in held:
                 held.pop(pool).set()
+
+    def run_now(self, job: Callable[[], None]) -> bool:
+        if self.is_quick:
+            job()
+        return self.is_quick
 
     async def run(self, pool: Pool, job: Callable[[], T]) -> T:
         await asyncio.sleep(0)

@@ -203,6 +203,33 @@ def test_a_full_disk_leaves_nothing_of_the_append_and_a_log_that_works(tmp_path:
     asyncio.run(scenario())
 
 
+def test_a_small_append_needs_no_thread_and_fails_as_any_other(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path, segment_bytes=100_000)
+        place.workers.is_quick = True
+        async with place.opened() as log:
+            written = await append(log, Spec(size=13))
+            # Jobs of threads stand still: what goes on needs none.
+            place.workers.hold(Pool.APPEND)
+            written += await append(log, Spec(size=13))
+            assert log.last_index == 2
+            place.workers.release(Pool.APPEND)
+            before = place.content()
+            place.disk.fail("pwritev", ".log", errno.ENOSPC, half_done=True)
+            with pytest.raises(DiskFullError):
+                await append(log, Spec(size=150))
+            assert place.content() == before
+            assert (log.pending_index, log.last_index) == (2, 2)
+            written += await append(log, Spec(size=40_000), Spec(size=13))
+            assert await everything(log) == plain(written)
+            place.disk.fail("pwritev", ".log", errno.EIO)
+            with pytest.raises(LogPoisonedError):
+                await append(log, Spec(size=150))
+            assert log.is_poisoned
+
+    asyncio.run(scenario())
+
+
 def test_no_room_for_the_first_segment_is_a_full_disk_too(tmp_path: Path) -> None:
     async def scenario() -> None:
         place = Place(tmp_path)

@@ -83,6 +83,9 @@ class Life:
 
         return counted
 
+    def run_now(self, job: Callable[[], None]) -> bool:
+        return False
+
     async def run(self, pool: Pool, job: Callable[[], Any]) -> Any:
         await asyncio.sleep(0)
         return job()
