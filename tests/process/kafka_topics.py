@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from tests.process.acked_log import quiet_logger
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, eventually
@@ -29,6 +29,21 @@ def request_topic(bootstrap: str, topic: NewTopic) -> None:
     """
     admin = admin_client(bootstrap)  # Its futures die with it.
     admin.create_topics([topic], operation_timeout=30)[topic.topic].result(DEADLINE_SECONDS)
+
+
+def alter(cluster: BrokerCluster, topic: str, **configs: str | None) -> None:
+    """Set keys of a topic (None deletes one), with confluent-kafka."""
+    entries = [
+        ConfigEntry(
+            key.replace("_", "."),
+            value,
+            incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
+        )
+        for key, value in configs.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = admin_client(cluster.bootstrap)  # Its futures die with it.
+    admin.incremental_alter_configs([resource])[resource].result(DEADLINE_SECONDS)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:

@@ -12,26 +12,11 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.process import kafka_python
 from tests.process.acked_log import quiet_logger, read_all
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, ClusterMaker, eventually
-from tests.process.kafka_topics import admin_client, create_topic, topics_at, wait_topic_everywhere
+from tests.process.kafka_topics import admin_client, alter, create_topic, topics_at, wait_topic_everywhere
 
 pytestmark = pytest.mark.process
 
 _HOUR_MS = 3_600_000
-
-
-def alter(cluster: BrokerCluster, topic: str, **configs: str | None) -> None:
-    """Set keys of a topic (None deletes one), with confluent-kafka."""
-    entries = [
-        ConfigEntry(
-            key.replace("_", "."),
-            value,
-            incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
-        )
-        for key, value in configs.items()
-    ]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin = admin_client(cluster.bootstrap)  # Its futures die with it.
-    admin.incremental_alter_configs([resource])[resource].result(DEADLINE_SECONDS)
 
 
 def describe(bootstrap: str, kind: ResourceType, name: str) -> dict[str, Any]:
