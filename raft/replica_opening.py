@@ -72,7 +72,8 @@ class ReplicaOpening:
             log = await self._open(group, options, known_index, rescan)
         except DamagedLogError as damage:
             if not has_peers:
-                raise
+                advice = "no other replica has what is lost: restore this one"
+                raise DamagedLogError(f"{damage}; {advice}", damage.lost_end, damage.path) from damage
             log = await self._isolate(group, options, rescan, damage, damage.lost_end)
         log_state = LogStartStm(log, state, self._options)
         try:

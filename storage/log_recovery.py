@@ -150,7 +150,7 @@ class LogRecovery:
             # Without segments nothing tells how much was lost, and so for whom this replica may vote.
             if not named:
                 raise
-            return None, f"{error}: restore this replica"
+            return None, str(error)
 
     def _split(self, named: list[NamedSegment], start: LogStart) -> tuple[list[NamedSegment], list[NamedSegment]]:
         """Return the segments wholly below the start, by their names, and the others.
@@ -202,10 +202,10 @@ class LogRecovery:
         if damage is None:
             return None
         if named[0].base_index > start.index:
-            return f"{damage}: restore this replica"
+            return damage
         # What lies below the start is not needed any more, damaged or not.
         if loader.next_index <= loader.mark and start.index <= loader.mark:
-            return f"{damage}; entries up to {loader.mark} had been fsynced: restore this replica"
+            return f"{damage}; entries up to {loader.mark} had been fsynced"
         return None
 
     def _lost_end(self, loader: SegmentLoader) -> tuple[Index, Term]:

@@ -1,5 +1,6 @@
 """What no honest client sends, to the Kafka, the rpc and the admin port; and a raw socket to send it with."""
 
+import errno
 import random
 import socket
 import struct
@@ -140,10 +141,19 @@ def send_all(host: str, hostile: Hostile) -> bytes:
         try:
             connection.sendall(hostile.data)
             if hostile.is_partial:
-                connection.shutdown(socket.SHUT_WR)
+                _end_sending(connection)
             return _read_to_end(connection)
         except (ConnectionResetError, BrokenPipeError):
             return b""
+
+
+def _end_sending(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_WR)
+    except OSError as error:
+        # The broker has reset the connection already.
+        if error.errno != errno.ENOTCONN:
+            raise
 
 
 def _read_to_end(connection: socket.socket) -> bytes:
