@@ -1,4 +1,4 @@
-"""What every kvstore promises, and what RocksDB's must do with damaged files."""
+"""What every kvstore promises, and what RocksDB's must do with damaged files (counterexample 33)."""
 
 import asyncio
 import shutil
