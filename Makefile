@@ -61,14 +61,14 @@ clean:  ## remove caches and built files; the environment stays (rm -r .venv rem
 	@rm -rf dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
 
-# kcat is the one test tool that pip cannot install.
-system-packages:  ## install kcat by apt when root; without it the tests that use it are skipped
-	@if command -v kcat >/dev/null; then exit 0; fi; \
+# The test tools that pip cannot install.
+system-packages:  ## install kcat and strace by apt when root; without them the tests that use them are skipped
+	@if command -v kcat >/dev/null && command -v strace >/dev/null; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends kcat; } \
-	        >/dev/null || echo "apt-get could not install kcat: the tests that use it are skipped" >&2; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends kcat strace; } \
+	        >/dev/null || echo "apt-get could not install kcat and strace: the tests that use them are skipped" >&2; \
 	else \
-	    echo "kcat is missing (apt-get install kcat): the tests that use it are skipped" >&2; \
+	    echo "kcat or strace is missing (apt-get install kcat strace): the tests that use it are skipped" >&2; \
 	fi
 
 # The environment itself. `python -m venv` on one that is already there leaves it as it is, so one that was cut

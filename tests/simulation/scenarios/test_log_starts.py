@@ -3,6 +3,7 @@
 import pytest
 
 import raft.replica_opening
+import tests.simulation.observer
 from raft.rules.election import LogEnd
 from tests.simulation import mutants
 from tests.simulation.invariants.invariant import InvariantBrokenError
@@ -144,8 +145,8 @@ def _rot_of_what_one_other_holds(story: Scenario) -> None:
     story.heal()
     story.restart(rotten)
     story.run_for(10.0)
-    assert story.replica(rotten).state.is_refilling
     assert story.cluster.leader_of(story.group) is None, "nobody here has what was acknowledged"
+    assert story.replica(rotten).state.is_refilling
     story.restart(old)
     story.wait(lambda: not story.replica(rotten).state.is_refilling)
     assert story.leader == old
@@ -160,6 +161,7 @@ def test_who_lost_acknowledged_entries_to_damage_elects_nobody_without_them_and_
 
 def test_a_damaged_replica_that_votes_like_any_other_is_found(monkeypatch) -> None:
     damage_leaves_no_floor(monkeypatch)
-    with Scenario(5) as story, pytest.raises(_OBJECTIONS) as found:
+    # The first to object would be the one that sees what has rotted: here it is asked what follows from it.
+    monkeypatch.setattr(tests.simulation.observer, "ALL", ())
+    with Scenario(5) as story, pytest.raises(AssertionError, match="nobody here has what was acknowledged"):
         _rot_of_what_one_other_holds(story)
-    assert "InvariantBrokenError" in repr(found.value.__cause__ or found.value)

@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from model.ids import Index
 from raft.errors import NotEnoughReplicasAfterAppendError, NotEnoughReplicasError
 from raft.follower_index_metadata import FollowerIndexMetadata
-from raft.group_configuration import RaftPolicy
 from raft.options import RaftOptions
+from raft.rules import agreement
 from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario
 
-_ALL_THREE: dict[str, str | None] = {"min.insync.replicas": "3"}
+_MIN_IN_SYNC = 3
+_ALL_THREE: dict[str, str | None] = {"min.insync.replicas": str(_MIN_IN_SYNC)}
 _LAG_SECONDS = 1.0
 
 
@@ -48,17 +50,15 @@ def test_a_new_leader_commits_while_too_few_are_in_sync_for_an_answer() -> None:
 
 
 def test_it_would_not_if_min_insync_replicas_decided_commit(monkeypatch) -> None:
-    monkeypatch.setattr(RaftPolicy, "commit_quorums", _commit_waits_for_min_in_sync)
-    with pytest.raises(AssertionError):
+    of_majority = agreement.commit_point
+
+    def commit_point(quorums, *arguments) -> Index:
+        raised = [each._replace(k=max(each.k, min(_MIN_IN_SYNC, len(each.members)))) for each in quorums]
+        return of_majority(raised, *arguments)
+
+    monkeypatch.setattr(agreement, "commit_point", commit_point)
+    with pytest.raises(AssertionError, match="not reached within"):
         _a_new_leader_works_with_one_replica_dead()
-
-
-def _commit_waits_for_min_in_sync(policy: RaftPolicy, configuration):
-    majorities = _majorities(replace(policy, min_in_sync=1), configuration)
-    return tuple(each._replace(k=max(each.k, min(policy.min_in_sync, len(each.members)))) for each in majorities)
-
-
-_majorities = RaftPolicy.commit_quorums
 
 
 def test_it_would_append_what_it_cannot_answer_if_nobody_counted_who_is_in_sync(monkeypatch) -> None:
