@@ -212,6 +212,12 @@ class Scenario:
             self.world.network.reset(one, other)
             self.world.network.heal(one, other)
 
+    def bound_kernel_buffers(self, size: int) -> None:
+        """Let the kernels take so many bytes of a connection that works now before its peer has them."""
+        for node in self.world.nodes.values():
+            for transport in node.host.endpoints:
+                transport._window = size
+
     def kill(self, *node_ids: int) -> None:
         """SIGKILL; what a cut has held back of it is lost."""
         for node_id in node_ids:

@@ -14,6 +14,8 @@ _OPTIONS = RaftOptions(follower_window=2)
 _BATCH = 2_000
 _BYTES_PER_SECOND = 300_000.0
 _WRITES_PER_SECOND = 100
+# Less than a frame: there is something to be overtaken.
+_KERNEL_BYTES = 16 * 1024
 
 
 def _offer(story: Scenario, leader: int, seconds: float) -> list[Write]:
@@ -28,6 +30,7 @@ def _what_was_left_out_and_rounds_share_a_slow_link() -> None:
     with Scenario(341, raft=_OPTIONS) as story:
         leader, slow = story.leader, story.followers[0]
         story.run_for(0.5)
+        story.bound_kernel_buffers(_KERNEL_BYTES)
         story.world.network.link(leader, slow).bandwidth = _BYTES_PER_SECOND
         # It falls behind: what its window leaves out goes in large frames, with rounds behind them.
         burst = [story.write(leader, LEADER, size=40_000) for _ in range(6)]

@@ -1,5 +1,7 @@
 """RFC 0003 section 2: megabytes on a slow link do not hold heartbeats up (counterexample 14, simulated)."""
 
+import sys
+
 import pytest
 
 from raft.options import RaftOptions
@@ -10,6 +12,8 @@ _OPTIONS = RaftOptions(unreplicated_bytes=4 << 20)
 _BYTES_PER_SECOND = 100 * 1024
 _BATCH = 100_000
 _SECONDS = 12.0
+# What TCP_NOTSENT_LOWAT leaves of a socket's buffer.
+_KERNEL_BYTES = 32 * 1024
 
 
 def _links_to_both_followers_are_throttled() -> None:
@@ -17,6 +21,7 @@ def _links_to_both_followers_are_throttled() -> None:
         leader, term = story.leader, story.replica(story.leader).term
         story.run_for(0.5)
         story.candidates = None
+        story.bound_kernel_buffers(_KERNEL_BYTES)
         for follower in story.followers:
             story.world.network.link(leader, follower).bandwidth = _BYTES_PER_SECOND
         for number in range(int(_SECONDS)):
@@ -35,6 +40,11 @@ def test_full_windows_on_slow_links_cause_no_election() -> None:
     _links_to_both_followers_are_throttled()
 
 
+def _the_kernel_takes_megabytes(patch: pytest.MonkeyPatch) -> None:
+    """Nothing bounds the socket's buffer."""
+    patch.setattr(sys.modules[__name__], "_KERNEL_BYTES", 4 << 20)
+
+
 def _hands_over_everything(patch: pytest.MonkeyPatch) -> None:
     """Urgent frames go first as far as the socket, which takes whatever there is."""
     patch.setattr(FrameWriter, "pause", lambda writer: None)
@@ -45,7 +55,7 @@ def _sends_frames_whole(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FrameWriter, "_chunk_bytes", lambda writer: 1 << 30)
 
 
-@pytest.mark.parametrize("mutant", [_hands_over_everything, _sends_frames_whole])
+@pytest.mark.parametrize("mutant", [_the_kernel_takes_megabytes, _hands_over_everything, _sends_frames_whole])
 def test_they_do_where_priorities_end_at_the_socket(monkeypatch, mutant) -> None:
     mutant(monkeypatch)
     with pytest.raises(AssertionError):
