@@ -61,6 +61,8 @@ def _every_disk_is_full() -> None:
         story.candidates = set()
         new = next(node_id for node_id in story.world.nodes if node_id != leader)
         story.elect_into_office(new)
+        # Two rounds of heartbeats: the others have told it how full they are.
+        story.run_for(0.3)
         write = story.write(new, QUORUM)
         story.wait(lambda: write.is_answered, 1.0)
         assert isinstance(write.error, StorageFullError)

@@ -77,4 +77,4 @@ def test_the_next_try_would_be_an_election_timeout_away_without_draws(monkeypatc
     monkeypatch.setattr(ElectionTimer, "on_link_reset", on_link_reset)
     monkeypatch.setattr(ElectionTimer, "_retry", ElectionTimer.rearm)
     with pytest.raises(AssertionError):
-        _leaders_are_killed(range(41, 47))
+        _leaders_are_killed(range(41, 61))
