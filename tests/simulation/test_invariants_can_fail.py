@@ -41,7 +41,7 @@ _SEEDS_MAX = 150
 
 # The mutant, the invariant that must object to it and in which words, the first seed.
 _KILLED = (
-    (mutants.vote_is_not_synced, Positions, "voted in a later term before its restart", 8),
+    (mutants.vote_is_not_synced, Positions, "voted in a later term before its restart", 11),
     (mutants.follower_forgets_its_vote, VoteOnce, "its vote of term", 24),
     (mutants.votes_go_to_any_log, LeaderCompleteness, "without the committed entry", 19),
     (mutants.one_vote_elects, ElectionSafety, "was elected in term", 13),
@@ -55,14 +55,14 @@ _KILLED = (
     (mutants.leader_ack_precedes_the_write, AcknowledgedWrites, "answered but is not in its log", 1),
     (mutants.last_batch_of_a_round_is_written_twice, AcknowledgedWrites, "are one write", 6),
     (mutants.fetch_is_not_bounded, ReadsAgree, "was read before with another content", 23),
-    (mutants.follower_commits_what_was_not_matched, StateMachineSafety, "commits Ghost", 11),
+    (mutants.follower_commits_what_was_not_matched, StateMachineSafety, "commits Ghost", 7),
     (mutants.follower_commits_before_its_fsync, Positions, "the order of the positions", 1),
     (mutants.previous_term_is_not_compared, StateMachineSafety, "commits Ghost", 13),
-    (mutants.conflict_is_kept, LogMatching, "differs from the same entry elsewhere", 11),
+    (mutants.conflict_is_kept, LogMatching, "differs from the same entry elsewhere", 7),
     (mutants.every_request_cuts, Truncation, "is truncated", 23),
     (mutants.cut_goes_below_commit, Truncation, "the committed entry", 4),
     (mutants.fsync_is_skipped, FlushedSurvives, "it had flushed up to", 7),
-    (mutants.tail_is_trusted_after_a_kill, FlushedSurvives, "it had flushed up to", 11),
+    (mutants.tail_is_trusted_after_a_kill, FlushedSurvives, "it had flushed up to", 3),
     (mutants.offsets_count_batches, OffsetsAreDense, "begins at offset", 1),
     (mutants.each_replica_deletes_by_itself, LogStarts, "nobody has asked for its start", 2),
     (mutants.snapshot_is_later_than_its_state, SnapshotsAreTrue, "a snapshot as of entry", 1),
@@ -77,6 +77,7 @@ _KILLED_BY_A_SCENARIO = {ReadsAreLinearizable}
 _STOPPED_BY_THE_PRODUCT = (
     (mutants.vote_rule_ignores_the_vote, "raft/replica_state.py", "AssertionError", 24),
     (mutants.follower_commits_before_its_fsync, "raft/replica_state.py", "AssertionError", 1),
+    (mutants.fsync_is_skipped, "storage/log_recovery.py", "MismatchedLogError", 22),
 )
 
 

@@ -28,6 +28,9 @@ FAST = RaftOptions(
     split_vote_backoff=0.05,
     tail_cache_bytes=1024 * 1024,
 )
+# For several nodes: a loaded machine may stop all of them for longer than FAST allows. An election does not wait for
+# it as a rule, because the links to a stopped node are reset.
+PATIENT = replace(FAST, election_timeout=2.0)
 
 
 def run(test: Callable[[], Awaitable[None]], *, seconds: float = 30) -> None:
@@ -72,12 +75,19 @@ class Cluster:
     """Nodes 1..count by number. What is durable (files, kvstore dicts) outlives a node's stop."""
 
     def __init__(
-        self, directory: object, count: int, *, secret: bytes = SECRET, defaults: TopicConfig | None = None
+        self,
+        directory: object,
+        count: int,
+        *,
+        secret: bytes = SECRET,
+        defaults: TopicConfig | None = None,
+        raft: RaftOptions | None = None,
     ) -> None:
         self.directory = directory
         self.seeds = seeds_of(count) if count > 1 else []
         self.secret = secret
         self.defaults = defaults or TopicConfig()
+        self.raft = raft or (PATIENT if count > 1 else FAST)
         self.durable: dict[int, dict[str, bytes]] = {number: {} for number in range(1, count + 1)}
         self.nodes: dict[int, Node] = {}
         self._stores: dict[int, MemoryKvStore] = {}
@@ -94,7 +104,7 @@ class Cluster:
             rpc_port=seed.port,
             seeds=self.seeds,
             secret=self.secret,
-            raft=FAST,
+            raft=self.raft,
             topic_defaults=self.defaults,
         )
 

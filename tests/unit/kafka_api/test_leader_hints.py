@@ -13,7 +13,7 @@ from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.server import KafkaServer
 from model.ids import NodeId
 from raft.errors import TransferRefusedError
-from tests.unit.cluster.cluster_nodes import Cluster, run, until
+from tests.unit.cluster.cluster_nodes import FAST, Cluster, run, until
 from tests.unit.model.record_batches import build_batch
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -21,9 +21,9 @@ LATEST_PRODUCE, LATEST_FETCH = 13, 18
 
 
 @asynccontextmanager
-async def three_brokers(directory):
+async def three_brokers(directory, **options):
     """Topic "t" on three nodes, and a client of each."""
-    cluster = Cluster(directory, 3)
+    cluster = Cluster(directory, 3, **options)
     await cluster.start()
     servers, clients = {}, {}
     try:
@@ -43,9 +43,9 @@ async def three_brokers(directory):
         await cluster.stop()
 
 
-def with_brokers(tmp_path, test):
+def with_brokers(tmp_path, test, **options):
     async def whole():
-        async with three_brokers(tmp_path) as brokers:
+        async with three_brokers(tmp_path, **options) as brokers:
             await test(brokers)
 
     run(whole)
@@ -119,7 +119,7 @@ def test_a_leader_that_no_majority_confirms_tells_no_latest_offset(tmp_path, tim
             assert result.error_code in (code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             assert result.offset == -1
 
-    with_brokers(tmp_path, test)
+    with_brokers(tmp_path, test, raft=FAST)
 
 
 def test_what_is_handed_over_at_a_stop_is_led_by_others(tmp_path):
