@@ -94,5 +94,5 @@ def decode_command(payload: bytes | bytearray | memoryview) -> Command:
         raise UnknownCommandError(f"raft0 command of format {view[0] if len(view) else None}")
     try:
         return _decoder.decode(view[1:])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnknownCommandError(f"raft0 command cannot be read: {error}") from error

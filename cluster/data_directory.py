@@ -88,7 +88,7 @@ def _holds_logs(env: Environment, path: str) -> bool:
 def _decode(path: str, stored: bytes) -> DirectoryRecord:
     try:
         return msgspec.json.decode(stored, type=DirectoryRecord)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StartupError(f"{path}: its kvstore's record of the directory is damaged: {error}") from error
 
 

@@ -194,7 +194,7 @@ class ProducerTable:
                 self._producers[producer.last.producer_id] = producer
                 if number % _PRODUCERS_PER_STEP == 0:
                     yield
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise CorruptLogError(f"producer state cannot be read: {error}") from error
 
 

@@ -36,7 +36,7 @@ def read_floor(kvstore: KvStore, group: GroupId) -> LogEnd | None:
         return None
     try:
         lost = msgspec.msgpack.decode(stored, type=_LostEnd)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise KvStoreError(f"{floor_key(group)} is damaged: {error}") from error
     return LogEnd(Term(lost.term), Index(lost.index))
 

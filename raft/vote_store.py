@@ -37,7 +37,7 @@ class VoteStore:
             return PersistedVote(0, None)
         try:
             return msgspec.msgpack.decode(stored, type=PersistedVote)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise KvStoreError(f"{group}: the stored vote is damaged: {error}") from error
 
     async def persist(self) -> bool:

@@ -56,7 +56,7 @@ def decode_index(content: bytes, group: GroupId, base_index: int) -> IndexRecord
         return None
     try:
         record = msgspec.msgpack.decode(body, type=IndexRecord)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     columns = (record.indexes, record.offsets, record.timestamps, record.positions)
     if (record.format_version, record.group, record.base_index) != (FORMAT_VERSION, group, base_index):

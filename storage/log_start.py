@@ -64,7 +64,7 @@ def decode_log_start(payload: Buffer) -> LogStart:
         if version != FORMAT_VERSION:
             raise UnknownFormatError(f"a log start of format {version}; this version reads {FORMAT_VERSION}")
         start = msgspec.msgpack.decode(payload, type=_Payload).start
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptEntryError(f"the payload is no log start: {error}") from error
     if flaw := start.flaw():
         raise CorruptEntryError(f"impossible {flaw}")

@@ -82,7 +82,7 @@ def decode_snapshot(content: bytes, path: str) -> Snapshot:
         raise UnknownFormatError(f"{path} has format {version}, this version reads {FORMAT_VERSION}")
     try:
         snapshot = msgspec.msgpack.decode(content[_HEADER_BYTES:], type=Snapshot)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptLogError(f"{path} is damaged: {error}", path) from error
     if flaw := snapshot.flaw():
         raise CorruptLogError(f"{path} is damaged: {flaw}", path)

@@ -8,7 +8,7 @@ from pathlib import Path
 import crc32c
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from log_harness import IDENTITY, Place, append, barrier, everything
 
@@ -72,6 +72,8 @@ def test_every_flipped_bit_and_every_cut_of_a_snapshot_is_refused_by_name() -> N
                 decode_snapshot(content, PATH)
 
 
+# A text that is not UTF-8 is another kind of error than a wrong type.
+@example(b"\xdd\0\0\0\x0f\0\xa2\0\x80", True)
 @given(st.binary(max_size=300), st.booleans())
 def test_any_bytes_are_an_index_file_or_none(data: bytes, is_sealed: bool) -> None:
     found = decode_index(sealed(data) if is_sealed else data, GroupId("g"), 7)
