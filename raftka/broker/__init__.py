@@ -7,6 +7,7 @@
 * `admin_listener`  its socket: how many connections, for how long.
 * `file_limits`     open files and sockets: the limit, and who gets what of it.
 * `loop_errors`     what ends the broker, and what does not.
+* `loop_watch`      how late the event loop is, how long the garbage collector stops it.
 * `metrics`         the node's counters as Prometheus text.
 * `logs`            where log lines go.
 """

@@ -18,14 +18,16 @@ from cluster.topic_table import Topic
 from model.ids import NodeId
 from raft.errors import RaftError, TransferTargetError, TransferTimedOutError
 from raftka.broker.admin_listener import AdminListener
+from raftka.broker.loop_watch import LoopWatch
 from raftka.broker.metrics import render_metrics
 
 
 class AdminHttp:
     """Routes over one node."""
 
-    def __init__(self, node: Node, statuses: PartitionStatusReader, listener: AdminListener) -> None:
+    def __init__(self, node: Node, statuses: PartitionStatusReader, listener: AdminListener, watch: LoopWatch) -> None:
         self._node = node
+        self._watch = watch
         self._listener = listener
         self._statuses = statuses
         self._runner: web.AppRunner | None = None
@@ -128,7 +130,7 @@ class AdminHttp:
         return web.json_response({"partition": number, "leader": leader_now, "term": partition.consensus.term})
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(text=render_metrics(self._node), content_type="text/plain", charset="utf-8")
+        return web.Response(text=render_metrics(self._node, self._watch), content_type="text/plain", charset="utf-8")
 
 
 def _error(status: int, message: str) -> web.Response:

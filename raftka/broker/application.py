@@ -30,6 +30,7 @@ from raftka.broker.described_options import broker_configs
 from raftka.broker.file_limits import connection_limits, raise_open_files_limit
 from raftka.broker.logs import configure_logging
 from raftka.broker.loop_errors import LoopErrors
+from raftka.broker.loop_watch import LoopWatch
 from raftka.config import BrokerConfig
 from raftka.config_options import BY_KEY
 from runtime.environment import system_environment
@@ -90,6 +91,7 @@ class Broker:
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self._env = system_environment()
+        self._watch = LoopWatch()
         self._lock: Any = None
         self._kvstore: RocksKvStore | None = None
         self._node: Node | None = None
@@ -105,6 +107,7 @@ class Broker:
         config, env = self._config, self._env
         limits = connection_limits(raise_open_files_limit(), KafkaOptions().connections_max, _ADMIN_CONNECTIONS_MAX)
         options = node_options(config)
+        self._watch.start()
         self._lock = lock_data_directory(env, config.data_dir)
         self._kvstore = await RocksKvStore.open(env, f"{config.data_dir}/kvstore")
         node = self._node = Node(env, options, self._kvstore)
@@ -112,7 +115,7 @@ class Broker:
         statuses = PartitionStatusReader(node.links, node.partitions, options.node_id)
         self._server = KafkaServer(env, node, kafka_options(config, limits.kafka))
         kafka_port = await self._server.start(config.kafka_address, config.kafka_port)
-        self._admin = AdminHttp(node, statuses, AdminListener(limits.admin))
+        self._admin = AdminHttp(node, statuses, AdminListener(limits.admin), self._watch)
         await self._admin.start(config.admin_address, config.admin_port)
         node.register(
             BrokerRecord(
@@ -151,6 +154,7 @@ class Broker:
             await self._kvstore.close()
         if self._lock is not None:
             self._lock.release()
+        self._watch.stop()
         self._env.workers.close()
 
 

@@ -9,16 +9,19 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from cluster.node import Node
+from raftka.broker.loop_watch import LoopWatch
 
 
 class NodeCollector(Collector):
-    """Reads one node; nothing is counted twice or kept here."""
+    """Reads one node and its loop; nothing is counted twice or kept here."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, watch: LoopWatch) -> None:
         self._node = node
+        self._watch = watch
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of the raft package and of every local partition."""
+        """Yield the metrics of the loop, of the raft package and of every local partition."""
+        yield from self._watch.collect()
         for field in dataclasses.fields(self._node.groups.probe):
             words = field.name.replace("_", " ")
             yield CounterMetricFamily(
@@ -76,9 +79,9 @@ class NodeCollector(Collector):
         yield from gauges.values()
 
 
-def render_metrics(node: Node) -> str:
+def render_metrics(node: Node, watch: LoopWatch) -> str:
     """Return the metrics as Prometheus text."""
     registry = CollectorRegistry()
-    registry.register(NodeCollector(node))
+    registry.register(NodeCollector(node, watch))
     ProcessCollector(registry=registry)
     return generate_latest(registry).decode()
