@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import failover, idle, latency, soak, start_time, throughput
+from benchmarks import failover, soak, start_time
 from benchmarks.cluster import BenchmarkError
 from benchmarks.compare import (
     consume,
@@ -33,9 +33,6 @@ _Benchmark = Callable[[Path, Plan], dict[str, Any]]
 _BENCHMARKS: dict[str, _Benchmark] = {
     "start_time": start_time.measure,
     "failover": failover.measure,
-    "idle": idle.measure,
-    "latency": latency.measure,
-    "throughput": throughput.measure,
     "mixed_levels": mixed_levels.measure,
     "soak": soak.measure,
 }

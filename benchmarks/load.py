@@ -1,23 +1,21 @@
-"""librdkafka as a client: values that do not compress, delivery reports that are counted, reading back."""
+"""librdkafka as a client: values that do not compress, delivery reports that are counted."""
 
 import os
 import threading
 import time
-from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message
 
 from benchmarks.cluster import DEADLINE_SECONDS, TOPIC, BenchmarkError
-from raftka.kafka_client import client_config, new_consumer, new_producer
+from raftka.kafka_client import client_config, new_producer
 
 VALUE_BYTES = 1024
 _VALUES = 1024
 _BURST = 200
 _QUEUE_MAX = 20_000
-_READ_MAX = 5_000
 
 
 def random_values() -> list[bytes]:
@@ -129,45 +127,6 @@ def latencies(bootstrap: str, acks: str, warm_up: int, count: int) -> list[float
         if number >= warm_up:
             samples.append(1000 * (answered_at - sent_at))
     return samples
-
-
-@dataclass(frozen=True, slots=True)
-class ReadBack:
-    """Records that were read, in how many seconds."""
-
-    records: int
-    seconds: float
-
-
-def read_back(bootstrap: str, partitions: int, seconds_max: float) -> ReadBack:
-    """Read from the start of every partition to its present end, for at most so long; connecting is not counted.
-
-    Raises:
-        BenchmarkError: The consumer reported an error.
-    """
-    consumer = new_consumer(bootstrap, enable_partition_eof=True)
-    records, ended = 0, 0
-    began = last = 0.0
-    try:
-        consumer.assign([TopicPartition(TOPIC, number, OFFSET_BEGINNING) for number in range(partitions)])
-        deadline = time.perf_counter() + DEADLINE_SECONDS
-        while ended < partitions and time.perf_counter() < deadline:
-            for message in consumer.consume(_READ_MAX, 0.2):
-                error = message.error()
-                if error is None:
-                    records += 1
-                elif error.name() == "_PARTITION_EOF":
-                    ended += 1
-                else:
-                    raise BenchmarkError(f"reading failed: {error}")
-            last = time.perf_counter()
-            if records and not began:
-                # The first ones came before the clock ran.
-                began, records = last, 0
-                deadline = min(deadline, began + seconds_max)
-    finally:
-        consumer.close()
-    return ReadBack(records, last - began)
 
 
 def client_facts() -> dict[str, Any]:

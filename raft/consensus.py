@@ -118,7 +118,9 @@ class Consensus:
         self._floor = VoteFloor(self._context)
         self._receiver = SnapshotReceiver(self._context, self._votes.persist)
         log_state.attach(self._gate, self.logger, self.fail)
-        self._election = ElectionTimer(self._context, deadlines, self._votes.persist, self._on_elected)
+        self._election = ElectionTimer(
+            self._context, deadlines, self._votes.persist, self._on_elected, self._notify_leadership
+        )
         self.voter = Voter(self._context, self._votes, self._election)
         self.transfer = LeadershipTransfer(self._context, self._batcher, self.monitor)
         self.watch = LeaderWatch(self._context, self._flusher, lambda: self.transfer.run(None, awaits_answers=False))

@@ -30,11 +30,13 @@ class ElectionTimer:
         deadlines: DeadlineQueue,
         persist_vote: Callable[[], Awaitable[bool]],
         on_elected: Callable[[], None],
+        on_leader_lost: Callable[[], None],
     ) -> None:
         self._context = context
         self._deadline = deadlines.deadline(self._on_due)
         self._persist_vote = persist_vote
         self._on_elected = on_elected
+        self._on_leader_lost = on_leader_lost
         self._heard_at: float | None = None
         self._is_standing = False
         self._is_stopped = False
@@ -111,11 +113,14 @@ class ElectionTimer:
                 self._deadline.arm(self._heard_at + patience)
                 return
         self._heard_at = None
+        # Whoever asks here is not sent to a leader that this replica has lost, even if it cannot be the next itself.
+        if state.leader_id is not None:
+            state.lose_leader()
+            self._on_leader_lost()
         if not self._could_win():
             # Links are not up, or there is no room for a barrier. A leader that reaches us will re-arm the deadline.
             self._retry()
             return
-        state.lose_leader()
         self._is_standing = True
         self._context.gate.spawn(self._stand(is_transfer=False), name="election")
 

@@ -16,7 +16,7 @@ from model.ids import TopicId
 _NO_ID = "0" * 32
 # A broker that has known no controller for this long is probably the one that is cut off. Its answers would name no
 # leaders, and a client that holds a working connection asks nobody else (librdkafka was seen to do so for 20 s).
-_ISOLATED_SECONDS = 1.0
+_ISOLATED_SECONDS = 0.5
 # Versions 10 and 11 have room for ids in the request, but their responses must have names.
 _FIRST_VERSION_WITH_IDS = 12
 

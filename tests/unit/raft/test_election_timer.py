@@ -88,6 +88,20 @@ def test_without_links_to_a_majority_nobody_asks_and_the_deadline_comes_again(st
     assert seconds_left(stage, 2) <= 2 * OPTIONS.split_vote_backoff
 
 
+def test_a_replica_that_is_cut_off_forgets_its_leader_and_says_so_once(stage: Stage) -> None:
+    for node_id in stage.actors:
+        stage.start(node_id)
+    stage.elect(1)
+    replica, seen = stage.replica(2), []
+    replica.add_leadership_listener(lambda consensus: seen.append(consensus.leader_id))
+    stage.wire.is_cut[2] = True
+    stage.advance(OPTIONS.election_timeout + OPTIONS.election_jitter)
+    assert replica.leader_id is None
+    stage.advance(10.0)
+    assert seen == [None], "a broker that answers clients learns that it knows no leader"
+    assert elections(stage, 2) == 0
+
+
 def test_a_refused_candidate_backs_off_by_a_draw(stage: Stage) -> None:
     for node_id in (1, 2):
         stage.start(node_id)
