@@ -62,13 +62,14 @@ clean:  ## remove caches and built files; the environment stays (rm -r .venv rem
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
 
 # The test tools that pip cannot install.
-system-packages:  ## install kcat and strace by apt when root; without them the tests that use them are skipped
-	@if command -v kcat >/dev/null && command -v strace >/dev/null; then exit 0; fi; \
+TOOLS := kcat strace iproute2
+system-packages:  ## install the tools that pip cannot by apt when root; without them the tests that use them are skipped
+	@if command -v kcat >/dev/null && command -v strace >/dev/null && command -v ip >/dev/null; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends kcat strace; } \
-	        >/dev/null || echo "apt-get could not install kcat and strace: the tests that use them are skipped" >&2; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(TOOLS); } \
+	        >/dev/null || echo "apt-get could not install $(TOOLS): the tests that use them are skipped" >&2; \
 	else \
-	    echo "kcat or strace is missing (apt-get install kcat strace): the tests that use it are skipped" >&2; \
+	    echo "one of these is missing: apt-get install $(TOOLS); the tests that use it are skipped" >&2; \
 	fi
 
 # The environment itself. `python -m venv` on one that is already there leaves it as it is, so one that was cut

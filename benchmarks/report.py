@@ -35,11 +35,18 @@ def write_result(folder: Path, name: str, document: dict[str, Any]) -> Path:
 
 
 def source_version() -> str:
-    """Return the commit that is measured, with a mark when files of it were changed; "unknown" outside of git."""
+    """Return the commit that is measured, with a mark when files of it were changed; "unknown" outside of git.
+
+    Results do not count: the run before this one has written some.
+    """
     try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, timeout=10, check=True
-        )
+        commit = _git("rev-parse", "--short", "HEAD")
+        changes = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
     except (OSError, subprocess.SubprocessError):
         return "unknown"
+    return f"{commit}-dirty" if changes else commit
+
+
+def _git(*arguments: str) -> str:
+    found = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=10, check=True)
     return found.stdout.strip()

@@ -103,7 +103,8 @@ def _origins(documents: Sequence[dict[str, Any]]) -> list[str]:
         pairs = f", {document['pairs']} pairs of {document['seconds']:g} s" if "pairs" in document else ""
         origin = (
             f"{document['measured_on']}, commit {document['source']}, {machine['cores']} cores of {machine['cpu']}, "
-            f"{machine['memory_gib']} GiB, Linux {machine['kernel']}, {machine['disk_file_system']} with "
+            f"{machine['memory_gib']} GiB, Linux {machine['kernel']}, Python {machine['python']}, "
+            f"{machine['disk_file_system']} with "
             f"{machine['disk_fdatasync_ms']} ms for an fdatasync{pairs}"
         )
         names.setdefault(origin, []).append(document["benchmark"])

@@ -138,13 +138,13 @@ def test_results_without_rows_are_left_out(tmp_path):
 
 
 def document(rows):
-    machine = {"cores": 2, "cpu": "a cpu", "memory_gib": 24, "kernel": "6.1", "disk_file_system": "ext4"}
+    machine = {"cores": 2, "cpu": "a cpu", "memory_gib": 24, "kernel": "6.1", "python": "3.12.1"}
     return {
         "benchmark": "writes",
         "measured_on": "2026-01-02",
         "source": "abc",
         "pairs": 5,
         "seconds": 15,
-        "machine": machine | {"disk_fdatasync_ms": 0.1},
+        "machine": machine | {"disk_file_system": "ext4", "disk_fdatasync_ms": 0.1},
         "result": {"rows": rows},
     }
