@@ -1,7 +1,8 @@
 """What the cluster is: brokers, topics and partitions, decided by raft0, the controller group (RFC 0001).
 
 * `commands`              what a raft0 entry says.
-* `controller_stm`        applies commands to the tables: `members_table`, `topic_table`.
+* `controller_state`      raft0's commands, from the log into the tables and their snapshot.
+* `controller_tables`     the tables: `members_table`, `topic_table`, `producer_id_table`.
 * `controller`            raft0 on this node: propose a command, find the leader.
 * `admin_requests`        create, change and delete topics, register a broker; any broker forwards to raft0's leader.
 * `topic_changes`         what a change of a topic leads to, checked before it is proposed.

@@ -302,7 +302,7 @@ class AdminRequests:
             configs = altered_configs(topic, request.changes, replaces_all=request.replaces_all)
             if not request.validate_only and configs != topic.overrides:
                 await self._controller.propose(AlterTopicConfigs(topic.topic_id, configs), deadline)
-            return AdminReply("", "", topic.topic_id, applied_index=self._controller.applier.applied_index)
+            return AdminReply("", "", topic.topic_id, applied_index=self._controller.applied_index)
 
     def _topic(self, name: str) -> Topic:
         topic = self._controller.topics.get(name)
@@ -315,7 +315,7 @@ class AdminRequests:
             self._require_office()
             if self._controller.members.get(NodeId(request.broker.node_id)) != request.broker:
                 await self._controller.propose(RegisterBroker(request.broker), deadline)
-            return AdminReply("", "", applied_index=self._controller.applier.applied_index)
+            return AdminReply("", "", applied_index=self._controller.applied_index)
 
     async def _allocate_producer_ids(self, _: AllocateProducerIdsRequest, deadline: float) -> AdminReply:
         async with self._controller.admission:

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from storage.errors import UnknownFormatError
+
 FORMAT_VERSION = 1
 
 
@@ -74,8 +76,8 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 
 
-class UnknownCommandError(ValueError):
-    """A committed command this version cannot read: the node must not go on without it."""
+class UnknownCommandError(UnknownFormatError):
+    """A command this version cannot read: the node must not go on without it."""
 
 
 def encode_command(command: Command) -> bytes:

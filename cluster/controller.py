@@ -3,50 +3,54 @@
 import asyncio
 
 from cluster.commands import Command, encode_command
-from cluster.controller_stm import ControllerStm
+from cluster.controller_state import ControllerState
 from cluster.errors import ControllerUnavailableError, NotControllerError
-from cluster.members_table import MembersTable
-from cluster.producer_id_table import ProducerIdTable
-from cluster.topic_table import TopicTable
-from model.ids import ConsistencyLevel, NodeId
-from model.topic_config import TopicConfig
+from model.ids import ConsistencyLevel, Index, NodeId
 from raft.consensus import Consensus
 from raft.errors import RaftError, RetryableError
-from raft.options import RaftOptions
 from raft.replicate_item import NewEntry
-from raft.state_machine import StateMachineApplier
+from raft.retention_start import retention_start
+from raft.rules.retention import UNLIMITED, RetentionPolicy
 from storage.entry import EntryKind
 
 
 class Controller:
-    """raft0's replica of this node together with the tables it feeds."""
+    """raft0's replica of this node together with the tables it feeds: `state` is the one that follows its log."""
 
-    def __init__(self, consensus: Consensus, options: RaftOptions, topic_defaults: TopicConfig) -> None:
+    def __init__(self, consensus: Consensus, state: ControllerState) -> None:
         self.consensus = consensus
-        self.members = MembersTable()
-        self.topics = TopicTable(topic_defaults)
-        self.producer_ids = ProducerIdTable()
-        self._stm = ControllerStm(self.members, self.topics, self.producer_ids)
-        self.applier = StateMachineApplier(consensus, self._stm, options)
+        self._state = state
+        self.members = state.tables.members
+        self.topics = state.tables.topics
+        self.producer_ids = state.tables.producer_ids
         # Since when nobody is known to lead raft0 (loop time); None while somebody is.
         self._leaderless_since: float | None = None
         # Commands that check the tables before they propose run one after the other at the leader.
         self.admission = asyncio.Lock()
 
     def start(self) -> None:
-        """Begin to apply."""
+        """Begin to watch who leads."""
         self.consensus.add_leadership_listener(self._note_leader)
         self._note_leader(self.consensus)
-        self.applier.start()
 
     async def stop(self) -> None:
-        """Apply nothing more; the group manager stops the replica."""
-        await self.applier.stop()
+        """Whoever waits is cancelled; the group manager stops the replica."""
+        self._state.cancel_waiters()
 
     @property
     def is_in_office(self) -> bool:
         """This node leads raft0 and has applied everything before its term: its tables are current."""
-        return self.applier.is_in_office
+        state = self.consensus.state
+        return state.is_in_office and self.applied_index >= state.barrier_index
+
+    @property
+    def applied_index(self) -> Index:
+        """The tables are as of this entry of raft0."""
+        return self._state.applied_index
+
+    async def wait_applied(self, index: Index) -> None:
+        """Return once `index` is applied. The caller bounds the wait with `asyncio.timeout`."""
+        await self._state.wait_applied(index)
 
     @property
     def leader_id(self) -> NodeId | None:
@@ -87,9 +91,22 @@ class Controller:
             raise ControllerUnavailableError(f"raft0: {error}") from error
         try:
             async with asyncio.timeout_at(deadline):
-                await self.applier.wait_applied(result.last_index)
+                await self.wait_applied(result.last_index)
         except TimeoutError:
             raise ControllerUnavailableError("raft0: the command was not applied in time") from None
-        refusal = self._stm.refusal(result.last_index)
+        refusal = self._state.refusal(result.last_index)
         if refusal is not None:
             raise refusal
+
+    async def apply_retention(self, keep_bytes: int, now_ms: int, deadline: float) -> bool:
+        """Leader in office: begin the log behind what its snapshots make dispensable; return whether it moved.
+
+        Raises:
+            RaftError: As `Consensus.move_log_start`.
+        """
+        consensus = self.consensus
+        policy = RetentionPolicy(UNLIMITED, keep_bytes)
+        start = retention_start(consensus.log, consensus.state.commit_index, now_ms, policy)
+        if start is not None:
+            await consensus.move_log_start(start, consensus.term, deadline)
+        return start is not None

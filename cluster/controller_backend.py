@@ -1,7 +1,8 @@
 """Makes this node's groups match the topic table: starts what is placed here, removes what was deleted.
 
-A directory is deleted only because a delete command was applied: a group that exists on disk but in no table is left
-alone until the table has caught up with the log (RFC 0001 section 7).
+A directory is deleted because a delete command was applied. A node that was away may get a snapshot instead of the
+command, so a group that exists on disk but in no table is deleted, too, but not before the table has caught up with
+the log (RFC 0001 section 5).
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from cluster.leadership import Leadership
 from cluster.partition import Partition, log_options
 from cluster.partition_manager import PartitionManager
 from cluster.topic_table import Topic, TopicTable
-from model.ids import GroupId, Replica
+from model.ids import GroupId, Replica, topic_of
 from raft.consensus import Consensus
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
@@ -53,6 +54,7 @@ class ControllerBackend:
         # Deleted since the last look. A topic that is created and deleted within one replay of the log was never
         # placed by this process, but a directory of it may be left from an earlier one.
         self._deleted: list[Topic] = []
+        self._has_leftovers = False
         groups.add_leadership_listener(self._on_leadership)
         topics.add_delete_listener(self._deleted.append)
         topics.add_config_listener(self._apply_config)
@@ -70,6 +72,14 @@ class ControllerBackend:
     def is_reconciled(self) -> bool:
         """Whether every replica that the table places here has been opened or has failed, and the deleted are gone."""
         return self._is_idle and not self._changed.is_set()
+
+    def remove_leftovers(self) -> None:
+        """The table has caught up with what raft0's leader had: a group whose topic is not in it was deleted.
+
+        A replica is only ever made for a topic that is in the table, so here it was in an earlier one.
+        """
+        self._has_leftovers = True
+        self._changed.set()
 
     async def _run(self) -> None:
         while True:
@@ -91,6 +101,8 @@ class ControllerBackend:
         while self._deleted:
             await self._forget(self._deleted[0])
             del self._deleted[0]
+        if self._has_leftovers:
+            await self._remove_leftovers()
         for group in [group for group in self._placed if _is_damaged(self._groups.get(group))]:
             await self._close(group)
         due = [
@@ -151,18 +163,29 @@ class ControllerBackend:
             self._leadership.forget(group)
             self.failed.pop(group, None)
             if self._self_replica in replicas:
-                await self._remove(topic, group)
+                await self._remove(topic.name, group)
 
-    async def _remove(self, topic: Topic, group: GroupId) -> None:
+    async def _remove_leftovers(self) -> None:
+        try:
+            groups = await self._groups.partitions_on_disk()
+        except StorageError as error:
+            _logger.error("what is left of deleted topics cannot be found: %s", error)
+            return
+        self._has_leftovers = False
+        for group in groups:
+            if self._topics.get_by_id(topic_of(group)) is None:
+                await self._remove("(unknown by now)", group)
+
+    async def _remove(self, topic: str, group: GroupId) -> None:
         self._placed.pop(group, None)
         self._partitions.discard(group)
         try:
             was_here = await self._groups.remove(group)
         except StorageError as error:
-            _logger.error("group %s of deleted topic %s was not removed: %s", group, topic.name, error)
+            _logger.error("group %s of deleted topic %s was not removed: %s", group, topic, error)
         else:
             if was_here:
-                _logger.info("removed group %s of deleted topic %s", group, topic.name)
+                _logger.info("removed group %s of deleted topic %s", group, topic)
 
 
 def _is_damaged(consensus: Consensus | None) -> bool:

@@ -1,4 +1,6 @@
-"""The brokers of the cluster, as raft0 has them. Written by `controller_stm` only."""
+"""The brokers of the cluster, as raft0 has them. Written by `controller_tables` only."""
+
+from collections.abc import Sequence
 
 from cluster.commands import BrokerRecord
 from model.ids import NodeId
@@ -13,6 +15,10 @@ class MembersTable:
     def apply_register(self, broker: BrokerRecord) -> None:
         """Take a registration; a later one of the same node replaces it."""
         self._brokers[NodeId(broker.node_id)] = broker
+
+    def replace(self, brokers: Sequence[BrokerRecord]) -> None:
+        """Let these be all registrations."""
+        self._brokers = {NodeId(broker.node_id): broker for broker in brokers}
 
     def get(self, node_id: NodeId) -> BrokerRecord | None:
         """Return a broker, None if it never registered."""

@@ -12,6 +12,7 @@ from cluster.admin_requests import AdminRequests, RegisterBrokerRequest
 from cluster.commands import BrokerRecord
 from cluster.controller import Controller
 from cluster.controller_backend import ControllerBackend
+from cluster.controller_state import ControllerState
 from cluster.data_directory import GROUPS, claim_data_directory
 from cluster.errors import ClusterError
 from cluster.founding import ClusterRecord, Founding, Seed, addresses
@@ -39,7 +40,6 @@ _logger = logging.getLogger("cluster")
 
 _REGISTER_TIMEOUT = 5.0
 _REGISTER_PAUSE = 0.050
-_RAFT0_SEGMENT_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,7 @@ class NodeOptions:
         secret: The cluster secret; needed for more than one seed.
         topic_defaults: Configuration of topics that do not say.
         producers: How long, and how many, idempotent producers each partition remembers.
+        raft0_segment_bytes: Size of a segment of raft0's log, and how much of it is kept behind its newest.
         retention_check_interval: How often leaders look for what has outlived its retention, seconds.
     """
 
@@ -66,6 +67,7 @@ class NodeOptions:
     raft: RaftOptions = field(default_factory=RaftOptions)
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     producers: ProducerOptions = field(default_factory=ProducerOptions)
+    raft0_segment_bytes: int = 16 * 1024 * 1024
     retention_check_interval: float = 300.0
 
 
@@ -133,33 +135,42 @@ class Node:
         options = self.options
         self.groups.start()
         self._started.append(self.groups)
-        raft0 = await self.groups.create(
-            RAFT0,
-            GroupConfiguration.of(cluster.replicas),
-            RaftPolicy(),
-            LogOptions(segment_bytes=_RAFT0_SEGMENT_BYTES),
-        )
-        self.controller = Controller(raft0, options.raft, options.topic_defaults)
         peers = tuple(replica.node_id for replica in cluster.replicas)
         self.leadership = Leadership(self.groups, self.links, options.node_id, peers)
         self.partitions = PartitionManager()
-        self.admin = AdminRequests(self.controller, self.links, options.node_id, self.env.rng)
-        self.producer_ids = ProducerIds(self.admin)
+        state = ControllerState(options.topic_defaults)
+        # Before raft0 is opened: it hears of every topic that is deleted from then on.
         self.backend = ControllerBackend(
-            self.controller.topics,
+            state.tables.topics,
             self.groups,
             self.partitions,
             self.leadership,
             self.replica,
             lambda: ProducerState(self.env.wall_clock.now_ms, options.producers),
         )
+        raft0 = await self.groups.create(
+            RAFT0,
+            GroupConfiguration.of(cluster.replicas),
+            RaftPolicy(),
+            LogOptions(segment_bytes=options.raft0_segment_bytes),
+            state,
+        )
+        self.controller = Controller(raft0, state)
+        self.admin = AdminRequests(self.controller, self.links, options.node_id, self.env.rng)
+        self.producer_ids = ProducerIds(self.admin)
         self.controller.start()
         self._started.append(self.controller)
         self.leadership.start()
         self._started.append(self.leadership)
         self.backend.start()
         self._started.append(self.backend)
-        retention = Retention(self.partitions, self.env.wall_clock, options.retention_check_interval)
+        retention = Retention(
+            self.controller,
+            options.raft0_segment_bytes,
+            self.partitions,
+            self.env.wall_clock,
+            options.retention_check_interval,
+        )
         retention.start()
         self._started.append(retention)
 
@@ -176,12 +187,13 @@ class Node:
             try:
                 reply = await self.admin.register_broker(RegisterBrokerRequest(broker, _REGISTER_TIMEOUT))
                 async with asyncio.timeout(_REGISTER_TIMEOUT):
-                    await self.controller.applier.wait_applied(Index(reply.applied_index))
+                    await self.controller.wait_applied(Index(reply.applied_index))
             except (ClusterError, TimeoutError) as error:
                 why = error if isinstance(error, ClusterError) else "raft0 is not applied as far as at its leader"
                 _logger.info("not registered yet: %s", why)
                 await asyncio.sleep(_REGISTER_PAUSE)
                 continue
+            self.backend.remove_leftovers()
             self.is_registered.set()
             _logger.info("registered with raft0, applied up to %d: clients are served from now on", reply.applied_index)
             return

@@ -11,7 +11,8 @@ from model.topic_config import TopicConfig
 from raft.consensus import Consensus
 from raft.group_configuration import RaftPolicy
 from raft.replicate_item import NewEntry, ReplicateStages
-from raft.rules.retention import RetentionPolicy, expired_segments
+from raft.retention_start import retention_start
+from raft.rules.retention import RetentionPolicy
 from storage.entry import Buffer, EntryKind
 from storage.log import Log
 from storage.log_start import LogStart
@@ -134,20 +135,11 @@ class Partition:
         Raises:
             RaftError: As `delete_records`.
         """
-        log = self._log
-        term = self.leader_epoch
-        segments = log.segments_for_retention()
         policy = RetentionPolicy(self.config.retention_ms, self.config.retention_bytes)
-        count = expired_segments(segments, self.consensus.state.commit_index, now_ms, policy)
-        if count == 0:
+        start = retention_start(self._log, self.consensus.state.commit_index, now_ms, policy)
+        if start is None:
             return None
-        index = Index(segments[count - 1].last_index + 1)
-        base_offset = segments[count].base_offset if count < len(segments) else log.next_offset
-        if index <= log.start_index:
-            return None
-        await self.consensus.move_log_start(
-            LogStart(index, base_offset, base_offset, log.term_at(Index(index - 1))), term, deadline
-        )
+        await self.consensus.move_log_start(start, self.leader_epoch, deadline)
         return self.start_offset
 
     async def fetch(self, offset: Offset, max_bytes: int) -> list[Buffer]:

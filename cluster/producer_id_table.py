@@ -1,4 +1,4 @@
-"""raft0's part of producer ids: where the next block begins. Written by `controller_stm` only."""
+"""raft0's part of producer ids: where the next block begins. Written by `controller_tables` only."""
 
 from cluster.commands import AllocateProducerIds
 from cluster.errors import ProducerIdsTakenError

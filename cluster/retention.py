@@ -1,8 +1,13 @@
-"""Lets the leaders of this node's partitions delete what has outlived its topic's retention (RFC 0006)."""
+"""Lets the leaders of this node's groups delete what has outlived its retention (RFC 0006).
+
+A partition keeps what its topic says; raft0 as many bytes of commands as the node says, because its snapshots hold
+what they have led to.
+"""
 
 import asyncio
 import logging
 
+from cluster.controller import Controller
 from cluster.partition_manager import PartitionManager
 from raft.errors import RaftError
 from runtime.clock import WallClock
@@ -16,7 +21,16 @@ _PROPOSAL_TIMEOUT = 10.0
 class Retention:
     """One ticker per node. Only a leader in office proposes; every replica deletes when the proposal is committed."""
 
-    def __init__(self, partitions: PartitionManager, wall_clock: WallClock, interval: float) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        controller_bytes: int,
+        partitions: PartitionManager,
+        wall_clock: WallClock,
+        interval: float,
+    ) -> None:
+        self._controller = controller
+        self._controller_bytes = controller_bytes
         self._partitions = partitions
         self._wall_clock = wall_clock
         self._interval = interval
@@ -36,8 +50,9 @@ class Retention:
             await self.look()
 
     async def look(self) -> None:
-        """Look at every partition once, one after the other."""
+        """Look at raft0 and at every partition once, one after the other."""
         deadline = asyncio.get_running_loop().time() + self._interval
+        await self._look_at_raft0(deadline)
         for partition in self._partitions:
             if not partition.is_in_office:
                 continue
@@ -52,3 +67,15 @@ class Retention:
                     _logger.info(
                         "%s: expired records are deleted, it starts at offset %d", partition.consensus.group, start
                     )
+
+    async def _look_at_raft0(self, deadline: float) -> None:
+        if not self._controller.is_in_office:
+            return
+        until = min(deadline, asyncio.get_running_loop().time() + _PROPOSAL_TIMEOUT)
+        try:
+            moved = await self._controller.apply_retention(self._controller_bytes, self._wall_clock.now_ms(), until)
+        except (RaftError, StorageError) as error:
+            _logger.info("raft0: nothing was deleted: %s", error)
+        else:
+            if moved:
+                _logger.info("raft0: its log begins later; the tables as of there are in its snapshots")

@@ -1,4 +1,4 @@
-"""The topics of the cluster, as raft0 has them. Written by `controller_stm` only."""
+"""The topics of the cluster, as raft0 has them. Written by `controller_tables` only."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -142,6 +142,28 @@ class TopicTable:
         for listener in self._delete_listeners:
             listener(topic)
         self._changed()
+
+    def replace(self, topics: Sequence[Topic]) -> None:
+        """Let these be all topics: a later moment of the same log, whose commands this node has not seen one by one.
+
+        Topics that are not among them were deleted, and listeners hear of that.
+        """
+        kept = {topic.topic_id: topic for topic in topics}
+        for topic in self.all():
+            if topic.topic_id not in kept:
+                for deleted in self._delete_listeners:
+                    deleted(topic)
+        before = self._by_id
+        self._by_name, self._by_id = {topic.name: topic for topic in topics}, kept
+        for topic in topics:
+            if topic.topic_id in before and topic.config != before[topic.topic_id].config:
+                for changed in self._config_listeners:
+                    changed(topic)
+        self._changed()
+
+    def clear(self) -> None:
+        """Hold no topic; nobody is told, because none was deleted."""
+        self._by_name, self._by_id = {}, {}
 
     def _existing(self, topic_id: TopicId) -> Topic:
         topic = self._by_id.get(topic_id)

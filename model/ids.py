@@ -48,3 +48,9 @@ def partition_group(topic_id: TopicId, partition: int) -> GroupId:
     assert len(topic_id) == 32
     assert partition >= 0
     return GroupId(f"{topic_id}/{partition}")
+
+
+def topic_of(group: GroupId) -> TopicId:
+    """Return the topic of a partition's group."""
+    topic_id, _, _ = group.partition("/")
+    return TopicId(topic_id)

@@ -28,7 +28,7 @@
 * `vote_floor`              who lost entries to damage does not vote as if it had never had them.
 * `follower_index_metadata` what the leader knows of one follower.
 * `group_configuration`     voters, and the policy that turns them into quorums.
-* `state_machine`           applies committed entries in order.
+* `retention_start`         where a log is to begin by its retention.
 * `deadline_queue`          one loop timer for the deadlines of all groups.
 * `messages`, `options`, `errors`, `probe`, `replica_context`
 """

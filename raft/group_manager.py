@@ -228,6 +228,14 @@ class GroupManager:
         await self._directories.finish_removal(group)
         return True
 
+    async def partitions_on_disk(self) -> list[GroupId]:
+        """Return the groups of partitions that have a directory here, open or not.
+
+        Raises:
+            StorageError: The disk refuses.
+        """
+        return await self._directories.partitions_on_disk()
+
     def get(self, group: GroupId) -> Consensus | None:
         """Return this node's replica of a group."""
         return self._groups.get(group)

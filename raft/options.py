@@ -35,7 +35,6 @@ class RaftOptions:
         recovery_chunk_bytes: How much one recovery request carries (one larger entry goes alone).
         append_buffer_requests: Requests a follower queues per group before it answers BUSY.
         replica_lag_max: A voter is in sync while it held everything committed within this time.
-        apply_chunk_bytes: How much a state machine reads at once.
         snapshot_entries: A replica's state is saved after so many committed entries: a start after a crash notes at
             most about so many, and holds some 400 bytes for each of an idempotent producer.
         state_step_entries: Entries noted or settled in the state of a replica before other tasks run.
@@ -65,7 +64,6 @@ class RaftOptions:
     recovery_chunk_bytes: int = 512 * 1024
     append_buffer_requests: int = 256
     replica_lag_max: float = 10.000
-    apply_chunk_bytes: int = 1024 * 1024
     snapshot_entries: int = 20_000
     state_step_entries: int = 256
     tail_cache_bytes: int = 64 * 1024 * 1024

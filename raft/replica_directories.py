@@ -15,6 +15,7 @@ part in nothing, a replica that is "created" may be filled or not, and one that 
 next start, and before the replica takes part, which may truncate what "clean" vouches for.
 """
 
+import re
 from collections.abc import Callable
 
 from model.ids import NO_INDEX, DirectoryId, GroupId, Index
@@ -26,6 +27,9 @@ from storage.errors import KvStoreError, LogPoisonedError, MismatchedLogError, R
 from storage.kvstore import KvStore
 from storage.log_directory import discard_log_directory, make_log_directory, require_log_directory
 from storage.options import LogIdentity
+
+# A group, or the name of its directory (`path_of`).
+_PARTITION = re.compile(r"[0-9a-f]{32}[-/][0-9]+")
 
 _CREATED = b"created"
 # The log holds a committed entry, which nothing ever truncates: it is not empty any more for as long as it exists.
@@ -134,6 +138,20 @@ class ReplicaDirectories:
             KvStoreError: The kvstore has failed, or its marker is damaged.
         """
         return self._marker(group) == _FILLED
+
+    async def partitions_on_disk(self) -> list[GroupId]:
+        """Return the groups of partitions of which there is a directory or a marker here.
+
+        Raises:
+            LogPoisonedError: The disk refused.
+        """
+        try:
+            names = await self._env.workers.run(Pool.READ, lambda: self._env.files.listdir(self._directory))
+        except OSError as error:
+            raise LogPoisonedError(f"{self._directory}: {error}") from error
+        names += [key.removeprefix("raft/").removesuffix("/replica") for key, _ in self._kvstore.items("raft/")]
+        groups = [GroupId(name.replace("-", "/")) for name in names if _PARTITION.fullmatch(name)]
+        return list(dict.fromkeys(groups))
 
     async def has_any_of(self, group: GroupId) -> bool:
         """Whether anything is left of a replica: marker, vote or directory."""

@@ -134,6 +134,6 @@ async def _alter(context: RequestContext, request: AlterTopicConfigsRequest, dea
     reply = await context.node.admin.alter_topic_configs(request)
     try:
         async with asyncio.timeout_at(deadline):
-            await context.node.controller.applier.wait_applied(Index(reply.applied_index))
+            await context.node.controller.wait_applied(Index(reply.applied_index))
     except TimeoutError:
         pass  # The change is made all the same.

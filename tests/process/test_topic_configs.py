@@ -195,6 +195,14 @@ def test_brokers_describe_themselves_and_name_their_admin_ports(shared_cluster: 
     assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
 
 
+def test_clients_are_told_the_address_that_is_advertised(make_cluster: ClusterMaker):
+    advertised = {"kafka.advertised.address": "broker.example.org", "kafka.advertised.port": 19_092}
+    cluster = make_cluster(1, **advertised)
+    cluster.start()
+    told = admin_client(cluster.bootstrap).list_topics(timeout=DEADLINE_SECONDS).brokers[1]
+    assert (told.host, told.port) == tuple(advertised.values())
+
+
 @kafka_python.MARK
 def test_kafka_python_describes_changes_and_grows_a_topic(shared_cluster: BrokerCluster):
     topic = "config-python"

@@ -82,8 +82,10 @@ class Cluster:
         secret: bytes = SECRET,
         defaults: TopicConfig | None = None,
         raft: RaftOptions | None = None,
+        raft0_segment_bytes: int = 1024 * 1024,
     ) -> None:
         self.directory = directory
+        self.raft0_segment_bytes = raft0_segment_bytes
         self.seeds = seeds_of(count) if count > 1 else []
         self.secret = secret
         self.defaults = defaults or TopicConfig()
@@ -106,6 +108,7 @@ class Cluster:
             secret=self.secret,
             raft=self.raft,
             topic_defaults=self.defaults,
+            raft0_segment_bytes=self.raft0_segment_bytes,
         )
 
     def make(self, number: int, **changes) -> Node:

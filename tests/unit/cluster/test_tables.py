@@ -1,4 +1,4 @@
-"""raft0's tables and the state machine that feeds them."""
+"""raft0's tables, and the state of its log that feeds them."""
 
 import pytest
 from hypothesis import given, settings
@@ -16,14 +16,12 @@ from cluster.commands import (
     UnknownCommandError,
     encode_command,
 )
-from cluster.controller_stm import ControllerStm
+from cluster.controller_state import ControllerState
 from cluster.errors import InvalidPartitionsError, ProducerIdsTakenError, TopicExistsError, UnknownTopicError
-from cluster.members_table import MembersTable
-from cluster.producer_id_table import ProducerIdTable
-from cluster.topic_table import TopicTable
 from model.ids import Index, NodeId, Offset, Term, TopicId
 from model.topic_config import TopicConfig
 from storage.entry import Entry, EntryKind
+from storage.errors import CorruptLogError
 
 
 def broker(node, port=9092):
@@ -41,13 +39,13 @@ def grow(topic_id, first, *placements):
 
 
 class Machine:
-    """The state machine with its tables, fed commands at consecutive indexes."""
+    """The state with its tables, fed commands at consecutive indexes, each committed at once."""
 
     def __init__(self):
-        self.members = MembersTable()
-        self.topics = TopicTable(TopicConfig())
-        self.producer_ids = ProducerIdTable()
-        self.stm = ControllerStm(self.members, self.topics, self.producer_ids)
+        self.log_state = ControllerState(TopicConfig())
+        self.members = self.log_state.tables.members
+        self.topics = self.log_state.tables.topics
+        self.producer_ids = self.log_state.tables.producer_ids
         self.index = 0
 
     def apply(self, command):
@@ -56,12 +54,24 @@ class Machine:
 
     def apply_entry(self, kind, payload):
         self.index += 1
-        self.stm.apply(Entry(Index(self.index), Term(1), kind, Offset(0), 0, payload))
-        return self.stm.refusal(Index(self.index))
+        self.note(kind, payload, self.index)
+        self.log_state.commit(Index(self.index))
+        return self.log_state.refusal(Index(self.index))
+
+    def note(self, kind, payload, index):
+        self.log_state.note(Entry(Index(index), Term(1), kind, Offset(0), 0, payload))
+
+    def snapshot(self):
+        return b"".join(self.log_state.snapshot())
+
+    def restore(self, saved, index):
+        for _ in self.log_state.restore(saved, Index(index)):
+            pass
+        self.index = index
 
     @property
     def state(self):
-        return self.members.all(), self.topics.all(), self.topics.revision
+        return self.members.all(), self.topics.all(), self.producer_ids.next_id
 
 
 def test_brokers_are_listed_by_node_id_and_the_last_registration_counts():
@@ -193,7 +203,7 @@ def test_only_commands_are_applied(kind):
     assert machine.state == state
 
 
-def test_a_command_of_a_newer_version_stops_the_node_instead_of_being_passed_over():
+def test_a_command_of_a_newer_version_stops_the_replica_instead_of_being_passed_over():
     with pytest.raises(UnknownCommandError):
         Machine().apply_entry(EntryKind.COMMAND, b"\2whatever")
 
@@ -203,9 +213,9 @@ def test_refusals_are_kept_for_the_last_thousand_commands_only():
     machine.apply(create("t", "a"))
     for _ in range(2000):
         machine.apply(create("t", "b"))
-    assert machine.stm.refusal(Index(2)) is None
-    assert isinstance(machine.stm.refusal(Index(machine.index - 1000)), TopicExistsError)
-    assert len(machine.stm._refused) <= 1024
+    assert machine.log_state.refusal(Index(2)) is None
+    assert isinstance(machine.log_state.refusal(Index(machine.index - 1000)), TopicExistsError)
+    assert len(machine.log_state._refused) <= 1024
 
 
 commands = st.one_of(
@@ -235,3 +245,72 @@ def test_the_tables_are_a_function_of_the_log(log):
     by_name = {topic.name: topic for topic in one.topics.all()}
     assert len(by_name) == len(one.topics.all())
     assert all(one.topics.get_by_id(topic.topic_id) is topic for topic in by_name.values())
+
+
+def test_a_command_waits_for_its_commit_and_is_forgotten_when_it_is_truncated():
+    machine = Machine()
+    for index, name in enumerate("abc", start=1):
+        machine.note(EntryKind.COMMAND, encode_command(create(name, name)), index)
+    machine.log_state.commit(Index(1))
+    machine.log_state.truncate(Index(3))
+    machine.note(EntryKind.COMMAND, encode_command(create("d", "d")), 3)
+    assert [topic.name for topic in machine.topics.all()] == ["a"]
+    machine.log_state.commit(Index(3))
+    assert [topic.name for topic in machine.topics.all()] == ["a", "b", "d"]
+
+
+@settings(deadline=None)
+@given(st.lists(commands, max_size=30), st.lists(commands, max_size=10))
+def test_a_snapshot_and_the_commands_behind_it_make_the_same_tables(log, more):
+    one, two = Machine(), Machine()
+    for command in log:
+        one.apply(command)
+    one.apply(AllocateProducerIds(0, 1000))
+    saved = one.snapshot()
+    two.restore(saved, one.index)
+    assert two.state == one.state
+    assert two.snapshot() == saved
+    # What is in the snapshot is noted again where the log still has it.
+    two.note(EntryKind.COMMAND, encode_command(create("again", "e")), one.index)
+    assert [type(two.apply(command)) for command in more] == [type(one.apply(command)) for command in more]
+    assert two.state == one.state
+
+
+def test_listeners_hear_what_a_snapshot_has_changed():
+    one, two = Machine(), Machine()
+    for machine in (one, two):
+        machine.apply(create("stays", "a", configs={"retention.ms": "5"}))
+        machine.apply(create("goes", "b"))
+        machine.apply(create("changes", "c"))
+    deleted, changed = [], []
+    two.topics.add_delete_listener(lambda topic: deleted.append(topic.name))
+    two.topics.add_config_listener(lambda topic: changed.append((topic.name, topic.config.retention_ms)))
+    one.apply(DeleteTopic("b" * 32))
+    one.apply(create("goes", "d"))
+    one.apply(AlterTopicConfigs("c" * 32, {"retention.ms": "7"}))
+    two.restore(one.snapshot(), one.index)
+    assert deleted == ["goes"]
+    assert changed == [("changes", 7)]
+    assert two.topics.get("goes").topic_id == "d" * 32
+
+
+def test_a_state_that_begins_anew_deletes_nothing():
+    machine = Machine()
+    machine.apply(create("t", "a"))
+    deleted = []
+    machine.topics.add_delete_listener(lambda topic: deleted.append(topic.name))
+    machine.log_state.reset()
+    assert machine.topics.all() == []
+    machine.restore(Machine().snapshot(), 0)
+    assert deleted == []
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_snapshot_are_refused_and_change_nothing(noise):
+    machine = Machine()
+    machine.apply(create("t", "a"))
+    state, saved = machine.state, machine.snapshot()
+    for bad in (noise, saved[:1] + noise, saved + noise[:7] + b"x", saved[:-1]):
+        with pytest.raises(CorruptLogError):
+            machine.restore(bad, 5)
+    assert machine.state == state

@@ -2,6 +2,7 @@
 
 import json
 import re
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,42 @@ def test_the_defaults_of_topics_can_be_set() -> None:
         retention_ms=-1,
         retention_bytes=1007,
     )
+
+
+# Where each option ends up; unlike any default. What these parts do with it is their own tests' matter.
+@pytest.mark.parametrize(
+    ("key", "value", "path", "found"),
+    [
+        ("raft.heartbeat.interval.ms", 71, "raft.heartbeat_interval", 0.071),
+        ("raft.election.timeout.ms", 5002, "raft.election_timeout", 5.002),
+        ("raft.election.timeout.ms", 5002, "raft.election_jitter", 2.501),
+        ("raft.flush.interval.ms", 73, "raft.flush_interval", 0.073),
+        ("raft.flush.bytes", 70_004, "raft.flush_bytes", 70_004),
+        ("raft.flush.stall.timeout.ms", 7005, "raft.flush_stall_timeout", 7.005),
+        ("raft.batcher.bytes", 700_006, "raft.batcher_bytes", 700_006),
+        ("raft.batcher.node.max.bytes", 70_000_007, "raft.node_batcher_bytes", 70_000_007),
+        ("raft.unreplicated.max.bytes", 7_000_008, "raft.unreplicated_bytes", 7_000_008),
+        ("raft.unflushed.max.bytes", 7_000_009, "raft.unflushed_bytes", 7_000_009),
+        ("replica.lag.time.max.ms", 7010, "raft.replica_lag_max", 7.010),
+        ("disk.reserve.bytes", 7_000_011, "raft.disk_reserve_bytes", 7_000_011),
+        ("log.retention.check.interval.ms", 7012, "retention_check_interval", 7.012),
+        ("producer.id.expiration.ms", 7_000_013, "producers.expiration_ms", 7_000_013),
+        ("rpc.address", "127.0.0.14", "rpc_host", "127.0.0.14"),
+        ("rpc.port", 7015, "rpc_port", 7015),
+        ("data.dir", "/elsewhere", "data_dir", "/elsewhere"),
+    ],
+)
+def test_an_option_reaches_the_part_that_it_governs(key: str, value: object, path: str, found: object) -> None:
+    options = node_options(load_config({"node.id": 1, key: value}))
+    assert attrgetter(path)(options) == pytest.approx(found)
+    assert attrgetter(path)(node_options(load_config({"node.id": 1}))) != pytest.approx(found)
+
+
+def test_options_reach_the_listener_of_clients() -> None:
+    flags = {"socket.request.max.bytes": 2_000_001, "num.partitions": 7, "default.replication.factor": 1}
+    options = kafka_options(load_config({"node.id": 1, "seeds": SEEDS, "cluster.secret.file": "s", **flags}), 10)
+    assert (options.request_bytes_max, options.num_partitions) == (2_000_001, 7)
+    assert (options.default_replication_factor, options.connections_max) == (1, 10)
 
 
 def test_topics_are_created_on_demand_unless_it_is_forbidden() -> None:
