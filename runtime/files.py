@@ -5,6 +5,7 @@ The simulator's implementation (tests/simulation/disk.py) passes the same contra
 directory was fsynced, and an fsync that failed must never be retried and believed.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -14,6 +15,9 @@ from typing import Protocol
 from runtime.direct_io import DIRECT_BYTES_MIN, write_direct
 
 Buffer = bytes | bytearray | memoryview
+
+# How much longer than it need be `append` makes a file: as long again, within these bounds.
+_AHEAD_BYTES_MIN, _AHEAD_BYTES_MAX = 16 * 1024, 256 * 1024
 
 # Linux's IOV_MAX: one writev takes no more buffers.
 _IOV_MAX = 1024
@@ -27,6 +31,14 @@ class File(Protocol):
 
         Raises:
             OSError: Some prefix of the bytes may have been written; the caller cuts the file back.
+        """
+        ...
+
+    def append(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Like `pwritev` at the end of what was written, for a file that grows by many writes.
+
+        The file may become longer than that: the bytes behind are zero until they are written, and `truncate` takes
+        them back.
         """
         ...
 
@@ -117,6 +129,8 @@ class OsFile:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._has_direct = True
+        # Up to where `append` need not ask for blocks.
+        self._allocated = 0
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
         """Write all of `buffers` from `position` on; short writes are continued."""
@@ -141,6 +155,23 @@ class OsFile:
                 raise OSError(errno.EIO, "the disk took no byte")
             written += count
 
+    def append(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write all of `buffers` from `position` on, into blocks that are there already.
+
+        An fsync that has a new size or new blocks to write as well takes half as long again (docs/performance.md).
+        """
+        end = position + sum(map(len, buffers))
+        if end > self._allocated and end - position < DIRECT_BYTES_MIN:
+            self._allocate(position, end)
+        self.pwritev(buffers, position)
+
+    def _allocate(self, position: int, end: int) -> None:
+        ahead = min(max(end, _AHEAD_BYTES_MIN), _AHEAD_BYTES_MAX)
+        # Where it is refused the file grows as it is written, and the next try comes as late as after a success.
+        self._allocated = end + ahead
+        with contextlib.suppress(OSError, AttributeError):
+            os.posix_fallocate(self._descriptor, position, end + ahead - position)
+
     def pread(self, size: int, position: int) -> bytes:
         """Return up to `size` bytes; fewer only at the end of the file."""
         data = os.pread(self._descriptor, size, position)
@@ -158,6 +189,7 @@ class OsFile:
     def truncate(self, size: int) -> None:
         """Cut or extend the file."""
         os.ftruncate(self._descriptor, size)
+        self._allocated = size
 
     def size(self) -> int:
         """Return the file's size."""

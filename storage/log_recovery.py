@@ -114,7 +114,7 @@ class LogRecovery:
             else:
                 self._remove(below)
             kept = [] if is_behind else self._kept(loader, start)
-            self._cut(named, kept)
+            self._cut(named, kept, is_damaged=damage is not None)
             self._rewrite_tail(kept, loader.mark)
             self._remove_leftovers(kept)
             opened.pop_all()
@@ -256,8 +256,11 @@ class LogRecovery:
                 self._unlink(each.path)
                 self._files.fsync_dir(self._directory)
 
-    def _cut(self, named: list[NamedSegment], kept: list[Segment]) -> None:
-        """Remove what lies behind the last good entry: newest file first, then the end of the last one kept."""
+    def _cut(self, named: list[NamedSegment], kept: list[Segment], *, is_damaged: bool) -> None:
+        """Remove what lies behind the last good entry: newest file first, then the end of the last one kept.
+
+        Without damage there are only zeros: of a closed segment they go, the active one will be written there.
+        """
         paths = {segment.path for segment in kept}
         for each in reversed(named):
             if each.path not in paths and self._files.exists(each.path):
@@ -265,14 +268,14 @@ class LogRecovery:
                 self._cut_bytes += self._size_of(each.path)
                 self._files.unlink(each.path)
                 self._files.fsync_dir(self._directory)
-        if kept:
-            last = kept[-1]
-            excess = last.file.size() - last.size
+        for segment in kept if is_damaged else kept[:-1]:
+            excess = segment.file.size() - segment.size
             if excess > 0:
-                remove_index_file(self._files, self._directory, index_path(last.path))
-                last.file.truncate(last.size)
-                last.file.fsync()
-                self._cut_bytes += excess
+                remove_index_file(self._files, self._directory, index_path(segment.path))
+                segment.file.truncate(segment.size)
+                segment.file.fsync()
+                if segment is kept[-1]:
+                    self._cut_bytes += excess
 
     def _size_of(self, path: str) -> int:
         file = self._files.open(path)

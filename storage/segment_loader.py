@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from model.ids import GroupId, Index, Offset, Term
-from runtime.files import FileSystem
+from runtime.files import File, FileSystem
 from storage.entry import MAGIC, Entry, parse_entry, parse_mark
 from storage.errors import CorruptEntryError, CorruptLogError, ForeignSegmentError
 from storage.index_file import IndexRecord, index_path, read_index_file
@@ -18,6 +18,7 @@ from storage.segment import Segment, SegmentView, find_cut, max_timestamp_of, pa
 from storage.segment_index import SegmentIndex, TermStart
 
 _MAGIC_BYTES = MAGIC.to_bytes(4, "big")
+_BLANK_CHUNK_BYTES = 256 * 1024
 
 
 class NamedSegment(NamedTuple):
@@ -216,6 +217,8 @@ class SegmentLoader:
             damage = str(error)
         if damage is None and segment.size < size:
             damage = f"{segment.path} ends within an entry at byte {segment.size}"
+        if damage is not None and _is_blank(segment.file, segment.size, size):
+            damage = None
         if damage is not None:
             self._learn_behind(segment.base_index, segment.path, segment.size)
         return damage
@@ -266,6 +269,16 @@ class SegmentLoader:
         self.witnessed = max(self.witnessed, flushed)
         self.lost_index = max(self.lost_index, index, flushed)
         self.lost_term = max(self.lost_term, term)
+
+
+def _is_blank(file: File, position: int, end: int) -> bool:
+    """Whether there are only zeros from `position` on: the file was made longer ahead of what was written."""
+    while position < end:
+        data = file.pread(min(_BLANK_CHUNK_BYTES, end - position), position)
+        if not data or data.count(0) < len(data):
+            return False
+        position += len(data)
+    return True
 
 
 def _whole_entry_bytes(content: memoryview, position: int) -> int:

@@ -14,7 +14,10 @@ from storage.segment import Segment, segment_name
 
 @dataclass(slots=True)
 class SegmentPart:
-    """The entries of one append that go into one segment, which may be new (`segment` and `file` None)."""
+    """The entries of one append that go into one segment, which may be new (`segment` and `file` None).
+
+    `before` is the part that a new segment follows, and closes.
+    """
 
     path: str
     position: int
@@ -25,6 +28,7 @@ class SegmentPart:
     entries: list[Entry] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     size: int = 0
+    before: "SegmentPart | None" = None
 
     @classmethod
     def at_end_of(cls, segment: Segment) -> "SegmentPart":
@@ -34,9 +38,9 @@ class SegmentPart:
         )
 
     @classmethod
-    def new(cls, path: str, now_ms: int) -> "SegmentPart":
+    def new(cls, path: str, now_ms: int, before: "SegmentPart | None") -> "SegmentPart":
         """Begin a segment."""
-        return cls(path, 0, now_ms, 0, None, None)
+        return cls(path, 0, now_ms, 0, None, None, before=before)
 
     def add(self, entry: Entry, header: bytes) -> None:
         """Append an entry to the part."""
@@ -57,7 +61,7 @@ def plan_parts(
     part = SegmentPart.at_end_of(active) if active is not None else None
     for entry in entries:
         if part is None or _must_roll(part, entry, options, now_ms):
-            part = SegmentPart.new(f"{directory}/{segment_name(entry.index, entry.term)}", now_ms)
+            part = SegmentPart.new(f"{directory}/{segment_name(entry.index, entry.term)}", now_ms, part)
             parts.append(part)
         elif not parts:
             parts.append(part)
@@ -83,9 +87,12 @@ def write_parts(files: FileSystem, directory: str, parts: list[SegmentPart]) -> 
     """Write the parts in order; a new file's name is durable before anything in it can be claimed to be."""
     for part in parts:
         if part.file is None:
+            if part.before is not None and part.before.file is not None:
+                # What it was made longer by is not needed any more; after a crash recovery does this again.
+                part.before.file.truncate(part.before.size)
             part.file = files.open(part.path, create=True)
             files.fsync_dir(directory)
-        part.file.pwritev(part.buffers, part.position)
+        part.file.append(part.buffers, part.position)
 
 
 def cut_back(files: FileSystem, directory: str, parts: list[SegmentPart]) -> None:

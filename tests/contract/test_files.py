@@ -50,6 +50,23 @@ def test_more_buffers_than_one_call_takes_are_all_written(files: FileSystem, roo
     file.close()
 
 
+def test_an_append_may_make_the_file_longer_by_zeros_which_truncate_takes_back(files: FileSystem, root: str) -> None:
+    file = files.open(f"{root}/f", create=True)
+    end = 0
+    for size in (1, 100, 5000, 40_000, 200_000, 3):
+        file.append([b"x" * (size - 1), b"y"], end)
+        end += size
+        behind = file.pread(file.size(), end)
+        assert behind == bytes(file.size() - end)
+        assert file.pread(size, end - size) == b"x" * (size - 1) + b"y"
+    assert file.size() <= end + 256 * 1024
+    file.truncate(end)
+    assert file.size() == end
+    file.append([b"z"], end)
+    assert file.pread(2, end - 1) == b"yz"
+    file.close()
+
+
 def test_a_hole_and_an_extension_read_as_zeros(files: FileSystem, root: str) -> None:
     file = files.open(f"{root}/f", create=True)
     file.pwritev([b"x"], 4)

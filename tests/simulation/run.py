@@ -43,6 +43,9 @@ def run_seed(seed: int, seconds: float = RUN_SECONDS) -> RunResult:
     cluster: SimCluster | None = None
     try:
         cluster = _cluster(world)
+        # By the number and not by a draw, which would make all other seeds other runs.
+        for node in world.nodes.values():
+            node.disk.allocates = seed % 4 == 3
         _run(world, cluster, result, seconds)
     except Exception as error:  # noqa: BLE001 - every failure is a finding, reported with its seed
         result.error = f"{type(error).__name__}: {error}"

@@ -17,6 +17,7 @@ from tests.simulation.virtual_loop import VirtualLoop
 Operation = Literal["write", "read", "fsync", "fsync_dir"]
 
 _SECTOR = 512
+_AHEAD_BYTES = 256
 _DEFAULT_CAPACITY = 1 << 40
 
 
@@ -131,12 +132,16 @@ class SimDisk:
 
     Faults (set them at any time): `probability[operation]` in [0, 1] of EIO, `fail_next`, `capacity` in bytes,
     `slow_factor` (>= 0) on every job's duration (read by SimWorkers).
+
+    Attributes:
+        allocates: `append` makes files longer ahead. Stories that count bytes do without; of the drawn runs some do.
     """
 
     def __init__(self, node_id: int, rng: random.Random, trace: Trace) -> None:
         self.root = Directory()
         self.capacity = _DEFAULT_CAPACITY
         self.slow_factor = 1.0
+        self.allocates = False
         self.probability: dict[Operation, float] = {}
         self.used = 0
         self.node_id = node_id
@@ -231,6 +236,18 @@ class SimFile:
         self._disk.record("write", self.path, position, len(data))
         if short:
             raise _error(errno.ENOSPC, self.path)
+
+    def append(self, buffers: Sequence[Buffer], position: int) -> None:
+        self._check_open()
+        end = position + sum(map(len, buffers))
+        longer = (end // _AHEAD_BYTES + 2) * _AHEAD_BYTES
+        growth = longer - len(self._inode.data)
+        # In small steps, so that files are often met that are longer than what was written.
+        has_room = growth <= self._disk.capacity - self._disk.used
+        if self._disk.allocates and end > len(self._inode.data) and has_room:
+            self._inode.truncate(longer)
+            self._disk.used += growth
+        self.pwritev(buffers, position)
 
     def pread(self, size: int, position: int) -> bytes:
         self._check_open()
