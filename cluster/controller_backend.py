@@ -36,7 +36,7 @@ class ControllerBackend:
         partitions: PartitionManager,
         leadership: Leadership,
         self_replica: Replica,
-        new_log_state: Callable[[], LogState],
+        new_log_state: Callable[[Topic], LogState],
     ) -> None:
         self._topics = topics
         self._groups = groups
@@ -132,7 +132,13 @@ class ControllerBackend:
         policy = RaftPolicy(topic.config.min_insync_replicas)
         try:
             consensus = await self._groups.create(
-                *(group, GroupConfiguration.of(replicas), policy, log_options(topic.config), self._new_log_state()),
+                *(
+                    group,
+                    GroupConfiguration.of(replicas),
+                    policy,
+                    log_options(topic.config),
+                    self._new_log_state(topic),
+                ),
                 is_internal=topic.is_internal,
             )
         except ReplicaRemovedError:

@@ -45,6 +45,7 @@ class _SavedTopic(msgspec.Struct, frozen=True, array_like=True):
     topic_id: str
     partitions: list[list[Annotated[int, msgspec.Meta(ge=0)]]]
     overrides: dict[str, str]
+    older_producers: int
 
 
 class TableContents(NamedTuple):
@@ -78,7 +79,7 @@ class ControllerTables:
             case RegisterBroker(broker):
                 self.members.apply_register(broker)
             case CreateTopic() as create:
-                self.topics.apply_create(create)
+                self.topics.apply_create(create, self.producer_ids.next_id)
             case DeleteTopic(topic_id):
                 self.topics.apply_delete(TopicId(topic_id))
             case CreatePartitions() as grow:
@@ -101,7 +102,9 @@ class ControllerTables:
         yield bytes([FORMAT_VERSION]) + _block(head)
         for topic in topics:
             partitions = [[places[replica] for replica in partition] for partition in topic.replicas]
-            yield _block(_SavedTopic(topic.name, topic.topic_id, partitions, dict(topic.overrides)))
+            yield _block(
+                _SavedTopic(topic.name, topic.topic_id, partitions, dict(topic.overrides), topic.older_producers)
+            )
 
     def decode(self, state: bytes) -> Generator[None, None, TableContents]:
         """Return, after some steps, what `encode` has yielded; the tables stay as they are.
@@ -145,6 +148,7 @@ class ControllerTables:
             tuple(tuple(replicas[place] for place in partition) for partition in saved.partitions),
             saved.overrides,
             resolve_topic_config(saved.overrides, self.topics.defaults),
+            saved.older_producers,
         )
 
 

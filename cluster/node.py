@@ -146,7 +146,7 @@ class Node:
             self.partitions,
             self.leadership,
             self.replica,
-            lambda: ProducerState(self.env.wall_clock.now_ms, options.producers),
+            lambda topic: ProducerState(self.env.wall_clock.now_ms, options.producers, topic.older_producers),
         )
         raft0 = await self.groups.create(
             RAFT0,
@@ -158,6 +158,7 @@ class Node:
         self.controller = Controller(raft0, state)
         self.admin = AdminRequests(self.controller, self.links, options.node_id, self.env.rng)
         self.producer_ids = ProducerIds(self.admin)
+        state.tables.topics.add_listener(self.producer_ids.drop_block)
         self.controller.start()
         self._started.append(self.controller)
         self.leadership.start()

@@ -171,13 +171,17 @@ class Partition:
         return TimestampHit(entry.payload, entry.term, index)
 
     def epoch_end(self, epoch: int) -> tuple[Term, Offset]:
-        """Return the largest epoch at or below `epoch` and where it ended (OffsetForLeaderEpoch); (-1, -1) if none."""
+        """Return the largest epoch at or below `epoch` and where it ended (OffsetForLeaderEpoch).
+
+        An epoch before all that the log still holds ended, as in Kafka, where the log starts: who has read up to
+        there has lost nothing. (-1, -1) for an epoch that is not there yet.
+        """
         if epoch > self.leader_epoch or epoch < 0:
             return Term(-1), Offset(-1)
         if epoch == self.leader_epoch:
             return self.leader_epoch, self.high_watermark
         term, end = self._log.epoch_end(Term(epoch))
-        return (term, end) if term > 0 else (Term(-1), Offset(-1))
+        return (term, end) if term > 0 else (Term(epoch), end)
 
     def epoch_of(self, offset: Offset) -> Term:
         """Return the epoch in which the record at `offset` was (or the next record would be) written."""

@@ -16,6 +16,13 @@ class ProducerIds:
         # Whoever finds the block used up asks for the next one; the others wait for that.
         self._asking = asyncio.Lock()
 
+    def drop_block(self) -> None:
+        """A topic was created: whoever gets an id from now on gets a larger one than all that there were before.
+
+        So partitions tell who may have written to a topic of the same name before (`Topic.older_producers`).
+        """
+        self._end_id = self._next_id
+
     async def take(self, timeout: float) -> int:
         """Return an id that nobody has had, within `timeout` seconds.
 

@@ -27,11 +27,21 @@ from storage.entry import Entry, EntryKind
 
 
 class ProducerState:
-    """A `raft.log_state.LogState`. `now_ms` is the node's wall clock: it decides about expiry and nothing else."""
+    """A `raft.log_state.LogState`.
 
-    def __init__(self, now_ms: Callable[[], int], options: ProducerOptions | None = None) -> None:
+    Args:
+        now_ms: The node's wall clock: it decides about expiry and nothing else.
+        options: Bounds of the table.
+        older_producers: Producers with smaller ids may have written to another topic of this name before, and go on
+            where they were. The same on all replicas.
+    """
+
+    def __init__(
+        self, now_ms: Callable[[], int], options: ProducerOptions | None = None, older_producers: int = 0
+    ) -> None:
         self._now_ms = now_ms
         self._options = options or ProducerOptions()
+        self._older_producers = older_producers
         self._table = ProducerTable(self._options)
         self._tail: deque[PlacedBatch] = deque()
         # The same batches by producer; nobody without any.
@@ -144,7 +154,8 @@ class ProducerState:
     def _judge_unknown(self, batch: BatchSequence) -> OutOfOrderSequenceError | None:
         # Who was never here begins with 0: a later batch that overtook the first one on its way through a change of
         # leaders must not become the beginning. Who may have been forgotten goes on where it was (KIP-360).
-        if batch.first == 0 or self._table.may_have_forgotten(batch.producer_id):
+        is_older = batch.producer_id < self._older_producers
+        if batch.first == 0 or is_older or self._table.may_have_forgotten(batch.producer_id):
             return None
         return OutOfOrderSequenceError(
             f"producer {batch.producer_id} has written nothing here and begins with sequence {batch.first}, not 0"

@@ -19,6 +19,8 @@ class Topic:
         replicas: `replicas[p]` are the replicas of partition p, the preferred one first.
         overrides: What is set on the topic, by Kafka's dotted keys.
         config: What is in force: the overrides, and this broker's defaults for the rest.
+        older_producers: Producer ids below it were given away before the topic was created: such a producer may have
+            written to a topic of that name before.
     """
 
     name: str
@@ -26,6 +28,7 @@ class Topic:
     replicas: tuple[tuple[Replica, ...], ...]
     overrides: Mapping[str, str]
     config: TopicConfig
+    older_producers: int = 0
 
     @property
     def replication_factor(self) -> int:
@@ -88,7 +91,7 @@ class TopicTable:
             for replica in replicas
         )
 
-    def apply_create(self, command: CreateTopic) -> None:
+    def apply_create(self, command: CreateTopic, next_producer_id: int = 0) -> None:
         """Add a topic.
 
         Raises:
@@ -99,7 +102,8 @@ class TopicTable:
             raise TopicExistsError(f"topic {command.name!r} already exists")
         config = resolve_topic_config(command.configs, self.defaults)
         replicas = _placements(command.partitions)
-        self._put(Topic(command.name, TopicId(command.topic_id), replicas, command.configs, config))
+        topic_id = TopicId(command.topic_id)
+        self._put(Topic(command.name, topic_id, replicas, command.configs, config, next_producer_id))
         self._changed()
 
     def apply_create_partitions(self, command: CreatePartitions) -> None:

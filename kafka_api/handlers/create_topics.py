@@ -1,9 +1,10 @@
 """CreateTopics (19)."""
 
+import asyncio
 from collections import Counter
 
 from cluster.admin_requests import CreateTopicRequest
-from cluster.errors import ClusterError, InvalidPartitionsError, InvalidReplicaAssignmentError
+from cluster.errors import ClusterError, InvalidPartitionsError, InvalidReplicaAssignmentError, InvalidTopicConfigError
 from kafka_api.auto_topics import default_replication_factor
 from kafka_api.described_configs import topic_configs
 from kafka_api.error_mapping import error_code
@@ -11,6 +12,7 @@ from kafka_api.handlers.topic_admin import request_deadline, seconds_left, until
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from kafka_api.request_context import RequestContext
+from model.config_definition import shorten
 from model.ids import TopicId
 
 _Result = CreateTopicsResponse.CreatableTopicResult
@@ -18,6 +20,7 @@ _Topic = CreateTopicsRequest.CreatableTopic
 
 # Kafka's "use the broker's default" for partitions and replication factor.
 _DEFAULT = -1
+_AT_ONCE = 32
 
 
 async def handle_create_topics(
@@ -26,16 +29,17 @@ async def handle_create_topics(
     """Create each topic at raft0's leader; one that fails does not keep the others from being created."""
     names = Counter(topic.name for topic in request.topics)
     deadline = request_deadline(request.timeout_ms)
-    results = []
-    for topic in request.topics:
+    # Most of the time goes into waiting for the new leaders; raft0 takes one command after the other.
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def create(topic: _Topic) -> _Result:
         if names[topic.name] > 1:
-            error = _Result(
-                name=topic.name, error_code=ErrorCode.INVALID_REQUEST, error_message="named twice in one request"
-            )
-            results.append(error)
-        else:
-            results.append(await _create(context, version, topic, request.validate_only, deadline))
-    return CreateTopicsResponse(topics=results)
+            words = "named twice in one request"
+            return _Result(name=topic.name, error_code=ErrorCode.INVALID_REQUEST, error_message=words)
+        async with places:
+            return await _create(context, version, topic, request.validate_only, deadline)
+
+    return CreateTopicsResponse(topics=await asyncio.gather(*map(create, request.topics)))
 
 
 async def _create(
@@ -83,7 +87,11 @@ def _asked(context: RequestContext, topic: _Topic, validate_only: bool, deadline
         replication_factor = default_replication_factor(context.node, context.options)
     if not assignment and partitions < 1:
         raise InvalidPartitionsError(f"{partitions} partitions: must be at least 1")
-    configs = {config.name: config.value for config in topic.configs if config.value is not None}
+    configs: dict[str, str] = {}
+    for config in topic.configs:
+        if config.value is None:
+            raise InvalidTopicConfigError(f"{shorten(config.name)} has no value")
+        configs[config.name] = config.value
     return CreateTopicRequest(
         topic.name, partitions, replication_factor, assignment, configs, validate_only, seconds_left(deadline)
     )

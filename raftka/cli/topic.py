@@ -21,10 +21,10 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the t
 def create(
     name: NameArgument,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="Number of partitions; default: the brokers' own.")
+        int | None, typer.Option("--partitions", "-p", min=1, max=10_000, help="How many; default: the brokers' own.")
     ] = None,
     replicas: Annotated[
-        int | None, typer.Option("--replicas", "-r", min=1, help="Replicas of each; default: the brokers' own.")
+        int | None, typer.Option("--replicas", "-r", min=1, max=31, help="Of each; default: the brokers' own.")
     ] = None,
     config: Annotated[list[str] | None, typer.Option("-c", "--config", metavar="K=V", help="A topic config.")] = None,
     brokers: BrokersOption = DEFAULT_BROKERS,

@@ -11,9 +11,9 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.process.acked_log import AckedLog, LoadProducer, check_nothing_acked_is_lost, quiet_logger, read_all
-from tests.process.broker_processes import BrokerCluster, ClusterMaker
+from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
 from tests.process.kafka_python import MARK, KafkaProducer
-from tests.process.kafka_topics import create_topic
+from tests.process.kafka_topics import admin_client, create_topic, topics_at
 
 pytestmark = pytest.mark.process
 
@@ -157,3 +157,24 @@ def test_a_transactional_producer_is_told_at_once_that_there_are_no_transactions
         producer.init_transactions(30)
     error = raised.value.args[0]
     assert error.code() in (KafkaError._UNSUPPORTED_FEATURE, KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), error
+
+
+def test_a_producer_outlives_its_topic_and_writes_to_the_next_of_that_name(cluster: BrokerCluster):
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "logger": quiet_logger(), **IDEMPOTENT})
+    failed: list[str] = []
+
+    def note(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            failed.append(str(error))
+
+    for number in range(3):
+        for _ in range(50):
+            producer.produce(TOPIC, b"%d" % number, on_delivery=note)
+        assert producer.flush(60) == 0
+        assert failed == []
+        if number < 2:
+            admin = admin_client(cluster.bootstrap)
+            admin.delete_topics([TOPIC])[TOPIC].result(60)
+            eventually("the topic gone", lambda: TOPIC not in topics_at(cluster.bootstrap))
+            create_topic(cluster, TOPIC)
+    assert [record.value for record in read_all(cluster.bootstrap, TOPIC)] == [b"2"] * 50

@@ -99,7 +99,7 @@ class SimCluster:
         # Before it opens its first partition.
         if self.options.digests:
             new_state = node.backend._new_log_state
-            node.backend._new_log_state = lambda: DigestedState(new_state())
+            node.backend._new_log_state = lambda topic: DigestedState(new_state(topic))
         host = self.world.nodes[node_id].address
         node.register(BrokerRecord(node_id, node.replica.directory_id, host, 9092, host, _RPC_PORT, host, 9644))
 

@@ -341,3 +341,10 @@ def test_a_table_is_written_and_read_in_steps_and_as_one_value(count):
         assert again.producer_count == 0, "nothing is replaced before all is read"
     assert len(list(steps)) <= count // 50
     assert list(again.snapshot()) == parts
+
+
+def test_a_producer_that_is_older_than_the_topic_goes_on_where_it_was_and_a_newer_one_begins_with_0():
+    state = ProducerState(lambda: 0, older_producers=1000)
+    assert state.admit(new_batch(999, 50)) is None
+    assert isinstance(state.admit(new_batch(1000, 50)), OutOfOrderSequenceError)
+    assert state.admit(new_batch(1000, 0)) is None

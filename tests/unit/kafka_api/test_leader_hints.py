@@ -171,5 +171,13 @@ def test_a_fetch_behind_the_end_of_its_epoch_is_told_where_that_ended(tmp_path):
             else:
                 assert (diverging.epoch, diverging.end_offset) == parts
                 assert bytes(result.records or b"") == b""
+        # Who has read all of an epoch that is deleted meanwhile reads on.
+        await cluster.leader_of("t").delete_records(2, asyncio.get_running_loop().time() + 10)
+        result = await _fetch_after(client, 2, old, brokers.topic_id)
+        assert (result.error_code, bool(result.records)) == (0, True)
+        result = await _fetch_after(client, 3, old, brokers.topic_id)
+        assert (result.diverging_epoch.epoch, result.diverging_epoch.end_offset) == (old, 2)
+        result = await _fetch_after(client, 1, old, brokers.topic_id)
+        assert result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     with_brokers(tmp_path, test)

@@ -264,7 +264,24 @@ def test_an_epoch_ends_where_the_next_one_begins_and_the_current_one_at_the_high
     run(test)
 
 
-@pytest.mark.parametrize("epoch", [-1, -2, 0, 99, 2**31 - 1])
+def test_an_epoch_before_all_that_is_left_ended_where_the_log_starts_now(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await topic_with_times(client, [1, 2, 3])
+            first = broker.partition("t").leader_epoch
+            second = await new_epoch(broker)
+            await client.produce("t")
+            await new_epoch(broker)
+            await broker.partition("t").delete_records(3, asyncio.get_running_loop().time() + 10)
+            for epoch, end in ((first, 3), (0, 3), (second, 4)):
+                result = await epoch_end(client, epoch)
+                assert (result.error_code, result.leader_epoch, result.end_offset) == (0, epoch, end)
+
+    run(test)
+
+
+@pytest.mark.parametrize("epoch", [-1, -2, 99, 2**31 - 1])
 def test_an_epoch_that_never_was_has_no_end(tmp_path, epoch):
     async def test():
         async with broker_in(tmp_path) as broker:

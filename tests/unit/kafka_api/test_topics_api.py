@@ -57,6 +57,7 @@ REFUSED = {
     "no replicas": (asked("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
     "more replicas than brokers": (asked("t", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR),
     "an unknown key": (asked("t", no_such_key="1"), ErrorCode.INVALID_CONFIG),
+    "a key without a value": (asked("t", segment_ms=None), ErrorCode.INVALID_CONFIG),
     "a value out of range": (asked("t", segment_bytes="1"), ErrorCode.INVALID_CONFIG),
     "a key of 30 kB": (asked("t", **{"k" * 30_000: "1"}), ErrorCode.INVALID_CONFIG),
     "a value of 30 kB": (asked("t", segment_ms="\1" * 30_000), ErrorCode.INVALID_CONFIG),
@@ -102,6 +103,17 @@ def test_a_refused_topic_does_not_keep_the_others_from_being_created(tmp_path):
     with_client(tmp_path, test)
 
 
+def test_names_that_differ_in_dots_and_underscores_only_collide(tmp_path):
+    async def test(broker, client):
+        results = await create(client, asked("a.b_c"), asked("a.bc"))
+        assert [result.error_code for result in results] == [0, 0]
+        (result,) = await create(client, asked("a_b.c"))
+        assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert "'a.b_c'" in result.error_message
+
+    with_client(tmp_path, test)
+
+
 def test_a_topic_named_twice_is_created_not_even_once(tmp_path):
     async def test(broker, client):
         results = await create(client, asked("a"), asked("a", 2), asked("b"))
@@ -123,11 +135,11 @@ def test_only_checking_says_what_would_be_created(tmp_path):
 
 def test_the_answer_shows_the_effective_configuration_and_where_it_comes_from(tmp_path):
     async def test(broker, client):
-        (result,) = await create(client, asked("t", max_message_bytes="777", segment_ms=None))
+        (result,) = await create(client, asked("t", max_message_bytes="777"))
         shown = {each.name: (each.value, each.config_source) for each in result.configs}
         assert shown["max.message.bytes"] == ("777", 1)
         assert shown["segment.bytes"] == ("2000000", 4), "the broker's own default"
-        assert shown["segment.ms"] == ("604800000", 5), "null stands for the default"
+        assert shown["segment.ms"] == ("604800000", 5)
         config = broker.node.controller.topics.get("t").config
         assert {name: value for name, (value, _) in shown.items()} == config.as_strings()
 
