@@ -17,7 +17,8 @@ class ProducerIds:
         self._asking = asyncio.Lock()
 
     def drop_block(self) -> None:
-        """A topic was created: whoever gets an id from now on gets a larger one than all that there were before.
+        """The topics have changed, perhaps by a new one: an id that is asked for from now on is of a new block, and so
+        larger than all of the blocks before.
 
         So partitions tell who may have written to a topic of the same name before (`Topic.older_producers`).
         """

@@ -59,3 +59,14 @@ def test_a_block_that_an_earlier_proposal_took_is_passed_over(tmp_path):
             assert producer_id == BLOCK_SIZE
 
     run(test)
+
+
+def test_a_producer_that_comes_after_a_topic_has_no_id_from_before_it(tmp_path):
+    async def test():
+        async with cluster_of(tmp_path, 1) as cluster:
+            node = cluster[1]
+            before = await node.producer_ids.take(10)
+            await cluster.create_topic("t")
+            assert before < node.controller.topics.get("t").older_producers <= await node.producer_ids.take(10)
+
+    run(test)
