@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable
 
 from model.ids import NO_INDEX, DirectoryId, GroupId, Index
+from raft.vote_floor import floor_key
 from raft.vote_store import vote_key
 from runtime.environment import Environment
 from runtime.files import FileSystem
@@ -179,9 +180,8 @@ class ReplicaDirectories:
         assert self._marker(group) == _REMOVING
         await self._run(group, discard_log_directory)
         # The marker last. Unsynced: if the deletes are lost, the removal is finished once more.
-        self._kvstore.delete(vote_key(group))
-        self._kvstore.delete(clean_key(group))
-        self._kvstore.delete(marker_key(group))
+        for key in (vote_key(group), floor_key(group), clean_key(group), marker_key(group)):
+            self._kvstore.delete(key)
 
     def _marker(self, group: GroupId) -> bytes | None:
         marker = self._kvstore.get(marker_key(group))

@@ -1,6 +1,8 @@
 """Clusters for the tests with real processes; a failed test shows the ends of its brokers' logs."""
 
+import gc
 import signal
+import warnings
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -38,6 +40,15 @@ def make_cluster(tmp_path: Path) -> Iterator[ClusterMaker]:
         yield maker
     finally:
         maker.stop()
+
+
+@pytest.fixture
+def collected_sockets() -> Iterator[None]:
+    """Collect the sockets that a test's client forgot, after the test has forgotten the client."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,6 +1,7 @@
-"""kafka-python's clients for the tests. It reads its schemas in a way that Python deprecates: see MARK."""
+"""kafka-python's clients for the tests; every test that uses them is marked with `with_kafka_python`."""
 
 import warnings
+from collections.abc import Callable
 
 import pytest
 
@@ -9,7 +10,21 @@ with warnings.catch_warnings():
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import ConfigResource, KafkaAdminClient
 
-__all__ = ["MARK", "ConfigResource", "KafkaAdminClient", "KafkaConsumer", "KafkaProducer", "TopicPartition"]
+__all__ = [
+    "ConfigResource",
+    "KafkaAdminClient",
+    "KafkaConsumer",
+    "KafkaProducer",
+    "TopicPartition",
+    "with_kafka_python",
+]
 
-# For every test that uses it: the schemas are read at their first use.
-MARK = pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")
+
+def with_kafka_python(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test: kafka-python reads its schemas in a way that Python deprecates, and leaks sockets.
+
+    What it was just connecting to a dead broker it leaves to the garbage collector, which must come before another
+    test gets the warning.
+    """
+    ignored = ("ignore:read_text is deprecated:DeprecationWarning", "ignore:unclosed <socket:ResourceWarning")
+    return pytest.mark.filterwarnings(*ignored)(pytest.mark.usefixtures("collected_sockets")(test))

@@ -1,9 +1,7 @@
 """Idempotent producers while leaders die: every record is in the log once, in the order in which it was sent."""
 
 import asyncio
-import gc
 import threading
-import warnings
 from contextlib import ExitStack
 
 import pytest
@@ -12,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.process.acked_log import AckedLog, LoadProducer, check_nothing_acked_is_lost, quiet_logger, read_all
 from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
-from tests.process.kafka_python import MARK, KafkaProducer
+from tests.process.kafka_python import KafkaProducer, with_kafka_python
 from tests.process.kafka_topics import admin_client, create_topic, topics_at
 
 pytestmark = pytest.mark.process
@@ -90,19 +88,12 @@ def _kill_leader_once(cluster: BrokerCluster) -> None:
     cluster.restart([victim])
 
 
-def _collect_sockets() -> None:
-    # What kafka-python was just connecting to a dead broker it leaves to the garbage collector.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
-
-
 def _check_values(cluster: BrokerCluster) -> None:
     values = [record.value for record in read_all(cluster.bootstrap, TOPIC)]
     assert values == [b"%06d" % number for number in range(RECORDS)]
 
 
-@MARK
+@with_kafka_python
 def test_kafka_python_writes_each_record_once(cluster: BrokerCluster):
     producer = KafkaProducer(
         bootstrap_servers=cluster.bootstrap.split(","), enable_idempotence=True, linger_ms=2, delivery_timeout_ms=60_000
@@ -122,7 +113,6 @@ def test_kafka_python_writes_each_record_once(cluster: BrokerCluster):
         killer.join(60)
     finally:
         producer.close(10)
-        _collect_sockets()
     _check_values(cluster)
 
 

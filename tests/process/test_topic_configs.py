@@ -93,7 +93,7 @@ def test_a_timestamp_out_of_bounds_is_refused(shared_cluster: BrokerCluster):
         assert error.code() == KafkaError.INVALID_TIMESTAMP
 
 
-@kafka_python.MARK
+@kafka_python.with_kafka_python
 def test_kafka_python_is_told_the_leaders_time(shared_cluster: BrokerCluster):
     topic = "config-python-time"
     create_topic(shared_cluster, topic, **{"message.timestamp.type": "LogAppendTime"})
@@ -203,7 +203,7 @@ def test_clients_are_told_the_address_that_is_advertised(make_cluster: ClusterMa
     assert (told.host, told.port) == tuple(advertised.values())
 
 
-@kafka_python.MARK
+@kafka_python.with_kafka_python
 def test_kafka_python_describes_changes_and_grows_a_topic(shared_cluster: BrokerCluster):
     topic = "config-python"
     create_topic(shared_cluster, topic)

@@ -73,6 +73,7 @@ def test_a_directory_left_of_a_topic_that_a_snapshot_does_not_know_is_removed(tm
         async with cluster_of(tmp_path, 1, raft0_segment_bytes=SEGMENT_BYTES) as cluster:
             topic_id = await cluster.create_topic("deleted")
             await cluster.create_topic("stays")
+            await until(lambda: len(cluster.group_directories(1)) == 2)
             group = cluster[1].controller.topics.get("deleted").group(0)
             leftover = tmp_path / "n1" / "groups" / f"{topic_id}-0"
             kept = {key: value for key, value in cluster.durable[1].items() if group in key}
@@ -87,6 +88,8 @@ def test_a_directory_left_of_a_topic_that_a_snapshot_does_not_know_is_removed(tm
             cluster.durable[1].update(kept)
             await cluster.start(1)
             await until(lambda: not leftover.exists())
+            # So is what the stop left of the topics that were deleted just before it.
+            await until(lambda: cluster[1].backend.is_reconciled)
             assert len(cluster.group_directories(1)) == 1
             await cluster.stop(1)
             assert not any(group in key for key in cluster.durable[1])

@@ -11,6 +11,7 @@ import pytest
 
 from model.ids import DirectoryId, GroupId, Index
 from raft.replica_directories import ReplicaDirectories, clean_key, marker_key
+from raft.vote_floor import floor_key
 from raft.vote_store import vote_key
 from runtime.environment import Environment
 from runtime.network import OsNetwork
@@ -240,6 +241,7 @@ def test_what_is_being_removed_or_gone_is_not_noted_as_filled() -> None:
         await life.directories.begin_removal(GROUP)
         await life.directories.note_filled(GROUP)
         assert machine.durable[marker_key(GROUP)] == b"removing"
+        life.store.put(floor_key(GROUP), b"the end of what damage took from the log")
         await life.directories.finish_removal(GROUP)
         await life.directories.note_filled(GROUP)
         await life.store.sync()
