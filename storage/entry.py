@@ -132,15 +132,30 @@ def parse_mark(buffer: memoryview, position: int) -> EntryMark | None:
     return EntryMark(Index(index), Term(term), Index(flushed))
 
 
-def parse_entry(buffer: memoryview, position: int) -> ParsedEntry | None:
-    """Read the entry at `position`, checking both checksums.
+class EntryHead(msgspec.Struct, frozen=True):
+    """What the header of a valid entry tells; the payload was not looked at."""
 
-    Returns None where the bytes end before the entry does (a torn tail, or a read that stopped short); the
-    payload is a view into `buffer`.
+    index: Index
+    term: Term
+    kind: EntryKind
+    base_offset: Offset
+    record_count: int
+    flushed: Index
+    payload_bytes: int
+    payload_crc: int
+
+    @property
+    def size(self) -> int:
+        """Bytes in a segment, header included."""
+        return HEADER_BYTES + self.payload_bytes
+
+
+def parse_head(buffer: memoryview, position: int) -> EntryHead | None:
+    """Read the header at `position`, checking its checksum; None where the bytes end before what that covers.
 
     Raises:
         CorruptEntryError: The bytes are not an entry, or a checksum is wrong.
-        UnknownFormatError: The entry is whole and of a format or kind of a newer version.
+        UnknownFormatError: The entry is of a format or kind of a newer version.
     """
     body = position + HEADER_BYTES
     if body > len(buffer):
@@ -162,12 +177,29 @@ def parse_entry(buffer: memoryview, position: int) -> ParsedEntry | None:
     if version != FORMAT_VERSION or known_kind is None:
         known = f"this version reads format {FORMAT_VERSION}, kinds 1 to {max(_KINDS)}"
         raise UnknownFormatError(f"entry {index} has format {version} and kind {kind}; {known}")
-    if body + length > len(buffer):
+    return EntryHead(
+        *(Index(index), Term(term), known_kind, Offset(base_offset), count, Index(flushed), length, payload_crc)
+    )
+
+
+def parse_entry(buffer: memoryview, position: int) -> ParsedEntry | None:
+    """Read the entry at `position`, checking both checksums.
+
+    Returns None where the bytes end before the entry does (a torn tail, or a read that stopped short); the
+    payload is a view into `buffer`.
+
+    Raises:
+        CorruptEntryError: The bytes are not an entry, or a checksum is wrong.
+        UnknownFormatError: The entry is of a format or kind of a newer version.
+    """
+    head = parse_head(buffer, position)
+    body = position + HEADER_BYTES
+    if head is None or body + head.payload_bytes > len(buffer):
         return None
-    payload = buffer[body : body + length]
-    _check_payload(index, known_kind, payload, payload_crc)
-    entry = Entry(Index(index), Term(term), known_kind, Offset(base_offset), count, payload)
-    return ParsedEntry(entry, Index(flushed))
+    payload = buffer[body : body + head.payload_bytes]
+    _check_payload(head.index, head.kind, payload, head.payload_crc)
+    entry = Entry(head.index, head.term, head.kind, head.base_offset, head.record_count, payload)
+    return ParsedEntry(entry, head.flushed)
 
 
 def _check_payload(index: int, kind: EntryKind, payload: memoryview, payload_crc: int) -> None:

@@ -15,7 +15,7 @@ from storage.entry import Entry, EntryKind
 from storage.errors import CorruptLogError, LogTruncatedError, StorageError
 from storage.log_jobs import LogJobs
 from storage.log_positions import LogPositions
-from storage.segment import LOOKUP_CHUNK_BYTES, Segment, SegmentView, max_timestamp_of, read_run, scan
+from storage.segment import LOOKUP_CHUNK_BYTES, Segment, SegmentView, max_timestamp_of, read_run, scan, scan_heads
 from storage.tail_cache import TailCache
 
 T = TypeVar("T")
@@ -86,6 +86,10 @@ class LogReader:
             # Of several segments that begin at one offset only the last can hold records of it.
             at = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
             segment = self._segments[max(at, 0)]
+            known = segment.index.index_at(offset)
+            if known is not None:
+                # As a rule: consumers go on where a batch ended, and a row is kept of each that is large.
+                return Index(known)
             view = segment.view(segment.index.position_of_offset(offset))
             return await self._jobs.use(Pool.READ, partial(_find_offset, view, offset))
 
@@ -166,9 +170,9 @@ class LogReader:
 
 
 def _find_offset(view: SegmentView, offset: Offset) -> Index:
-    for _, parsed in scan(view, LOOKUP_CHUNK_BYTES):
-        if parsed.entry.record_count and parsed.entry.end_offset > offset:
-            return parsed.entry.index
+    for head in scan_heads(view):
+        if head.record_count and head.base_offset + head.record_count > offset:
+            return head.index
     raise CorruptLogError(f"{view.path}: offset {offset} is not where it should be", view.path)
 
 

@@ -5,15 +5,17 @@ roll or a truncation meanwhile cannot pull the ground from under them (the calle
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from model.ids import Index, Offset, Term
 from runtime.files import File
-from storage.entry import Entry, EntryKind, ParsedEntry, parse_entry
+from storage.entry import Entry, EntryHead, EntryKind, ParsedEntry, parse_entry, parse_head
 from storage.errors import CorruptEntryError, CorruptLogError, UnknownFormatError
 from storage.segment_index import SegmentIndex
+
+T = TypeVar("T")
 
 _NAME = re.compile(r"(\d{20})-(\d+)\.log")
 _MAX_TIMESTAMP_POSITION = slice(35, 43)
@@ -21,6 +23,7 @@ _SCAN_CHUNK_BYTES = 1024 * 1024
 
 # A lookup ends within one row of the sparse index, usually.
 LOOKUP_CHUNK_BYTES = 64 * 1024
+_HEADS_CHUNK_BYTES = 4 * 1024
 
 
 def segment_name(base_index: int, term: int) -> str:
@@ -93,7 +96,7 @@ class Segment:
     def note(self, entry: Entry) -> None:
         """An entry was written at the end."""
         assert entry.index == self.last_index + 1
-        self.index.note(entry.index, entry.base_offset, max_timestamp_of(entry), self.size)
+        self.index.note(entry.index, entry.base_offset, entry.record_count, max_timestamp_of(entry), self.size)
         self.size += entry.size
         self.last_index = entry.index
         if entry.kind is EntryKind.DATA:
@@ -135,23 +138,58 @@ def scan(view: SegmentView, chunk: int = _SCAN_CHUNK_BYTES) -> Iterator[tuple[in
     start = position = view.position
     buffer = memoryview(b"")
     while position < view.end:
-        try:
-            parsed = parse_entry(buffer, position - start)
-        except UnknownFormatError as error:
-            raise UnknownFormatError(f"{view.path}, byte {position}: {error}") from error
-        except CorruptEntryError as error:
-            raise CorruptLogError(f"{view.path} is damaged at byte {position}: {error}", view.path) from error
+        parsed = _parsed(parse_entry, view, buffer, position, start)
         if parsed is None:
             have = start + len(buffer) - position
             if have >= view.end - position:
                 return
-            wanted = min(view.end - position, max(chunk, 2 * have))
-            start, buffer = position, memoryview(view.file.pread(wanted, position))
-            if len(buffer) < wanted:
-                raise CorruptLogError(f"{view.path} is shorter than it was: {start + len(buffer)} bytes", view.path)
+            head = _parsed(parse_head, view, buffer, position, start)
+            wanted = min(view.end - position, max(chunk, 2 * have if head is None else head.size))
+            start, buffer = position, _pread(view, wanted, position)
             continue
         yield position, parsed
         position += parsed.entry.size
+
+
+def scan_heads(view: SegmentView) -> Iterator[EntryHead]:
+    """Yield the headers of the entries of `view`, without reading large payloads; raises what `scan` raises.
+
+    For looking something up: what is told of it is under the header's checksum, and payloads are checked when read.
+    """
+    start = position = view.position
+    buffer = memoryview(b"")
+    chunk = _HEADS_CHUNK_BYTES
+    while position < view.end:
+        head = _parsed(parse_head, view, buffer, position, start)
+        if head is None:
+            have = start + len(buffer) - position
+            if have >= view.end - position:
+                return
+            if have > 0:
+                # Small entries, back to back.
+                chunk = min(2 * chunk, LOOKUP_CHUNK_BYTES)
+            start, buffer = position, _pread(view, min(view.end - position, chunk), position)
+            continue
+        yield head
+        position += head.size
+
+
+def _parsed(
+    parse: Callable[[memoryview, int], T], view: SegmentView, buffer: memoryview, position: int, start: int
+) -> T:
+    try:
+        return parse(buffer, position - start)
+    except UnknownFormatError as error:
+        raise UnknownFormatError(f"{view.path}, byte {position}: {error}") from error
+    except CorruptEntryError as error:
+        raise CorruptLogError(f"{view.path} is damaged at byte {position}: {error}", view.path) from error
+
+
+def _pread(view: SegmentView, size: int, position: int) -> memoryview:
+    data = memoryview(view.file.pread(size, position))
+    if len(data) < size:
+        raise CorruptLogError(f"{view.path} is shorter than it was: {position + len(data)} bytes", view.path)
+    return data
 
 
 def read_run(views: list[SegmentView], first: Index, last: Index, max_bytes: int) -> list[Entry]:

@@ -14,7 +14,7 @@ _NO_TIMESTAMP = -1
 
 
 class SegmentIndex:
-    """Parallel columns, one row per indexed entry, ascending; `timestamps` is the largest *before* that entry."""
+    """Parallel columns, one row per indexed entry with records; `timestamps` is the largest *before* that entry."""
 
     __slots__ = ("_indexes", "_interval", "_next_at", "_offsets", "_positions", "_timestamps", "max_timestamp")
 
@@ -27,9 +27,9 @@ class SegmentIndex:
         self._positions = array("q")
         self.max_timestamp = _NO_TIMESTAMP
 
-    def note(self, index: int, offset: int, timestamp: int, position: int) -> None:
-        """An entry was written at `position`; keep a row for it if the last one is far enough behind."""
-        if position >= self._next_at:
+    def note(self, index: int, offset: int, record_count: int, timestamp: int, position: int) -> None:
+        """An entry was written at `position`; keep a row for it if it has records and the last one is far behind."""
+        if record_count and position >= self._next_at:
             self._indexes.append(index)
             self._offsets.append(offset)
             self._timestamps.append(self.max_timestamp)
@@ -44,6 +44,11 @@ class SegmentIndex:
     def position_of_offset(self, offset: int) -> int:
         """Return where to start reading for the entry that holds `offset`."""
         return self._at(bisect_right(self._offsets, offset) - 1)
+
+    def index_at(self, offset: int) -> int | None:
+        """Return the index of the entry that begins with the record at `offset`; None where no row tells."""
+        row = bisect_right(self._offsets, offset) - 1
+        return self._indexes[row] if row >= 0 and self._offsets[row] == offset else None
 
     def position_of_timestamp(self, timestamp: int) -> int:
         """Return where to start reading for the first entry at or after `timestamp`."""

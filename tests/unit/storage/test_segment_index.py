@@ -27,7 +27,7 @@ def build(rows: list[tuple[int, int, int]], interval: int) -> tuple[SegmentIndex
     """Return the index and (index, offset, timestamp, position) of each entry; rows are (records, timestamp, size)."""
     index, entries, offset, position = SegmentIndex(interval), [], 100, 0
     for number, (records, timestamp, size) in enumerate(rows, 7):
-        index.note(number, offset, timestamp, position)
+        index.note(number, offset, records, timestamp, position)
         entries.append((number, offset, timestamp, position))
         offset, position = offset + records, position + size
     return index, entries
@@ -46,7 +46,12 @@ def test_a_position_is_at_or_before_what_is_looked_for_and_near_it(
         index = copy(index, entries[-1][3] + rows[-1][2], interval)
     for (number, offset, timestamp, position), (records, _, _) in zip(entries, rows, strict=True):
         found = index.position_of_index(number)
-        assert position - interval < found <= position
+        assert found <= position
+        # No rows are kept of entries without records.
+        if records:
+            assert position - interval < found
+            assert index.index_at(offset) in (number, None)
+            assert records == 1 or index.index_at(offset + 1) is None
         # An entry without records holds no offset, but shares its number with the one that does.
         assert all(index.position_of_offset(offset + record) <= position for record in range(records))
         first = next(entry for entry in entries if entry[2] >= timestamp)
@@ -68,7 +73,7 @@ def test_a_cut_index_is_that_of_the_entries_that_stay(rows: list[tuple[int, int,
     assert index.max_timestamp == expected.max_timestamp
     # What is noted next is treated alike.
     for each in (index, expected):
-        each.note(99, 999, 5, entries[kept][3] if kept < len(rows) else entries[-1][3] + rows[-1][2])
+        each.note(99, 999, 1, 5, entries[kept][3] if kept < len(rows) else entries[-1][3] + rows[-1][2])
     assert index.columns() == expected.columns()
 
 
