@@ -17,9 +17,12 @@ from storage.kvstore import KvStore
 
 FORMAT_VERSION = 1
 GROUPS = "groups"
+KVSTORE = "kvstore"
 _FILE = "directory.id"
 _LOCK = "lock"
 _KEY = "node/directory"
+# What a new directory may hold already: what a first start that was cut short has left, and a file system's own.
+_OWN_NAMES = frozenset({_LOCK, _FILE, f"{_FILE}.tmp", KVSTORE, GROUPS, "lost+found"})
 
 
 class DirectoryRecord(msgspec.Struct, frozen=True):
@@ -34,10 +37,16 @@ def lock_data_directory(env: Environment, path: str) -> DirectoryLock:
     """Make the directory if needed and take its lock; blocking, before anything else runs.
 
     Raises:
-        StartupError: Another process uses it, or it cannot be made.
+        StartupError: Another process uses it, it holds what is not a broker's, or it cannot be made.
     """
     try:
         env.files.mkdir(path)
+        names = set(env.files.listdir(path))
+        if _FILE not in names and names - _OWN_NAMES:
+            raise StartupError(
+                f"{path} holds {_some(names - _OWN_NAMES)} and no {_FILE}: it is not a data directory;"
+                " name an empty or a new one as data.dir"
+            )
         return env.files.lock(f"{path}/{_LOCK}")
     except BlockingIOError:
         raise StartupError(f"{path} is in use by another broker process") from None
@@ -78,6 +87,11 @@ async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, no
     if on_disk.node_id != node_id:
         raise StartupError(f"{path} belongs to node {on_disk.node_id}, but node.id is {node_id}")
     return Replica(node_id, DirectoryId(on_disk.directory_id))
+
+
+def _some(names: set[str]) -> str:
+    shown = sorted(names)[:3]
+    return ", ".join(map(repr, shown)) + (" and more" if len(names) > len(shown) else "")
 
 
 def _holds_logs(env: Environment, path: str) -> bool:

@@ -7,14 +7,13 @@ from collections.abc import Iterable
 from cluster.admin_requests import CreateTopicRequest
 from cluster.errors import ClusterError, TopicExistsError
 from cluster.node import Node
-from kafka_api.options import KafkaOptions
+from kafka_api.options import KafkaOptions, automatic_replication_factor
 from runtime.gate import Gate
 
 _PENDING_MAX = 64
 _TIMEOUT = 10.0
 # A name that was refused is not tried again before: clients ask many times a second.
 _PAUSE_AFTER_REFUSAL = 1.0
-_REPLICATION_FACTOR = 3
 # A coordinator creates these, in its own shape.
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 _logger = logging.getLogger("kafka")
@@ -23,7 +22,7 @@ _logger = logging.getLogger("kafka")
 def default_replication_factor(node: Node, options: KafkaOptions) -> int:
     """Return the replicas of a topic whose creator does not say."""
     brokers = len(node.controller.members.all())
-    return options.default_replication_factor or max(1, min(_REPLICATION_FACTOR, brokers))
+    return options.default_replication_factor or automatic_replication_factor(brokers)
 
 
 class AutoTopics:

@@ -48,3 +48,8 @@ class KafkaOptions:
     fetch_memory_bytes: int = 64 * 1024 * 1024
     stalled_request_timeout: float = 30.0
     idle_timeout: float = 600.0
+
+
+def automatic_replication_factor(brokers: int) -> int:
+    """Return the replicas of a topic where neither its creator nor the configuration says: 3, or one per broker."""
+    return max(1, min(3, brokers))

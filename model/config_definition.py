@@ -104,7 +104,7 @@ class ConfigDefinition:
 
     def _number(self, text: str) -> int:
         if not _INTEGER.fullmatch(text):
-            raise InvalidConfigError(f"{self.key}={shorten(text)!r}: not a whole number")
+            raise InvalidConfigError(f"{self.key}={shorten(text)!r}: not a whole number of at most 19 digits")
         number = int(text)
         if not self.low <= number <= self.high:
             why = f"; {self.waits_for} is not built yet" if self.waits_for else ""

@@ -56,6 +56,11 @@ def is_permanent(reason: str) -> bool:
     return any(words in reason for words in _PERMANENT)
 
 
+def is_leaderless(reason: str) -> bool:
+    """Return whether `not_ready_reason` names a partition without a leader, and so nothing of the broker itself."""
+    return reason.startswith("partition ") and reason.endswith(" has no leader")
+
+
 def is_answer(reason: str) -> bool:
     """Return whether `not_ready_reason` comes from a broker, not from the lack of one."""
     return not reason.startswith(_NO_ANSWER)

@@ -254,7 +254,8 @@ def _check_cluster(config: BrokerConfig) -> None:
         )
     factor, brokers = config.default_replication_factor, max(1, len(seeds))
     if factor is not None and factor > brokers:
-        raise ConfigError(f"default.replication.factor = {factor}: there are only {brokers} brokers")
+        there_are = "is only 1 broker" if brokers == 1 else f"are only {brokers} brokers"
+        raise ConfigError(f"default.replication.factor = {factor}: there {there_are}")
 
 
 def _check_listeners(config: BrokerConfig) -> None:

@@ -186,9 +186,22 @@ def read_broker_config(brokers: str, node_id: int) -> dict[str, str]:
     Raises:
         KafkaClientError: Refused, or no answer.
     """
+    return _read_config(brokers, "BROKER", str(node_id))
+
+
+def read_topic_config(brokers: str, topic: str) -> dict[str, str]:
+    """Return the configuration of one topic, as DescribeConfigs tells it.
+
+    Raises:
+        KafkaClientError: Refused, or no answer.
+    """
+    return _read_config(brokers, "TOPIC", topic)
+
+
+def _read_config(brokers: str, kind: str, name: str) -> dict[str, str]:
     from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
-    resource = ConfigResource(ConfigResource.Type.BROKER, str(node_id))
+    resource = ConfigResource(ConfigResource.Type[kind], name)
     with one_line_errors(brokers):
         # Kept in a variable: a client that nobody holds is destroyed, and its requests with it.
         admin = new_admin(brokers)

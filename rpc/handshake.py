@@ -117,7 +117,7 @@ class Handshake:
         expected = self._expected_directories.get(node_id)
         if expected is not None and expected != directory_id:
             message = (
-                f"node {node_id} is registered with data directory {expected}, but came with {directory_id}: "
+                f"node {node_id} came with data directory {directory_id}, but is registered with another one: "
                 "bring back its directory"
             )
             raise HandshakeRefusedError(RefusalCode.WRONG_DIRECTORY, message)

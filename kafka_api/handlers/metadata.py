@@ -53,7 +53,8 @@ def _topics(
     if asked is None or (version == 0 and not asked):
         return [_topic(context, topic) for topic in table.all()]
     found = []
-    for each in asked:
+    # As in Kafka, who names a topic twice is answered once.
+    for each in {(each.name, each.topic_id): each for each in asked}.values():
         if each.name is None:
             if version < _FIRST_VERSION_WITH_IDS:
                 raise MalformedRequestError(f"version {version} of Metadata asks for topics by name only")

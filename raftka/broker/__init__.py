@@ -4,6 +4,7 @@
 * `application`     wiring, start and stop order, signals.
 * `described_options`  the options as DescribeConfigs tells them.
 * `admin_http`      the admin port: readiness, partitions, brokers, metrics.
+* `can_listen`  whether its addresses are free, before anything else.
 * `admin_listener`  its socket: how many connections, for how long.
 * `file_limits`     open files and sockets: the limit, and who gets what of it.
 * `loop_errors`     what ends the broker, and what does not.

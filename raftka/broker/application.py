@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.commands import BrokerRecord
-from cluster.data_directory import lock_data_directory
+from cluster.data_directory import KVSTORE, lock_data_directory
 from cluster.errors import StartupError
 from cluster.founding import Seed
 from cluster.node import Node, NodeOptions
@@ -26,6 +26,7 @@ from model.topic_config import TOPIC_CONFIGS, TopicConfig
 from raft.options import RaftOptions
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
+from raftka.broker.can_listen import check_can_listen
 from raftka.broker.described_options import broker_configs
 from raftka.broker.file_limits import connection_limits, raise_open_files_limit
 from raftka.broker.logs import configure_logging
@@ -108,8 +109,9 @@ class Broker:
         limits = connection_limits(raise_open_files_limit(), KafkaOptions().connections_max, _ADMIN_CONNECTIONS_MAX)
         options = node_options(config)
         self._watch.start()
+        check_can_listen(config)
         self._lock = lock_data_directory(env, config.data_dir)
-        self._kvstore = await RocksKvStore.open(env, f"{config.data_dir}/kvstore")
+        self._kvstore = await RocksKvStore.open(env, f"{config.data_dir}/{KVSTORE}")
         node = self._node = Node(env, options, self._kvstore)
         await node.start()
         statuses = PartitionStatusReader(node.links, node.partitions, options.node_id)

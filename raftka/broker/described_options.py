@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafka_api.described_configs import DescribedConfig, broker_config
+from kafka_api.options import automatic_replication_factor
 from model.config_definition import INT_MAX, ConfigType
 from raftka.config import BrokerConfig
 from raftka.config_options import OPTIONS, Option
@@ -18,6 +19,9 @@ def broker_configs(config: BrokerConfig) -> Iterator[DescribedConfig]:
     """Yield every option with its value, and where the admin port is found."""
     for option in OPTIONS:
         value, default = getattr(config, option.attribute), option.default
+        if option.key == "default.replication.factor":
+            default = automatic_replication_factor(len(config.seeds))
+            value = value or default
         yield broker_config(option.key, _kind(option), option.doc, _shown(value), _shown(default))
     doc = "Where this broker serves HTTP for operators; it follows from admin.address and admin.port."
     yield broker_config(ADMIN_LISTENER, ConfigType.STRING, doc, _admin_listener(config), None)

@@ -12,7 +12,7 @@ from raftka import kafka_client
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption
 from raftka.cli.output import print_json_line
-from raftka.cli.progress import Stopwatch, leader_problem
+from raftka.cli.progress import Stopwatch, write_problem
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -110,6 +110,7 @@ class _Writer:
             message_max_bytes=_RECORD_BYTES_MAX,
             batch_size=_BATCH_BYTES,
         )
+        self._acks = acks.value
         self._brokers = brokers
         self._topic = topic
         # -1 is librdkafka's PARTITION_UA: by key, or any.
@@ -167,7 +168,7 @@ class _Writer:
         if not self._idle.has_expired:
             return
         self._idle.restart()
-        why = leader_problem(self._brokers, self._topic, self._partitions())
+        why = write_problem(self._brokers, self._topic, self._partitions(), acks=self._acks)
         if why and why != self._warning:
             print(f"raftka: {why}; still trying", file=sys.stderr)
         self._warning = why
@@ -188,7 +189,7 @@ class _Writer:
             together = "" if size > _BATCH_BYTES else ", alone or with the lines that are sent along with it"
             return f"{size} bytes is more than the limit of topic {self._topic} (max.message.bytes){together}"
         if error.name() == "_MSG_TIMED_OUT":
-            cause = leader_problem(self._brokers, self._topic, self._partitions(message.partition()))
+            cause = write_problem(self._brokers, self._topic, self._partitions(message.partition()), acks=self._acks)
             return f"{size} bytes not acknowledged in {self._timeout:g} s" + (f": {cause}" if cause else "")
         return kafka_client.error_text(error)
 

@@ -60,6 +60,25 @@ def leader_problem(brokers: str, topic: str, partitions: Iterable[int]) -> str:
     return "; ".join(f"partition {', '.join(names)} {cause}" for cause, names in causes.items())
 
 
+def write_problem(brokers: str, topic: str, partitions: Iterable[int], *, acks: str) -> str:
+    """Return what `leader_problem` returns, or, at acks=all, which of the partitions have too few replicas in sync."""
+    why = leader_problem(brokers, topic, partitions)
+    if why or acks != "all":
+        return why
+    try:
+        needed = int(kafka_client.read_topic_config(brokers, topic).get("min.insync.replicas", "1"))
+        known = kafka_client.read_cluster(brokers, _METADATA_SECONDS).topic(topic)
+    except (KafkaClientError, ValueError) as error:
+        return str(error)
+    wanted = set(partitions)
+    short = [each for each in known if each.partition in wanted and len(each.in_sync) < needed]
+    return "; ".join(
+        f"partition {topic}-{each.partition} has {len(each.in_sync)} of {len(each.replicas)} replicas in sync,"
+        f" min.insync.replicas is {needed}"
+        for each in short
+    )
+
+
 def _leader_problem(cluster: ClusterInfo, leader: int) -> str:
     if leader < 0:
         return "has no leader (`raftka cluster health` shows which brokers are missing)"

@@ -35,6 +35,8 @@ def create(
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise typer.BadParameter(f"-c {text}: must be KEY=VALUE")
+        if key in pairs:
+            raise typer.BadParameter(f"-c {text}: {key} is given twice")
         pairs[key] = value
     kafka_client.create_topic(brokers, name, partitions, replicas, pairs)
     print(f"created {name}")

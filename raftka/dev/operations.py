@@ -6,12 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from raftka.admin_client import is_answer, is_permanent
+from raftka.admin_client import is_answer, is_leaderless, is_permanent
 from raftka.dev.cluster_file import ClusterFolder, default_folder
 from raftka.dev.errors import DevError
 from raftka.dev.launcher import broker_config, launch
 from raftka.dev.process_identity import ProcessIdentity
-from raftka.dev.supervisor import READY_SECONDS, STOP_SECONDS, log_tail, stop_brokers, wait_brokers_ready
+from raftka.dev.supervisor import (
+    DAMAGED_READY_SECONDS,
+    READY_SECONDS,
+    STOP_SECONDS,
+    log_tail,
+    stop_brokers,
+    wait_brokers_ready,
+)
 
 _FOLLOW_POLL = 0.2
 
@@ -92,13 +99,27 @@ def restart_broker(folder: ClusterFolder, node_id: int) -> tuple[int, list[str]]
         folder.save(state)
     dead = [each.node_id for each in state.brokers if not each.is_alive]
     has_majority = 2 * len(dead) < len(state.brokers)
-    reasons = wait_brokers_ready(
-        folder, {broker: child.poll}, READY_SECONDS, None, is_permanent if has_majority else is_answer
-    )
+    is_final = _IsFinal() if has_majority else is_answer
+    reasons = wait_brokers_ready(folder, {broker: child.poll}, READY_SECONDS, None, is_final)
     if not has_majority:
         words = ", ".join(map(str, dead))
         reasons.append(f"most brokers are dead ({words}): start them too, for only a majority serves")
     return child.pid, reasons
+
+
+class _IsFinal:
+    """Whether waiting does not mend a reason: damage, or a partition whose other replicas may be dead."""
+
+    def __init__(self) -> None:
+        self._leaderless_since: float | None = None
+
+    def __call__(self, reason: str) -> bool:
+        if not is_leaderless(reason):
+            self._leaderless_since = None
+            return is_permanent(reason)
+        now = time.monotonic()
+        self._leaderless_since = self._leaderless_since or now
+        return now - self._leaderless_since >= DAMAGED_READY_SECONDS
 
 
 def log_lines(folder: ClusterFolder, nodes: list[int], lines: int, follow: bool) -> Iterator[tuple[int, str]]:

@@ -84,6 +84,27 @@ def test_a_partition_without_a_leader_is_named_by_who_waits_for_it(dev: DevFolde
     assert follower.returncode == 0
 
 
+def test_too_few_replicas_in_sync_are_named_by_who_waits_for_them(dev: DevFolder) -> None:
+    dev.client("topic", "create", "strict", "-p", "1", "-r", "3", "-c", "min.insync.replicas=3")
+    dev.client("produce", "strict", stdin="one\n")
+    node = leader(dev, "strict") % 3 + 1
+    bootstrap = ",".join(each["kafka"] for each in dev.status() if each["node_id"] != node)
+    dev.dev("kill", str(node))
+    # A broker that is gone counts as in sync for replica.lag.time.max.ms.
+    told = raftka("produce", "strict", "--brokers", bootstrap, "--timeout", "15", stdin="x\n", code=1).stderr
+    assert "partition strict-0 has 2 of 3 replicas in sync, min.insync.replicas is 3" in told
+
+
+def test_a_broker_is_restarted_though_another_partition_has_no_leader(dev: DevFolder) -> None:
+    for number in range(3):
+        dev.client("topic", "create", f"pair-{number}", "-p", "1", "-r", "2")
+    dev.dev("kill", "1")
+    told = raftka("dev", "restart", "2", "--data-dir", str(dev.path))
+    assert told.stdout.startswith("broker 2 runs (pid ")
+    assert "raftka: warning: broker 2 is not ready: partition pair-" in told.stderr
+    dev.dev("restart", "1")
+
+
 def test_a_partition_that_cannot_be_read_is_named_with_the_brokers_answer(dev: DevFolder) -> None:
     dev.client("topic", "create", "broken", "-p", "1", "-r", "1")
     dev.client("produce", "broken", stdin=LINES)

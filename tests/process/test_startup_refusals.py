@@ -78,6 +78,15 @@ def test_a_data_directory_in_use_is_refused(make_cluster: ClusterMaker):
     assert not_ready_reason(cluster[1].admin) is None
 
 
+@pytest.mark.parametrize("name", ["kafka", "admin", "rpc"])
+def test_a_taken_port_is_named_before_anything_is_founded(make_cluster: ClusterMaker, name: str):
+    broker = make_cluster(3)[1]
+    address, port = broker.config[f"{name}.address"], broker.config[f"{name}.port"]
+    with socket.create_server((str(address), int(str(port)))):
+        assert f"{name}.address, {name}.port: cannot listen at {address}:{port}: Address" in _refusal(broker)
+    assert not broker.data_dir.exists()
+
+
 def test_another_node_s_directory_is_refused(make_cluster: ClusterMaker):
     cluster = _started(make_cluster, 3)
     for broker in cluster.brokers.values():
@@ -98,8 +107,8 @@ def test_a_wiped_directory_stays_outside_and_is_named(make_cluster: ClusterMaker
     seen = len(cluster[3].log_text())
     cluster[3].config["data.dir"] = str(cluster.folder / "wiped")
     cluster[3].start()
-    eventually("the newcomer is told", lambda: "is registered with data directory" in cluster[3].log_text()[seen:])
-    eventually("the others name it", lambda: "is registered with data directory" in cluster[1].log_text())
+    eventually("the newcomer is told", lambda: "but is registered with another one" in cluster[3].log_text()[seen:])
+    eventually("the others name it", lambda: "but is registered with another one" in cluster[1].log_text())
     assert "founded cluster" not in cluster[3].log_text()[seen:]
     assert not_ready_reason(cluster[3].admin) is not None
     cluster[3].terminate()

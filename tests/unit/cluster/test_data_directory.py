@@ -209,6 +209,25 @@ def test_the_lock_is_held_by_one(tmp_path):
     lock_data_directory(env, path).release()
 
 
+def test_a_folder_of_other_things_is_refused_and_nothing_is_made_in_it(tmp_path):
+    env = system_environment()
+    for name in "dcba":
+        (tmp_path / name).touch()
+    with pytest.raises(StartupError, match=r"holds 'a', 'b', 'c' and more and no directory\.id: it is not a data"):
+        lock_data_directory(env, str(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == ["a", "b", "c", "d"]
+
+
+def test_what_a_first_start_or_the_file_system_left_is_no_hindrance(tmp_path):
+    env = system_environment()
+    for name in ("kvstore", "groups", "lost+found"):
+        (tmp_path / name).mkdir()
+    lock_data_directory(env, str(tmp_path)).release()
+    (tmp_path / "directory.id").touch()
+    (tmp_path / "notes.txt").touch()
+    lock_data_directory(env, str(tmp_path)).release()
+
+
 def test_a_directory_that_cannot_be_made_is_a_named_error(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StartupError, match="cannot use data directory"):

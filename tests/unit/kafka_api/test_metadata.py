@@ -55,6 +55,16 @@ def test_metadata_of_all_some_or_no_topics(tmp_path, version):
     with_client(tmp_path, test)
 
 
+@pytest.mark.parametrize("version", range(14))
+def test_a_topic_that_is_named_twice_is_told_once(tmp_path, version):
+    async def test(broker, client):
+        await client.create_topic("a")
+        response = await metadata(client, "a", "nix", "a", "nix", version=version)
+        assert [topic.name for topic in response.topics] == ["a", "nix"]
+
+    with_client(tmp_path, test)
+
+
 @pytest.mark.parametrize("version", [12, 13])
 def test_metadata_by_id(tmp_path, version):
     async def test(broker, client):

@@ -56,6 +56,7 @@ def test_the_version_is_printed(arguments: list[str], capsys: pytest.CaptureFixt
         ("topic create t -p none", "Invalid value for '--partitions'"),
         ("topic create t -p 0", "Invalid value for '--partitions'"),
         ("topic create t -c key", "-c key: must be KEY=VALUE"),
+        ("topic create t -c key=1 -c key=2", "-c key=2: key is given twice"),
         ("topic list --format xml", "xml"),
         ("topic describe t --admin nowhere", "is not HOST:PORT"),
         ("produce", "Missing argument"),

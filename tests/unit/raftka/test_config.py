@@ -87,7 +87,7 @@ def test_the_example_still_loads_with_any_line_uncommented(tmp_path: Path) -> No
         ({"node.id": 1, "seeds": SEEDS}, "cluster.secret.file is not set"),
         ({"node.id": 1, "seeds": "1@a:1,1@b:1", "cluster.secret.file": "s"}, "a node id is named twice"),
         ({"node.id": 1, "seeds": "1@a:1,2@a:1", "cluster.secret.file": "s"}, "an address is named twice"),
-        ({"node.id": 1, "default.replication.factor": 3}, "there are only 1 brokers"),
+        ({"node.id": 1, "default.replication.factor": 3}, "there is only 1 broker"),
         ({"node.id": 1, "rpc.address": "192.0.2.1"}, "rpc.address = 192.0.2.1 is reachable from elsewhere"),
         ({"node.id": 1, "kafka.address": "0.0.0.0", "insecure": True}, "set kafka.advertised.address"),
         (
@@ -289,6 +289,7 @@ def test_every_option_is_described_with_its_value_and_where_it_comes_from() -> N
     assert shown["seeds"] == ("1@[::1]:33145", "STATIC_BROKER_CONFIG")
     assert shown["insecure"] == ("true", "STATIC_BROKER_CONFIG")
     assert shown["cluster.secret.file"] == (None, "DEFAULT_CONFIG")
+    assert shown["default.replication.factor"] == ("1", "DEFAULT_CONFIG")
     assert told["log.retention.ms"].kind is ConfigType.LONG
     assert told["kafka.port"].kind is ConfigType.INT
 
