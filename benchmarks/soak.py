@@ -39,9 +39,11 @@ def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
         options = {"mode": "flood", "brokers": cluster.bootstrap, "topic": TOPIC, "seconds": seconds}
         with native_client.started("producer", options) as client, watch:
             watch.stop_when_full(client)
-            produced = client.finish().numbers
-        if watch.failure:
-            raise BenchmarkError(watch.failure)
+            try:
+                produced = client.finish().numbers
+            except BenchmarkError as error:
+                # A client that was ended says less than who ended it.
+                raise BenchmarkError(watch.failure or str(error)) from error
         elections = _elections(cluster) - elections
         lag = max(_reported_lags(cluster), default=0.0)
     growth = _growth(watch.memory)

@@ -261,7 +261,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _milliseconds(
         "log.retention.check.interval.ms",
-        300_000,
+        10_000,
         "How often this broker looks for segments that have outlived their topic's retention.",
         1,
         _LONG_MAX,

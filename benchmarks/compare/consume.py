@@ -1,5 +1,6 @@
 """Reading one gigabyte of 1 KiB records from the start of a partition, in memory or not."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +20,33 @@ _MEGABYTE = 1e6
 
 def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
     """Return MB/s of one librdkafka consumer."""
+    cases: dict[str, tuple[Callable[[Contender], object], Target | None]]
     result: dict[str, Any] = {"what": "one librdkafka consumer with its defaults; MB are 10^6 bytes of values"}
-    cases = {"from the page cache": (False, Target(">=", 0.7))}
+    # Raftka writes large appends past the page cache, so what was just written is not in it; who reads again has it.
+    cases = {
+        "from the page cache": (_read_once, Target(">=", 0.7)),
+        "that were just written": (lambda contender: None, None),
+    }
     if drop_page_cache():
-        cases["with dropped caches"] = (True, Target(">=", 1.0))
+        cases["with dropped caches"] = (lambda contender: drop_page_cache(), Target(">=", 1.0))
     else:
         result["left_out"] = "only root may drop the page cache"
     rows, matches = [], {}
     with rivals(data_dir, plan) as found:
-        for name, (is_cold, target) in cases.items():
+        for name, (prepare, target) in cases.items():
             what = f"consume 1 GB of 1 KiB records {name}"
-            match = play(found.both(), 1, plan.pairs, _measurement(is_cold, plan))
+            match = play(found.both(), 1, plan.pairs, _measurement(prepare, plan))
             matches[what] = match.to_json()
-            rows.append(match_row(match, what, "MB/s", "megabytes_per_second", target))
+            rows.append(match_row(match, what, "MB/s", "megabytes_per_second", *([] if target is None else [target])))
             rows.append(match_row(match, f"{what}: CPU of the brokers", "s/GB", "cpu_seconds_per_gigabyte"))
     return result | {"rows": rows, "matches": matches}
 
 
-def _measurement(is_cold: bool, plan: Plan) -> Measurement:
+def _read_once(contender: Contender) -> None:
+    native_client.run("consumer", {"brokers": contender.cluster.bootstrap, "topic": TOPIC, "partitions": 1})
+
+
+def _measurement(prepare: Callable[[Contender], object], plan: Plan) -> Measurement:
     records = _QUICK_RECORDS if plan.is_quick else _RECORDS
 
     def run(contender: Contender) -> Metrics:
@@ -47,8 +57,7 @@ def _measurement(is_cold: bool, plan: Plan) -> Measurement:
         cluster.wait_in_sync(1)
         # Written back before it is read: a page cache can only forget what is on the disk.
         wait_for_rest()
-        if is_cold:
-            drop_page_cache()
+        prepare(contender)
         cpu = BrokerCpu(cluster)
         read = native_client.run("consumer", {**where, "partitions": 1}, cpu.began, cpu.ended).numbers
         missing = read["wanted"] - read["records"]
