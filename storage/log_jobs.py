@@ -64,6 +64,7 @@ class LogJobs:
         self._saves = _Lane(self._gate, "save")
         self._uses: dict[asyncio.Future[None], None] = {}
         self._retired: list[Segment] = []
+        self._closing: asyncio.Future[None] | None = None
 
     @property
     def is_closing(self) -> bool:
@@ -139,10 +140,16 @@ class LogJobs:
         self._close_retired()
 
     def _close_retired(self) -> None:
-        if not self._uses:
-            for segment in self._retired:
-                segment.file.close()
-            self._retired = []
+        if not self._uses and self._retired and self._closing is None:
+            self._closing = asyncio.get_running_loop().create_future()
+            self._gate.spawn(self._close_files(self._closing), name="close")
+
+    async def _close_files(self, done: asyncio.Future[None]) -> None:
+        # Closing a deleted file is what frees its blocks: 50 ms and more for each segment, which is not the loop's.
+        while self._retired and not self._uses:
+            await self._env.workers.run(Pool.READ, self._retired.pop().file.close)
+        self._closing = None
+        done.set_result(None)
 
     async def close(self) -> None:
         """Take no more jobs and wait for those under way. Idempotent."""
@@ -151,4 +158,7 @@ class LogJobs:
         await self.written()
         while self._uses:
             await asyncio.shield(next(iter(self._uses)))
+        self._close_retired()
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
         await self._gate.close()
