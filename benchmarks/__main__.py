@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import failover, soak, start_time
+from benchmarks import checkers, failover, soak, start_time
 from benchmarks.cluster import BenchmarkError
 from benchmarks.compare import (
     consume,
@@ -35,6 +35,7 @@ _BENCHMARKS: dict[str, _Benchmark] = {
     "failover": failover.measure,
     "mixed_levels": mixed_levels.measure,
     "soak": soak.measure,
+    "checkers": checkers.measure,
 }
 # These start Apache Kafka too.
 _BESIDE_KAFKA: dict[str, _Benchmark] = {

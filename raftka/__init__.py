@@ -7,6 +7,7 @@
 * `kafka_client`    confluent-kafka, imported late, with errors of one line.
 * `cli`             the command `raftka`.
 * `dev`             `raftka dev`: a cluster of processes on this machine.
+* `check`           judges histories of clients: `raftka check`.
 * `story`           what `make run` tells.
 * `story_clients`   the producers and the reader of the story.
 * `broker`          the broker process.

@@ -13,4 +13,5 @@
 * `produce`    `raftka produce`.
 * `consume`    `raftka consume`.
 * `cluster`    `raftka cluster`.
+* `check`      `raftka check`.
 """

@@ -1,7 +1,9 @@
-"""Exit codes of `raftka`, and the errors that stand for them. 2 belongs to `raftka check`."""
+"""Exit codes of `raftka`, and the errors that stand for them."""
 
 DONE = 0
 FAILED = 1
+# `raftka check`: the history proves nothing either way.
+UNJUDGED = 2
 USAGE = 64
 # What shells say of a command that Ctrl-C ended: 128 and the number of SIGINT.
 INTERRUPTED = 130

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from raftka.admin_client import AdminError
-from raftka.cli import broker, cluster, consume, dev, partition, produce, topic
-from raftka.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE, CommandError
+from raftka.cli import broker, check, cluster, consume, dev, partition, produce, topic
+from raftka.cli.exit_codes import DONE, FAILED, INTERRUPTED, UNJUDGED, USAGE, CommandError
 from raftka.config_options import ConfigError
 from raftka.dev.errors import DevError
 from raftka.kafka_client import KafkaClientError
@@ -34,6 +34,7 @@ app.add_typer(partition.app, name="partition")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(cluster.app, name="cluster")
+app.command("check")(check.check)
 
 
 def _print_version(is_asked: bool) -> None:
@@ -80,7 +81,7 @@ def run(arguments: list[str]) -> int:
         return INTERRUPTED
     if isinstance(result, int):
         # 130 is typer's word for Ctrl-C, too.
-        return result if result in (DONE, FAILED, USAGE, INTERRUPTED) else FAILED
+        return result if result in (DONE, FAILED, UNJUDGED, USAGE, INTERRUPTED) else FAILED
     return DONE
 
 

@@ -1,0 +1,26 @@
+"""Judges histories of any Kafka-compatible cluster, and of registers: what was promised, and was it kept.
+
+A history is what clients have written down, one JSON object per line (docs/history-format.md). Nothing here talks to a
+broker. numpy computes; it belongs to the extra `check`.
+
+* `errors`            why a history cannot be judged.
+* `operations`        the lines of a history; `history_file` reads them.
+* `levels`            the consistency levels.
+* `verdict`           Verdict, Finding, Anomaly; `explain` what each anomaly means, `render` a verdict as text.
+
+The partition as a log:
+
+* `log_columns`       LogHistory: a history as numpy columns; `log_lines` the way back.
+* `log_index`         what the checks share.
+* `log_values`        what was read: phantoms, aborted and future reads, moved and changed values.
+* `log_losses`        what is missing.
+* `log_sessions`      what one process saw, poll after poll.
+* `log_realtime`      order of time against order of offsets.
+* `log_measures`      figures.
+* `log_model`         all of them: `check_log`.
+
+The register, with and without compare-and-set:
+
+* `register_history`  RegisterHistory: what each operation does to which key.
+* `register_model`    just-in-time linearization: `check_register`.
+"""

@@ -1,0 +1,32 @@
+"""What each anomaly means, in words for who has never met it."""
+
+EXPLANATIONS = {
+    "phantom": "A consumer got a value that no producer of this history has sent. Records do not come from nowhere:"
+    " they are of another run, of another partition, or damaged.",
+    "aborted-read": "A consumer got a value whose producer was told that it is certainly not in the log (Adya's G1a).",
+    "future-read": "A poll that had ended returned a value whose send began only later.",
+    "inconsistent-offsets": "One offset holds different values, for different consumers or for a consumer and a"
+    " producer that was promised its place. Two logs exist under one name: a leader served what its successor does"
+    " not have.",
+    "inconsistent-acks": "One leader has acknowledged two values at the same offset within its epoch.",
+    "duplicate": "One value is in the log twice, though its producer is idempotent: a retry counted as a new record.",
+    "lost-write": "A record was acknowledged, and consumers have read beyond its offset without ever getting it.",
+    "unseen": "A record was acknowledged, and the final reads end before it, or it has no known offset and is nowhere:"
+    " the end of the log was cut off after the answer.",
+    "lost-read": "A consumer has read a record that the final reads do not return: it was shown before it was safe.",
+    "poll-skip": "A process that reads on has left out an offset that holds a record: it will never get it.",
+    "nonmonotonic-poll": "A process that reads on got an offset again, or an earlier one.",
+    "int-poll-skip": "Within the records of one poll, an offset that holds a record is left out.",
+    "int-nonmonotonic-poll": "Within the records of one poll, offsets do not rise.",
+    "nonmonotonic-hw": "A process was told a high watermark, and later a lower one: what was visible is not any more.",
+    "G0-realtime": "A record that was sent after another one had been acknowledged lies before it. Offsets are not"
+    " handed out in the order of time: two leaders have written side by side.",
+    "G1c-realtime": "A record that was sent after a later offset had been polled lies before that offset.",
+    "nonmonotonic-send": "A process sent two records, one after the other, and they lie in the opposite order.",
+    "stale-latest": "ListOffsets latest does not cover a record that was acknowledged at acks=all before it was asked:"
+    " a leader that is none any more has answered.",
+    "future-latest": "ListOffsets latest covers a record that was sent only after the answer.",
+    "nonmonotonic-latest": "ListOffsets latest was answered with less than to an earlier question.",
+    "not-linearizable": "No order of the operations, each taking effect between its beginning and its end, explains"
+    " what was read. Shown are the operations that were under way when the last explanation was lost.",
+}

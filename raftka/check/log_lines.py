@@ -1,0 +1,72 @@
+"""The operations of a log history as the lines they were read from, for the proofs of a verdict."""
+
+from typing import Any
+
+from raftka.check.log_columns import LEADER_ACK, NEVER, OK, QUORUM_ACK, UNKNOWN, LogHistory
+
+_TYPES = ("ok", "fail", "info")
+_ACKS = {QUORUM_ACK: "all", LEADER_ACK: "1"}
+
+
+def send_line(history: LogHistory, row: int) -> dict[str, Any]:
+    """Return one send."""
+    sends = history.sends
+    return {
+        "line": int(sends.line[row]),
+        "f": "send",
+        "type": _TYPES[sends.type[row]],
+        "proc": int(sends.proc[row]),
+        "inv": int(sends.inv[row]),
+        "ret": _time(sends.ret[row]),
+        "tp": history.partitions[sends.tp[row]],
+        "acks": _ACKS.get(int(sends.acks[row]), "0"),
+        "idem": bool(sends.idem[row]),
+        "val": history.values[sends.val[row]],
+        "off": _known(sends.off[row]),
+        "epoch": _known(sends.epoch[row]),
+    }
+
+
+def poll_line(history: LogHistory, poll: int, *records: int) -> dict[str, Any]:
+    """Return one poll with some of its records, given as rows of `Records`."""
+    polls, rows = history.polls, history.records
+    return {
+        "line": int(polls.line[poll]),
+        "f": "poll",
+        "type": "ok" if polls.type[poll] == OK else "info",
+        "proc": int(polls.proc[poll]),
+        "inv": int(polls.inv[poll]),
+        "ret": _time(polls.ret[poll]),
+        "tp": history.partitions[polls.tp[poll]],
+        "recs": [[int(rows.off[record]), history.values[rows.val[record]]] for record in records],
+        "hw": _known(polls.hw[poll]),
+        "final": bool(polls.final[poll]),
+    }
+
+
+def record_line(history: LogHistory, record: int) -> dict[str, Any]:
+    """Return the poll of one record, with this record only."""
+    return poll_line(history, int(history.records.poll[record]), record)
+
+
+def latest_line(history: LogHistory, row: int) -> dict[str, Any]:
+    """Return one ListOffsets latest."""
+    latests = history.latests
+    return {
+        "line": int(latests.line[row]),
+        "f": "latest",
+        "type": "ok",
+        "proc": int(latests.proc[row]),
+        "inv": int(latests.inv[row]),
+        "ret": _time(latests.ret[row]),
+        "tp": history.partitions[latests.tp[row]],
+        "off": int(latests.off[row]),
+    }
+
+
+def _time(number: int) -> int | None:
+    return None if number == NEVER else int(number)
+
+
+def _known(number: int) -> int | None:
+    return None if number == UNKNOWN else int(number)

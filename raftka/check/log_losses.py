@@ -1,0 +1,73 @@
+"""What was acknowledged and is not there, and what was there and is gone."""
+
+import numpy as np
+
+from raftka.check.levels import Level
+from raftka.check.log_columns import OK, UNKNOWN, Flags, Numbers
+from raftka.check.log_index import LogIndex
+from raftka.check.log_lines import record_line, send_line
+from raftka.check.verdict import Anomaly, Report
+
+
+def check_losses(index: LogIndex, report: Report) -> None:
+    """Report lost-write, unseen and lost-read; what a level allows to be lost is counted."""
+    history, sends = index.history, index.history.sends
+    missed = np.flatnonzero((sends.type == OK) & ~index.polled & ~_is_trimmed(index, sends.off, sends.tp))
+    is_allowed = index.is_excused(missed) | (index.level[missed] == Level.NO_ACK)
+    is_allowed |= (index.level[missed] == Level.LEADER_ACK) & ~_is_survived(index, missed)
+    is_below = (sends.off[missed] != UNKNOWN) & (sends.off[missed] < _end_of_reads(index)[sends.tp[missed]])
+
+    def describe(row: int) -> Anomaly:
+        where = "at an unknown offset" if sends.off[row] == UNKNOWN else f"at offset {sends.off[row]}"
+        level = Level(int(index.level[row]))
+        text = f"{history.values[sends.val[row]]!r} was acknowledged {where} ({level.name.lower()}) and is never read"
+        if level is Level.LEADER_ACK:
+            text += "; later records of its epoch are, so that no leader's end explains it"
+        return Anomaly(history.partitions[sends.tp[row]], text, [send_line(history, row)])
+
+    for name, chosen in (("lost-write", is_below), ("unseen", ~is_below)):
+        report.add(name, missed[chosen & ~is_allowed], describe, allowed=int((chosen & is_allowed).sum()))
+    _check_reads(index, report)
+
+
+def _check_reads(index: LogIndex, report: Report) -> None:
+    """What a consumer has seen stays: at every level it was on a majority, which only power takes from all."""
+    history, sends = index.history, index.history.sends
+    gone = np.flatnonzero(index.polled & ~index.read_at_last & ~_is_trimmed(index, index.place, sends.tp))
+    is_allowed = index.is_excused(gone)
+    records = np.flatnonzero(index.is_ok_record & (index.send_of != UNKNOWN))
+    first = np.full(len(sends), UNKNOWN)
+    first[index.send_of[records[::-1]]] = records[::-1]
+
+    def describe(row: int) -> Anomaly:
+        text = f"{history.values[sends.val[row]]!r} was polled at offset {index.place[row]}; the final reads miss it"
+        lines = [send_line(history, row), record_line(history, int(first[row]))]
+        return Anomaly(history.partitions[sends.tp[row]], text, lines)
+
+    report.add("lost-read", gone[~is_allowed], describe, allowed=int(is_allowed.sum()))
+
+
+def _is_survived(index: LogIndex, missed: Numbers) -> Flags:
+    """Whether a later record of the same epoch is in the log: a leader that ends loses a suffix, never a hole."""
+    sends = index.history.sends
+    if not len(missed):
+        return np.zeros(0, np.bool_)
+    epochs = sends.tp * (int(sends.epoch.max()) + 2) + sends.epoch
+    survivors = np.flatnonzero((sends.type == OK) & index.polled & (sends.epoch != UNKNOWN))
+    known, which = np.unique(np.concatenate([epochs[survivors], epochs[missed]]), return_inverse=True)
+    ends = np.full(len(known), UNKNOWN)
+    np.maximum.at(ends, which[: len(survivors)], index.place[survivors])
+    flags: Flags = (sends.epoch[missed] != UNKNOWN) & (sends.off[missed] < ends[which[len(survivors) :]])
+    return flags
+
+
+def _end_of_reads(index: LogIndex) -> Numbers:
+    ends = np.zeros(len(index.history.partitions), np.int64)
+    records = index.history.records
+    np.maximum.at(ends, records.tp[index.is_ok_record], records.off[index.is_ok_record] + 1)
+    return ends
+
+
+def _is_trimmed(index: LogIndex, offset: Numbers, tp: Numbers) -> Flags:
+    flags: Flags = (offset != UNKNOWN) & (offset < index.trim[tp])
+    return flags

@@ -1,0 +1,221 @@
+"""Order of time against order of offsets: the partition as one linearizable object.
+
+Per partition, with everything sorted by offset, one pass over running minima and maxima decides (Jepsen's ww and wr
+cycles with real-time edges, for operations of one record each): O(n log n), nothing is searched.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from raftka.check.levels import Level
+from raftka.check.log_columns import FAIL, NEVER, OK, UNKNOWN, Flags, LogHistory, Numbers
+from raftka.check.log_index import LogIndex
+from raftka.check.log_lines import latest_line, record_line, send_line
+from raftka.check.verdict import Anomaly, Report
+
+
+def check_realtime(index: LogIndex, report: Report) -> None:
+    """Report G0-realtime, nonmonotonic-send, G1c-realtime, and stale-, future- and nonmonotonic-latest."""
+    placed = _placed(index)
+    _check_sends(index, placed, report)
+    _check_processes(index, placed, report)
+    _check_polls(index, placed, report)
+    _check_latests(index, placed, report)
+
+
+def _placed(index: LogIndex) -> Numbers:
+    """Return the sends whose place in the log is certain, by partition and offset.
+
+    That is what was polled, and what acks=all has promised. What acks=1 has acknowledged and nobody polled may be lost,
+    and then another record has its offset.
+    """
+    sends = index.history.sends
+    promised = (sends.type == OK) & (index.level >= Level.WRITE_CACHING)
+    is_seen = np.zeros(len(sends), np.bool_)
+    is_seen[index.send_of[index.send_of != UNKNOWN]] = True
+    rows = np.flatnonzero((index.place != UNKNOWN) & (is_seen | promised) & (sends.type != FAIL))
+    rows = rows[is_seen[rows] | ~index.is_excused(rows)]
+    rows = rows[~index.gone[rows]]
+    return rows[np.argsort(index.history.key(sends.tp[rows], index.place[rows]), kind="stable")]
+
+
+def _check_sends(index: LogIndex, placed: Numbers, report: Report) -> None:
+    """A send that began after another one was acknowledged lies behind it."""
+    history, sends = index.history, index.history.sends
+    found: list[Numbers] = []
+    other: dict[int, int] = {}
+    # What acks=0 calls its end is that of the sending, not of the writing.
+    ret = np.where((sends.type == OK) & (index.level > Level.NO_ACK), sends.ret, NEVER)
+    for rows in _by_partition(history, placed):
+        ends, at = _suffix_min(ret[rows])
+        behind = np.searchsorted(index.place[rows], index.place[rows], side="right")
+        inside = behind < len(rows)
+        behind = np.minimum(behind, len(rows) - 1)
+        # The earliest end of everything behind each row.
+        wrong = np.flatnonzero(inside & (ends[behind] < sends.inv[rows]))
+        found.append(rows[wrong])
+        other.update(zip(rows[wrong[:10]].tolist(), rows[at[behind[wrong[:10]]]].tolist(), strict=True))
+
+    def describe(row: int) -> Anomaly:
+        before = other[row]
+        text = (
+            f"{_value(history, row)} was sent after {_value(history, before)} had been acknowledged,"
+            f" and lies before it: {index.place[row]} < {index.place[before]}"
+        )
+        return Anomaly(history.partitions[sends.tp[row]], text, [send_line(history, before), send_line(history, row)])
+
+    report.add("G0-realtime", _together(found), describe)
+
+
+def _check_processes(index: LogIndex, placed: Numbers, report: Report) -> None:
+    """What one process sent, one after the other, lies in that order; also what it was not told the end of."""
+    history, sends = index.history, index.history.sends
+    rows = np.sort(placed)
+    streams = sends.proc[rows] * len(history.partitions) + sends.tp[rows]
+    order = rows[np.lexsort((sends.line[rows], streams))]
+    one, two = order[:-1], order[1:]
+    same = (sends.proc[one] == sends.proc[two]) & (sends.tp[one] == sends.tp[two])
+
+    def describe(at: int) -> Anomaly:
+        first, second = int(one[at]), int(two[at])
+        text = f"process {sends.proc[first]} sent to offset {index.place[first]} and then to {index.place[second]}"
+        lines = [send_line(history, first), send_line(history, second)]
+        return Anomaly(history.partitions[sends.tp[first]], text, lines)
+
+    wrong = same & (index.place[two] <= index.place[one])
+    # What nobody was told the end of may arrive late, unless its producer is idempotent and so in order.
+    is_late = ((sends.type[one] != OK) | (index.level[one] == Level.NO_ACK)) & (sends.idem[one] == 0)
+    report.add("nonmonotonic-send", np.flatnonzero(wrong & ~is_late), describe, allowed=int((wrong & is_late).sum()))
+
+
+def _check_polls(index: LogIndex, placed: Numbers, report: Report) -> None:
+    """A send that began after a poll had returned an offset lies behind that offset."""
+    history, sends, records = index.history, index.history.sends, index.history.records
+    found: list[Numbers] = []
+    other: dict[int, int] = {}
+    rows_of = np.argsort(index.record_key, kind="stable")
+    ends_of = np.where(index.is_ok_record & index.stays, history.polls.ret[records.poll], NEVER)
+    starts = np.searchsorted(records.tp[rows_of], np.arange(len(history.partitions) + 1))
+    for rows in _by_partition(history, placed):
+        tp = int(sends.tp[rows[0]])
+        read = rows_of[starts[tp] : starts[tp + 1]]
+        if not len(read):
+            continue
+        ends, at = _suffix_min(ends_of[read])
+        behind = np.searchsorted(records.off[read], index.place[rows], side="right")
+        inside = behind < len(read)
+        behind = np.minimum(behind, len(read) - 1)
+        wrong = np.flatnonzero(inside & (ends[behind] < sends.inv[rows]))
+        found.append(rows[wrong])
+        other.update(zip(rows[wrong[:10]].tolist(), read[at[behind[wrong[:10]]]].tolist(), strict=True))
+
+    def describe(row: int) -> Anomaly:
+        text = (
+            f"{_value(history, row)} was sent after offset {records.off[other[row]]} had been polled,"
+            f" and lies before it, at {index.place[row]}"
+        )
+        return Anomaly(
+            history.partitions[sends.tp[row]], text, [record_line(history, other[row]), send_line(history, row)]
+        )
+
+    report.add("G1c-realtime", _together(found), describe)
+
+
+def _check_latests(index: LogIndex, placed: Numbers, report: Report) -> None:
+    """Latest covers all that was acknowledged at acks=all before it, nothing that began after it, and only grows."""
+    history, sends, latests = index.history, index.history.sends, index.history.latests
+    if not len(latests):
+        return
+    durable = placed[(sends.type[placed] == OK) & (index.level[placed] >= Level.WRITE_CACHING)]
+    by_partition = [
+        {int(sends.tp[rows[0]]): rows for rows in _by_partition(history, each)} for each in (durable, placed)
+    ]
+    stale: list[Numbers] = []
+    future: list[Numbers] = []
+    back: list[Numbers] = []
+    proof: dict[tuple[str, int], int] = {}
+    for tp in np.unique(latests.tp).tolist():
+        asked = np.flatnonzero(latests.tp == tp)
+        done = by_partition[0].get(tp, np.zeros(0, np.int64))
+        done = done[np.argsort(sends.ret[done], kind="stable")]
+        bound, at = _prefix_max(index.place[done])
+        before = np.searchsorted(sends.ret[done], latests.inv[asked]) - 1
+        wrong = (before >= 0) & (_take(bound, before, -1) >= latests.off[asked])
+        stale.append(asked[wrong])
+        proof |= {
+            ("stale", int(row)): int(done[at[each]]) for row, each in zip(asked[wrong], before[wrong], strict=True)
+        }
+        all_rows = by_partition[1].get(tp, np.zeros(0, np.int64))
+        begun, at = _prefix_max(sends.inv[all_rows])
+        below = np.searchsorted(index.place[all_rows], latests.off[asked]) - 1
+        places = _take(index.place[all_rows][at] if len(at) else at, below, NEVER)
+        # What it covered may be gone since, and this record have its offset.
+        rewound = index.is_rewound(latests.tp[asked], places, np.full(len(asked), NEVER))
+        wrong = (below >= 0) & (_take(begun, below, -1) > latests.ret[asked]) & ~rewound
+        future.append(asked[wrong])
+        proof |= {
+            ("future", int(row)): int(all_rows[at[each]]) for row, each in zip(asked[wrong], below[wrong], strict=True)
+        }
+        ended = asked[np.argsort(latests.ret[asked], kind="stable")]
+        bound, at = _prefix_max(latests.off[ended])
+        before = np.searchsorted(latests.ret[ended], latests.inv[asked]) - 1
+        rewound = index.is_rewound(latests.tp[asked], latests.off[asked], latests.ret[asked])
+        wrong = (before >= 0) & (_take(bound, before, -1) > latests.off[asked]) & ~rewound
+        back.append(asked[wrong])
+        proof |= {
+            ("back", int(row)): int(ended[at[each]]) for row, each in zip(asked[wrong], before[wrong], strict=True)
+        }
+
+    def describe(kind: str, words: str, row: int) -> Anomaly:
+        other = proof[kind, row]
+        line = latest_line(history, other) if kind == "back" else send_line(history, other)
+        text = f"latest was answered with {latests.off[row]}, {words}"
+        return Anomaly(history.partitions[latests.tp[row]], text, [line, latest_line(history, row)])
+
+    for name, kind, rows, words in (
+        (
+            "stale-latest",
+            "stale",
+            stale,
+            "though a record at or behind that was acknowledged at acks=all before it was asked",
+        ),
+        ("future-latest", "future", future, "which covers a record that was sent only after the answer"),
+        ("nonmonotonic-latest", "back", back, "after an earlier answer was larger"),
+    ):
+        report.add(name, _together(rows), lambda row, kind=kind, words=words: describe(kind, words, row))  # type: ignore[misc]
+
+
+def _by_partition(history: LogHistory, rows: Numbers) -> Iterator[Numbers]:
+    """Yield the rows of each partition; they are ordered by partition."""
+    tps = history.sends.tp[rows]
+    bounds = np.flatnonzero(np.diff(tps)) + 1
+    for piece in np.split(rows, bounds):
+        if len(piece):
+            yield piece
+
+
+def _suffix_min(values: Numbers) -> tuple[Numbers, Numbers]:
+    """Return for each place the least value from there to the end, and where that is."""
+    largest, at = _prefix_max(-values[::-1])
+    return -largest[::-1], len(values) - 1 - at[::-1]
+
+
+def _prefix_max(values: Numbers) -> tuple[Numbers, Numbers]:
+    """Return for each place the largest value from the beginning to there, and where it was first."""
+    largest = np.maximum.accumulate(values) if len(values) else values
+    is_new: Flags = np.ones(len(values), np.bool_)
+    is_new[1:] = largest[1:] > largest[:-1]
+    return largest, np.maximum.accumulate(np.where(is_new, np.arange(len(values)), 0)) if len(values) else largest
+
+
+def _take(values: Numbers, at: Numbers, default: int) -> Numbers:
+    return np.where(at >= 0, values[np.maximum(at, 0)], default) if len(values) else np.full(len(at), default)
+
+
+def _together(pieces: list[Numbers]) -> Numbers:
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+
+
+def _value(history: LogHistory, row: int) -> str:
+    return repr(history.values[history.sends.val[row]])

@@ -1,0 +1,144 @@
+"""The lines of a history, as docs/history-format.md describes them: one JSON object each, told apart by `f`.
+
+`type` says what became of an operation: `ok` happened, `fail` certainly did not, `info` is unknown for ever. Times are
+nanoseconds of any one clock. An operation without `ret` has no end.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+Outcome = Literal["ok", "fail", "info"]
+
+
+class Operation(msgspec.Struct, tag_field="f"):
+    """What all lines have."""
+
+
+class Send(Operation, tag="send"):
+    """One record that a producer sent; `val` is unique within its partition."""
+
+    type: Outcome
+    proc: int
+    inv: int
+    tp: str
+    acks: Literal["all", "1", "0"]
+    val: str
+    ret: int | None = None
+    idem: bool = False
+    off: int | None = None
+    epoch: int | None = None
+    err: str | None = None
+
+
+class Poll(Operation, tag="poll"):
+    """What one poll of one partition returned, in order; `hw` is the high watermark that came with it."""
+
+    type: Literal["ok", "info"]
+    proc: int
+    inv: int
+    tp: str
+    recs: list[tuple[int, str]] = []
+    ret: int | None = None
+    hw: int | None = None
+    final: bool = False
+
+
+class Latest(Operation, tag="latest"):
+    """ListOffsets latest: `off` is the offset of the next record to come."""
+
+    type: Outcome
+    proc: int
+    inv: int
+    tp: str
+    ret: int | None = None
+    off: int | None = None
+    err: str | None = None
+
+
+class Assign(Operation, tag="assign"):
+    """From `inv` on the process reads these partitions; one that it read before keeps its position."""
+
+    proc: int
+    inv: int
+    tps: list[str]
+    type: Outcome = "ok"
+    ret: int | None = None
+
+
+class Subscribe(Operation, tag="subscribe"):
+    """As `Assign`, but in a group: the coordinator gave the process these partitions, and may take them again."""
+
+    proc: int
+    inv: int
+    tps: list[str]
+    type: Outcome = "ok"
+    ret: int | None = None
+
+
+class Seek(Operation, tag="seek"):
+    """From `inv` on the process reads a partition from somewhere else."""
+
+    proc: int
+    inv: int
+    tp: str
+    off: int | None = None
+    type: Outcome = "ok"
+    ret: int | None = None
+
+
+class Trim(Operation, tag="trim"):
+    """Records below `off` were deleted on purpose (DeleteRecords, retention): they are not missed."""
+
+    tp: str
+    off: int
+    inv: int = 0
+    proc: int = 0
+    type: Outcome = "ok"
+    ret: int | None = None
+
+
+class Fault(Operation, tag="fault"):
+    """Something was done to the cluster. A name that begins with `power` took what was not fsynced."""
+
+    name: str
+    inv: int
+
+
+class Read(Operation, tag="read"):
+    """A register's value, null if nothing was written yet."""
+
+    type: Outcome
+    proc: int
+    inv: int
+    key: str
+    ret: int | None = None
+    out: Any = None
+
+
+class Write(Operation, tag="write"):
+    """A register becomes `in`."""
+
+    type: Outcome
+    proc: int
+    inv: int
+    key: str
+    ret: int | None = None
+    value: Any = msgspec.field(name="in", default=None)
+
+
+class Cas(Operation, tag="cas"):
+    """A register becomes `in[1]` if it is `in[0]`; `out` says whether it did."""
+
+    type: Outcome
+    proc: int
+    inv: int
+    key: str
+    value: tuple[Any, Any] = msgspec.field(name="in")
+    ret: int | None = None
+    out: bool | None = None
+
+
+Line = Send | Poll | Latest | Assign | Subscribe | Seek | Trim | Fault | Read | Write | Cas
+REGISTER_OPERATIONS = (Read, Write, Cas)
+LOG_OPERATIONS = (Send, Poll, Latest, Assign, Subscribe, Seek, Trim)

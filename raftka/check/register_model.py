@@ -1,0 +1,222 @@
+"""Linearizability of registers, key by key: just-in-time linearization after Wing and Gong, and Lowe.
+
+A history is linearizable iff it is key by key (P-compositionality, Herlihy and Wing 1990). For one key the events are
+taken in the order of time. What is kept is the set of configurations that explain everything so far: the register's
+value, and which of the operations that are under way have already taken effect (G. Lowe, "Testing for linearizability",
+2017, with the memo that keeps each configuration once). An operation takes effect at the latest when its return is
+met; so the window that is looked at is what is under way, however long the history is. If no configuration is left,
+the return at hand cannot be explained.
+
+The number of configurations is bounded by the values times 2 to the power of what is under way. Operations without an
+end stay under way for ever, so those that cannot matter are dropped first.
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+
+from raftka.check.errors import HistoryError
+from raftka.check.register_history import (
+    CAS_DONE,
+    CAS_REFUSED,
+    NEVER,
+    NULL,
+    READ,
+    WRITE,
+    RegisterHistory,
+    Step,
+)
+from raftka.check.verdict import Anomaly, Report, Verdict
+
+# Some gigabytes and minutes: beyond it the window is named and nothing is claimed.
+CONFIGURATIONS_MAX = 2_000_000
+_SHOWN = 12
+
+
+def check_register(history: RegisterHistory, model: str, configurations_max: int = CONFIGURATIONS_MAX) -> Verdict:
+    """Return the verdict on a history of registers.
+
+    Raises:
+        HistoryError: A window has too many explanations to be searched; it is named.
+    """
+    report = Report()
+    anomalies: list[Anomaly] = []
+    widest = 0
+    for key, steps in history.steps.items():
+        search = _Search(history, key, relevant(steps), configurations_max)
+        anomaly = search.run()
+        widest = max(widest, search.widest)
+        if anomaly is not None:
+            anomalies.append(anomaly)
+    report.add("not-linearizable", np.arange(len(anomalies)), lambda row: anomalies[row])
+    report.measures |= {"keys": len(history.steps), "widest-window": widest}
+    return report.verdict(model, history.operations)
+
+
+def relevant(steps: list[Step]) -> list[Step]:
+    """Return the steps with as few as possible that nobody was told the end of; they stay under way for ever.
+
+    One whose value nobody has met can be left out of every explanation, so it needs none. One whose value has been met,
+    and can be of no other, took effect before the first who met it had ended.
+    """
+    met: dict[int, float] = {}
+    makers = Counter(each.new for each in steps if each.kind in (WRITE, CAS_DONE))
+    for each in steps:
+        if each.kind in (READ, CAS_DONE):
+            met[each.expected] = min(each.ret, met.get(each.expected, NEVER))
+    # A refused cas may have met any value but the one it names; then nothing can be told to be unmet.
+    is_refusal = any(each.kind == CAS_REFUSED for each in steps)
+    kept = []
+    for each in steps:
+        if each.ret != NEVER or is_refusal or each.new in met:
+            end = met.get(each.new, NEVER)
+            is_cut = each.ret == NEVER and makers[each.new] == 1 and each.new != NULL and end >= each.inv
+            kept.append(replace(each, ret=end) if is_cut else each)
+    return kept
+
+
+class _Search:
+    """One key."""
+
+    def __init__(self, history: RegisterHistory, key: str, steps: list[Step], configurations_max: int) -> None:
+        self._history = history
+        self._key = key
+        self._steps = steps
+        self._max = configurations_max
+        # Of what is under way: its bit, by number; freed bits are used again.
+        self._open: dict[int, Step] = {}
+        self._free: list[int] = []
+        self.widest = 0
+
+    def run(self) -> Anomaly | None:
+        """Return why the key's history has no explanation; None: it has one."""
+        width = _width(self._steps)
+        # A configuration is one number: the value above, the effects below.
+        configurations = {NULL << width}
+        slots: dict[int, int] = {}
+        self._free = list(range(width - 1, -1, -1))
+        for is_return, number in _events(self._steps):
+            step = self._steps[number]
+            if not is_return:
+                slots[number] = slot = self._free.pop()
+                self._open[slot] = step
+                self.widest = max(self.widest, len(self._open))
+                continue
+            slot = slots.pop(number)
+            after = self._linearized(configurations, slot, width)
+            if not after:
+                return self._anomaly(step, configurations, width)
+            configurations = after
+            del self._open[slot]
+            self._free.append(slot)
+        return None
+
+    def _linearized(self, configurations: set[int], slot: int, width: int) -> set[int]:
+        """Return every configuration in which the step at `slot` has taken effect, without its bit."""
+        wanted = 1 << slot
+        low = (1 << width) - 1
+        done = {each & ~wanted for each in configurations if each & wanted}
+        waiting = [each for each in configurations if not each & wanted]
+        seen = _Seen(self._open)
+        waiting = [each for each in waiting if seen.add(each)]
+        candidates = [(1 << at, step.kind, step.expected, step.new) for at, step in self._open.items()]
+        # Grows while it is walked: those with the fewest effects first.
+        for configuration in waiting:
+            value = configuration >> width
+            effects = configuration & low
+            for bit, kind, expected, new in candidates:
+                if effects & bit:
+                    continue
+                if kind == WRITE:
+                    following = new
+                elif (value == expected) == (kind == CAS_REFUSED):
+                    continue
+                else:
+                    following = new if kind == CAS_DONE else value
+                if bit == wanted:
+                    done.add(following << width | effects)
+                    continue
+                found = following << width | effects | bit
+                if seen.add(found):
+                    waiting.append(found)
+            if seen.size > self._max:
+                raise HistoryError(self._too_wide())
+        return seen.least(done)
+
+    def _too_wide(self) -> str:
+        lines = sorted(step.line for step in self._open.values())
+        return (
+            f"key {self._key!r}: more than {self._max} ways to explain the window of {len(lines)} operations that are"
+            f" under way together, lines {lines[0]} to {lines[-1]}; use fewer clients per key"
+        )
+
+    def _anomaly(self, step: Step, configurations: set[int], width: int) -> Anomaly:
+        values = {number: encoded.decode() for encoded, number in self._history.values.items()}
+        possible = sorted({values.get(each >> width, "null") for each in configurations})
+        shown = ", ".join(possible[:_SHOWN]) + (" or more" if len(possible) > _SHOWN else "")
+        under_way = sorted(self._open.values(), key=lambda each: each.line)
+        text = (
+            f"the operation of line {step.line} has no place between its beginning and its end: everything that ended"
+            f" before leaves the register at {shown}, and what was under way does not explain it"
+        )
+        lines = [self._history.lines[each.line] for each in under_way[-_SHOWN:]]
+        return Anomaly(self._key, text, lines)
+
+
+class _Seen:
+    """The configurations that were met, without those that others make superfluous.
+
+    What has no end need not take effect: of two configurations that differ only in which of these have, the one with
+    fewer can do all that the other can. Without this, each of them would double what there is to search.
+    """
+
+    def __init__(self, under_way: dict[int, Step]) -> None:
+        self._optional = sum(1 << slot for slot, step in under_way.items() if step.ret == NEVER)
+        self._all: set[int] = set()
+        self._least: dict[int, list[int]] = {}
+        self.size = 0
+
+    def add(self, configuration: int) -> bool:
+        """Note one; return whether it says something new."""
+        if not self._optional:
+            before = self.size
+            self._all.add(configuration)
+            self.size = len(self._all)
+            return self.size > before
+        return self._add_least(self._least, configuration)
+
+    def least(self, configurations: set[int]) -> set[int]:
+        """Return the ones of a set that none of it makes superfluous."""
+        if not self._optional:
+            return configurations
+        least: dict[int, list[int]] = {}
+        for each in sorted(configurations, key=lambda each: (each & self._optional).bit_count()):
+            self._add_least(least, each)
+        return {rest | taken for rest, several in least.items() for taken in several}
+
+    def _add_least(self, least: dict[int, list[int]], configuration: int) -> bool:
+        taken = configuration & self._optional
+        others = least.setdefault(configuration & ~self._optional, [])
+        if any(other & taken == other for other in others):
+            return False
+        others.append(taken)
+        self.size += 1
+        return True
+
+
+def _events(steps: list[Step]) -> list[tuple[bool, int]]:
+    """Return calls and returns in the order of time; of the same instant, calls first: intervals are closed."""
+    events = [(each.inv, False, number) for number, each in enumerate(steps)]
+    events += [(int(each.ret), True, number) for number, each in enumerate(steps) if each.ret != NEVER]
+    events.sort()
+    return [(is_return, number) for _, is_return, number in events]
+
+
+def _width(steps: list[Step]) -> int:
+    """Return how many steps are under way together at most."""
+    under_way = widest = 0
+    for is_return, _ in _events(steps):
+        under_way += -1 if is_return else 1
+        widest = max(widest, under_way)
+    return max(1, widest)

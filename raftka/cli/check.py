@@ -1,0 +1,75 @@
+"""`raftka check`: the verdict on histories of any Kafka-compatible cluster."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from raftka.cli.exit_codes import DONE, FAILED, UNJUDGED, CommandError
+from raftka.cli.options import Format
+
+if TYPE_CHECKING:
+    from raftka.check.verdict import Verdict
+
+
+class Model(StrEnum):
+    """What the history is one of."""
+
+    LOG = "log"
+    REGISTER = "register"
+    CAS = "cas"
+
+
+class LevelName(StrEnum):
+    """What acks=all promises on the topics of the history."""
+
+    QUORUM_ACK = "quorum_ack"
+    WRITE_CACHING = "write_caching"
+    LEADER_ACK = "leader_ack"
+    NO_ACK = "no_ack"
+
+
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Histories; several are one.")],
+    model: Annotated[Model, typer.Option(help="What they are histories of.")] = Model.LOG,
+    level: Annotated[
+        LevelName, typer.Option(help="What acks=all means there; other records are judged by their acks.")
+    ] = LevelName.QUORUM_ACK,
+    output: Annotated[Format, typer.Option("--format", "-f", help="How to print.")] = Format.TEXT,
+    explain: Annotated[bool, typer.Option("--explain", help="Say in words what each anomaly means.")] = False,
+) -> int:
+    """Judge histories (docs/history-format.md): exit code 0 valid, 1 anomalies, 2 they cannot be judged."""
+    try:
+        from raftka.check.errors import HistoryError
+        from raftka.check.render import render
+    except ImportError as error:
+        raise CommandError(f"{error}; `raftka check` needs numpy: pip install 'raftka[check]'") from None
+    try:
+        verdict = _judged(files, model, level)
+    except (HistoryError, OSError) as error:
+        print(f"raftka: cannot be judged: {error}", file=sys.stderr)
+        return UNJUDGED
+    if output is Format.JSON:
+        import msgspec
+
+        document = {"valid": verdict.is_valid} | msgspec.to_builtins(verdict)
+        print(msgspec.json.format(msgspec.json.encode(document)).decode())
+    else:
+        for line in render(verdict, explained=explain):
+            print(line)
+    return DONE if verdict.is_valid else FAILED
+
+
+def _judged(files: list[Path], model: Model, level: LevelName) -> "Verdict":
+    if model is Model.LOG:
+        from raftka.check.levels import Level
+        from raftka.check.log_columns import read_log_history
+        from raftka.check.log_model import check_log
+
+        return check_log(read_log_history(files), Level[level.name])
+    from raftka.check.register_history import read_register_history
+    from raftka.check.register_model import check_register
+
+    return check_register(read_register_history(files, has_cas=model is Model.CAS), model.value)

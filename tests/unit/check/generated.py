@@ -1,0 +1,82 @@
+"""Random small histories: a cluster that keeps its promises, and then, in some, something that it should not do."""
+
+
+def history(rng):
+    """Return the lines of one history, in the order of time of each process."""
+    tps = ["t-0", "t-1"][: rng.choice([1, 1, 2])]
+    lines, logs = [], {tp: [] for tp in tps}
+    clocks = {}
+    now = 0
+    value = 0
+    positions = {}
+    for _ in range(rng.randrange(2, 14)):
+        now += rng.randrange(1, 10)
+        tp = rng.choice(tps)
+        kind = rng.choice(["send", "send", "send", "poll", "poll", "latest", "seek"])
+        proc = rng.randrange(4) + {"send": 10, "poll": 20, "latest": 30, "seek": 20}[kind]
+        inv = max(clocks.get(proc, 0) + 1, now - rng.randrange(0, 12))
+        ret = inv + rng.randrange(1, 12)
+        clocks[proc] = ret
+        common = {"proc": proc, "inv": inv, "ret": ret, "tp": tp}
+        if kind == "send":
+            value += 1
+            line = {"f": "send", "type": rng.choice(["ok", "ok", "ok", "info", "fail"]), **common}
+            line |= {"acks": rng.choice(["all", "all", "1", "0"]), "val": f"v{value}", "idem": rng.random() < 0.7}
+            line |= {"off": None, "epoch": rng.choice([None, 1, 2])}
+            if line["type"] == "ok" or (line["type"] == "info" and rng.random() < 0.5):
+                logs[tp].append(line["val"])
+            if line["type"] == "ok" and line["acks"] != "0" and rng.random() < 0.9:
+                line["off"] = len(logs[tp]) - 1
+            if line["type"] == "info" and rng.random() < 0.5:
+                line["ret"] = None
+            lines.append(line)
+        elif kind == "poll":
+            at = positions.get((proc, tp), 0)
+            recs = list(enumerate(logs[tp]))[at : at + rng.randrange(0, 4)]
+            positions[proc, tp] = at + len(recs)
+            hw = rng.choice([None, len(logs[tp])])
+            lines.append({"f": "poll", "type": "ok", **common, "recs": recs, "hw": hw, "final": False})
+        elif kind == "latest":
+            lines.append({"f": "latest", "type": "ok", **common, "off": len(logs[tp])})
+        else:
+            lines.append({"f": "seek", **common, "off": 0})
+            positions[proc, tp] = 0
+    for number, tp in enumerate(tps):
+        lines.append(
+            {"f": "poll", "type": "ok", "proc": 40 + number, "inv": now + 100, "ret": now + 101, "tp": tp}
+            | {"recs": list(enumerate(logs[tp])), "hw": None, "final": True}
+        )
+    for _ in range(rng.choice([0, 0, 1, 1, 2])):
+        spoil(rng, lines)
+    return lines
+
+
+def spoil(rng, lines):
+    """Change one line as a broken cluster would."""
+    polls = [each for each in lines if each["f"] == "poll" and each["recs"]]
+    sends = [each for each in lines if each["f"] == "send"]
+    latests = [each for each in lines if each["f"] == "latest"]
+    choice = rng.randrange(8)
+    if choice < 5 and polls:
+        poll = rng.choice(polls)
+        at = rng.randrange(len(poll["recs"]))
+        off, val = poll["recs"][at]
+        if choice == 0:
+            del poll["recs"][at]
+        elif choice == 1:
+            poll["recs"][at] = (off + rng.choice([1, -1, 3]), val) if off else (off + 1, val)
+        elif choice == 2:
+            poll["recs"][at] = (off, f"v{rng.randrange(1, 12)}")
+        elif choice == 3:
+            poll["recs"].insert(at, poll["recs"][rng.randrange(len(poll["recs"]))])
+        else:
+            poll["hw"] = rng.randrange(0, 4)
+    elif choice < 7 and sends:
+        send = rng.choice(sends)
+        if send["off"] is not None:
+            send["off"] = max(0, send["off"] + rng.choice([-1, 1]))
+        else:
+            send["type"] = "fail"
+    elif latests:
+        latest = rng.choice(latests)
+        latest["off"] = max(0, latest["off"] + rng.choice([-1, 1]))

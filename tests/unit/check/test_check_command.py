@@ -1,0 +1,79 @@
+"""`raftka check`: exit codes 0, 1 and 2, and what it prints."""
+
+import json
+
+import pytest
+
+from raftka.cli.root import run
+
+SEND = {"f": "send", "type": "ok", "proc": 1, "inv": 1, "ret": 2, "tp": "t-0", "acks": "all", "val": "a", "off": 0}
+FINAL = {"f": "poll", "type": "ok", "proc": 2, "inv": 3, "ret": 4, "tp": "t-0", "recs": [[0, "a"]], "final": True}
+WRITE = {"f": "write", "type": "ok", "proc": 1, "inv": 1, "ret": 2, "key": "x", "in": 1}
+READ = {"f": "read", "type": "ok", "proc": 1, "inv": 3, "ret": 4, "key": "x", "out": 1}
+CAS = {"f": "cas", "type": "ok", "proc": 1, "inv": 5, "ret": 6, "key": "x", "in": [1, 2], "out": True}
+
+
+@pytest.fixture
+def checked(tmp_path, capsys):
+    def check(lines, *options):
+        path = tmp_path / "history"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        code = run(["check", str(path), *options])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return check
+
+
+def test_a_valid_history_is_0(checked):
+    code, out, _ = checked([SEND, FINAL])
+    assert code == 0
+    assert out.startswith("valid\n2 operations judged (log)\n")
+
+
+def test_anomalies_are_1_with_the_operations_that_prove_them(checked):
+    code, out, _ = checked([SEND, FINAL | {"recs": []}])
+    assert code == 1
+    assert out.startswith("NOT VALID\n")
+    assert "unseen: 1 case\n  t-0: 'a' was acknowledged at offset 0 (quorum_ack) and is never read\n" in out
+    assert '"line": 1, "f": "send"' in out
+    assert "the end of the log was cut off" not in out
+    assert "the end of the log was cut off" in checked([SEND, FINAL | {"recs": []}], "--explain")[1]
+
+
+def test_what_cannot_be_judged_is_2(checked, tmp_path):
+    code, out, error = checked([SEND])
+    assert (code, out) == (2, "")
+    assert error.startswith("raftka: cannot be judged: no final read of t-0")
+    assert run(["check", str(tmp_path / "none")]) == 2
+
+
+def test_json_is_for_programs(checked):
+    code, out, _ = checked([SEND, FINAL | {"recs": []}], "--format", "json")
+    document = json.loads(out)
+    assert code == 1
+    assert not document["valid"]
+    assert document["findings"][0]["name"] == "unseen"
+    assert document["findings"][0]["examples"][0]["operations"][0]["line"] == 1
+
+
+def test_the_level_of_acks_all_can_be_told(checked):
+    lines = [SEND, {"f": "fault", "name": "power-loss", "inv": 3}, FINAL | {"recs": []}]
+    assert checked(lines)[0] == 1
+    code, out, _ = checked(lines, "--level", "write_caching")
+    assert code == 0
+    assert "unseen: 1, which the level allows" in out
+
+
+def test_registers_are_judged_too(checked):
+    assert checked([WRITE, READ], "--model", "register")[0] == 0
+    code, out, _ = checked([WRITE, READ | {"out": None}], "--model", "register")
+    assert code == 1
+    assert "not-linearizable: 1 case" in out
+    assert checked([WRITE, READ, CAS], "--model", "cas")[0] == 0
+    assert checked([WRITE, READ, CAS], "--model", "register")[0] == 2
+
+
+def test_usage_is_not_mistaken_for_a_verdict(checked):
+    assert run(["check"]) == 64
+    assert checked([SEND, FINAL], "--model", "nonsense")[0] == 64
