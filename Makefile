@@ -40,10 +40,10 @@ fix: $(TESTS_STAMP)  ## let ruff repair and format the sources
 	@$(BIN)/ruff format .
 
 sim: needs-SEED $(TESTS_STAMP)  ## replay one simulated run: make sim SEED=7
-	@$(BIN)/python -m tests.simulation --seed $(SEED)
+	@$(BIN)/python -m tests.simulation --seed $(SEED) $(if $(KAFKA),--kafka)
 
 sim-campaign: needs-SEEDS $(TESTS_STAMP)  ## many simulated runs on both cores: make sim-campaign SEEDS=0..999
-	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs 2
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs 2 $(if $(KAFKA),--kafka)
 
 needs-%:
 	@$(if $($*),,echo "$* is not set; \`make\` shows an example" >&2; exit 1)

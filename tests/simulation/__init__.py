@@ -12,7 +12,10 @@
 What is attacked in it, and how it is judged (`make sim SEED=n`, `make sim-campaign SEEDS=a..b`):
 
 * `cluster`       SimCluster: brokers' engines (cluster.node.Node) on simulated machines.
-* `workload`      producers of mixed levels and consumers, which live and die with their broker.
+* `kafka_workload`  Kafka clients on machines of their own, and the checker's verdict on what they saw:
+                  `kafka_producers`, `kafka_consumers` over `kafka_wire`; `recorder` writes their history.
+* `watched_partitions`  tells the invariants what clients are answered.
+* `workload`      producers and consumers that call a broker's partitions directly, and live and die with it.
 * `nemesis`       the faults of a run, drawn as a swarm.
 * `observer`      compares each replica with what was known of it, after each instant, and tells the invariants.
 * `replica_view`  one replica as seen from outside; `history` the ground truth over all replicas and lives.

@@ -17,11 +17,14 @@ def main() -> int:
     what.add_argument("--seeds", type=_range, metavar="A..B", help="run the seeds A to B, both included")
     parser.add_argument("--seconds", type=float, default=RUN_SECONDS, help="virtual seconds (default %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default %(default)s)")
+    parser.add_argument(
+        "--kafka", action="store_true", help="with Kafka clients on the wire, and the checker's verdict"
+    )
     parser.add_argument("--log", action="store_true", help="with --seed: print the brokers' log lines too")
     arguments = parser.parse_args()
     if arguments.seed is not None:
-        return _one(arguments.seed, arguments.seconds, arguments.log)
-    return _many(arguments.seeds, arguments.seconds, arguments.jobs)
+        return _one(arguments.seed, arguments.seconds, arguments.kafka, arguments.log)
+    return _many(arguments.seeds, arguments.seconds, arguments.kafka, arguments.jobs)
 
 
 def _range(text: str) -> range:
@@ -34,9 +37,9 @@ def _range(text: str) -> range:
         raise argparse.ArgumentTypeError(f"{text!r} is not A..B") from None
 
 
-def _one(seed: int, seconds: float, with_log: bool) -> int:
+def _one(seed: int, seconds: float, kafka: bool, with_log: bool) -> int:
     logging.basicConfig(stream=sys.stdout, level=logging.DEBUG if with_log else logging.CRITICAL, format="%(message)s")
-    result = run_seed(seed, seconds)
+    result = run_seed(seed, seconds, kafka=kafka)
     print("\n".join(result.lines))
     print(f"seed {seed}, {seconds:g} virtual seconds, faults: {' '.join(result.kinds)}")
     for name, count in sorted(result.counts.items()):
@@ -46,16 +49,17 @@ def _one(seed: int, seconds: float, with_log: bool) -> int:
     return 0 if result.error is None else 1
 
 
-def _many(seeds: range, seconds: float, jobs: int) -> int:
+def _many(seeds: range, seconds: float, kafka: bool, jobs: int) -> int:
     logging.disable(logging.CRITICAL)
     totals: Counter[str] = Counter()
     failed = []
-    for done, result in enumerate(run_seeds(seeds, seconds, jobs), 1):
+    for done, result in enumerate(run_seeds(seeds, seconds, jobs, kafka=kafka), 1):
         totals.update(result.counts)
         if result.error is not None:
             failed.append(result.seed)
             first_line = result.error.splitlines()[0]
-            print(f"seed {result.seed} FAILED: {first_line}\n  replay: make sim SEED={result.seed}", flush=True)
+            replay = f"make sim SEED={result.seed}" + (" KAFKA=1" if kafka else "")
+            print(f"seed {result.seed} FAILED: {first_line}\n  replay: {replay}", flush=True)
         if done % 100 == 0:
             print(f"{done} of {len(seeds)} runs, {len(failed)} failed", flush=True)
     for name, count in sorted(totals.items()):

@@ -11,16 +11,17 @@ from tests.simulation.run import RunResult, run_seed
 _RUNS_PER_PROCESS = 50
 
 
-def run_seeds(seeds: Iterable[int], seconds: float, jobs: int) -> Iterator[RunResult]:
+def run_seeds(seeds: Iterable[int], seconds: float, jobs: int, *, kafka: bool = False) -> Iterator[RunResult]:
     """Yield the results of many runs, as they end, from `jobs` processes.
 
     Worker processes begin fresh, are replaced after some runs, and end with the iteration.
     """
     context = get_context("spawn")
     with context.Pool(min(jobs, os.cpu_count() or 1), maxtasksperchild=_RUNS_PER_PROCESS) as pool:
-        yield from pool.imap_unordered(_run, ((seed, seconds) for seed in seeds))
+        yield from pool.imap_unordered(_run, ((seed, seconds, kafka) for seed in seeds))
 
 
-def _run(work: tuple[int, float]) -> RunResult:
+def _run(work: tuple[int, float, bool]) -> RunResult:
     logging.disable(logging.CRITICAL)
-    return run_seed(*work)
+    seed, seconds, kafka = work
+    return run_seed(seed, seconds, kafka=kafka)

@@ -11,6 +11,8 @@ from cluster.errors import ClusterError
 from cluster.founding import Seed
 from cluster.node import Node, NodeOptions
 from cluster.partition import Partition
+from kafka_api.options import KafkaOptions
+from kafka_api.server import KafkaServer
 from model.ids import RAFT0, GroupId, NodeId
 from model.topic_config import TopicConfig
 from raft.consensus import Consensus
@@ -20,11 +22,14 @@ from storage.memory_kvstore import MemoryKvStore
 from tests.simulation.digested_state import DigestedState
 from tests.simulation.history import History
 from tests.simulation.observer import Observer
+from tests.simulation.watched_partitions import watch_partitions
 from tests.simulation.world import World
 
 _RPC_PORT = 33145
-_TOPIC = "orders"
+KAFKA_PORT = 9092
+TOPIC = "orders"
 _DATA_DIR = "/data"
+_MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +38,7 @@ class ClusterOptions:
 
     Attributes:
         digests: The replicas' states carry what proves that they fit the log; off for tests of other proofs.
+        kafka: Each broker listens for Kafka clients.
     """
 
     nodes: int = 3
@@ -40,6 +46,7 @@ class ClusterOptions:
     segment_bytes: int = 64 * 1024
     raft: RaftOptions = field(default_factory=RaftOptions)
     digests: bool = True
+    kafka: bool = False
     retention_bytes: int = -1
     topic_configs: dict[str, str | None] = field(default_factory=dict)
 
@@ -55,6 +62,7 @@ class SimCluster:
         self.observer = Observer(self.history)
         self.nodes: dict[int, Node] = {}
         self.on_refused_start: Callable[[int], None] = lambda node_id: None
+        self.on_power_loss: Callable[[], None] = lambda: None
         self._groups: list[GroupId] = []
         self._kvstores: dict[int, dict[str, bytes]] = {}
         for node_id in range(1, options.nodes + 1):
@@ -101,7 +109,14 @@ class SimCluster:
             new_state = node.backend._new_log_state
             node.backend._new_log_state = lambda topic: DigestedState(new_state(topic))
         host = self.world.nodes[node_id].address
-        node.register(BrokerRecord(node_id, node.replica.directory_id, host, 9092, host, _RPC_PORT, host, 9644))
+        if self.options.kafka:
+            watch_partitions(node, node_id, self.world.nodes[node_id].incarnation, self.observer)
+            # It lives as long as its process; what it promises to clients, a crash ends.
+            server = KafkaServer(
+                node.env, node, KafkaOptions(request_memory_bytes=8 * _MIB, fetch_memory_bytes=8 * _MIB)
+            )
+            await server.start(host, KAFKA_PORT)
+        node.register(BrokerRecord(node_id, node.replica.directory_id, host, KAFKA_PORT, host, _RPC_PORT, host, 9644))
 
     def _end_if_current(self, node: Node) -> None:
         if self.nodes.get(node.options.node_id) is node:
@@ -113,6 +128,7 @@ class SimCluster:
         """End a life at once."""
         if power_loss:
             self.history.lost_power[node_id] = None
+            self.on_power_loss()
         self.world.nodes[node_id].crash(power_loss=power_loss)
         del self.nodes[node_id]
 
@@ -135,7 +151,7 @@ class SimCluster:
 
     async def _create_topic(self, node: Node) -> None:
         options = self.options
-        request = CreateTopicRequest(_TOPIC, options.partitions, options.nodes, [], options.topic_configs, False, 10.0)
+        request = CreateTopicRequest(TOPIC, options.partitions, options.nodes, [], options.topic_configs, False, 10.0)
         with contextlib.suppress(ClusterError):
             await node.admin.create_topic(request)
 
@@ -143,7 +159,7 @@ class SimCluster:
         """Return raft0 and, once any broker knows it, the topic's groups."""
         if not self._groups:
             for node in self.nodes.values():
-                topic = node.controller.topics.get(_TOPIC) if hasattr(node, "controller") else None
+                topic = node.controller.topics.get(TOPIC) if hasattr(node, "controller") else None
                 if topic is not None:
                     self._groups = [topic.group(partition) for partition in range(self.options.partitions)]
         return [RAFT0, *self._groups]
@@ -209,4 +225,7 @@ class SimCluster:
 
     def _observe(self) -> None:
         for node_id in self.nodes:
-            self.observe(node_id)
+            loop = self.world.nodes[node_id].loop
+            if loop.has_run:
+                loop.has_run = False
+                self.observe(node_id)

@@ -32,8 +32,15 @@ KINDS = (
 class Nemesis:
     """Injects faults until `stop`; whatever it breaks it mends later, and `mend_all` mends at once."""
 
-    def __init__(self, cluster: SimCluster, rng: Random, on_started: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        cluster: SimCluster,
+        rng: Random,
+        on_started: Callable[[int], None],
+        note_fault: Callable[[str], None] = lambda kind: None,
+    ) -> None:
         self._cluster = cluster
+        self._note_fault = note_fault
         self._world = cluster.world
         self._rng = rng
         self._on_started = on_started
@@ -79,6 +86,7 @@ class Nemesis:
             return
         kind = self._rng.choice(self.kinds)
         self._world.record("fault", None, kind)
+        self._note_fault(kind)
         self._cluster.history.counts[f"fault {kind}"] += 1
         self.injected += 1
         getattr(self, f"_{kind}")()

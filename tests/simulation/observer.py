@@ -20,6 +20,7 @@ class Observer:
         self.history = history
         self._invariants: list[Invariant] = [make(history) for make in ALL]
         self._views: dict[tuple[int, GroupId], ReplicaView] = {}
+        self._deleted: set[GroupId] = set()
 
     def observe(self, node: Node, node_id: int, life: int) -> None:
         """Look at all replicas of a node."""
@@ -27,10 +28,19 @@ class Observer:
         if groups is None:
             return
         for group, consensus in groups._groups.items():
+            if group in self._deleted:
+                continue
             view = self._views.get((node_id, group))
             if view is None or view.consensus is not consensus:
                 view = self._open(node_id, life, group, consensus, view)
             self._compare(view)
+
+    def forget(self, group: GroupId) -> None:
+        """The deletion of a group's topic is committed: nobody promises anything about it any more.
+
+        A broker that has removed its replica may begin another, empty one before it has applied the deletion again.
+        """
+        self._deleted.add(group)
 
     def view_of(self, node_id: int, group: GroupId) -> ReplicaView:
         """Return what is known of a replica."""
@@ -40,11 +50,15 @@ class Observer:
         self, node_id: int, group: GroupId, level: ConsistencyLevel, content: bytes, result: ReplicateResult
     ) -> None:
         """A producer on a node has got a success."""
+        if group in self._deleted:
+            return
         for invariant in self._invariants:
             invariant.on_answered(self._views[(node_id, group)], level, content, result)
 
     def read(self, node_id: int, group: GroupId, offset: int, record_count: int, content: bytes) -> None:
         """A consumer on a node has got a batch."""
+        if group in self._deleted:
+            return
         for invariant in self._invariants:
             invariant.on_read(self._views[(node_id, group)], offset, record_count, content)
 

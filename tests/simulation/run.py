@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from raft.options import RaftOptions
 from tests.simulation.cluster import ClusterOptions, SimCluster
+from tests.simulation.kafka_workload import KafkaWorkload
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.operators import Operators
 from tests.simulation.workload import Workload
@@ -15,6 +16,7 @@ from tests.simulation.world import World
 RUN_SECONDS = 60.0
 _LIVENESS_SECONDS = 15.0
 _QUIET_SECONDS = 8.0
+_READ_SECONDS = 30.0
 _ACKED_MIN = 100
 
 
@@ -35,14 +37,20 @@ class InvalidRunError(Exception):
     """Too little happened: such a run must not count as a success."""
 
 
-def run_seed(seed: int, seconds: float = RUN_SECONDS) -> RunResult:
-    """Run one seed; an error is in the result, with the newest events."""
+def run_seed(seed: int, seconds: float = RUN_SECONDS, *, kafka: bool = False) -> RunResult:
+    """Run one seed; an error is in the result, with the newest events.
+
+    Args:
+        seed: Decides everything.
+        seconds: Virtual seconds.
+        kafka: The clients are Kafka clients on the wire, not callers of the partitions.
+    """
     gc.disable()
     world = World(seed)
     result = RunResult(seed)
     cluster: SimCluster | None = None
     try:
-        cluster = _cluster(world)
+        cluster = _cluster(world, kafka=kafka)
         # By the number and not by a draw, which would make all other seeds other runs.
         for node in world.nodes.values():
             node.disk.allocates = seed % 4 == 3
@@ -61,7 +69,7 @@ def run_seed(seed: int, seconds: float = RUN_SECONDS) -> RunResult:
     return result
 
 
-def _cluster(world: World, *, digests: bool = True) -> SimCluster:
+def _cluster(world: World, *, digests: bool = True, kafka: bool = False) -> SimCluster:
     rng = world.stream("options")
     latency = rng.choice([50e-6, 500e-6, 5e-3])
     jitter = latency * rng.choice([0.1, 1.0, 3.0])
@@ -73,7 +81,10 @@ def _cluster(world: World, *, digests: bool = True) -> SimCluster:
         state_step_entries=rng.choice([1, 7, 256]),
     )
     cluster = SimCluster(
-        world, ClusterOptions(segment_bytes=segment_bytes, retention_bytes=retention_bytes, digests=digests, raft=raft)
+        world,
+        ClusterOptions(
+            segment_bytes=segment_bytes, retention_bytes=retention_bytes, digests=digests, raft=raft, kafka=kafka
+        ),
     )
     for source in world.nodes:
         for target in world.nodes:
@@ -84,7 +95,7 @@ def _cluster(world: World, *, digests: bool = True) -> SimCluster:
 
 def _run(world: World, cluster: SimCluster, result: RunResult, seconds: float) -> None:
     cluster.found()
-    workload = Workload(cluster, world.stream("workload"))
+    workload = (KafkaWorkload if cluster.options.kafka else Workload)(cluster, world.stream("workload"))
     operators = Operators(cluster, world.stream("operators"))
 
     def start_clients(node_id: int) -> None:
@@ -93,28 +104,28 @@ def _run(world: World, cluster: SimCluster, result: RunResult, seconds: float) -
 
     for node_id in world.nodes:
         start_clients(node_id)
-    nemesis = Nemesis(cluster, world.stream("nemesis"), start_clients)
+    nemesis = Nemesis(cluster, world.stream("nemesis"), start_clients, workload.note_fault)
     result.kinds = nemesis.kinds
     nemesis.start()
     _advance(world, seconds - _LIVENESS_SECONDS)
     nemesis.stop()
     _advance(world, world.time + 1.0)
     nemesis.restart_failed()
-    acked_before = cluster.history.counts["acked"]
+    acked_before = workload.acked
     _advance(world, seconds - _QUIET_SECONDS)
-    if cluster.history.counts["acked"] == acked_before:
+    if workload.acked == acked_before:
         raise AssertionError(f"nothing was acknowledged within {_LIVENESS_SECONDS - _QUIET_SECONDS} s after the faults")
-    workload.is_producing = operators.is_at_work = False
+    workload.stop()
+    operators.is_at_work = False
     has_converged = world.run_until(cluster.has_converged, seconds)
     world.check()
     if not has_converged:
         raise AssertionError(f"the replicas have not converged {_LIVENESS_SECONDS} s after the last fault")
     _advance(world, seconds)
-    if workload.hanging():
-        raise AssertionError(f"{workload.hanging()} produce calls were never answered")
+    workload.finish(_READ_SECONDS)
     cluster.observer.at_end()
-    if cluster.history.counts["acked"] < _ACKED_MIN or nemesis.injected == 0:
-        raise InvalidRunError(f"{cluster.history.counts['acked']} acks, {nemesis.injected} faults")
+    if workload.acked < _ACKED_MIN or nemesis.injected == 0:
+        raise InvalidRunError(f"{workload.acked} acks, {nemesis.injected} faults")
 
 
 def _advance(world: World, until: float) -> None:

@@ -135,6 +135,8 @@ class Scheduler:
                     continue
                 set_running_loop(loop)
                 current = loop
+                if loop is not None:
+                    loop.has_run = True
             elif loop is not None and loop.blocked:
                 loop.park(entry)
                 continue
@@ -193,6 +195,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.offset = offset
         self.dead = False
         self.paused = False
+        # Set whenever it has run; who looks at what has changed clears it.
+        self.has_run = True
         # dead or paused, in one flag: it is read for every handle.
         self.blocked = False
         self._on_failure = on_failure

@@ -62,6 +62,27 @@ class Workload:
         self._delete_pause = rng.choice([None, 1.0, 4.0])
         self.open_calls: Counter[tuple[int, int]] = Counter()
 
+    @property
+    def acked(self) -> int:
+        """How many batches were acknowledged."""
+        return self._cluster.history.counts["acked"]
+
+    def note_fault(self, kind: str) -> None:
+        """Something was done to the cluster; the invariants see what."""
+
+    def stop(self) -> None:
+        """Producers end after the batch at hand."""
+        self.is_producing = False
+
+    def finish(self, seconds: float) -> None:
+        """Judge what clients have seen, at the end of the run.
+
+        Raises:
+            AssertionError: Some were never answered.
+        """
+        if self.hanging():
+            raise AssertionError(f"{self.hanging()} produce calls were never answered")
+
     def hanging(self) -> int:
         """Return how many calls of lives that go on have no answer."""
         nodes = self._cluster.world.nodes.values()

@@ -146,6 +146,8 @@ class World:
         self.trace = Trace(self.scheduler)
         self.network = Switch(self.scheduler, self.stream("network"), self.trace)
         self.nodes: dict[int, SimNode] = {}
+        # Machines on which no broker runs; nothing is done to them.
+        self.clients: dict[int, SimNode] = {}
         self.failures: list[Failure] = []
         self.graveyard: list[VirtualLoop] = []
 
@@ -170,6 +172,13 @@ class World:
         assert node_id not in self.nodes
         node = self.nodes[node_id] = SimNode(self, node_id)
         return node
+
+    def add_client(self, node_id: int) -> SimNode:
+        """Add a machine for clients, as `add_node` does for a broker."""
+        assert node_id not in self.nodes
+        assert node_id not in self.clients
+        machine = self.clients[node_id] = SimNode(self, node_id)
+        return machine
 
     def node(self, node_id: int) -> SimNode:
         return self.nodes[node_id]
@@ -229,7 +238,7 @@ class World:
 
     def close(self) -> None:
         """End every process and let go of what they held."""
-        for node in self.nodes.values():
+        for node in (*self.nodes.values(), *self.clients.values()):
             if not node.loop.dead:
                 node.loop.kill()
                 self.graveyard.append(node.loop)
