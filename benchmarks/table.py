@@ -100,7 +100,7 @@ def _origins(documents: Sequence[dict[str, Any]]) -> list[str]:
     names: dict[str, list[str]] = {}
     for document in documents:
         machine = document["machine"]
-        pairs = f", {document['pairs']} pairs of {document['seconds']:g} s" if "pairs" in document else ""
+        pairs = f", {document['pairs']} pairs of {document['seconds']:g} s" if "matches" in document["result"] else ""
         origin = (
             f"{document['measured_on']}, commit {document['source']}, {machine['cores']} cores of {machine['cpu']}, "
             f"{machine['memory_gib']} GiB, Linux {machine['kernel']}, Python {machine['python']}, "

@@ -7,6 +7,7 @@ ended, even if it was truncated away.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from storage.errors import StorageError
 from storage.segment import Segment
 
 T = TypeVar("T")
+_logger = logging.getLogger("storage")
 
 
 class _Lane:
@@ -146,10 +148,17 @@ class LogJobs:
 
     async def _close_files(self, done: asyncio.Future[None]) -> None:
         # Closing a deleted file is what frees its blocks: 50 ms and more for each segment, which is not the loop's.
-        while self._retired and not self._uses:
-            await self._env.workers.run(Pool.READ, self._retired.pop().file.close)
-        self._closing = None
-        done.set_result(None)
+        try:
+            while self._retired and not self._uses:
+                segment = self._retired.pop()
+                try:
+                    await self._env.workers.run(Pool.READ, segment.file.close)
+                except OSError as error:
+                    # Nothing in it is needed any more, and its descriptor is gone all the same.
+                    _logger.warning("[%s] closing removed segment %s: %s", self._group, segment.name, error)
+        finally:
+            self._closing = None
+            done.set_result(None)
 
     async def close(self) -> None:
         """Take no more jobs and wait for those under way. Idempotent."""

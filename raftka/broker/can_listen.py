@@ -33,7 +33,11 @@ def check_can_listen(config: BrokerConfig) -> None:
 def _bind(host: str, port: int) -> None:
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     for family, kind, protocol, _, address in found:
-        with socket.socket(family, kind, protocol) as probe:
+        try:
+            probe = socket.socket(family, kind, protocol)
+        except OSError:
+            continue  # A kernel without this family; asyncio leaves it out, too.
+        with probe:
             # As asyncio does: connections of a former process that linger do not matter, a listener does.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:

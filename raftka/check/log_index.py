@@ -6,7 +6,7 @@ import numpy as np
 
 from raftka.check.errors import HistoryError
 from raftka.check.levels import Level, levels_of
-from raftka.check.log_columns import NEVER, OK, UNKNOWN, Flags, LogHistory, Numbers
+from raftka.check.log_columns import NEVER, NO_ACK, OK, UNKNOWN, Flags, LogHistory, Numbers, Polls
 
 # raft.flush.interval.ms is 100 by default; the rest is for the clocks and for the answer's way.
 FLUSH_SECONDS = 1.0
@@ -31,12 +31,28 @@ class LogIndex:
         polls = history.polls
         has_final = np.zeros(len(history.partitions), np.bool_)
         has_final[polls.tp[(polls.final == 1) & (polls.type == OK)]] = True
+        self._check_last_reads(polls)
         without = np.setdiff1d(history.sends.tp, np.flatnonzero(has_final))
         if len(without):
             shown = ", ".join(history.partitions[tp] for tp in without[:3]) + (" and more" if len(without) > 3 else "")
             raise HistoryError(
                 f"no final read of {shown}: what is missing from polls may have come later; read everything once more"
                 ' after the faults, as polls with "final": true'
+            )
+
+    def _check_last_reads(self, polls: Polls) -> None:
+        """A final read that began before a send had ended does not say that its record is missing."""
+        sends = self.history.sends
+        latest = np.full(len(self.history.partitions), NEVER)
+        finals = np.flatnonzero((polls.final == 1) & (polls.type == OK))
+        latest[polls.tp[finals]] = -NEVER
+        np.maximum.at(latest, polls.tp[finals], polls.inv[finals])
+        late = np.flatnonzero((sends.type == OK) & (sends.acks != NO_ACK) & (sends.ret > latest[sends.tp]))
+        if len(late):
+            row = late[0]
+            raise HistoryError(
+                f"line {sends.line[row]}: the final read of {self.history.partitions[sends.tp[row]]} began before this"
+                " send had ended; read everything once more at the very end"
             )
 
     @cached_property

@@ -4,11 +4,14 @@
 nanoseconds of any one clock. An operation without `ret` has no end.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 Outcome = Literal["ok", "fail", "info"]
+# What numpy's columns hold; larger numbers are refused with their line.
+Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Operation(msgspec.Struct, tag_field="f"):
@@ -19,15 +22,15 @@ class Send(Operation, tag="send"):
     """One record that a producer sent; `val` is unique within its partition."""
 
     type: Outcome
-    proc: int
-    inv: int
+    proc: Number
+    inv: Number
     tp: str
     acks: Literal["all", "1", "0"]
     val: str
-    ret: int | None = None
+    ret: Number | None = None
     idem: bool = False
-    off: int | None = None
-    epoch: int | None = None
+    off: Offset | None = None
+    epoch: Number | None = None
     err: str | None = None
 
 
@@ -35,12 +38,12 @@ class Poll(Operation, tag="poll"):
     """What one poll of one partition returned, in order; `hw` is the high watermark that came with it."""
 
     type: Literal["ok", "info"]
-    proc: int
-    inv: int
+    proc: Number
+    inv: Number
     tp: str
-    recs: list[tuple[int, str]] = []
-    ret: int | None = None
-    hw: int | None = None
+    recs: list[tuple[Offset, str]] = []
+    ret: Number | None = None
+    hw: Offset | None = None
     final: bool = False
 
 
@@ -48,71 +51,71 @@ class Latest(Operation, tag="latest"):
     """ListOffsets latest: `off` is the offset of the next record to come."""
 
     type: Outcome
-    proc: int
-    inv: int
+    proc: Number
+    inv: Number
     tp: str
-    ret: int | None = None
-    off: int | None = None
+    ret: Number | None = None
+    off: Offset | None = None
     err: str | None = None
 
 
 class Assign(Operation, tag="assign"):
     """From `inv` on the process reads these partitions; one that it read before keeps its position."""
 
-    proc: int
-    inv: int
+    proc: Number
+    inv: Number
     tps: list[str]
     type: Outcome = "ok"
-    ret: int | None = None
+    ret: Number | None = None
 
 
 class Subscribe(Operation, tag="subscribe"):
     """As `Assign`, but in a group: the coordinator gave the process these partitions, and may take them again."""
 
-    proc: int
-    inv: int
+    proc: Number
+    inv: Number
     tps: list[str]
     type: Outcome = "ok"
-    ret: int | None = None
+    ret: Number | None = None
 
 
 class Seek(Operation, tag="seek"):
     """From `inv` on the process reads a partition from somewhere else."""
 
-    proc: int
-    inv: int
+    proc: Number
+    inv: Number
     tp: str
-    off: int | None = None
+    off: Offset | None = None
     type: Outcome = "ok"
-    ret: int | None = None
+    ret: Number | None = None
 
 
 class Trim(Operation, tag="trim"):
     """Records below `off` were deleted on purpose (DeleteRecords, retention): they are not missed."""
 
     tp: str
-    off: int
-    inv: int = 0
-    proc: int = 0
+    off: Offset
+    inv: Number = 0
+    proc: Number = 0
     type: Outcome = "ok"
-    ret: int | None = None
+    ret: Number | None = None
 
 
 class Fault(Operation, tag="fault"):
     """Something was done to the cluster. A name that begins with `power` took what was not fsynced."""
 
     name: str
-    inv: int
+    inv: Number
 
 
 class Read(Operation, tag="read"):
     """A register's value, null if nothing was written yet."""
 
     type: Outcome
-    proc: int
-    inv: int
+    proc: Number
+    inv: Number
     key: str
-    ret: int | None = None
+    ret: Number | None = None
     out: Any = None
 
 
@@ -120,10 +123,10 @@ class Write(Operation, tag="write"):
     """A register becomes `in`."""
 
     type: Outcome
-    proc: int
-    inv: int
+    proc: Number
+    inv: Number
     key: str
-    ret: int | None = None
+    ret: Number | None = None
     value: Any = msgspec.field(name="in", default=None)
 
 
@@ -131,11 +134,11 @@ class Cas(Operation, tag="cas"):
     """A register becomes `in[1]` if it is `in[0]`; `out` says whether it did."""
 
     type: Outcome
-    proc: int
-    inv: int
+    proc: Number
+    inv: Number
     key: str
     value: tuple[Any, Any] = msgspec.field(name="in")
-    ret: int | None = None
+    ret: Number | None = None
     out: bool | None = None
 
 

@@ -71,7 +71,7 @@ def write_problem(brokers: str, topic: str, partitions: Iterable[int], *, acks: 
     except (KafkaClientError, ValueError) as error:
         return str(error)
     wanted = set(partitions)
-    short = [each for each in known if each.partition in wanted and len(each.in_sync) < needed]
+    short = [each for each in known if each.partition in wanted and len(each.in_sync) < min(needed, len(each.replicas))]
     return "; ".join(
         f"partition {topic}-{each.partition} has {len(each.in_sync)} of {len(each.replicas)} replicas in sync,"
         f" min.insync.replicas is {needed}"

@@ -30,6 +30,7 @@ class KafkaWorkload:
         cluster.on_power_loss = lambda: self.recorder.note("fault", name="power loss")
         self._machines = [world.add_client(_FIRST_MACHINE + number) for number in range(2)]
         self._producers: list[SimProducer] = []
+        self._sending: list[asyncio.Task[None]] = []
         self._delete_pause = rng.choice([None, None, 2.0])
         self._topic_pause = rng.choice([None, 1.0, 5.0])
         self.is_working = True
@@ -51,7 +52,7 @@ class KafkaWorkload:
             machine = number % 2
             producer = SimProducer(*self._client(f"producer-{number}", machine), self._cluster.history.sent)
             self._producers.append(producer)
-            self._machines[machine].spawn(producer.run())
+            self._sending.append(self._machines[machine].spawn(producer.run()))
         for number in range(_CONSUMERS):
             machine = number % 2
             self._machines[machine].spawn(SimConsumer(*self._client(f"consumer-{number}", machine)).run())
@@ -83,6 +84,8 @@ class KafkaWorkload:
             AssertionError: It cannot be read, or the checker finds an anomaly.
         """
         world = self._cluster.world
+        # What an idempotent producer still tries may be acknowledged until then.
+        world.run_until(lambda: all(task.done() for task in self._sending), world.time + seconds)
         self._read_all()
         has_read = world.run_until(self._reading.done, world.time + seconds)
         world.check()

@@ -196,7 +196,7 @@ def test_all_cases_are_counted_and_the_first_are_shown():
     story = Story()
     for number in range(20):
         story.send(f"v{number}", number)
-    [finding] = story.final((20, "x"), proc=8).send("x", 20, inv=1, ret=90 * MS).check().findings
+    [finding] = story.send("x", 20).final((20, "x")).check().findings
     assert (finding.name, finding.cases, len(finding.examples)) == ("lost-write", 20, 5)
 
 

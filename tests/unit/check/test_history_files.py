@@ -59,6 +59,10 @@ def test_several_files_are_one_history_numbered_through(written):
         ([SEND, FINAL | {"final": False}], "no final read of t-0"),
         ([SEND, FINAL | {"tp": "t-1"}], "no final read of t-0"),
         ([FINAL], "nothing was sent"),
+        ([FINAL | {"recs": []}, SEND | {"inv": 9, "ret": 10}], "line 2: the final read of t-0 began before this send"),
+        ([SEND | {"inv": 10**30}, FINAL], "line 1: .*at `\\$.inv`"),
+        ([SEND | {"off": -1}, FINAL], "line 1: Expected `int` >= 0 - at `\\$.off`"),
+        ([SEND, FINAL | {"recs": [[2**64, "a"]]}], "line 2: .*at `\\$.recs"),
         (
             [SEND, FINAL, {"f": "read", "type": "ok", "proc": 1, "inv": 9, "key": "k"}],
             "line 3: `read` is of the register",
