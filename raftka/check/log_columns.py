@@ -211,8 +211,9 @@ class LogHistoryBuilder:
         answered = [(line, each) for line, each in zip(lines, latests, strict=True) if each.type == "ok"]
         columns = self._common([line for line, _ in answered], [each for _, each in answered])
         columns["off"] = _known([each.off for _, each in answered])
-        if (columns["off"] == UNKNOWN).any():
-            raise HistoryError(f"line {answered[0][0]}: a `latest` that is ok has an `off`")
+        unknown = columns["line"][columns["off"] == UNKNOWN]
+        if len(unknown):
+            raise HistoryError(f"line {unknown[0]}: a `latest` that is ok has an `off`")
         del columns["type"]
         self._latests.append(columns)
 

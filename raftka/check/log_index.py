@@ -6,7 +6,7 @@ import numpy as np
 
 from raftka.check.errors import HistoryError
 from raftka.check.levels import Level, levels_of
-from raftka.check.log_columns import NEVER, NO_ACK, OK, UNKNOWN, Flags, LogHistory, Numbers, Polls
+from raftka.check.log_columns import NEVER, NO_ACK, OK, UNKNOWN, Flags, LogHistory, Numbers
 
 # raft.flush.interval.ms is 100 by default; the rest is for the clocks and for the answer's way.
 FLUSH_SECONDS = 1.0
@@ -28,11 +28,17 @@ class LogIndex:
             self.trim[tp] = offset
         if not len(history.sends):
             raise HistoryError("nothing was sent: there is nothing to judge")
-        polls = history.polls
-        has_final = np.zeros(len(history.partitions), np.bool_)
-        has_final[polls.tp[(polls.final == 1) & (polls.type == OK)]] = True
-        self._check_last_reads(polls)
-        without = np.setdiff1d(history.sends.tp, np.flatnonzero(has_final))
+        self._check_final_reads()
+
+    def _check_final_reads(self) -> None:
+        """Without a final read, or one that began before a send had ended, a missing record proves nothing."""
+        history, sends, polls = self.history, self.history.sends, self.history.polls
+        # When the last final poll of each partition began.
+        latest = np.full(len(history.partitions), NEVER)
+        finals = np.flatnonzero((polls.final == 1) & (polls.type == OK))
+        latest[polls.tp[finals]] = -NEVER
+        np.maximum.at(latest, polls.tp[finals], polls.inv[finals])
+        without = np.setdiff1d(sends.tp, polls.tp[finals])
         if len(without):
             shown = ", ".join(history.partitions[tp] for tp in without[:3]) + (" and more" if len(without) > 3 else "")
             raise HistoryError(
@@ -40,18 +46,11 @@ class LogIndex:
                 ' after the faults, as polls with "final": true'
             )
 
-    def _check_last_reads(self, polls: Polls) -> None:
-        """A final read that began before a send had ended does not say that its record is missing."""
-        sends = self.history.sends
-        latest = np.full(len(self.history.partitions), NEVER)
-        finals = np.flatnonzero((polls.final == 1) & (polls.type == OK))
-        latest[polls.tp[finals]] = -NEVER
-        np.maximum.at(latest, polls.tp[finals], polls.inv[finals])
         late = np.flatnonzero((sends.type == OK) & (sends.acks != NO_ACK) & (sends.ret > latest[sends.tp]))
         if len(late):
             row = late[0]
             raise HistoryError(
-                f"line {sends.line[row]}: the final read of {self.history.partitions[sends.tp[row]]} began before this"
+                f"line {sends.line[row]}: the final read of {history.partitions[sends.tp[row]]} began before this"
                 " send had ended; read everything once more at the very end"
             )
 
@@ -76,6 +75,17 @@ class LogIndex:
         """For each polled record whether its poll is known to have happened."""
         flags: Flags = self.history.polls.type[self.history.records.poll] == OK
         return flags
+
+    @cached_property
+    def promised(self) -> Flags:
+        """For each send whether it was acknowledged by more than its leader."""
+        flags: Flags = (self.history.sends.type == OK) & (self.level >= Level.WRITE_CACHING)
+        return flags
+
+    @cached_property
+    def seen(self) -> Flags:
+        """For each send whether any poll has returned its value."""
+        return self._sends_of(np.ones(len(self.history.records), np.bool_))
 
     @cached_property
     def polled(self) -> Flags:
@@ -132,8 +142,8 @@ class LogIndex:
     @cached_property
     def claims(self) -> Numbers:
         """Rows of sends whose acknowledged offset is a promise that the value is there for ever."""
-        sends = self.history.sends
-        return np.flatnonzero((sends.type == OK) & (sends.off != UNKNOWN) & (self.level >= Level.WRITE_CACHING))
+        rows = np.flatnonzero(self.promised & (self.history.sends.off != UNKNOWN))
+        return rows[~self.is_excused(rows)]
 
     @cached_property
     def offsets(self) -> Numbers:
@@ -142,8 +152,8 @@ class LogIndex:
         Offsets need not be dense: markers and compaction leave holes.
         """
         sends = self.history.sends
-        claims = self.claims[~self.is_excused(self.claims)]
-        return np.unique(np.concatenate([self.record_key, self.history.key(sends.tp[claims], sends.off[claims])]))
+        claimed = self.history.key(sends.tp[self.claims], sends.off[self.claims])
+        return np.unique(np.concatenate([self.record_key, claimed]))
 
     @cached_property
     def record_key(self) -> Numbers:

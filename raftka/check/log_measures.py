@@ -37,9 +37,8 @@ def _worst_lag_ns(index: LogIndex) -> int:
         return 0
     known = np.full(len(index.offsets), NEVER)
     np.minimum.at(known, index.position, polls.ret[history.records.poll])
-    claims = index.claims[~index.is_excused(index.claims)]
-    keys = history.key(history.sends.tp[claims], history.sends.off[claims])
-    np.minimum.at(known, np.searchsorted(index.offsets, keys), history.sends.ret[claims])
+    keys = history.key(history.sends.tp[index.claims], history.sends.off[index.claims])
+    np.minimum.at(known, np.searchsorted(index.offsets, keys), history.sends.ret[index.claims])
     rows = np.flatnonzero((polls.type == OK) & (polls.size > 0))
     behind = index.position[(polls.first + polls.size - 1)[rows]] + 1
     # The record behind may be of another partition.

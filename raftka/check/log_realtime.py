@@ -12,7 +12,7 @@ from raftka.check.levels import Level
 from raftka.check.log_columns import FAIL, NEVER, OK, UNKNOWN, Flags, LogHistory, Numbers
 from raftka.check.log_index import LogIndex
 from raftka.check.log_lines import latest_line, record_line, send_line
-from raftka.check.verdict import Anomaly, Report
+from raftka.check.verdict import EXAMPLES, Anomaly, Report
 
 
 def check_realtime(index: LogIndex, report: Report) -> None:
@@ -31,12 +31,8 @@ def _placed(index: LogIndex) -> Numbers:
     and then another record has its offset.
     """
     sends = index.history.sends
-    promised = (sends.type == OK) & (index.level >= Level.WRITE_CACHING)
-    is_seen = np.zeros(len(sends), np.bool_)
-    is_seen[index.send_of[index.send_of != UNKNOWN]] = True
-    rows = np.flatnonzero((index.place != UNKNOWN) & (is_seen | promised) & (sends.type != FAIL))
-    rows = rows[is_seen[rows] | ~index.is_excused(rows)]
-    rows = rows[~index.gone[rows]]
+    is_certain = (index.seen | index.promised) & (sends.type != FAIL) & ~index.gone
+    rows = np.flatnonzero((index.place != UNKNOWN) & is_certain)
     return rows[np.argsort(index.history.key(sends.tp[rows], index.place[rows]), kind="stable")]
 
 
@@ -48,14 +44,9 @@ def _check_sends(index: LogIndex, placed: Numbers, report: Report) -> None:
     # What acks=0 calls its end is that of the sending, not of the writing.
     ret = np.where((sends.type == OK) & (index.level > Level.NO_ACK), sends.ret, NEVER)
     for rows in _by_partition(history, placed):
-        ends, at = _suffix_min(ret[rows])
-        behind = np.searchsorted(index.place[rows], index.place[rows], side="right")
-        inside = behind < len(rows)
-        behind = np.minimum(behind, len(rows) - 1)
-        # The earliest end of everything behind each row.
-        wrong = np.flatnonzero(inside & (ends[behind] < sends.inv[rows]))
+        wrong, before = _overtaken(index.place[rows], sends.inv[rows], index.place[rows], ret[rows])
         found.append(rows[wrong])
-        other.update(zip(rows[wrong[:10]].tolist(), rows[at[behind[wrong[:10]]]].tolist(), strict=True))
+        other.update(zip(rows[wrong[:EXAMPLES]].tolist(), rows[before[:EXAMPLES]].tolist(), strict=True))
 
     def describe(row: int) -> Anomaly:
         before = other[row]
@@ -102,13 +93,9 @@ def _check_polls(index: LogIndex, placed: Numbers, report: Report) -> None:
         read = rows_of[starts[tp] : starts[tp + 1]]
         if not len(read):
             continue
-        ends, at = _suffix_min(ends_of[read])
-        behind = np.searchsorted(records.off[read], index.place[rows], side="right")
-        inside = behind < len(read)
-        behind = np.minimum(behind, len(read) - 1)
-        wrong = np.flatnonzero(inside & (ends[behind] < sends.inv[rows]))
+        wrong, before = _overtaken(index.place[rows], sends.inv[rows], records.off[read], ends_of[read])
         found.append(rows[wrong])
-        other.update(zip(rows[wrong[:10]].tolist(), read[at[behind[wrong[:10]]]].tolist(), strict=True))
+        other.update(zip(rows[wrong[:EXAMPLES]].tolist(), read[before[:EXAMPLES]].tolist(), strict=True))
 
     def describe(row: int) -> Anomaly:
         text = (
@@ -193,6 +180,19 @@ def _by_partition(history: LogHistory, rows: Numbers) -> Iterator[Numbers]:
     for piece in np.split(rows, bounds):
         if len(piece):
             yield piece
+
+
+def _overtaken(places: Numbers, began: Numbers, others: Numbers, ended: Numbers) -> tuple[Numbers, Numbers]:
+    """Return which of `places` began after something behind them had ended, and for each which of `others` that was.
+
+    `others` are ascending, and not empty.
+    """
+    ends, at = _suffix_min(ended)
+    behind = np.searchsorted(others, places, side="right")
+    inside = behind < len(others)
+    behind = np.minimum(behind, len(others) - 1)
+    wrong = np.flatnonzero(inside & (ends[behind] < began))
+    return wrong, at[behind[wrong]]
 
 
 def _suffix_min(values: Numbers) -> tuple[Numbers, Numbers]:

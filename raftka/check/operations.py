@@ -11,6 +11,7 @@ import msgspec
 Outcome = Literal["ok", "fail", "info"]
 # What numpy's columns hold; larger numbers are refused with their line.
 Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Process = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
@@ -22,7 +23,7 @@ class Send(Operation, tag="send"):
     """One record that a producer sent; `val` is unique within its partition."""
 
     type: Outcome
-    proc: Number
+    proc: Process
     inv: Number
     tp: str
     acks: Literal["all", "1", "0"]
@@ -38,7 +39,7 @@ class Poll(Operation, tag="poll"):
     """What one poll of one partition returned, in order; `hw` is the high watermark that came with it."""
 
     type: Literal["ok", "info"]
-    proc: Number
+    proc: Process
     inv: Number
     tp: str
     recs: list[tuple[Offset, str]] = []
@@ -51,7 +52,7 @@ class Latest(Operation, tag="latest"):
     """ListOffsets latest: `off` is the offset of the next record to come."""
 
     type: Outcome
-    proc: Number
+    proc: Process
     inv: Number
     tp: str
     ret: Number | None = None
@@ -62,7 +63,7 @@ class Latest(Operation, tag="latest"):
 class Assign(Operation, tag="assign"):
     """From `inv` on the process reads these partitions; one that it read before keeps its position."""
 
-    proc: Number
+    proc: Process
     inv: Number
     tps: list[str]
     type: Outcome = "ok"
@@ -72,7 +73,7 @@ class Assign(Operation, tag="assign"):
 class Subscribe(Operation, tag="subscribe"):
     """As `Assign`, but in a group: the coordinator gave the process these partitions, and may take them again."""
 
-    proc: Number
+    proc: Process
     inv: Number
     tps: list[str]
     type: Outcome = "ok"
@@ -82,7 +83,7 @@ class Subscribe(Operation, tag="subscribe"):
 class Seek(Operation, tag="seek"):
     """From `inv` on the process reads a partition from somewhere else."""
 
-    proc: Number
+    proc: Process
     inv: Number
     tp: str
     off: Offset | None = None
@@ -96,7 +97,7 @@ class Trim(Operation, tag="trim"):
     tp: str
     off: Offset
     inv: Number = 0
-    proc: Number = 0
+    proc: Process = 0
     type: Outcome = "ok"
     ret: Number | None = None
 
@@ -112,7 +113,7 @@ class Read(Operation, tag="read"):
     """A register's value, null if nothing was written yet."""
 
     type: Outcome
-    proc: Number
+    proc: Process
     inv: Number
     key: str
     ret: Number | None = None
@@ -123,7 +124,7 @@ class Write(Operation, tag="write"):
     """A register becomes `in`."""
 
     type: Outcome
-    proc: Number
+    proc: Process
     inv: Number
     key: str
     ret: Number | None = None
@@ -134,7 +135,7 @@ class Cas(Operation, tag="cas"):
     """A register becomes `in[1]` if it is `in[0]`; `out` says whether it did."""
 
     type: Outcome
-    proc: Number
+    proc: Process
     inv: Number
     key: str
     value: tuple[Any, Any] = msgspec.field(name="in")

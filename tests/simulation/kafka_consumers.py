@@ -74,7 +74,10 @@ class SimConsumer:
                 await self._poll(partition)
 
     async def read_all(self, ends: dict[int, int]) -> None:
-        """Read every partition to its end once more: the final polls. Nothing may refuse any more."""
+        """Read every partition to its end once more: the final polls. Nothing may refuse for long any more.
+
+        The pauses are of virtual time: without them, one that is refused would ask again within the same instant.
+        """
         for partition, end in ends.items():
             while not await self._seek(partition):
                 await asyncio.sleep(0.1)

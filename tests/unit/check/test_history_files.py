@@ -59,6 +59,18 @@ def test_several_files_are_one_history_numbered_through(written):
         ([SEND, FINAL | {"final": False}], "no final read of t-0"),
         ([SEND, FINAL | {"tp": "t-1"}], "no final read of t-0"),
         ([FINAL], "nothing was sent"),
+        ([SEND | {"proc": -1}, FINAL], "line 1: Expected `int` >= 0 - at `\\$.proc`"),
+        (
+            [
+                SEND,
+                FINAL,
+                *(
+                    {"f": "latest", "type": "ok", "proc": 3, "tp": "t-0"} | each
+                    for each in ({"inv": 5, "ret": 6, "off": 1}, {"inv": 7, "ret": 8})
+                ),
+            ],
+            "line 4: a `latest` that is ok has an `off`",
+        ),
         ([FINAL | {"recs": []}, SEND | {"inv": 9, "ret": 10}], "line 2: the final read of t-0 began before this send"),
         ([SEND | {"inv": 10**30}, FINAL], "line 1: .*at `\\$.inv`"),
         ([SEND | {"off": -1}, FINAL], "line 1: Expected `int` >= 0 - at `\\$.off`"),
