@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 # A stamp is touched only after pip has succeeded, so an interrupted installation is simply repeated.
 STORY_STAMP := $(VENV)/.installed-story
 TESTS_STAMP := $(VENV)/.installed-tests
+FUZZ_STAMP := $(VENV)/.installed-fuzz
 PINS := pyproject.toml constraints.txt
 
 SHELL := /bin/bash
@@ -15,7 +16,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint fix sim sim-campaign bench bench-table wheel clean system-packages
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | sort | awk -F '\t' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -40,10 +41,25 @@ fix: $(TESTS_STAMP)  ## let ruff repair and format the sources
 	@$(BIN)/ruff format .
 
 sim: needs-SEED $(TESTS_STAMP)  ## replay one simulated run: make sim SEED=7
-	@$(BIN)/python -m tests.simulation --seed $(SEED) $(if $(KAFKA),--kafka)
+	@$(BIN)/python -m tests.simulation --seed $(SEED)
 
 sim-campaign: needs-SEEDS $(TESTS_STAMP)  ## many simulated runs on both cores: make sim-campaign SEEDS=0..999
-	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs 2 $(if $(KAFKA),--kafka)
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs 2 $(if $(REPORT),--report $(REPORT))
+
+minimise: needs-SEED $(TESTS_STAMP)  ## leave out what a failing run does not need to fail: make minimise SEED=7
+	@$(BIN)/python -m tests.simulation --minimise $(SEED)
+
+fuzz: needs-TARGET $(FUZZ_STAMP)  ## search for what a reader of bytes must not raise: make fuzz TARGET=all MINUTES=1
+	@$(BIN)/python -m tests.fuzz $(TARGET) --minutes $(or $(MINUTES),1)
+
+fuzz-report: $(TESTS_STAMP)  ## write what the longest runs of `make fuzz` came to into docs/verification/fuzzing.md
+	@$(BIN)/python -m tests.fuzz --report
+
+chaos: system-packages $(TESTS_STAMP)  ## every nemesis for MINUTES=10 each on real brokers; writes docs/verification/chaos.md
+	@$(BIN)/python -m tests.chaos --out build/chaos $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
+known-bugs: $(TESTS_STAMP)  ## catch every planted bug, pin its seed, write docs/verification/known-bugs.md (ARGS="--tries 3")
+	@$(BIN)/python -m tests.simulation.known_bugs --jobs 2 --pin --out docs/verification/known-bugs.md $(ARGS)
 
 needs-%:
 	@$(if $($*),,echo "$* is not set; \`make\` shows an example" >&2; exit 1)
@@ -54,6 +70,9 @@ bench: $(TESTS_STAMP)  ## list the benchmarks; make bench ARGS="NAME... [--quick
 bench-table: $(TESTS_STAMP)  ## write what benchmarks/results say of the targets into docs/performance.md
 	@$(BIN)/python -m benchmarks.table $(ARGS)
 
+docs: $(TESTS_STAMP)  ## build the documentation site into build/site; a warning is an error
+	@$(BIN)/python docs/build.py
+
 wheel: $(TESTS_STAMP)  ## build the source archive, and from it the wheel, into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist .
 
@@ -62,9 +81,10 @@ clean:  ## remove caches and built files; the environment stays (rm -r .venv rem
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
 
 # The test tools that pip cannot install.
-TOOLS := kcat strace iproute2
+TOOLS := kcat strace iproute2 nftables
 system-packages:  ## install the tools that pip cannot by apt when root; without them the tests that use them are skipped
-	@if command -v kcat >/dev/null && command -v strace >/dev/null && command -v ip >/dev/null; then exit 0; fi; \
+	@if command -v kcat >/dev/null && command -v strace >/dev/null && command -v ip >/dev/null \
+	    && command -v nft >/dev/null; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(TOOLS); } \
 	        >/dev/null || echo "apt-get could not install $(TOOLS): the tests that use them are skipped" >&2; \
@@ -93,3 +113,8 @@ $(TESTS_STAMP): $(PINS)
 	@echo "installing Raftka and what its tests need into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@ $(STORY_STAMP)
+
+# atheris has wheels for some Pythons and machines only; the search does without where it must.
+$(FUZZ_STAMP): $(TESTS_STAMP)
+	@if $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,fuzz]'; then touch $@; \
+	else echo "atheris could not be installed: inputs will be damaged at random" >&2; fi

@@ -14,7 +14,10 @@
 * `partition_status`      where every replica of a partition stands, gathered.
 * `producer_state`        the idempotent producers of a partition (RFC 0007): `producer_table`, `producer_batch`,
                           `producer_errors`; `producer_ids`, in blocks from raft0's `producer_id_table`.
+* `groups`                committed offsets and consumer groups, as a state of `__consumer_offsets` (RFC 0009).
 * `leadership`            who leads which partition, pushed between brokers.
+* `leadership_moves`      lets a chosen replica lead; any broker forwards to the partition's leader.
+* `quorum_status`         where raft0's voters stand, as its leader knows.
 * `founding`              how the seeds become a cluster, once.
 * `data_directory`        the identity of this node's disk.
 * `node`                  all of the above wired for one node, without any client-facing port.

@@ -1,7 +1,11 @@
 """Administrative requests: any broker takes them and forwards them to raft0's leader, which decides.
 
 The leader checks against its tables, draws ids and placements, proposes one command, and answers when it is applied
-there. A forwarded request that finds no leader is retried until its deadline.
+there. A request that finds no leader is tried again until its deadline. One that was sent and not answered is not: it
+may have taken effect, and the second time it would be refused for what it has done itself, or done twice.
+
+The topics are one linearizable object. So the leader makes sure that it still leads before it looks into its tables:
+a refusal tells the asker what they hold, as much as a success does.
 """
 
 import asyncio
@@ -69,8 +73,9 @@ class CreateTopicRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DeleteTopicRequest(msgspec.Struct, frozen=True, array_like=True):
-    """A topic to delete, by id."""
+    """A topic to delete, by name or, where that is empty, by id. The leader looks it up: others' tables may be old."""
 
+    name: str
     topic_id: str
     timeout: float
 
@@ -109,7 +114,7 @@ class AllocateProducerIdsRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AdminReply(msgspec.Struct, frozen=True, array_like=True):
-    """`error` is the name of a ClusterError, empty for success; then the topic's id, partitions and replicas.
+    """`error` is the name of a ClusterError, empty for success; then the topic's name, id, partitions and replicas.
 
     `applied_index` is how far the leader had applied raft0: who has applied as much knows what the leader knew.
     `first_producer_id` begins the block that was asked for.
@@ -122,6 +127,7 @@ class AdminReply(msgspec.Struct, frozen=True, array_like=True):
     replication_factor: int = 0
     applied_index: int = 0
     first_producer_id: int = -1
+    name: str = ""
 
 
 CREATE_TOPIC = Method(10, "create_topic", CreateTopicRequest, AdminReply)
@@ -173,7 +179,7 @@ class AdminRequests:
 
     async def register_broker(self, request: RegisterBrokerRequest) -> AdminReply:
         """Make a broker's addresses known."""
-        return await self._forward(REGISTER_BROKER, request, self._register_broker)
+        return await self._forward(REGISTER_BROKER, request, self._register_broker, is_repeatable=True)
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> AdminReply:
         """Add partitions to a topic, or only check whether they could be."""
@@ -185,18 +191,20 @@ class AdminRequests:
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AdminReply:
         """Take a block of producer ids that no other broker has or will have."""
-        return await self._forward(ALLOCATE_PRODUCER_IDS, request, self._allocate_producer_ids)
+        return await self._forward(ALLOCATE_PRODUCER_IDS, request, self._allocate_producer_ids, is_repeatable=True)
 
     async def _forward(
         self,
         method: Method[Request, AdminReply],
         request: Request,
         run_here: Callable[[Request, float], Awaitable[AdminReply]],
+        *,
+        is_repeatable: bool = False,
     ) -> AdminReply:
-        """Run `request` at raft0's leader.
+        """Run `request` at raft0's leader. `is_repeatable`: that it may take effect twice does no harm.
 
         Raises:
-            ControllerUnavailableError: No leader answered in time; what became of the request is unknown.
+            ControllerUnavailableError: No leader has answered; what became of the request is unknown.
             ClusterError: The leader refused it.
         """
         loop = asyncio.get_running_loop()
@@ -207,14 +215,15 @@ class AdminRequests:
             try:
                 if self._controller.is_in_office:
                     return await run_here(request, deadline)
-                if leader is not None and leader != self._self_node:
+                if leader is not None and leader != self._self_node and self._links.is_up(leader):
                     reply = await self._links.send(leader, method, request, timeout=deadline - loop.time())
                     return _checked(reply)
             except NotControllerError as error:
                 why = str(error)
             except RpcError as error:
-                # The leader may have taken it before the link broke: creating or deleting twice is refused by name.
                 why = f"node {leader}: {error}"
+                if not is_repeatable:
+                    raise ControllerUnavailableError(f"whether it took effect is unknown: {why}") from error
             await asyncio.sleep(min(_RETRY_PAUSE, max(0.0, deadline - loop.time())))
         raise ControllerUnavailableError(f"no answer from raft0's leader within {request.timeout:.1f} s: {why}")
 
@@ -232,13 +241,9 @@ class AdminRequests:
 
     # -- at raft0's leader --------------------------------------------------------------------------------------
 
-    def _require_office(self) -> None:
-        if not self._controller.is_in_office:
-            raise NotControllerError(f"node {self._self_node} does not lead raft0")
-
     async def _create_topic(self, request: CreateTopicRequest, deadline: float) -> AdminReply:
         async with self._controller.admission:
-            self._require_office()
+            await self._controller.confirm_office(deadline)
             check_topic_name(request.name)
             if self._controller.topics.get(request.name) is not None:
                 raise TopicExistsError(f"topic {request.name!r} already exists")
@@ -283,16 +288,19 @@ class AdminRequests:
 
     async def _delete_topic(self, request: DeleteTopicRequest, deadline: float) -> AdminReply:
         async with self._controller.admission:
-            self._require_office()
-            topic = self._controller.topics.get_by_id(TopicId(request.topic_id))
-            if topic is None:
+            await self._controller.confirm_office(deadline)
+            if request.name:
+                topic = self._topic(request.name)
+            elif (found := self._controller.topics.get_by_id(TopicId(request.topic_id))) is not None:
+                topic = found
+            else:
                 raise UnknownTopicError(f"no topic with id {request.topic_id}")
-            await self._controller.propose(DeleteTopic(request.topic_id), deadline)
-            return AdminReply("", "", request.topic_id, len(topic.replicas))
+            await self._controller.propose(DeleteTopic(topic.topic_id), deadline)
+            return AdminReply("", "", topic.topic_id, len(topic.replicas), name=topic.name)
 
     async def _create_partitions(self, request: CreatePartitionsRequest, deadline: float) -> AdminReply:
         async with self._controller.admission:
-            self._require_office()
+            await self._controller.confirm_office(deadline)
             topic = self._topic(request.name)
             check_growth(topic, request.partitions, request.assignment, self._brokers())
             first = len(topic.replicas)
@@ -304,7 +312,7 @@ class AdminRequests:
 
     async def _alter_topic_configs(self, request: AlterTopicConfigsRequest, deadline: float) -> AdminReply:
         async with self._controller.admission:
-            self._require_office()
+            await self._controller.confirm_office(deadline)
             topic = self._topic(request.name)
             configs = altered_configs(topic, request.changes, replaces_all=request.replaces_all)
             if not request.validate_only and configs != topic.overrides:
@@ -319,7 +327,7 @@ class AdminRequests:
 
     async def _register_broker(self, request: RegisterBrokerRequest, deadline: float) -> AdminReply:
         async with self._controller.admission:
-            self._require_office()
+            self._controller.require_office()
             if self._controller.members.get(NodeId(request.broker.node_id)) != request.broker:
                 await self._controller.propose(RegisterBroker(request.broker), deadline)
             return AdminReply("", "", applied_index=self._controller.applied_index)
@@ -327,7 +335,7 @@ class AdminRequests:
     async def _allocate_producer_ids(self, _: AllocateProducerIdsRequest, deadline: float) -> AdminReply:
         async with self._controller.admission:
             while True:
-                self._require_office()
+                self._controller.require_office()
                 first = self._controller.producer_ids.next_id
                 try:
                     await self._controller.propose(AllocateProducerIds(first, BLOCK_SIZE), deadline)

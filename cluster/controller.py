@@ -7,7 +7,7 @@ from cluster.controller_state import ControllerState
 from cluster.errors import ControllerUnavailableError, NotControllerError
 from model.ids import ConsistencyLevel, Index, NodeId
 from raft.consensus import Consensus
-from raft.errors import RaftError, RetryableError
+from raft.errors import NotLeaderError, RaftError, ReadTimedOutError, RetryableError
 from raft.replicate_item import NewEntry
 from raft.retention_start import retention_start
 from raft.rules.retention import UNLIMITED, RetentionPolicy
@@ -42,6 +42,28 @@ class Controller:
         """This node leads raft0 and has applied everything before its term: its tables are current."""
         state = self.consensus.state
         return state.is_in_office and self.applied_index >= state.barrier_index
+
+    def require_office(self) -> None:
+        """Raise NotControllerError unless this node leads raft0, as far as it knows."""
+        if not self.is_in_office:
+            raise NotControllerError(f"node {self.consensus.state.node_id} does not lead raft0")
+
+    async def confirm_office(self, deadline: float) -> None:
+        """Return once it is certain that this node has led raft0 after the call: its tables hold all that was answered.
+
+        Raises:
+            NotControllerError: It does not lead, or no majority says so in time.
+        """
+        self.require_office()
+        barrier = self.consensus.barrier
+        try:
+            async with asyncio.timeout_at(deadline):
+                await barrier.wait(barrier.arrive())
+        except (NotLeaderError, ReadTimedOutError) as error:
+            raise NotControllerError(str(error)) from error
+        except TimeoutError:
+            raise NotControllerError("raft0: no majority has confirmed the leader in time") from None
+        self.require_office()
 
     @property
     def applied_index(self) -> Index:

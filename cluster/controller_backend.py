@@ -130,6 +130,7 @@ class ControllerBackend:
     async def _start(self, topic: Topic, number: int, replicas: tuple[Replica, ...]) -> None:
         group = topic.group(number)
         policy = RaftPolicy(topic.config.min_insync_replicas)
+        log_state = self._new_log_state(topic)
         try:
             consensus = await self._groups.create(
                 *(
@@ -137,7 +138,7 @@ class ControllerBackend:
                     GroupConfiguration.of(replicas),
                     policy,
                     log_options(topic.config),
-                    self._new_log_state(topic),
+                    log_state,
                 ),
                 is_internal=topic.is_internal,
             )
@@ -152,7 +153,7 @@ class ControllerBackend:
         self.failed.pop(group, None)
         self._placed[group] = topic
         consensus.apply_policy(policy, write_caching=topic.config.write_caching)
-        self._partitions.add(group, Partition(topic, number, consensus))
+        self._partitions.add(group, Partition(topic, number, consensus, log_state))
         # The topic may have been altered while the replica was opened.
         self._apply_config(self._topics.get_by_id(topic.topic_id) or topic)
         _logger.info("partition %s-%d is group %s", topic.name, number, group)

@@ -49,6 +49,10 @@ class NotControllerError(ClusterError):
     """This node does not lead raft0; the asker looks again."""
 
 
+class LeadershipNotMovedError(ClusterError):
+    """A replica that was to lead does not."""
+
+
 class StartupError(ClusterError):
     """The node must not start: foreign directory, other cluster, seeds that disagree. The message says the cure."""
 

@@ -16,16 +16,22 @@ from cluster.controller_state import ControllerState
 from cluster.data_directory import GROUPS, claim_data_directory
 from cluster.errors import ClusterError
 from cluster.founding import ClusterRecord, Founding, Seed, addresses
+from cluster.groups.group_state import GroupState
+from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.leadership import Leadership
+from cluster.leadership_moves import LeadershipMoves
 from cluster.partition_manager import PartitionManager
 from cluster.producer_ids import ProducerIds
 from cluster.producer_state import ProducerState
 from cluster.producer_table import ProducerOptions
+from cluster.quorum_status import QuorumStatusReader
 from cluster.retention import Retention
+from cluster.topic_table import Topic
 from model.ids import RAFT0, Index, NodeId, Replica
 from model.topic_config import TopicConfig
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
+from raft.log_state import LogState
 from raft.options import RaftOptions
 from raft.service import LinksRaftClient, RaftService
 from rpc.identity import LinkIdentity
@@ -79,6 +85,8 @@ class Node:
     controller: Controller
     partitions: PartitionManager
     leadership: Leadership
+    moves: LeadershipMoves
+    quorum: QuorumStatusReader
     admin: AdminRequests
     producer_ids: ProducerIds
     backend: ControllerBackend
@@ -137,6 +145,7 @@ class Node:
         self._started.append(self.groups)
         peers = tuple(replica.node_id for replica in cluster.replicas)
         self.leadership = Leadership(self.groups, self.links, options.node_id, peers)
+        self.moves = LeadershipMoves(self.groups, self.leadership, self.links, options.node_id)
         self.partitions = PartitionManager()
         state = ControllerState(options.topic_defaults)
         # Before raft0 is opened: it hears of every topic that is deleted from then on.
@@ -146,7 +155,7 @@ class Node:
             self.partitions,
             self.leadership,
             self.replica,
-            lambda topic: ProducerState(self.env.wall_clock.now_ms, options.producers, topic.older_producers),
+            self._new_log_state,
         )
         raft0 = await self.groups.create(
             RAFT0,
@@ -156,6 +165,7 @@ class Node:
             state,
         )
         self.controller = Controller(raft0, state)
+        self.quorum = QuorumStatusReader(self.controller, self.links, cluster.replicas, self.env.wall_clock)
         self.admin = AdminRequests(self.controller, self.links, options.node_id, self.env.rng)
         self.producer_ids = ProducerIds(self.admin)
         state.tables.topics.add_listener(self.producer_ids.drop_block)
@@ -174,6 +184,11 @@ class Node:
         )
         retention.start()
         self._started.append(retention)
+
+    def _new_log_state(self, topic: Topic) -> LogState:
+        if topic.name == OFFSETS_TOPIC:
+            return GroupState()
+        return ProducerState(self.env.wall_clock.now_ms, self.options.producers, topic.older_producers)
 
     def register(self, broker: BrokerRecord) -> None:
         """Make this broker's addresses known, in the background.

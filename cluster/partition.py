@@ -10,6 +10,7 @@ from model.ids import NO_INDEX, ConsistencyLevel, Index, NodeId, Offset, Term
 from model.topic_config import TopicConfig
 from raft.consensus import Consensus
 from raft.group_configuration import RaftPolicy
+from raft.log_state import LogState
 from raft.replicate_item import NewEntry, ReplicateStages
 from raft.retention_start import retention_start
 from raft.rules.retention import RetentionPolicy
@@ -45,10 +46,12 @@ def log_options(config: TopicConfig) -> LogOptions:
 class Partition:
     """Reads and writes go through the leader in office only; the caller checks `is_in_office` first."""
 
-    def __init__(self, topic: Topic, partition: int, consensus: Consensus) -> None:
+    def __init__(self, topic: Topic, partition: int, consensus: Consensus, log_state: LogState) -> None:
         self.topic = topic
         self.partition = partition
         self.consensus = consensus
+        # What the replica's log has built up: producers, or in __consumer_offsets the groups.
+        self.log_state = log_state
         # What is in force now; the topic is the one of the table when the replica was started.
         self.config = topic.config
         self.append_clock = AppendClock(consensus.log)
@@ -95,10 +98,17 @@ class Partition:
         """The offset of the next record, visible or not."""
         return self._log.next_offset
 
-    def produce(self, batch: bytearray, record_count: int, level: ConsistencyLevel, deadline: float) -> ReplicateStages:
-        """Append one checked v2 batch, which belongs to the engine from now on."""
+    def produce(
+        self,
+        batch: bytearray,
+        record_count: int,
+        level: ConsistencyLevel,
+        deadline: float,
+        expected_term: Term | None = None,
+    ) -> ReplicateStages:
+        """Append one checked v2 batch, which belongs to the engine from now on; in no other term than this one."""
         entry = NewEntry(EntryKind.DATA, batch, record_count)
-        return self.consensus.replicate([entry], level, deadline=deadline)
+        return self.consensus.replicate([entry], level, expected_term=expected_term, deadline=deadline)
 
     async def delete_records(self, offset: int, deadline: float) -> Offset:
         """Make `offset` the first one that can be read, on every replica and for ever; -1 is the high watermark.

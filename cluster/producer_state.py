@@ -53,6 +53,12 @@ class ProducerState:
         """Producers in the settled table."""
         return len(self._table)
 
+    def newest_batches(self) -> list[PlacedBatch]:
+        """Return the newest batch of every producer that is known, committed or not, in order of producer id."""
+        newest = {producer_id: self._table.newest_batch(producer_id) for producer_id in self._table}
+        newest |= {producer_id: batches[-1] for producer_id, batches in self._tails.items()}
+        return [newest[producer_id] for producer_id in sorted(newest)]
+
     def admit(self, entry: NewEntry) -> ReplicateResult | ProducerRefusedError | None:
         """Judge an entry before it gets its place: None to append it, the original's place, or why it is refused."""
         if entry.kind is not EntryKind.DATA:

@@ -139,6 +139,10 @@ class ProducerTable:
         """Return what is known of a producer."""
         return self._producers.get(producer_id)
 
+    def newest_batch(self, producer_id: int) -> PlacedBatch:
+        """Return the last batch of a producer that is in the table."""
+        return self._producers[producer_id].batches[-1]
+
     def may_have_forgotten(self, producer_id: int) -> bool:
         """Whether a producer that is not in the table may have been."""
         return producer_id <= self._forgotten

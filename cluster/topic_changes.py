@@ -105,6 +105,8 @@ def check_growth(topic: Topic, count: int, assignment: Sequence[Sequence[int]], 
         InvalidReplicaAssignmentError: See `check_assignment`; or it does not fit the growth or the topic.
     """
     check_partition_count(count)
+    if topic.is_internal:
+        raise InvalidPartitionsError(f"{topic.name} keeps its number of partitions: it says which one keeps a group")
     now = len(topic.replicas)
     if count <= now:
         raise InvalidPartitionsError(f"topic {topic.name!r} has {now} partitions already; there can only be more")

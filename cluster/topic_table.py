@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 from cluster.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, ReplicaRecord
 from cluster.errors import InvalidPartitionsError, TopicExistsError, UnknownTopicError
+from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from model.ids import DirectoryId, GroupId, NodeId, Replica, TopicId, partition_group
 from model.topic_config import TopicConfig, resolve_topic_config
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
 
 
 @dataclass(frozen=True, slots=True)

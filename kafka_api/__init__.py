@@ -5,12 +5,16 @@
 - end_connection: how a handler closes a connection instead of answering
 - request_context: what a handler may use
 - request_memory, fetch_memory: what all requests, and all fetch responses, may hold at once
+- fetch_sessions: what consumers need not say, nor be told, again
 - client_progress: when a client that does nothing is disconnected
 - closed_log: why connections were closed, in a bounded number of lines
+- request_counts: what clients ask, in which versions
 - response_pieces: responses as a transport may copy them
 - options: bounds and defaults of the listener
 - described_configs: configurations as clients are told them
 - auto_topics: topics that exist because a client asked for them
+- groups: classic consumer groups: the state machine, and their coordinator
 - error_mapping: our errors -> Kafka's error codes
+- compatibility: writes the tables of docs/compatibility.md
 - protocol: the wire codec: frames, messages, schema
 """

@@ -115,6 +115,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         peer = transport.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self._context.client.host = peer[0] if peer else ""
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Hand out the splitter's buffer: large frames are received where they stay."""
@@ -259,6 +260,8 @@ class Connection(asyncio.BufferedProtocol):
         if header.api_key != ApiKey.PRODUCE and len(frame) > self._context.options.other_request_bytes_max:
             raise EndConnectionError(f"a request of {len(frame)} bytes for key {header.api_key}")
         request: Any = decode_request(header.api_key, header.api_version, frame, header.body_position)
+        self._context.counts.note(header.api_key, header.api_version)
+        self._context.client.client_id = header.client_id or ""
         answer = await served.handler(self._context, header.api_version, request)
         if header.api_key == ApiKey.PRODUCE and request.acks == 0:
             if answer is not None:
@@ -277,6 +280,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             # KIP-511: the answer to an unknown version is in the format of version 0.
             header = header._replace(api_version=0)
+        self._context.counts.note(header.api_key, header.api_version)
         self._queue_answer(header, _ready(api_versions_response(ADVERTISED, request)))
 
     # -- answers ------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     cluster_errors.InvalidTopicConfigError: ErrorCode.INVALID_CONFIG,
     cluster_errors.OffsetOutOfRangeError: ErrorCode.OFFSET_OUT_OF_RANGE,
     cluster_errors.ControllerUnavailableError: ErrorCode.REQUEST_TIMED_OUT,
+    cluster_errors.LeadershipNotMovedError: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     cluster_errors.NotControllerError: ErrorCode.NOT_CONTROLLER,
 }
 

@@ -1,8 +1,10 @@
 """Bounds and defaults of the Kafka listener."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafka_api.described_configs import DescribedConfig
+from kafka_api.fetch_sessions import FetchSessionOptions
+from kafka_api.groups.options import GroupOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +29,10 @@ class KafkaOptions:
         request_memory_bytes: Memory of all requests that are received or handled and are larger than 16 KiB. Each
             takes its announced size before its body is read, or waits; half of it is for those above 1/16.
         fetch_memory_bytes: Memory of all fetch responses that the kernel has not taken yet. One takes at most 1/16.
+        fetch_sessions: Bounds of the sessions of consumers (KIP-227).
         stalled_request_timeout: A client that sends less than 1/16 of a request that it has begun in this time is
             disconnected.
+        groups: Bounds and times of consumer groups.
         idle_timeout: A client without a request for this long is disconnected (connections.max.idle.ms).
     """
 
@@ -46,8 +50,10 @@ class KafkaOptions:
     slow_client_timeout: float = 10.0
     request_memory_bytes: int = 128 * 1024 * 1024
     fetch_memory_bytes: int = 64 * 1024 * 1024
+    fetch_sessions: FetchSessionOptions = field(default_factory=FetchSessionOptions)
     stalled_request_timeout: float = 30.0
     idle_timeout: float = 600.0
+    groups: GroupOptions = field(default_factory=GroupOptions)
 
 
 def automatic_replication_factor(brokers: int) -> int:

@@ -1,12 +1,23 @@
-"""What a handler may use: the node below, the options of this listener, memory for what it reads, and
-who creates topics on demand."""
+"""What a handler may use: the node below, the options of this listener, memory for what it reads, the sessions of
+consumers, who creates topics on demand, the consumer groups that are kept here, what is counted, and who asks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cluster.node import Node
 from kafka_api.auto_topics import AutoTopics
 from kafka_api.fetch_memory import FetchLease
+from kafka_api.fetch_sessions import FetchSessions
+from kafka_api.groups.coordinator import GroupCoordinator
 from kafka_api.options import KafkaOptions
+from kafka_api.request_counts import RequestCounts
+
+
+@dataclass(slots=True)
+class AskingClient:
+    """Who sends the request that is handled: what it calls itself, and where it is."""
+
+    client_id: str = ""
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,4 +27,8 @@ class RequestContext:
     node: Node
     options: KafkaOptions
     fetch_lease: FetchLease
+    fetch_sessions: FetchSessions
     auto_topics: AutoTopics
+    groups: GroupCoordinator
+    counts: RequestCounts
+    client: AskingClient = field(default_factory=AskingClient)

@@ -8,9 +8,12 @@ from kafka_api.auto_topics import AutoTopics
 from kafka_api.closed_log import ClosedLog
 from kafka_api.connection import Connection
 from kafka_api.fetch_memory import FetchLease, FetchMemory
+from kafka_api.fetch_sessions import FetchSessions
+from kafka_api.groups.coordinator import GroupCoordinator
 from kafka_api.options import KafkaOptions
 from kafka_api.protocol.framing import SCRATCH_BYTES
 from kafka_api.request_context import RequestContext
+from kafka_api.request_counts import RequestCounts
 from kafka_api.request_memory import RequestMemory
 from runtime.environment import Environment
 from runtime.gate import Gate
@@ -37,7 +40,10 @@ class KafkaServer:
         self._options = options
         self._requests = RequestMemory(options.request_memory_bytes)
         self._fetches = FetchMemory(options.fetch_memory_bytes, options.slow_client_timeout)
+        self.request_counts = RequestCounts()
+        self.fetch_sessions = FetchSessions(options.fetch_sessions, env.rng)
         self._auto_topics = AutoTopics(node, options)
+        self._groups = GroupCoordinator(node, options.groups)
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._closed_log = ClosedLog()
         self._warned_at: float | None = None
@@ -48,6 +54,11 @@ class KafkaServer:
         self._strangers: dict[Connection, None] = {}
         self._gate = Gate("kafka server")
 
+    @property
+    def connection_count(self) -> int:
+        """Open connections."""
+        return len(self._connections)
+
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port.
 
@@ -55,6 +66,7 @@ class KafkaServer:
             OSError: The address cannot be bound.
         """
         self._listener = await self._env.network.listen(host, port, self._accept)
+        self._groups.start()
         self._gate.spawn(self._check_clients(), name="check clients")
         return self._listener.port
 
@@ -62,6 +74,7 @@ class KafkaServer:
         """Stop listening and end every connection."""
         if self._listener is not None:
             self._listener.close()
+        await self._groups.stop()
         for connection in list(self._connections):
             await connection.close()
         await self._auto_topics.stop()
@@ -89,7 +102,10 @@ class KafkaServer:
         # Until this broker has joined, its tables are those of its last life, or empty: a client that were told of no
         # other broker would stay with it (KIP-899). Closed at once, the client goes on to another broker.
         is_welcome = self._node.is_registered.is_set() and self._has_room()
-        context = RequestContext(self._node, self._options, FetchLease(self._fetches), self._auto_topics)
+        lease = FetchLease(self._fetches)
+        context = RequestContext(
+            self._node, self._options, lease, self.fetch_sessions, self._auto_topics, self._groups, self.request_counts
+        )
         connection = Connection(context, self._requests, self._scratch, self, is_welcome=is_welcome)
         self._connections[connection] = None
         if is_welcome:

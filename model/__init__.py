@@ -3,6 +3,7 @@
 * `ids`           Index, Offset, Term, NodeId, Replica, GroupId, ConsistencyLevel.
 * `record_batch`  the Kafka v2 record batch: header fields, validation, in-place stamping.
 * `record_codec`  the records inside a batch, for lookups by time.
+* `key_value_batch`  batches that brokers write themselves: keys and values.
 * `config_definition`  one configuration key: type, default, bounds, words.
 * `topic_config`  topic configuration: the keys that exist, their types and defaults.
 """

@@ -18,6 +18,10 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
 _FIRST_GUESS_BYTES = 1024 * 1024
 
+# What one byte can unpack to at most, by the formats: deflate's longest match takes two bits; LZ4's match grows by 255
+# with each byte; a Zstandard block of 128 KiB takes four bytes; a Snappy copy of 64 bytes takes three.
+_GZIP_RATIO_MAX, _LZ4_RATIO_MAX, _ZSTD_RATIO_MAX, _SNAPPY_RATIO_MAX = 1032, 256, 32 * 1024, 22
+
 # Attributes, two deltas, two lengths and a count, of one byte each.
 _RECORD_BYTES_MIN = 6
 _I64_MIN, _I64_MAX = -(2**63), 2**63 - 1
@@ -51,12 +55,12 @@ def record_positions(header: BatchHeader, data: bytes) -> Iterator[RecordPositio
     """
     position = 0
     for _ in range(header.record_count):
-        length, position = _varint(data, position)
+        length, position = read_varint(data, position)
         end = position + length
         if length < _RECORD_BYTES_MIN or end > len(data):
             raise CorruptRecordsError(f"a record of {length} bytes where {len(data) - position} are left")
-        timestamp_delta, after = _varint(data, position + 1)
-        offset_delta, _ = _varint(data, after)
+        timestamp_delta, after = read_varint(data, position + 1)
+        offset_delta, _ = read_varint(data, after)
         if not 0 <= offset_delta <= header.last_offset_delta:
             raise CorruptRecordsError(f"a record with offset delta {offset_delta}")
         timestamp = header.base_timestamp + timestamp_delta
@@ -77,28 +81,32 @@ def unpack(codec: int, packed: memoryview) -> bytes:
     try:
         match CODECS[codec]:
             case "gzip":
-                return _bounded(cramjam.gzip.decompress_into, packed)
+                return _bounded(cramjam.gzip.decompress_into, packed, _GZIP_RATIO_MAX)
             case "lz4":
-                return _bounded(cramjam.lz4.decompress_into, packed)
+                return _bounded(cramjam.lz4.decompress_into, packed, _LZ4_RATIO_MAX)
             case "zstd":
-                return _bounded(cramjam.zstd.decompress_into, packed)
+                return _bounded(cramjam.zstd.decompress_into, packed, _ZSTD_RATIO_MAX)
             case _:
                 return _unpack_snappy(packed)
     except (cramjam.DecompressionError, IndexError) as error:
         raise CorruptRecordsError(f"codec {codec}: {error}") from error
 
 
-def _bounded(unpack_into: Callable[[memoryview, bytearray], int], packed: memoryview) -> bytes:
-    """Unpack into a buffer of our own size, so that a bomb meets a wall instead of the machine's memory."""
+def _bounded(unpack_into: Callable[[memoryview, bytearray], int], packed: memoryview, ratio_max: int) -> bytes:
+    """Unpack into a buffer of our own size, so that a bomb meets a wall instead of the machine's memory.
+
+    Garbage meets one too: a few bytes of it take no more memory than so few bytes can stand for.
+    """
     size = max(_FIRST_GUESS_BYTES, 8 * len(packed))
+    size_max = min(UNPACKED_BYTES_MAX, max(size, ratio_max * len(packed)))
     while True:
-        size = min(size, UNPACKED_BYTES_MAX)
+        size = min(size, size_max)
         buffer = bytearray(size)
         try:
             return bytes(memoryview(buffer)[: unpack_into(packed, buffer)])
         except cramjam.DecompressionError:
             # Either the buffer is too small or the data is bad: the codec does not say which.
-            if size == UNPACKED_BYTES_MAX:
+            if size == size_max:
                 raise
             size *= 16
 
@@ -123,10 +131,12 @@ def _unpack_snappy_block(block: memoryview) -> bytes:
     size = cramjam.snappy.decompress_raw_len(block)
     if size > UNPACKED_BYTES_MAX:
         raise CorruptRecordsError(f"unpacks to {size} bytes, more than {UNPACKED_BYTES_MAX}")
+    if size > _SNAPPY_RATIO_MAX * len(block):
+        raise CorruptRecordsError(f"{len(block)} bytes say that they unpack to {size}, more than they can")
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """Read a zigzag varint of at most 10 bytes; return it and the position after it."""
     value = shift = 0
     while shift < 70:

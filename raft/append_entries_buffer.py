@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from model.ids import Index, NodeId, Term
+from model.ids import Index, NodeId, Offset, Term
 from raft.errors import InvariantViolatedError
 from raft.messages import AppendEntriesReply, AppendEntriesRequest, AppendStatus
 from raft.replica_context import ReplicaContext
@@ -22,6 +22,7 @@ from raft.rules.append import AppendPlan, LogView, Reject, plan_append
 from raft.rules.recovery import retry_index
 from storage.entry import Entry
 from storage.errors import DiskFullError, StorageError
+from storage.log import Log
 
 
 class _Queued(NamedTuple):
@@ -152,9 +153,12 @@ class AppendEntriesBuffer:
             context.probe.truncations += 1
             context.probe.entries_truncated += last - plan.truncate_at + 1
             context.logger.info("truncates [%d, %d]: a newer leader has other entries", plan.truncate_at, last)
+            ends = _epoch_ends(context.log, plan.truncate_at)
             context.log_state.truncate(plan.truncate_at)
             await context.log.truncate(plan.truncate_at)
-            context.probe.records_truncated += end_offset - context.log.next_offset
+            first_offset = context.log.next_offset
+            context.probe.records_truncated += end_offset - first_offset
+            context.logger.info("truncated records: %s", _record_ranges(first_offset, ends))
         if plan.skip < len(entries):
             await self._append_new(entries[plan.skip :])
 
@@ -182,6 +186,25 @@ class AppendEntriesBuffer:
             case Reject.CONFLICT_WITH_COMMITTED:
                 context.fail(InvariantViolatedError(f"node {queued.leader} contradicts committed entries"))
                 return _Outcome(queued, AppendStatus.FAILED, Index(0))
+
+
+def _epoch_ends(log: Log, truncate_at: Index) -> list[tuple[Term, Offset]]:
+    """Return each epoch that has entries from `truncate_at` on, with the offset at which its records end."""
+    begun = [start.term for start in log.terms_within(truncate_at, log.last_index)]
+    return [log.epoch_end(term) for term in (log.term_at(truncate_at), *begun)]
+
+
+def _record_ranges(first_offset: Offset, ends: Sequence[tuple[Term, Offset]]) -> str:
+    """Return what is gone as `epoch@[first, end) ...`; `none` where the entries held no records.
+
+    It is how an operator tells which records that a leader had acknowledged alone (acks=1) are lost.
+    """
+    ranges = []
+    for epoch, end in ends:
+        if end > first_offset:
+            ranges.append(f"{epoch}@[{first_offset}, {end})")
+            first_offset = end
+    return " ".join(ranges) or "none"
 
 
 def follower_reply(context: ReplicaContext, status: AppendStatus, match: Index) -> AppendEntriesReply:

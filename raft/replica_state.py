@@ -301,6 +301,10 @@ class ReplicaState:
         """Leader: move commit and visible as far as the known positions allow."""
         if self.role is not Role.LEADER:
             return
+        if self.commit_index == self.visible_index == self._log.last_index and not self.unreplicated.total:
+            # Most answers to heartbeats find a group in which there is nothing left to move.
+            self._on_progress()
+            return
         # Each position is asked for up to four times below.
         positions = {node: follower.position for node, follower in self.followers.items()}
         positions[self.node_id] = self.position_of(self.node_id)

@@ -5,9 +5,11 @@
 * `config_options`  the table of options.
 * `admin_client`    HTTP requests to a broker's admin port.
 * `kafka_client`    confluent-kafka, imported late, with errors of one line.
+* `kafka_configs`   ... and with it configurations, `kafka_groups` consumer groups, `kafka_offsets` offsets.
 * `cli`             the command `raftka`.
 * `dev`             `raftka dev`: a cluster of processes on this machine.
 * `check`           judges histories of clients: `raftka check`.
+* `chaos`           runs clients while faults happen, and has them judged: `raftka chaos`.
 * `story`           what `make run` tells.
 * `story_clients`   the producers and the reader of the story.
 * `broker`          the broker process.

@@ -1,7 +1,7 @@
 """Requests to a broker's admin port; blocking, for the command line and the supervisor."""
 
-import http.client
 import json
+import time
 from typing import Any
 
 # One of these stands in a broker's reason where the files of a replica cannot be used.
@@ -20,6 +20,9 @@ def request_json(address: str, path: str, timeout: float = 2.0, *, method: str =
     Raises:
         AdminError: No answer, or none that is JSON.
     """
+    # Imported here: it takes longer than everything else that `raftka topic --help` needs.
+    import http.client
+
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout)
     try:
@@ -30,6 +33,28 @@ def request_json(address: str, path: str, timeout: float = 2.0, *, method: str =
         raise AdminError(f"{_NO_ANSWER}{address}: {error}") from error
     except ValueError as error:
         raise AdminError(f"{_NO_ANSWER}{address}: {path} did not answer JSON") from error
+    finally:
+        connection.close()
+
+
+def read_date(address: str, timeout: float = 2.0) -> tuple[str, float]:
+    """Return what a broker says the time is, as HTTP writes it, and the time here: seconds since 1970.
+
+    Raises:
+        AdminError: No answer, or none with a time.
+    """
+    import http.client
+
+    host, _, port = address.rpartition(":")
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout)
+    try:
+        connection.request("GET", "/v1/status/ready")
+        date = connection.getresponse().headers["Date"]
+        if not date:
+            raise AdminError(f"{_NO_ANSWER}{address}: no Date in its answer")
+        return date, time.time()
+    except (OSError, http.client.HTTPException) as error:
+        raise AdminError(f"{_NO_ANSWER}{address}: {error}") from error
     finally:
         connection.close()
 

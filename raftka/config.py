@@ -86,6 +86,14 @@ class BrokerConfig:
     log_message_timestamp_before_max_ms: int
     log_message_timestamp_after_max_ms: int
     producer_id_expiration_ms: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_initial_rebalance_delay_ms: int
+    group_max_size: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+    offset_metadata_max_bytes: int
+    offsets_topic_num_partitions: int
     socket_request_max_bytes: int
     log_level: str
 
@@ -179,6 +187,11 @@ def _assemble(found: Mapping[str, tuple[Any, str]]) -> BrokerConfig:
     config = BrokerConfig(**{option.attribute: values[option.key] for option in OPTIONS})
     _check_cluster(config)
     _check_listeners(config)
+    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+        raise ConfigError(
+            f"group.min.session.timeout.ms = {config.group_min_session_timeout_ms} must not be above"
+            f" group.max.session.timeout.ms = {config.group_max_session_timeout_ms}"
+        )
     if config.raft_heartbeat_interval_ms >= config.raft_election_timeout_ms:
         raise ConfigError(
             f"raft.heartbeat.interval.ms = {config.raft_heartbeat_interval_ms} must be below"

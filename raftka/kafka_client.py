@@ -31,6 +31,14 @@ class KafkaClientError(Exception):
     """What a cluster refused or did not answer, in one line."""
 
 
+class NoBrokerError(KafkaClientError):
+    """No broker answers; `what` is that without the advice, for commands whose options are called otherwise."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} ({_HINT})")
+        self.what = what
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
     """One partition, as Metadata tells; `leader` is -1 while nobody leads, the first replica is the preferred one."""
@@ -259,7 +267,7 @@ def one_line_errors(brokers: str) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        raise KafkaClientError(_words(error, brokers)) from None
+        raise _one_line(error, brokers) from None
     except TimeoutError:
         raise KafkaClientError(f"no answer from {brokers} in time") from None
 
@@ -276,19 +284,19 @@ def _check_reachable(brokers: str) -> None:
             raise KafkaClientError(f"{address.strip()!r} is not HOST:PORT") from None
         except OSError as error:
             reason = error.strerror or str(error)
-    raise KafkaClientError(f"no Kafka broker answers at {brokers}: {reason} ({_HINT})")
+    raise NoBrokerError(f"no Kafka broker answers at {brokers}: {reason}")
 
 
-def _words(failure: "KafkaException", brokers: str) -> str:
+def _one_line(failure: "KafkaException", brokers: str) -> KafkaClientError:
     from confluent_kafka import KafkaError
 
     error = failure.args[0]
     # Not every KafkaException carries a KafkaError: some are raised with plain words.
     if not isinstance(error, KafkaError):
-        return " ".join(str(error).split())
+        return KafkaClientError(" ".join(str(error).split()))
     if error.name() in UNREACHABLE:
-        return f"no Kafka broker answers at {brokers} ({_HINT})"
+        return NoBrokerError(f"no Kafka broker answers at {brokers}")
     text = error_text(error)
     for option, flag in _FLAG_OF_OPTION.items():
         text = text.replace(option, flag)
-    return text
+    return KafkaClientError(text)

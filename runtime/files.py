@@ -114,6 +114,10 @@ class FileSystem(Protocol):
         """Return the bytes an unprivileged writer may still use on the disk of `path`."""
         ...
 
+    def total_bytes(self, path: str) -> int:
+        """Return the size of the disk of `path`, used or not."""
+        ...
+
     def lock(self, path: str) -> DirectoryLock:
         """Take the exclusive lock file `path`.
 
@@ -261,6 +265,11 @@ class OsFileSystem:
         """Return the free bytes of the disk that holds `path`."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        """Return the size of the disk that holds `path`."""
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize
 
     def lock(self, path: str) -> DirectoryLock:
         """Take the exclusive lock file `path`."""

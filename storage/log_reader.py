@@ -147,6 +147,8 @@ class LogReader:
     async def _undisturbed(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat `attempt` until no truncation happened meanwhile; only then what it found or raised counts."""
         while True:
+            # A closed log has no segments: to look among them would find nothing where there is something.
+            self._jobs.check_open()
             truncations = self._positions.truncations
             try:
                 found = await attempt()

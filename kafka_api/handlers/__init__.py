@@ -2,9 +2,18 @@
 
 * `api_versions`, `metadata`, `describe_cluster`, `describe_topic_partitions`: what and where.
 * `produce`, `init_producer_id`, `fetch`, `list_offsets`, `offset_for_leader_epoch`: records.
+* `fetch_context`: what a Fetch is about, with and without a session.
 * `create_topics`, `delete_topics`, `create_partitions`: administration; `topic_admin` is what they share.
-* `delete_records`: not served until a partition's start can be moved.
-* `describe_configs`, `alter_configs`: configurations; `config_resources` finds what they belong to.
+* `delete_records`: moves a partition's start.
+* `elect_leaders`, `describe_quorum`: who leads partitions, and raft0.
+* `describe_producers`, `describe_log_dirs`: the idempotent producers of a partition; what replicas take on disk.
+* `find_coordinator`, `join_group`, `sync_group`, `heartbeat`, `leave_group`: members of consumer groups (RFC 0009).
+* `offset_commit`, `offset_fetch`, `offset_delete`: what groups have committed.
+* `describe_groups`, `list_groups`, `delete_groups`: groups as administrators see them.
+* `transactions`, `list_partition_reassignments`: lists that are empty, because there are none.
+* `acls`, `client_quotas`, `scram_credentials`, `sasl_handshake`: what is not built, and says so.
+* `answered_later`: answers that follow while the connection reads on.
+* `describe_configs`, `alter_configs`, `list_config_resources`: configurations; `config_resources`: whose.
 * `partition_lookup`: from a name or id to the local leader, or the error code that says why not.
 * `leader_hints`: who leads instead, for the answers that say "not here".
 * `cluster_view`: brokers and leaders as this broker knows them, for the answers that name them.

@@ -1,13 +1,12 @@
 """DeleteTopics (20)."""
 
 from cluster.admin_requests import DeleteTopicRequest
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, UnknownTopicError
 from kafka_api.error_mapping import error_code
 from kafka_api.handlers.topic_admin import request_deadline, seconds_left
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from kafka_api.request_context import RequestContext
-from model.ids import TopicId
 
 _Result = DeleteTopicsResponse.DeletableTopicResult
 
@@ -18,7 +17,6 @@ async def handle_delete_topics(
     context: RequestContext, version: int, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     """Delete each topic at raft0's leader, by name or (from version 6) by id."""
-    table = context.node.controller.topics
     deadline = request_deadline(request.timeout_ms)
     results = []
     asked = (
@@ -34,25 +32,22 @@ async def handle_delete_topics(
                 _Result(name=name, topic_id=topic_id, error_code=ErrorCode.INVALID_REQUEST, error_message=both)
             )
             continue
-        if name is not None:
-            topic = table.get(name)
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        else:
-            topic = table.get_by_id(TopicId(topic_id or ""))
-            unknown = ErrorCode.UNKNOWN_TOPIC_ID
-        if topic is None:
-            result = _Result(name=name, error_code=unknown, error_message="no such topic")
-            if topic_id is not None and name is None:
-                result.topic_id = topic_id
-        else:
-            result = await _delete(context, topic.name, topic.topic_id, deadline)
-        results.append(result)
+        results.append(await _delete(context, name, topic_id, deadline))
     return DeleteTopicsResponse(responses=results)
 
 
-async def _delete(context: RequestContext, name: str, topic_id: TopicId, deadline: float) -> _Result:
+async def _delete(context: RequestContext, name: str | None, topic_id: str | None, deadline: float) -> _Result:
+    request = DeleteTopicRequest(name or "", topic_id or "", seconds_left(deadline))
+    result = _Result(name=name)
+    if name is None and topic_id is not None:
+        result.topic_id = topic_id
     try:
-        await context.node.admin.delete_topic(DeleteTopicRequest(topic_id, seconds_left(deadline)))
+        reply = await context.node.admin.delete_topic(request)
+    except UnknownTopicError as error:
+        result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        result.error_message = str(error)
     except ClusterError as error:
-        return _Result(name=name, topic_id=topic_id, error_code=error_code(error), error_message=str(error))
-    return _Result(name=name, topic_id=topic_id)
+        result.error_code, result.error_message = error_code(error), str(error)
+    else:
+        result.name, result.topic_id = reply.name, reply.topic_id
+    return result

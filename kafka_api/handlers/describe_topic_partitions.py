@@ -57,7 +57,10 @@ def _described(context: RequestContext, topic: Topic, numbers: range) -> _Topic:
                 leader_epoch=view.leader_epoch,
                 replica_nodes=view.replicas,
                 isr_nodes=view.in_sync,
+                # Never null, whatever the format says: Kafka's own clients would stumble over it.
+                eligible_leader_replicas=[],
+                last_known_elr=[],
                 offline_replicas=view.offline,
             )
         )
-    return _Topic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+    return _Topic(name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions)

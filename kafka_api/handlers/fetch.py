@@ -1,7 +1,4 @@
-"""Fetch (1): visible batches from an offset on, waiting up to max_wait for min_bytes (long poll).
-
-Sessions (KIP-227) are not kept: the session id is always 0, which every client takes to mean full requests.
-"""
+"""Fetch (1): visible batches from an offset on, waiting up to max_wait for min_bytes (long poll)."""
 
 import asyncio
 import contextlib
@@ -12,6 +9,8 @@ from cluster.partition import Partition
 from cluster.topic_table import Topic
 from kafka_api.error_mapping import error_code
 from kafka_api.fetch_memory import FetchLease
+from kafka_api.fetch_sessions import NO_SESSION, AskedPartition
+from kafka_api.handlers.fetch_context import FetchSessionError, begin_fetch
 from kafka_api.handlers.leader_hints import LeaderHints
 from kafka_api.handlers.partition_lookup import find_leader, find_topic
 from kafka_api.protocol.error_codes import ErrorCode
@@ -21,7 +20,6 @@ from model.ids import Offset
 from storage.entry import Buffer
 from storage.errors import StorageError
 
-_Topic = FetchResponse.FetchableTopicResponse
 _Partition = FetchResponse.PartitionData
 _Asked = FetchRequest.FetchPartition
 
@@ -31,21 +29,28 @@ _FIRST_VERSION_WITH_TOPIC_ID = 13
 
 @dataclass(slots=True)
 class _Target:
-    """One partition of the request, in the request's order."""
+    """One partition to read."""
 
-    asked: _Asked
+    named: AskedPartition
     found: Partition | ErrorCode
     topic: Topic | ErrorCode
     result: _Partition
+
+    @property
+    def asked(self) -> _Asked:
+        """From where on, and how much."""
+        return self.named.fields
 
 
 async def handle_fetch(context: RequestContext, version: int, request: FetchRequest) -> FetchResponse:
     """Answer at once where there is enough, an error, or no wish to wait; else when something changes."""
     lease = context.fetch_lease
     await lease.begin()
-    if request.session_id != 0:
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session_id=0, responses=[])
     by_id = version >= _FIRST_VERSION_WITH_TOPIC_ID
+    try:
+        fetch = begin_fetch(request, context.fetch_sessions, by_id=by_id)
+    except FetchSessionError as error:
+        return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
     loop = asyncio.get_running_loop()
     deadline = loop.time() + min(max(request.max_wait_ms / 1000, 0.0), context.options.fetch_wait_max)
     bytes_max = min(max(request.max_bytes, 0), context.options.fetch_bytes_max)
@@ -53,7 +58,7 @@ async def handle_fetch(context: RequestContext, version: int, request: FetchRequ
     read_committed = request.isolation_level == _READ_COMMITTED
     while True:
         # Watch before reading: what becomes visible in between must not be missed.
-        topics, targets = _targets(context, request, by_id=by_id)
+        targets = _targets(context, fetch.asked(), by_id=by_id)
         changed = asyncio.Event()
         watched = [
             (target.found, target.found.watch(changed.set)) for target in targets if isinstance(target.found, Partition)
@@ -63,9 +68,11 @@ async def handle_fetch(context: RequestContext, version: int, request: FetchRequ
             if is_final or total >= bytes_min or loop.time() >= deadline:
                 lease.shrink(total)
                 endpoints = _name_leaders(context, targets)
-                return FetchResponse(session_id=0, responses=topics, node_endpoints=endpoints)
+                response = fetch.respond([(target.named, target.result) for target in targets])
+                response.node_endpoints = endpoints
+                return response
             # Whoever waits holds no memory: what was read is read again.
-            topics, targets = [], []
+            targets = []
             lease.drop()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(deadline):
@@ -75,26 +82,16 @@ async def handle_fetch(context: RequestContext, version: int, request: FetchRequ
                 partition.unwatch(watcher)
 
 
-def _targets(context: RequestContext, request: FetchRequest, *, by_id: bool) -> tuple[list[_Topic], list[_Target]]:
-    topics: list[_Topic] = []
+def _targets(context: RequestContext, asked: Sequence[AskedPartition], *, by_id: bool) -> list[_Target]:
     targets: list[_Target] = []
-    for asked_topic in request.topics:
-        topic = find_topic(context, asked_topic.topic, asked_topic.topic_id, by_id=by_id)
-        results: list[_Partition] = []
-        topics.append(_Topic(topic=asked_topic.topic, topic_id=asked_topic.topic_id, partitions=results))
-        for asked in asked_topic.partitions:
-            found = (
-                topic
-                if isinstance(topic, ErrorCode)
-                else find_leader(context, topic, asked.partition, asked.current_leader_epoch)
-            )
-            # Never null records: librdkafka takes them for a malformed response, error or not, and drops all of it.
-            result = _Partition(
-                partition_index=asked.partition, high_watermark=-1, records=[], aborted_transactions=None
-            )
-            results.append(result)
-            targets.append(_Target(asked, found, topic, result))
-    return topics, targets
+    for named in asked:
+        topic = find_topic(context, named.topic, named.topic_id, by_id=by_id)
+        number, epoch = named.fields.partition, named.fields.current_leader_epoch
+        found = topic if isinstance(topic, ErrorCode) else find_leader(context, topic, number, epoch)
+        # Never null records: librdkafka takes them for a malformed response, error or not, and drops all of it.
+        result = _Partition(partition_index=number, high_watermark=-1, records=[], aborted_transactions=None)
+        targets.append(_Target(named, found, topic, result))
+    return targets
 
 
 def _name_leaders(context: RequestContext, targets: Sequence[_Target]) -> list[FetchResponse.NodeEndpoint]:
@@ -120,7 +117,8 @@ async def _fill(
     It is with an error, and where memory did not allow more.
     """
     readable = [target for target in targets if _begin(target, read_committed=read_committed)]
-    is_final = any(target.result.error_code or target.result.diverging_epoch for target in targets)
+    # Where nothing is asked for there is nothing to wait for.
+    is_final = not targets or any(target.result.error_code or target.result.diverging_epoch for target in targets)
     if not readable:
         return 0, is_final
     asked = min(bytes_max, sum(max(target.asked.partition_max_bytes, 0) for target in readable))
@@ -144,9 +142,7 @@ def _begin(target: _Target, *, read_committed: bool) -> bool:
     if isinstance(found, ErrorCode):
         _set_error(result, found)
         return False
-    high_watermark = found.high_watermark
-    result.high_watermark = result.last_stable_offset = high_watermark
-    result.log_start_offset = found.start_offset
+    _tell_positions(result, found)
     result.aborted_transactions = [] if read_committed else None
     if _has_diverged(found, asked, result):
         return False
@@ -154,7 +150,12 @@ def _begin(target: _Target, *, read_committed: bool) -> bool:
         _set_error(result, ErrorCode.OFFSET_OUT_OF_RANGE)
         return False
     # Between the high watermark and the end of the log there is nothing to see yet, and no error.
-    return asked.fetch_offset < high_watermark
+    return asked.fetch_offset < found.high_watermark
+
+
+def _tell_positions(result: _Partition, partition: Partition) -> None:
+    result.high_watermark = result.last_stable_offset = partition.high_watermark
+    result.log_start_offset = partition.start_offset
 
 
 def _has_diverged(partition: Partition, asked: _Asked, result: _Partition) -> bool:
@@ -182,6 +183,8 @@ async def _read(target: _Target, room: int, total: int, lease: FetchLease) -> in
         if not found.is_in_office:
             _set_error(result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return 0
+        # What became visible while others were read is in the batches: no record may be beyond the end that is told.
+        _tell_positions(result, found)
         size = _take(result, batches, room, is_first=total == 0)
         del batches
         if await lease.cover(total + size):

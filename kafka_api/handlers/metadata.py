@@ -114,4 +114,6 @@ def _topic(context: RequestContext, topic: Topic) -> MetadataResponse.MetadataRe
                 offline_replicas=view.offline,
             )
         )
-    return MetadataResponse.MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+    return MetadataResponse.MetadataResponseTopic(
+        name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions
+    )

@@ -70,7 +70,7 @@ async def handle_produce(
         topic = find_topic(context, asked.name, asked.topic_id, by_id=version >= _FIRST_VERSION_WITH_TOPIC_ID)
         results = answer.add_topic(asked.name, asked.topic_id)
         for data in asked.partition_data:
-            found = topic if isinstance(topic, ErrorCode) else find_leader(context, topic, data.index)
+            found = topic if isinstance(topic, ErrorCode) else _find_writable(context, topic, data.index)
             if isinstance(found, ErrorCode):
                 answer.add_error(results, data.index, found, None, topic)
                 continue
@@ -83,6 +83,11 @@ async def handle_produce(
             # The order is fixed before the next batch, and before the connection's next request, is looked at.
             await stages.enqueued
     return answer.finish()
+
+
+def _find_writable(context: RequestContext, topic: Topic, number: int) -> Partition | ErrorCode:
+    """Return the leader of a partition that clients may write to; what brokers keep there would be at their mercy."""
+    return ErrorCode.INVALID_TOPIC_EXCEPTION if topic.is_internal else find_leader(context, topic, number)
 
 
 def _append(

@@ -32,7 +32,7 @@ class CopyPosition(NamedTuple):
 def point(quorums: Sequence[Quorum], value: Callable[[NodeId], Index]) -> Index:
     """Return the largest index that k members of every quorum have reached: min over quorums of the k-th largest."""
     assert quorums
-    return min(sorted(map(value, members), reverse=True)[k - 1] for members, k in quorums)
+    return min([sorted(map(value, members))[-k] for members, k in quorums])
 
 
 def commit_point(

@@ -9,6 +9,6 @@
 * `file_limits`     open files and sockets: the limit, and who gets what of it.
 * `loop_errors`     what ends the broker, and what does not.
 * `loop_watch`      how late the event loop is, how long the garbage collector stops it.
-* `metrics`         the node's counters as Prometheus text.
+* `metrics`         the node's counters as Prometheus text; `kafka_metrics`: the Kafka listener's.
 * `logs`            where log lines go.
 """

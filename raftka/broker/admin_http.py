@@ -8,9 +8,11 @@ GET   /metrics
 """
 
 import logging
+from collections.abc import Sequence
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
+from prometheus_client.registry import Collector
 
 from cluster.node import Node
 from cluster.partition_status import Mark, PartitionStatusReader, ReplicaStatus
@@ -18,16 +20,23 @@ from cluster.topic_table import Topic
 from model.ids import NodeId
 from raft.errors import RaftError, TransferTargetError, TransferTimedOutError
 from raftka.broker.admin_listener import AdminListener
-from raftka.broker.loop_watch import LoopWatch
 from raftka.broker.metrics import render_metrics
+
+_DIGITS_MAX = 10
 
 
 class AdminHttp:
-    """Routes over one node."""
+    """Routes over one node; `collectors` tell the metrics of the other parts of the broker."""
 
-    def __init__(self, node: Node, statuses: PartitionStatusReader, listener: AdminListener, watch: LoopWatch) -> None:
+    def __init__(
+        self,
+        node: Node,
+        statuses: PartitionStatusReader,
+        listener: AdminListener,
+        collectors: Sequence[Collector] = (),
+    ) -> None:
         self._node = node
-        self._watch = watch
+        self._collectors = collectors
         self._listener = listener
         self._statuses = statuses
         self._runner: web.AppRunner | None = None
@@ -101,9 +110,10 @@ class AdminHttp:
         topic = self._node.controller.topics.get(name)
         if topic is None:
             return _error(404, f"no topic {name!r}")
-        if not number.isascii() or not number.isdigit() or int(number) >= len(topic.replicas):
+        partition = parse_number(number)
+        if partition is None or partition >= len(topic.replicas):
             return _error(404, f"topic {name!r} has partitions 0 to {len(topic.replicas) - 1}")
-        return topic, int(number)
+        return topic, partition
 
     async def _transfer(self, request: web.Request) -> web.Response:
         found = self._find(request)
@@ -111,7 +121,8 @@ class AdminHttp:
             return found
         topic, number = found
         wanted = request.query.get("target")
-        if wanted is not None and not (wanted.isascii() and wanted.isdigit()):
+        target = None if wanted is None else parse_number(wanted)
+        if wanted is not None and target is None:
             return _error(400, f"target={wanted}: must be a node id")
         partition = self._node.partitions.get(topic.group(number))
         if partition is None or not partition.is_in_office:
@@ -119,8 +130,7 @@ class AdminHttp:
             where = "nobody leads it now" if leader is None else f"node {leader.node_id} does"
             return _error(409, f"node {self._node.options.node_id} does not lead {topic.name}-{number}: {where}")
         try:
-            target = None if wanted is None else NodeId(int(wanted))
-            leader_now = await partition.consensus.transfer.run(target)
+            leader_now = await partition.consensus.transfer.run(None if target is None else NodeId(target))
         except TransferTargetError as error:
             return _error(400, str(error))
         except TransferTimedOutError as error:
@@ -130,7 +140,17 @@ class AdminHttp:
         return web.json_response({"partition": number, "leader": leader_now, "term": partition.consensus.term})
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(text=render_metrics(self._node, self._watch), content_type="text/plain", charset="utf-8")
+        return web.Response(
+            text=render_metrics(self._node, self._collectors), content_type="text/plain", charset="utf-8"
+        )
+
+
+def parse_number(text: str) -> int | None:
+    """Return the partition or node id that a request names; None if the text is no number from 0 to 2**31 - 1."""
+    # Python refuses to read more than some thousand digits, with another error.
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+        return None
+    return found if (found := int(text)) < 2**31 else None
 
 
 def _error(status: int, message: str) -> web.Response:

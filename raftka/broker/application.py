@@ -19,6 +19,7 @@ from cluster.founding import Seed
 from cluster.node import Node, NodeOptions
 from cluster.partition_status import PartitionStatusReader
 from cluster.producer_table import ProducerOptions
+from kafka_api.groups.options import GroupOptions
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
 from model.ids import NodeId
@@ -29,6 +30,7 @@ from raftka.broker.admin_listener import AdminListener
 from raftka.broker.can_listen import check_can_listen
 from raftka.broker.described_options import broker_configs
 from raftka.broker.file_limits import connection_limits, raise_open_files_limit
+from raftka.broker.kafka_metrics import KafkaCollector
 from raftka.broker.logs import configure_logging
 from raftka.broker.loop_errors import LoopErrors
 from raftka.broker.loop_watch import LoopWatch
@@ -117,7 +119,8 @@ class Broker:
         statuses = PartitionStatusReader(node.links, node.partitions, options.node_id)
         self._server = KafkaServer(env, node, kafka_options(config, limits.kafka))
         kafka_port = await self._server.start(config.kafka_address, config.kafka_port)
-        self._admin = AdminHttp(node, statuses, AdminListener(limits.admin), self._watch)
+        collectors = (self._watch, KafkaCollector(self._server))
+        self._admin = AdminHttp(node, statuses, AdminListener(limits.admin), collectors)
         await self._admin.start(config.admin_address, config.admin_port)
         node.register(
             BrokerRecord(
@@ -221,4 +224,19 @@ def kafka_options(config: BrokerConfig, connections_max: int) -> KafkaOptions:
         default_replication_factor=config.default_replication_factor,
         auto_create_topics=config.auto_create_topics_enable,
         broker_configs=tuple(broker_configs(config)),
+        groups=group_options(config),
+    )
+
+
+def group_options(config: BrokerConfig) -> GroupOptions:
+    """Return the options of consumer groups."""
+    return GroupOptions(
+        min_session_timeout_ms=config.group_min_session_timeout_ms,
+        max_session_timeout_ms=config.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        max_size=config.group_max_size,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        offset_metadata_bytes_max=config.offset_metadata_max_bytes,
+        topic_partitions=config.offsets_topic_num_partitions,
     )

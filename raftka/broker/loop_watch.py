@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 _INTERVAL_SECONDS = 0.05
 
 
-class LoopWatch:
+class LoopWatch(Collector):
     """Looks every 50 ms whether a timer comes when it is due, and times every collection.
 
     Attributes:

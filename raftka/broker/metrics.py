@@ -1,7 +1,7 @@
 """The node's counters and positions as Prometheus text, collected when they are asked for."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -9,19 +9,16 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from cluster.node import Node
-from raftka.broker.loop_watch import LoopWatch
 
 
 class NodeCollector(Collector):
-    """Reads one node and its loop; nothing is counted twice or kept here."""
+    """Reads one node; nothing is counted twice or kept here."""
 
-    def __init__(self, node: Node, watch: LoopWatch) -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
-        self._watch = watch
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of the loop, of the raft package and of every local partition."""
-        yield from self._watch.collect()
+        """Yield the metrics of the raft package and of every local partition."""
         for field in dataclasses.fields(self._node.groups.probe):
             words = field.name.replace("_", " ")
             yield CounterMetricFamily(
@@ -79,9 +76,10 @@ class NodeCollector(Collector):
         yield from gauges.values()
 
 
-def render_metrics(node: Node, watch: LoopWatch) -> str:
-    """Return the metrics as Prometheus text."""
+def render_metrics(node: Node, others: Sequence[Collector]) -> str:
+    """Return the metrics of the node, of the process and of `others` as Prometheus text."""
     registry = CollectorRegistry()
-    registry.register(NodeCollector(node, watch))
+    for collector in (*others, NodeCollector(node)):
+        registry.register(collector)
     ProcessCollector(registry=registry)
     return generate_latest(registry).decode()

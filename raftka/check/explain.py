@@ -1,4 +1,4 @@
-"""What each anomaly means, in words for who has never met it."""
+"""What each anomaly and each figure means, in words for who has never met it."""
 
 EXPLANATIONS = {
     "phantom": "A consumer got a value that no producer of this history has sent. Records do not come from nowhere:"
@@ -9,24 +9,46 @@ EXPLANATIONS = {
     " producer that was promised its place. Two logs exist under one name: a leader served what its successor does"
     " not have.",
     "inconsistent-acks": "One leader has acknowledged two values at the same offset within its epoch.",
-    "duplicate": "One value is in the log twice, though its producer is idempotent: a retry counted as a new record.",
+    "duplicate": "One value is in the log twice: a retry counted as a new record. Idempotent producers are promised"
+    " that it does not. Or it was acknowledged at a place that it never had, and that no leader's end explains.",
     "lost-write": "A record was acknowledged, and consumers have read beyond its offset without ever getting it.",
     "unseen": "A record was acknowledged, and the final reads end before it, or it has no known offset and is nowhere:"
     " the end of the log was cut off after the answer.",
     "lost-read": "A consumer has read a record that the final reads do not return: it was shown before it was safe.",
+    "deleted-read": "A poll returned a record below an offset up to which everything had been deleted, as an answer"
+    " before the poll said.",
     "poll-skip": "A process that reads on has left out an offset that holds a record: it will never get it.",
     "nonmonotonic-poll": "A process that reads on got an offset again, or an earlier one.",
     "int-poll-skip": "Within the records of one poll, an offset that holds a record is left out.",
     "int-nonmonotonic-poll": "Within the records of one poll, offsets do not rise.",
     "nonmonotonic-hw": "A process was told a high watermark, and later a lower one: what was visible is not any more.",
+    "read-beyond-hw": "A poll returned a record at or beyond the high watermark that came with it: the broker has shown"
+    " what it did not itself call safe.",
+    "future-hw": "A poll came with a high watermark beyond every offset that a record ever had: the log ends before it,"
+    " and too few visible records can have been lost to fill it.",
     "G0-realtime": "A record that was sent after another one had been acknowledged lies before it. Offsets are not"
     " handed out in the order of time: two leaders have written side by side.",
     "G1c-realtime": "A record that was sent after a later offset had been polled lies before that offset.",
     "nonmonotonic-send": "A process sent two records, one after the other, and they lie in the opposite order.",
+    "nonmonotonic-epoch": "A record was acknowledged at acks=all in a lower epoch than one that had been acknowledged"
+    " before it was sent, or than one that lies before it: a deposed leader has committed.",
     "stale-latest": "ListOffsets latest does not cover a record that was acknowledged at acks=all before it was asked:"
     " a leader that is none any more has answered.",
-    "future-latest": "ListOffsets latest covers a record that was sent only after the answer.",
+    "future-latest": "ListOffsets latest covers a record that was sent only after the answer, or offsets that no record"
+    " ever had: the log ends before them, and too few sends can have been lost to fill them.",
     "nonmonotonic-latest": "ListOffsets latest was answered with less than to an earlier question.",
     "not-linearizable": "No order of the operations, each taking effect between its beginning and its end, explains"
-    " what was read. Shown are the operations that were under way when the last explanation was lost.",
+    " what was read. Shown are what was under way when the last explanation was lost, and who wrote the values.",
+}
+
+MEASURES = {
+    "sends": "records that were sent",
+    "acked": "of these, acknowledged",
+    "polls": "polls of one partition",
+    "polled": "records that polls returned",
+    "polled-twice": "of these, records that the same process had polled before",
+    "polled-twice-subscribed": "of these, in a group, where rebalances repeat some",
+    "worst-realtime-lag-ms": "longest that a record was known to be there when a poll began that had yet to get it",
+    "keys": "registers",
+    "widest-window": "most operations under way at a time on one key",
 }

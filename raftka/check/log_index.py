@@ -6,7 +6,9 @@ import numpy as np
 
 from raftka.check.errors import HistoryError
 from raftka.check.levels import Level, levels_of
-from raftka.check.log_columns import NEVER, NO_ACK, OK, UNKNOWN, Flags, LogHistory, Numbers
+from raftka.check.log_columns import FAIL, NEVER, NO_ACK, OK, UNKNOWN, Flags, LogHistory, Numbers
+from raftka.check.log_ends import LogEnds
+from raftka.check.sessions import Sessions
 
 # raft.flush.interval.ms is 100 by default; the rest is for the clocks and for the answer's way.
 FLUSH_SECONDS = 1.0
@@ -16,11 +18,13 @@ class LogIndex:
     """Derived columns; each is made when a check first asks for it.
 
     Raises:
-        HistoryError: Nothing was sent, or a partition has no final read: without one, what is missing proves nothing.
+        HistoryError: Nothing was sent, or no answer says anything, or a partition has no final read, or one that says
+            itself that it is not whole: then what is missing proves nothing.
     """
 
     def __init__(self, history: LogHistory, acks_all: Level, flush_seconds: float = FLUSH_SECONDS) -> None:
         self.history = history
+        self.acks_all = acks_all
         self._flush_ns = int(flush_seconds * 1e9)
         self.level = levels_of(history.sends, acks_all)
         self.trim = np.zeros(len(history.partitions), np.int64)
@@ -28,7 +32,18 @@ class LogIndex:
             self.trim[tp] = offset
         if not len(history.sends):
             raise HistoryError("nothing was sent: there is nothing to judge")
+        self._check_answers()
         self._check_final_reads()
+        self.ends = LogEnds(history)
+
+    def _check_answers(self) -> None:
+        """What nobody acknowledged may be missing, and so a log of which nothing was seen contradicts nothing."""
+        sends, polls = self.history.sends, self.history.polls
+        is_acked = (sends.type == OK) & (sends.acks != NO_ACK)
+        if not (is_acked.any() or len(self.history.records) or len(self.history.latests) or (polls.hw > 0).any()):
+            raise HistoryError(
+                "no answer says anything: no record was acknowledged or polled, and latest was not answered"
+            )
 
     def _check_final_reads(self) -> None:
         """Without a final read, or one that began before a send had ended, a missing record proves nothing."""
@@ -50,9 +65,14 @@ class LogIndex:
         if len(late):
             row = late[0]
             raise HistoryError(
-                f"line {sends.line[row]}: the final read of {history.partitions[sends.tp[row]]} began before this"
-                " send had ended; read everything once more at the very end"
+                f"{history.places.name(sends.line[row])}: the final read of {history.partitions[sends.tp[row]]} began"
+                " before this send had ended; read everything once more at the very end"
             )
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        """Which polls follow each other."""
+        return Sessions(self.history)
 
     @cached_property
     def send_of(self) -> Numbers:
@@ -113,15 +133,28 @@ class LogIndex:
         flags: Flags = (self.send_of == UNKNOWN) | ~self.gone[self.send_of]
         return flags
 
-    def is_rewound(self, tp: Numbers, end: Numbers, until: Numbers) -> Flags:
+    def is_rewound(self, tp: Numbers, end: Numbers, until: Numbers, *, sent_by: Numbers | None = None) -> Flags:
         """Return whether a log may have been cut back to `end` before an instant, as levels allow.
 
-        The election that cuts it may come long after the power loss: when those are away who still have the rest.
+        The election that cuts it may come long after the power loss: when those are away who still have the rest. What
+        was lost without an answer and never polled may have been anywhere, if it was sent by `sent_by` (or `until`).
         """
+        sends = self.history.sends
         ends = np.full(len(self.history.partitions), UNKNOWN)
-        np.maximum.at(ends, self.history.sends.tp[self.gone], self.place[self.gone])
+        np.maximum.at(ends, sends.tp[self.gone], self.place[self.gone])
+        nowhere = self.gone & (self.place == UNKNOWN) & (sends.type != FAIL)
+        since = np.full(len(self.history.partitions), NEVER)
+        np.minimum.at(since, sends.tp[nowhere], sends.inv[nowhere])
         losses = np.array([*self.history.power_losses, NEVER], dtype=np.int64)
-        flags: Flags = (ends[tp] >= end) & (losses[0] <= until)
+        is_explained = (ends[tp] >= end) | (since[tp] < (until if sent_by is None else sent_by))
+        flags: Flags = is_explained & (losses[0] <= until)
+        return flags
+
+    def is_power_near(self, inv: Numbers, ret: Numbers) -> Flags:
+        """Return whether a power loss came after a beginning, and before an fsync was due that an answer is due to."""
+        losses = np.array([*self.history.power_losses, NEVER], dtype=np.int64)
+        following = losses[np.searchsorted(losses, inv)]
+        flags: Flags = (following != NEVER) & (following - self._flush_ns <= ret)
         return flags
 
     def _sends_of(self, records: Flags) -> Flags:
@@ -131,13 +164,67 @@ class LogIndex:
         return flags
 
     @cached_property
-    def place(self) -> Numbers:
-        """For each send the offset at which its value was polled first; where it was not, the acknowledged one."""
+    def is_at_place(self) -> Flags:
+        """For each send whether a poll has returned its value at the acknowledged offset."""
+        return self._sends_at_place(np.ones(len(self.history.records), np.bool_))
+
+    @cached_property
+    def moved(self) -> Flags:
+        """For each send whether acks=1 has acknowledged it, and it was polled elsewhere only: another attempt's record.
+
+        What was acknowledged is lost then, and when the other one was written is not known.
+        """
         sends = self.history.sends
-        places = np.where(sends.type == OK, sends.off, UNKNOWN)
-        known = np.flatnonzero(self.send_of != UNKNOWN)[::-1]
-        places[self.send_of[known]] = self.history.records.off[known]
-        return places
+        is_acked: Flags = (sends.type == OK) & (self.level == Level.LEADER_ACK)
+        if is_acked.any():
+            is_acked &= self.seen & ~self.is_at_place
+        return is_acked
+
+    def _sends_at_place(self, records: Flags) -> Flags:
+        rows = np.flatnonzero(records & (self.send_of != UNKNOWN))
+        its = self.send_of[rows]
+        flags = np.zeros(len(self.history.sends), np.bool_)
+        flags[its[self.history.records.off[rows] == self.history.sends.off[its]]] = True
+        return flags
+
+    @cached_property
+    def survivors(self) -> Flags:
+        """For each send whether the final reads have it where it was acknowledged, in a known epoch."""
+        sends = self.history.sends
+        is_final = self.is_ok_record & (self.history.polls.final[self.history.records.poll] == 1)
+        flags: Flags = self._sends_at_place(is_final) & (sends.type == OK) & (sends.epoch >= 0)
+        return flags
+
+    def is_survived(self, sends: Numbers, survivors: Flags | None = None) -> Flags:
+        """Return which of these sends lie before a survivor of their epoch, as their acknowledgements say.
+
+        Those were not lost: of what the leader of an epoch has in its log a suffix is lost, by its end as by power, and
+        never a hole. `survivors` are those of the final reads unless others are given.
+        """
+        columns = self.history.sends
+        if not len(sends):
+            return np.zeros(0, np.bool_)
+        kept = np.flatnonzero(self.survivors if survivors is None else survivors)
+        _, epochs = np.unique(np.concatenate([columns.epoch[kept], columns.epoch[sends]]), return_inverse=True)
+        keys = np.concatenate([columns.tp[kept], columns.tp[sends]]) * (len(epochs) + 1) + epochs
+        _, which = np.unique(keys, return_inverse=True)
+        ends = np.full(int(which.max()) + 1, UNKNOWN)
+        np.maximum.at(ends, which[: len(kept)], columns.off[kept])
+        is_known = (columns.epoch[sends] >= 0) & (columns.off[sends] != UNKNOWN)
+        flags: Flags = is_known & (columns.off[sends] < ends[which[len(kept) :]])
+        return flags
+
+    @cached_property
+    def place(self) -> Numbers:
+        """For each send the lowest offset at which its value was polled; where it was not, the acknowledged one.
+
+        The lowest: a record that a retry has written twice was there as soon as the first of it was.
+        """
+        sends, records = self.history.sends, self.history.records
+        lowest = np.full(len(sends), NEVER)
+        known = np.flatnonzero(self.send_of != UNKNOWN)
+        np.minimum.at(lowest, self.send_of[known], records.off[known])
+        return np.where(lowest != NEVER, lowest, np.where(sends.type == OK, sends.off, UNKNOWN))
 
     @cached_property
     def claims(self) -> Numbers:
@@ -153,7 +240,10 @@ class LogIndex:
         """
         sends = self.history.sends
         claimed = self.history.key(sends.tp[self.claims], sends.off[self.claims])
-        return np.unique(np.concatenate([self.record_key, claimed]))
+        # Sorted and not hashed, as numpy.unique does it: that is ten times slower where most are different.
+        keys: Numbers = np.sort(np.concatenate([self.record_key, claimed]))
+        is_new: Flags = np.diff(keys, prepend=-1) != 0
+        return keys[is_new]
 
     @cached_property
     def record_key(self) -> Numbers:
@@ -165,11 +255,19 @@ class LogIndex:
         """For each polled record which of `offsets` it lies at."""
         return np.searchsorted(self.offsets, self.record_key)
 
+    @cached_property
+    def claim_position(self) -> Numbers:
+        """For each of `claims` which of `offsets` it lies at."""
+        sends = self.history.sends
+        return np.searchsorted(self.offsets, self.history.key(sends.tp[self.claims], sends.off[self.claims]))
+
     def is_excused(self, sends: Numbers) -> Flags:
-        """Return which of these sends a power loss may have taken: it came before their fsync was due."""
-        inv, ret = self.history.sends.inv[sends], self.history.sends.ret[sends]
-        losses = np.array([*self.history.power_losses, NEVER], dtype=np.int64)
-        following = losses[np.searchsorted(losses, inv)]
-        is_near = (following != NEVER) & (following - self._flush_ns <= ret)
+        """Return which of these sends a power loss may have taken: it came before their fsync was due.
+
+        It takes the end of a log, so not what lies before a record of the same epoch that is still there.
+        """
+        is_near = self.is_power_near(self.history.sends.inv[sends], self.history.sends.ret[sends])
         flags: Flags = (self.level[sends] <= Level.WRITE_CACHING) & is_near
+        near = np.flatnonzero(flags)
+        flags[near] = ~self.is_survived(sends[near])
         return flags

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from raftka.check.log_columns import LEADER_ACK, NEVER, OK, QUORUM_ACK, UNKNOWN, LogHistory
 
 _TYPES = ("ok", "fail", "info")
@@ -11,8 +13,7 @@ _ACKS = {QUORUM_ACK: "all", LEADER_ACK: "1"}
 def send_line(history: LogHistory, row: int) -> dict[str, Any]:
     """Return one send."""
     sends = history.sends
-    return {
-        "line": int(sends.line[row]),
+    return history.places.of(sends.line[row]) | {
         "f": "send",
         "type": _TYPES[sends.type[row]],
         "proc": int(sends.proc[row]),
@@ -30,8 +31,7 @@ def send_line(history: LogHistory, row: int) -> dict[str, Any]:
 def poll_line(history: LogHistory, poll: int, *records: int) -> dict[str, Any]:
     """Return one poll with some of its records, given as rows of `Records`."""
     polls, rows = history.polls, history.records
-    return {
-        "line": int(polls.line[poll]),
+    return history.places.of(polls.line[poll]) | {
         "f": "poll",
         "type": "ok" if polls.type[poll] == OK else "info",
         "proc": int(polls.proc[poll]),
@@ -52,8 +52,7 @@ def record_line(history: LogHistory, record: int) -> dict[str, Any]:
 def latest_line(history: LogHistory, row: int) -> dict[str, Any]:
     """Return one ListOffsets latest."""
     latests = history.latests
-    return {
-        "line": int(latests.line[row]),
+    return history.places.of(latests.line[row]) | {
         "f": "latest",
         "type": "ok",
         "proc": int(latests.proc[row]),
@@ -62,6 +61,18 @@ def latest_line(history: LogHistory, row: int) -> dict[str, Any]:
         "tp": history.partitions[latests.tp[row]],
         "off": int(latests.off[row]),
     }
+
+
+def seek_line(history: LogHistory, line: int) -> dict[str, Any]:
+    """Return the seek of a line."""
+    fields: dict[str, Any] = next(msgspec.to_builtins(move) for its_line, move in history.moves if its_line == line)
+    return history.places.of(line) | fields
+
+
+def trim_line(history: LogHistory, line: int) -> dict[str, Any]:
+    """Return the answered trim of a line."""
+    fields: dict[str, Any] = next(msgspec.to_builtins(trim) for its_line, trim in history.deletions if its_line == line)
+    return history.places.of(line) | fields
 
 
 def _time(number: int) -> int | None:

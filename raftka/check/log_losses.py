@@ -14,15 +14,14 @@ def check_losses(index: LogIndex, report: Report) -> None:
     history, sends = index.history, index.history.sends
     missed = np.flatnonzero((sends.type == OK) & ~index.polled & ~_is_trimmed(index, sends.off, sends.tp))
     is_allowed = index.is_excused(missed) | (index.level[missed] == Level.NO_ACK)
-    is_allowed |= (index.level[missed] == Level.LEADER_ACK) & ~_is_survived(index, missed)
+    is_allowed |= (index.level[missed] == Level.LEADER_ACK) & ~index.is_survived(missed)
     is_below = (sends.off[missed] != UNKNOWN) & (sends.off[missed] < _end_of_reads(index)[sends.tp[missed]])
 
     def describe(row: int) -> Anomaly:
         where = "at an unknown offset" if sends.off[row] == UNKNOWN else f"at offset {sends.off[row]}"
         level = Level(int(index.level[row]))
         text = f"{history.values[sends.val[row]]!r} was acknowledged {where} ({level.name.lower()}) and is never read"
-        if level is Level.LEADER_ACK:
-            text += "; later records of its epoch are, so that no leader's end explains it"
+        text += _why_not_cut_off(index, row)
         return Anomaly(history.partitions[sends.tp[row]], text, [send_line(history, row)])
 
     for name, chosen in (("lost-write", is_below), ("unseen", ~is_below)):
@@ -41,24 +40,17 @@ def _check_reads(index: LogIndex, report: Report) -> None:
 
     def describe(row: int) -> Anomaly:
         text = f"{history.values[sends.val[row]]!r} was polled at offset {index.place[row]}; the final reads miss it"
+        text += _why_not_cut_off(index, row)
         lines = [send_line(history, row), record_line(history, int(first[row]))]
         return Anomaly(history.partitions[sends.tp[row]], text, lines)
 
     report.add("lost-read", gone[~is_allowed], describe, allowed=int(is_allowed.sum()))
 
 
-def _is_survived(index: LogIndex, missed: Numbers) -> Flags:
-    """Whether a later record of the same epoch is in the log: a leader that ends loses a suffix, never a hole."""
-    sends = index.history.sends
-    if not len(missed):
-        return np.zeros(0, np.bool_)
-    epochs = sends.tp * (int(sends.epoch.max()) + 2) + sends.epoch
-    survivors = np.flatnonzero((sends.type == OK) & index.polled & (sends.epoch != UNKNOWN))
-    known, which = np.unique(np.concatenate([epochs[survivors], epochs[missed]]), return_inverse=True)
-    ends = np.full(len(known), UNKNOWN)
-    np.maximum.at(ends, which[: len(survivors)], index.place[survivors])
-    flags: Flags = (sends.epoch[missed] != UNKNOWN) & (sends.off[missed] < ends[which[len(survivors) :]])
-    return flags
+def _why_not_cut_off(index: LogIndex, row: int) -> str:
+    if not index.is_survived(np.array([row]))[0]:
+        return ""
+    return "; later records of its epoch are still there: neither a leader's end nor a power loss leaves a hole"
 
 
 def _end_of_reads(index: LogIndex) -> Numbers:

@@ -2,49 +2,54 @@
 
 import numpy as np
 
-from raftka.check.log_columns import NEVER, OK, UNKNOWN
+from raftka.check.log_columns import NEVER, OK, UNKNOWN, Flags
 from raftka.check.log_index import LogIndex
+from raftka.check.sessions import AT_START
 from raftka.check.verdict import Report
 
 
 def measure(index: LogIndex, report: Report) -> None:
-    """Note worst-realtime-lag-ms, polled-twice, and how much of what."""
+    """Note worst-realtime-lag-ms, polled-twice, the same under subscribe, and how much of what."""
     sends, polls, records = index.history.sends, index.history.polls, index.history.records
+    known = index.send_of != UNKNOWN
     report.measures |= {
         "sends": len(sends),
         "acked": int((sends.type == OK).sum()),
         "polls": len(polls),
         "polled": len(records),
-        "polled-twice": _polled_twice(index),
+        "polled-twice": _polled_twice(index, known),
+        "polled-twice-subscribed": _polled_twice(index, known & index.sessions.is_subscribed[records.poll]),
         "worst-realtime-lag-ms": _worst_lag_ns(index) / 1e6,
     }
 
 
-def _polled_twice(index: LogIndex) -> int:
-    """Count the records that the same process had polled before."""
-    polls, records = index.history.polls, index.history.records
-    rows = np.flatnonzero(index.send_of != UNKNOWN)
-    proc = polls.proc[records.poll[rows]]
-    sent = index.send_of[rows]
-    order = np.lexsort((sent, proc))
-    return int(((np.diff(proc[order]) == 0) & (np.diff(sent[order]) == 0)).sum())
+def _polled_twice(index: LogIndex, chosen: Flags) -> int:
+    """Count the chosen records that the same process had polled before."""
+    rows = np.flatnonzero(chosen)
+    keys = index.history.polls.proc[index.history.records.poll[rows]] * len(index.history.sends) + index.send_of[rows]
+    return int((np.diff(np.sort(keys)) == 0).sum())
 
 
 def _worst_lag_ns(index: LogIndex) -> int:
-    """Return how long before a poll began the record behind its last one was known to be there, at worst."""
+    """Return how long before a poll began the record behind the last one it got was known to be there, at worst.
+
+    A poll that got nothing counts too: whoever is stuck lags most. Final polls do not: they begin from the start.
+    """
     history, polls = index.history, index.history.polls
-    if not len(history.records):
+    if not len(index.offsets):
         return 0
     known = np.full(len(index.offsets), NEVER)
     np.minimum.at(known, index.position, polls.ret[history.records.poll])
-    keys = history.key(history.sends.tp[index.claims], history.sends.off[index.claims])
-    np.minimum.at(known, np.searchsorted(index.offsets, keys), history.sends.ret[index.claims])
-    rows = np.flatnonzero((polls.type == OK) & (polls.size > 0))
-    behind = index.position[(polls.first + polls.size - 1)[rows]] + 1
+    np.minimum.at(known, index.claim_position, history.sends.ret[index.claims])
+    last = np.full(len(polls), UNKNOWN)
+    has = polls.size > 0
+    last[has] = index.position[(polls.first + polls.size - 1)[has]]
+    at = index.sessions.positions(last, polls.type == OK)
+    rows = np.flatnonzero((at != UNKNOWN) & (polls.final == 0))
+    starts = np.searchsorted(index.offsets, history.key(polls.tp[rows], np.zeros(len(rows), np.int64)))
+    behind = np.where(at[rows] == AT_START, starts, at[rows] + 1)
     # The record behind may be of another partition.
-    same = behind < len(known)
-    same[same] = index.offsets[behind[same]] < history.key(
-        polls.tp[rows[same]] + 1, np.zeros(int(same.sum()), np.int64)
-    )
-    lag = polls.inv[rows[same]] - known[behind[same]]
+    ends = np.searchsorted(index.offsets, history.key(polls.tp[rows] + 1, np.zeros(len(rows), np.int64)))
+    inside = behind < ends
+    lag = polls.inv[rows[inside]] - known[behind[inside]]
     return max(0, int(lag.max(initial=0)))

@@ -4,14 +4,14 @@ Per partition, with everything sorted by offset, one pass over running minima an
 cycles with real-time edges, for operations of one record each): O(n log n), nothing is searched.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from raftka.check.levels import Level
-from raftka.check.log_columns import FAIL, NEVER, OK, UNKNOWN, Flags, LogHistory, Numbers
+from raftka.check.log_columns import FAIL, NEVER, OK, UNKNOWN, LogHistory, Numbers
 from raftka.check.log_index import LogIndex
 from raftka.check.log_lines import latest_line, record_line, send_line
+from raftka.check.running import by_partition, prefix_max, suffix_min, take, together
+from raftka.check.sorting import stable_order
 from raftka.check.verdict import EXAMPLES, Anomaly, Report
 
 
@@ -41,9 +41,11 @@ def _check_sends(index: LogIndex, placed: Numbers, report: Report) -> None:
     history, sends = index.history, index.history.sends
     found: list[Numbers] = []
     other: dict[int, int] = {}
-    # What acks=0 calls its end is that of the sending, not of the writing.
-    ret = np.where((sends.type == OK) & (index.level > Level.NO_ACK), sends.ret, NEVER)
-    for rows in _by_partition(history, placed):
+    # What acks=0 calls its end is that of the sending, not of the writing; and the end of an
+    # attempt whose record is lost says nothing of the one that is read.
+    is_ended = (sends.type == OK) & (index.level > Level.NO_ACK) & ~index.moved
+    ret = np.where(is_ended, sends.ret, NEVER)
+    for rows in by_partition(sends.tp, placed):
         wrong, before = _overtaken(index.place[rows], sends.inv[rows], index.place[rows], ret[rows])
         found.append(rows[wrong])
         other.update(zip(rows[wrong[:EXAMPLES]].tolist(), rows[before[:EXAMPLES]].tolist(), strict=True))
@@ -56,15 +58,15 @@ def _check_sends(index: LogIndex, placed: Numbers, report: Report) -> None:
         )
         return Anomaly(history.partitions[sends.tp[row]], text, [send_line(history, before), send_line(history, row)])
 
-    report.add("G0-realtime", _together(found), describe)
+    report.add("G0-realtime", together(found), describe)
 
 
 def _check_processes(index: LogIndex, placed: Numbers, report: Report) -> None:
     """What one process sent, one after the other, lies in that order; also what it was not told the end of."""
     history, sends = index.history, index.history.sends
+    # Rows are in the order of lines, and so is what a process did.
     rows = np.sort(placed)
-    streams = sends.proc[rows] * len(history.partitions) + sends.tp[rows]
-    order = rows[np.lexsort((sends.line[rows], streams))]
+    order = rows[stable_order(sends.proc[rows] * len(history.partitions) + sends.tp[rows])]
     one, two = order[:-1], order[1:]
     same = (sends.proc[one] == sends.proc[two]) & (sends.tp[one] == sends.tp[two])
 
@@ -76,7 +78,8 @@ def _check_processes(index: LogIndex, placed: Numbers, report: Report) -> None:
 
     wrong = same & (index.place[two] <= index.place[one])
     # What nobody was told the end of may arrive late, unless its producer is idempotent and so in order.
-    is_late = ((sends.type[one] != OK) | (index.level[one] == Level.NO_ACK)) & (sends.idem[one] == 0)
+    is_unknown = (sends.type[one] != OK) | (index.level[one] == Level.NO_ACK) | index.moved[one]
+    is_late = is_unknown & (sends.idem[one] == 0)
     report.add("nonmonotonic-send", np.flatnonzero(wrong & ~is_late), describe, allowed=int((wrong & is_late).sum()))
 
 
@@ -88,7 +91,7 @@ def _check_polls(index: LogIndex, placed: Numbers, report: Report) -> None:
     rows_of = np.argsort(index.record_key, kind="stable")
     ends_of = np.where(index.is_ok_record & index.stays, history.polls.ret[records.poll], NEVER)
     starts = np.searchsorted(records.tp[rows_of], np.arange(len(history.partitions) + 1))
-    for rows in _by_partition(history, placed):
+    for rows in by_partition(sends.tp, placed):
         tp = int(sends.tp[rows[0]])
         read = rows_of[starts[tp] : starts[tp + 1]]
         if not len(read):
@@ -106,7 +109,7 @@ def _check_polls(index: LogIndex, placed: Numbers, report: Report) -> None:
             history.partitions[sends.tp[row]], text, [record_line(history, other[row]), send_line(history, row)]
         )
 
-    report.add("G1c-realtime", _together(found), describe)
+    report.add("G1c-realtime", together(found), describe)
 
 
 def _check_latests(index: LogIndex, placed: Numbers, report: Report) -> None:
@@ -115,40 +118,39 @@ def _check_latests(index: LogIndex, placed: Numbers, report: Report) -> None:
     if not len(latests):
         return
     durable = placed[(sends.type[placed] == OK) & (index.level[placed] >= Level.WRITE_CACHING)]
-    by_partition = [
-        {int(sends.tp[rows[0]]): rows for rows in _by_partition(history, each)} for each in (durable, placed)
-    ]
+    parts = [{int(sends.tp[rows[0]]): rows for rows in by_partition(sends.tp, each)} for each in (durable, placed)]
     stale: list[Numbers] = []
     future: list[Numbers] = []
     back: list[Numbers] = []
     proof: dict[tuple[str, int], int] = {}
     for tp in np.unique(latests.tp).tolist():
         asked = np.flatnonzero(latests.tp == tp)
-        done = by_partition[0].get(tp, np.zeros(0, np.int64))
+        done = parts[0].get(tp, np.zeros(0, np.int64))
         done = done[np.argsort(sends.ret[done], kind="stable")]
-        bound, at = _prefix_max(index.place[done])
+        bound, at = prefix_max(index.place[done])
         before = np.searchsorted(sends.ret[done], latests.inv[asked]) - 1
-        wrong = (before >= 0) & (_take(bound, before, -1) >= latests.off[asked])
+        wrong = (before >= 0) & (take(bound, before, -1) >= latests.off[asked])
         stale.append(asked[wrong])
         proof |= {
             ("stale", int(row)): int(done[at[each]]) for row, each in zip(asked[wrong], before[wrong], strict=True)
         }
-        all_rows = by_partition[1].get(tp, np.zeros(0, np.int64))
-        begun, at = _prefix_max(sends.inv[all_rows])
+        all_rows = parts[1].get(tp, np.zeros(0, np.int64))
+        begun, at = prefix_max(sends.inv[all_rows])
         below = np.searchsorted(index.place[all_rows], latests.off[asked]) - 1
-        places = _take(index.place[all_rows][at] if len(at) else at, below, NEVER)
+        places = take(index.place[all_rows][at] if len(at) else at, below, NEVER)
         # What it covered may be gone since, and this record have its offset.
-        rewound = index.is_rewound(latests.tp[asked], places, np.full(len(asked), NEVER))
-        wrong = (below >= 0) & (_take(begun, below, -1) > latests.ret[asked]) & ~rewound
+        ever = np.full(len(asked), NEVER)
+        rewound = index.is_rewound(latests.tp[asked], places, ever, sent_by=latests.ret[asked])
+        wrong = (below >= 0) & (take(begun, below, -1) > latests.ret[asked]) & ~rewound
         future.append(asked[wrong])
         proof |= {
             ("future", int(row)): int(all_rows[at[each]]) for row, each in zip(asked[wrong], below[wrong], strict=True)
         }
         ended = asked[np.argsort(latests.ret[asked], kind="stable")]
-        bound, at = _prefix_max(latests.off[ended])
+        bound, at = prefix_max(latests.off[ended])
         before = np.searchsorted(latests.ret[ended], latests.inv[asked]) - 1
         rewound = index.is_rewound(latests.tp[asked], latests.off[asked], latests.ret[asked])
-        wrong = (before >= 0) & (_take(bound, before, -1) > latests.off[asked]) & ~rewound
+        wrong = (before >= 0) & (take(bound, before, -1) > latests.off[asked]) & ~rewound
         back.append(asked[wrong])
         proof |= {
             ("back", int(row)): int(ended[at[each]]) for row, each in zip(asked[wrong], before[wrong], strict=True)
@@ -170,16 +172,7 @@ def _check_latests(index: LogIndex, placed: Numbers, report: Report) -> None:
         ("future-latest", "future", future, "which covers a record that was sent only after the answer"),
         ("nonmonotonic-latest", "back", back, "after an earlier answer was larger"),
     ):
-        report.add(name, _together(rows), lambda row, kind=kind, words=words: describe(kind, words, row))  # type: ignore[misc]
-
-
-def _by_partition(history: LogHistory, rows: Numbers) -> Iterator[Numbers]:
-    """Yield the rows of each partition; they are ordered by partition."""
-    tps = history.sends.tp[rows]
-    bounds = np.flatnonzero(np.diff(tps)) + 1
-    for piece in np.split(rows, bounds):
-        if len(piece):
-            yield piece
+        report.add(name, together(rows), lambda row, kind=kind, words=words: describe(kind, words, row))  # type: ignore[misc]
 
 
 def _overtaken(places: Numbers, began: Numbers, others: Numbers, ended: Numbers) -> tuple[Numbers, Numbers]:
@@ -187,34 +180,12 @@ def _overtaken(places: Numbers, began: Numbers, others: Numbers, ended: Numbers)
 
     `others` are ascending, and not empty.
     """
-    ends, at = _suffix_min(ended)
+    ends, at = suffix_min(ended)
     behind = np.searchsorted(others, places, side="right")
     inside = behind < len(others)
     behind = np.minimum(behind, len(others) - 1)
     wrong = np.flatnonzero(inside & (ends[behind] < began))
     return wrong, at[behind[wrong]]
-
-
-def _suffix_min(values: Numbers) -> tuple[Numbers, Numbers]:
-    """Return for each place the least value from there to the end, and where that is."""
-    largest, at = _prefix_max(-values[::-1])
-    return -largest[::-1], len(values) - 1 - at[::-1]
-
-
-def _prefix_max(values: Numbers) -> tuple[Numbers, Numbers]:
-    """Return for each place the largest value from the beginning to there, and where it was first."""
-    largest = np.maximum.accumulate(values) if len(values) else values
-    is_new: Flags = np.ones(len(values), np.bool_)
-    is_new[1:] = largest[1:] > largest[:-1]
-    return largest, np.maximum.accumulate(np.where(is_new, np.arange(len(values)), 0)) if len(values) else largest
-
-
-def _take(values: Numbers, at: Numbers, default: int) -> Numbers:
-    return np.where(at >= 0, values[np.maximum(at, 0)], default) if len(values) else np.full(len(at), default)
-
-
-def _together(pieces: list[Numbers]) -> Numbers:
-    return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
 
 
 def _value(history: LogHistory, row: int) -> str:

@@ -1,26 +1,24 @@
 """What one process saw, poll after poll: each record once, in order, nothing left out, and no step back."""
 
-from collections import defaultdict
-
 import numpy as np
 
 from raftka.check.log_columns import OK, UNKNOWN, Flags, LogHistory, Numbers
 from raftka.check.log_index import LogIndex
-from raftka.check.log_lines import poll_line
-from raftka.check.operations import Seek, Subscribe
+from raftka.check.log_lines import poll_line, seek_line
 from raftka.check.verdict import Anomaly, Report
 
 
 def check_sessions(index: LogIndex, report: Report) -> None:
-    """Report poll-skip, nonmonotonic-poll, both within one poll (int-), and nonmonotonic-hw.
+    """Report poll-skip, nonmonotonic-poll, both within one poll (int-), nonmonotonic-hw and read-beyond-hw.
 
     Across polls, what a group's rebalance may have moved is allowed: a process that subscribes goes on where somebody
     else has committed.
     """
     _check_within(index, report)
-    sessions = _Sessions(index.history)
-    _check_across(index, sessions, report)
-    _check_high_watermarks(index, sessions, report)
+    _check_across(index, report)
+    _check_after_seeks(index, report)
+    _check_high_watermarks(index, report)
+    _check_beyond(index, report)
 
 
 def _check_within(index: LogIndex, report: Report) -> None:
@@ -36,8 +34,8 @@ def _check_within(index: LogIndex, report: Report) -> None:
     report.add("int-nonmonotonic-poll", rows[steps < 1], describe)
 
 
-def _check_across(index: LogIndex, sessions: "_Sessions", report: Report) -> None:
-    history, polls = index.history, index.history.polls
+def _check_across(index: LogIndex, report: Report) -> None:
+    history, polls, sessions = index.history, index.history.polls, index.sessions
     first, last = polls.first, polls.first + polls.size - 1
     one, two = sessions.pairs((polls.type == OK) & (polls.size > 0))
     steps = index.position[first[two]] - index.position[last[one]]
@@ -53,9 +51,32 @@ def _check_across(index: LogIndex, sessions: "_Sessions", report: Report) -> Non
         report.add(name, np.flatnonzero(flags & ~is_group), describe, allowed=int((flags & is_group).sum()))
 
 
-def _check_high_watermarks(index: LogIndex, sessions: "_Sessions", report: Report) -> None:
+def _check_after_seeks(index: LogIndex, report: Report) -> None:
+    """A seek says where the next poll begins, as the end of a poll does."""
+    history, polls, sessions = index.history, index.history.polls, index.sessions
+    rows = sessions.first_after_seek((polls.type == OK) & (polls.size > 0))
+    first, sought = polls.first[rows], sessions.sought[rows]
+    # Beyond every record all are the same; keys have no room for more.
+    end = np.minimum(sought, int(history.records.off.max(initial=0)) + 1)
+    behind = index.position[first] - np.searchsorted(index.offsets, history.key(polls.tp[rows], end))
+
+    def describe(at: int) -> Anomaly:
+        poll, record = int(rows[at]), int(first[at])
+        text = f"process {polls.proc[poll]} sought offset {sought[at]} and then polled {history.records.off[record]}"
+        lines = [seek_line(history, int(sessions.seek[poll])), poll_line(history, poll, record)]
+        return Anomaly(history.partitions[polls.tp[poll]], text, lines)
+
+    is_group = sessions.is_subscribed[rows]
+    for name, flags in (
+        ("poll-skip", (behind > 0) & ~_is_trimmed_before(index, first)),
+        ("nonmonotonic-poll", history.records.off[first] < sought),
+    ):
+        report.add(name, np.flatnonzero(flags & ~is_group), describe, allowed=int((flags & is_group).sum()))
+
+
+def _check_high_watermarks(index: LogIndex, report: Report) -> None:
     history, polls = index.history, index.history.polls
-    one, two = sessions.pairs((polls.type == OK) & (polls.hw != UNKNOWN), across_moves=True)
+    one, two = index.sessions.pairs((polls.type == OK) & (polls.hw != UNKNOWN), across_moves=True)
 
     def describe(at: int) -> Anomaly:
         text = f"the high watermark went back from {polls.hw[one[at]]} to {polls.hw[two[at]]} for one process"
@@ -65,6 +86,22 @@ def _check_high_watermarks(index: LogIndex, sessions: "_Sessions", report: Repor
     back = polls.hw[two] < polls.hw[one]
     is_allowed = index.is_rewound(polls.tp[two], polls.hw[two], polls.ret[two])
     report.add("nonmonotonic-hw", np.flatnonzero(back & ~is_allowed), describe, allowed=int((back & is_allowed).sum()))
+
+
+def _check_beyond(index: LogIndex, report: Report) -> None:
+    """What a poll returns lies below the high watermark that came with it: beyond it nothing is safe to show."""
+    history, polls, records = index.history, index.history.polls, index.history.records
+    hw = polls.hw[records.poll]
+    rows = np.flatnonzero((hw != UNKNOWN) & (records.off >= hw) & index.is_ok_record)
+    # A poll is one case, and its first such record tells it.
+    rows = rows[np.diff(records.poll[rows], prepend=UNKNOWN) != 0]
+
+    def describe(row: int) -> Anomaly:
+        poll = int(records.poll[row])
+        text = f"offset {records.off[row]} was returned with a high watermark of {polls.hw[poll]}"
+        return Anomaly(history.partitions[polls.tp[poll]], text, [poll_line(history, poll, row)])
+
+    report.add("read-beyond-hw", rows, describe)
 
 
 def _step(history: LogHistory, one: int, before: int, two: int, after: int) -> Anomaly:
@@ -82,53 +119,3 @@ def _is_trimmed_before(index: LogIndex, records: Numbers) -> Flags:
     tp = index.history.records.tp[records]
     before = index.offsets[np.maximum(index.position[records] - 1, 0)] if len(index.offsets) else records
     return before < index.history.key(tp, index.trim[tp])
-
-
-class _Sessions:
-    """Which polls follow each other: of one process and partition, with nothing that moved it between them."""
-
-    def __init__(self, history: LogHistory) -> None:
-        polls = history.polls
-        self._history = history
-        self._stream = polls.proc * len(history.partitions) + polls.tp
-        self.is_subscribed = np.zeros(len(polls), np.bool_)
-        # How many moves of its stream came before each poll.
-        self._moves = np.zeros(len(polls), np.int64)
-        if history.moves:
-            self._note_moves()
-
-    def pairs(self, chosen: Flags, *, across_moves: bool = False) -> tuple[Numbers, Numbers]:
-        """Return (polls, the next poll of each) among the chosen ones."""
-        rows = np.flatnonzero(chosen)
-        rows = rows[np.argsort(self._stream[rows], kind="stable")]
-        one, two = rows[:-1], rows[1:]
-        follows = self._stream[one] == self._stream[two]
-        if not across_moves:
-            follows &= self._moves[one] == self._moves[two]
-        return one[follows], two[follows]
-
-    def _note_moves(self) -> None:
-        polls = self._history.polls
-        lines: defaultdict[int, list[int]] = defaultdict(list)
-        modes: defaultdict[int, list[tuple[int, bool]]] = defaultdict(list)
-        held: dict[int, set[int]] = {}
-        numbers = {name: number for number, name in enumerate(self._history.partitions)}
-        for line, move in sorted(self._history.moves, key=lambda each: each[0]):
-            if isinstance(move, Seek):
-                moved = {numbers[move.tp]} if move.tp in numbers else set()
-            else:
-                now = {numbers[tp] for tp in move.tps if tp in numbers}
-                # One that it had keeps its position, unless a group has given it to others in between.
-                moved = held.get(move.proc, set(numbers.values())) - now
-                held[move.proc] = now
-                modes[move.proc].append((line, isinstance(move, Subscribe)))
-            for tp in moved:
-                lines[move.proc * len(numbers) + tp].append(line)
-        for stream, moves in lines.items():
-            rows = np.flatnonzero(self._stream == stream)
-            self._moves[rows] = np.searchsorted(np.array(moves), polls.line[rows])
-        for process, changes in modes.items():
-            rows = np.flatnonzero(polls.proc == process)
-            at = np.searchsorted(np.array([line for line, _ in changes]), polls.line[rows]) - 1
-            flags = np.array([mode for _, mode in changes])
-            self.is_subscribed[rows] = (at >= 0) & flags[np.maximum(at, 0)]

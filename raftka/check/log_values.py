@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from raftka.check.log_columns import FAIL, LEADER_ACK, OK, UNKNOWN, LogHistory, Numbers
+from raftka.check.log_columns import FAIL, NO_ACK, OK, UNKNOWN, Flags, LogHistory, Numbers
 from raftka.check.log_index import LogIndex
 from raftka.check.log_lines import record_line, send_line
 from raftka.check.verdict import Anomaly, Report
@@ -43,12 +43,10 @@ def _check_offsets(index: LogIndex, report: Report) -> None:
     """Two values at one offset, where a poll or a promise says that they are there."""
     history, claims = index.history, index.claims
     sends, records = history.sends, history.records
-    keys = np.concatenate([index.record_key, history.key(sends.tp[claims], sends.off[claims])])
-    values = np.concatenate([records.val, sends.val[claims]])
     # Rows from `len(records)` on are claims.
-    chosen = np.concatenate([np.flatnonzero(index.stays), np.arange(len(records), len(keys))])
-    order = chosen[np.argsort(keys[chosen])]
-    again = _changes_within(keys[order], values[order])
+    keys = np.concatenate([index.position, index.claim_position])
+    values = np.concatenate([records.val, sends.val[claims]])
+    order, again = _changes_within(keys, values, np.concatenate([index.stays, np.ones(len(claims), np.bool_)]))
 
     def line(row: int) -> dict[str, object]:
         return record_line(history, row) if row < len(records) else send_line(history, claims[row - len(records)])
@@ -64,14 +62,18 @@ def _check_offsets(index: LogIndex, report: Report) -> None:
 
 
 def _check_acks(index: LogIndex, report: Report) -> None:
-    """At acks=1 two leaders may acknowledge different values at one offset, but one leader may not."""
+    """Two leaders may acknowledge two values at one offset where not both have promised it; one leader may not."""
     history, sends = index.history, index.history.sends
-    rows = np.flatnonzero((sends.acks == LEADER_ACK) & (sends.type == OK) & (sends.off >= 0) & (sends.epoch >= 0))
+    rows = np.flatnonzero((sends.type == OK) & (sends.acks != NO_ACK) & (sends.off >= 0) & (sends.epoch >= 0))
     order = rows[np.lexsort((sends.off[rows], sends.epoch[rows], sends.tp[rows]))]
     one, two = order[:-1], order[1:]
     same = (
         (sends.tp[one] == sends.tp[two]) & (sends.epoch[one] == sends.epoch[two]) & (sends.off[one] == sends.off[two])
     )
+    # Two promises at one offset are inconsistent-offsets, whatever the epoch.
+    is_claim = np.zeros(len(sends), np.bool_)
+    is_claim[index.claims] = True
+    same &= ~(is_claim[one] & is_claim[two])
 
     def describe(at: int) -> Anomaly:
         first, second = int(one[at]), int(two[at])
@@ -88,9 +90,7 @@ def _check_duplicates(index: LogIndex, report: Report) -> None:
     sends, records = history.sends, history.records
     sent = np.concatenate([index.send_of, claims])
     offsets = np.concatenate([records.off, sends.off[claims]])
-    known = np.flatnonzero(sent != UNKNOWN)
-    order = known[np.argsort(sent[known])]
-    again = _changes_within(sent[order], offsets[order])
+    order, again = _changes_within(sent, offsets, sent != UNKNOWN)
     is_idempotent = sends.idem[sent[order[again]]] == 1
 
     def describe(at: int) -> Anomaly:
@@ -103,10 +103,22 @@ def _check_duplicates(index: LogIndex, report: Report) -> None:
     report.add("duplicate", again[is_idempotent], describe, allowed=int((~is_idempotent).sum()))
 
 
-def _changes_within(keys: Numbers, values: Numbers) -> Numbers:
-    """Return where a value differs from the next one, of ascending keys, and the key does not: once per key."""
-    changes = np.flatnonzero((np.diff(keys) == 0) & (np.diff(values) != 0))
-    return changes[np.unique(keys[changes], return_index=True)[1]]
+def _changes_within(keys: Numbers, values: Numbers, chosen: Flags) -> tuple[Numbers, Numbers]:
+    """Return (rows, ascending by key; places in these where the value differs from the next one's, once per key).
+
+    Only the chosen rows count. Keys are indexes: small, and not negative where they are chosen.
+    """
+    rows = np.flatnonzero(chosen)
+    keys, values = keys[rows], values[rows]
+    last = np.empty(int(keys.max(initial=0)) + 1, np.int64)
+    last[keys] = values
+    # Sorted are only the keys with several values, for they are few or none.
+    is_several = np.zeros(len(last), np.bool_)
+    is_several[keys[last[keys] != values]] = True
+    several = np.flatnonzero(is_several[keys])
+    order = several[np.argsort(keys[several], kind="stable")]
+    changes = np.flatnonzero((np.diff(keys[order]) == 0) & (np.diff(values[order]) != 0))
+    return rows[order], changes[np.unique(keys[order][changes], return_index=True)[1]]
 
 
 def _tp(history: LogHistory, record: int) -> str:

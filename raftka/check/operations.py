@@ -110,14 +110,15 @@ class Fault(Operation, tag="fault"):
 
 
 class Read(Operation, tag="read"):
-    """A register's value, null if nothing was written yet."""
+    """A register's value, null if nothing was written yet; one that is ok without `out` says nothing."""
 
     type: Outcome
     proc: Process
     inv: Number
     key: str
     ret: Number | None = None
-    out: Any = None
+    # A value that is null is not one that is left out.
+    out: Any = msgspec.UNSET
 
 
 class Write(Operation, tag="write"):
@@ -127,8 +128,8 @@ class Write(Operation, tag="write"):
     proc: Process
     inv: Number
     key: str
+    value: Any = msgspec.field(name="in")
     ret: Number | None = None
-    value: Any = msgspec.field(name="in", default=None)
 
 
 class Cas(Operation, tag="cas"):

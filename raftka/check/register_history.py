@@ -12,9 +12,13 @@ import msgspec
 from raftka.check.errors import HistoryError
 from raftka.check.history_file import read_lines
 from raftka.check.operations import REGISTER_OPERATIONS, Cas, Fault, Line, Read, Write
+from raftka.check.places import Places
 
 NULL = 0
 NEVER = float("inf")
+
+# Brackets within brackets of a value: far below what Python's stack bears, wherever the value is written again.
+VALUE_DEPTH_MAX = 64
 
 READ, WRITE, CAS_DONE, CAS_REFUSED = range(4)
 
@@ -40,16 +44,34 @@ class Step:
 
 @dataclass(slots=True)
 class RegisterHistory:
-    """All keys; `lines` are the operations by number, for proofs."""
+    """All keys.
+
+    Attributes:
+        values: The number of each value, by its JSON.
+        lines: The operations by the number of their line, for proofs.
+        places: Which line of which file a line is.
+    """
 
     steps: dict[str, list[Step]] = field(default_factory=lambda: defaultdict(list))
     values: dict[bytes, int] = field(default_factory=lambda: defaultdict(count(1).__next__))
-    lines: dict[int, dict[str, Any]] = field(default_factory=dict)
+    lines: dict[int, Read | Write | Cas] = field(default_factory=dict)
     operations: int = 0
+    places: Places = field(default_factory=Places)
+
+    def shown(self, number: int) -> dict[str, Any]:
+        """Return one operation as it was read, and where."""
+        fields: dict[str, Any] = msgspec.to_builtins(self.lines[number])
+        return self.places.of(number) | fields
+
+    def value(self, number: int) -> str:
+        """Return a value as JSON."""
+        if number == NULL:
+            return "null"
+        return next(encoded for encoded, its_number in self.values.items() if its_number == number).decode()
 
 
 def read_register_history(paths: Iterable[Path], *, has_cas: bool) -> RegisterHistory:
-    """Return the history of one or several files; lines are numbered through.
+    """Return the history of one or several files, in the order given.
 
     Raises:
         HistoryError: It cannot be judged.
@@ -58,6 +80,7 @@ def read_register_history(paths: Iterable[Path], *, has_cas: bool) -> RegisterHi
     history, before = RegisterHistory(), 0
     busy: dict[int, tuple[float, int]] = {}
     for path in paths:
+        history.places.begin(str(path), before)
         last = 0
         for first, operations in read_lines(path):
             for number, each in enumerate(operations, first):
@@ -66,6 +89,17 @@ def read_register_history(paths: Iterable[Path], *, has_cas: bool) -> RegisterHi
         before += last
     if not history.operations:
         raise HistoryError("nothing was read or written: there is nothing to judge")
+    if all(step.kind == WRITE or step.ret == NEVER for steps in history.steps.values() for step in steps):
+        raise HistoryError("no read and no cas was answered: writes alone contradict nothing, and so prove nothing")
+    return history
+
+
+def register_history(lines: Iterable[Line], *, has_cas: bool) -> RegisterHistory:
+    """Return the history of lines at hand; an empty one too."""
+    history: RegisterHistory = RegisterHistory()
+    busy: dict[int, tuple[float, int]] = {}
+    for number, line in enumerate(lines, 1):
+        _add(history, busy, number, line, has_cas=has_cas)
     return history
 
 
@@ -74,26 +108,28 @@ def _add(
 ) -> None:
     if isinstance(operation, Fault):
         return
+    place = history.places.name
     if not isinstance(operation, REGISTER_OPERATIONS) or (isinstance(operation, Cas) and not has_cas):
         tag = operation.__struct_config__.tag
-        raise HistoryError(f"line {number}: `{tag}` is not of this model ({'cas' if has_cas else 'register'})")
+        other = "cas" if isinstance(operation, Cas) else "log"
+        raise HistoryError(f"{place(number)}: `{tag}` is not of this model: --model {other}")
     ret = NEVER if operation.ret is None else operation.ret
     if ret < operation.inv:
-        raise HistoryError(f"line {number}: the operation ends before it began")
+        raise HistoryError(f"{place(number)}: the operation ends before it began")
     if operation.type == "ok" and operation.ret is None:
-        raise HistoryError(f"line {number}: the operation is ok and has no `ret`")
+        raise HistoryError(f"{place(number)}: the operation is ok and has no `ret`")
     ended, former = busy.get(operation.proc, (0, 0))
     if ended > operation.inv:
         raise HistoryError(
-            f"lines {former} and {number}: process {operation.proc} begins the second before the first has ended; each"
-            " process's lines are in the order of time"
+            f"{place(former)} and {place(number)}: process {operation.proc} begins the second before the first has"
+            " ended; each process's lines are in the order of time"
         )
     busy[operation.proc] = (operation.inv if operation.ret is None else operation.ret, number)
     history.operations += 1
     step = _step(history, number, operation)
     if step is not None:
         history.steps[operation.key].append(step)
-        history.lines[number] = {"line": number} | msgspec.to_builtins(operation)
+        history.lines[number] = operation
 
 
 def _step(history: RegisterHistory, number: int, operation: Read | Write | Cas) -> Step | None:
@@ -102,17 +138,46 @@ def _step(history: RegisterHistory, number: int, operation: Read | Write | Cas) 
         return None
     ret = NEVER if operation.type == "info" or operation.ret is None else operation.ret
     if isinstance(operation, Read):
-        return Step(READ, _value(history, operation.out), 0, operation.inv, ret, number)
+        if operation.out is msgspec.UNSET:
+            raise HistoryError(f"{history.places.name(number)}: a read that is ok has an `out`, null where nothing was")
+        return Step(READ, _value(history, number, operation.out), 0, operation.inv, ret, number)
     if isinstance(operation, Write):
-        return Step(WRITE, 0, _value(history, operation.value), operation.inv, ret, number)
-    expected, new = (_value(history, each) for each in operation.value)
+        return Step(WRITE, 0, _value(history, number, operation.value), operation.inv, ret, number)
+    expected, new = (_value(history, number, each) for each in operation.value)
     if operation.type == "ok" and operation.out is None:
-        raise HistoryError(f"line {number}: a cas that is ok has an `out`")
+        raise HistoryError(f"{history.places.name(number)}: a cas that is ok has an `out`")
     # One without an answer either did nothing, as if it had never been, or what it was asked for.
     kind = CAS_REFUSED if operation.out is False and operation.type == "ok" else CAS_DONE
     return Step(kind, expected, new, operation.inv, ret, number)
 
 
-def _value(history: RegisterHistory, value: Any) -> int:
-    # By its JSON: 1, 1.0, true and "1" are four values.
-    return NULL if value is None else history.values[msgspec.json.encode(value)]
+def _value(history: RegisterHistory, line: int, value: Any) -> int:
+    if isinstance(value, list | dict) and _is_deep(value):
+        raise HistoryError(f"{history.places.name(line)}: a value that is nested more than {VALUE_DEPTH_MAX} deep")
+    return NULL if value is None else history.values[_canonical(value)]
+
+
+def _canonical(value: Any) -> bytes:
+    """Return one JSON for all that mean the same: the members of an object have no order, and 1 and 1.0 are a number.
+
+    1, true and "1" are three values.
+    """
+    return msgspec.json.encode(_with_whole_numbers(value), order="deterministic")
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_with_whole_numbers(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _with_whole_numbers(each) for name, each in value.items()}
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(VALUE_DEPTH_MAX):
+        above = [each for each in level if isinstance(each, list | dict)]
+        level = [inner for each in above for inner in (each.values() if isinstance(each, dict) else each)]
+    return any(isinstance(each, list | dict) for each in level)

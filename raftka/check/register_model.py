@@ -4,8 +4,9 @@ A history is linearizable iff it is key by key (P-compositionality, Herlihy and 
 taken in the order of time. What is kept is the set of configurations that explain everything so far: the register's
 value, and which of the operations that are under way have already taken effect (G. Lowe, "Testing for linearizability",
 2017, with the memo that keeps each configuration once). An operation takes effect at the latest when its return is
-met; so the window that is looked at is what is under way, however long the history is. If no configuration is left,
-the return at hand cannot be explained.
+met; so the window that is looked at is what is under way, however long the history is. What changes nothing, a read or
+a refused compare-and-set, takes effect as soon as it can. If no configuration is left, the return at hand cannot be
+explained.
 
 The number of configurations is bounded by the values times 2 to the power of what is under way. Operations without an
 end stay under way for ever, so those that cannot matter are dropped first.
@@ -32,23 +33,32 @@ from raftka.check.verdict import Anomaly, Report, Verdict
 # Some gigabytes and minutes: beyond it the window is named and nothing is claimed.
 CONFIGURATIONS_MAX = 2_000_000
 _SHOWN = 12
+_SHOWN_VALUES = 3
 
 
 def check_register(history: RegisterHistory, model: str, configurations_max: int = CONFIGURATIONS_MAX) -> Verdict:
     """Return the verdict on a history of registers.
 
+    One key that has no explanation is enough to know, so keys whose window is too wide are only named beside it.
+
     Raises:
-        HistoryError: A window has too many explanations to be searched; it is named.
+        HistoryError: No key is wrong, but a window has too many explanations to be searched; it is named.
     """
     report = Report()
     anomalies: list[Anomaly] = []
     widest = 0
     for key, steps in history.steps.items():
         search = _Search(history, key, relevant(steps), configurations_max)
-        anomaly = search.run()
+        try:
+            anomaly = search.run()
+        except HistoryError as error:
+            report.unjudged.append(str(error))
+            anomaly = None
         widest = max(widest, search.widest)
         if anomaly is not None:
             anomalies.append(anomaly)
+    if report.unjudged and not anomalies:
+        raise HistoryError("; ".join(report.unjudged[:_SHOWN]))
     report.add("not-linearizable", np.arange(len(anomalies)), lambda row: anomalies[row])
     report.measures |= {"keys": len(history.steps), "widest-window": widest}
     return report.verdict(model, history.operations)
@@ -116,52 +126,94 @@ class _Search:
         """Return every configuration in which the step at `slot` has taken effect, without its bit."""
         wanted = 1 << slot
         low = (1 << width) - 1
-        done = {each & ~wanted for each in configurations if each & wanted}
-        waiting = [each for each in configurations if not each & wanted]
+        readers = _Readers(self._open)
+        # Of what leaves a value: its bit, what it must find, and all that is so at once when it has taken effect.
+        writers = [
+            (1 << at, step.kind == WRITE, step.expected, step.new << width | 1 << at | readers.of(step.new))
+            for at, step in self._open.items()
+            if step.kind in (WRITE, CAS_DONE)
+        ]
         seen = _Seen(self._open)
-        waiting = [each for each in waiting if seen.add(each)]
-        candidates = [(1 << at, step.kind, step.expected, step.new) for at, step in self._open.items()]
+        done: set[int] = set()
+        waiting: list[int] = []
+        for before in configurations:
+            configuration = before | readers.of(before >> width)
+            if configuration & wanted:
+                done.add(configuration & ~wanted)
+            elif seen.add(configuration):
+                waiting.append(configuration)
         # Grows while it is walked: those with the fewest effects first.
         for configuration in waiting:
             value = configuration >> width
             effects = configuration & low
-            for bit, kind, expected, new in candidates:
-                if effects & bit:
+            for bit, is_write, expected, after in writers:
+                if effects & bit or not (is_write or value == expected):
                     continue
-                if kind == WRITE:
-                    following = new
-                elif (value == expected) == (kind == CAS_REFUSED):
-                    continue
-                else:
-                    following = new if kind == CAS_DONE else value
-                if bit == wanted:
-                    done.add(following << width | effects)
-                    continue
-                found = following << width | effects | bit
-                if seen.add(found):
+                found = after | effects
+                if found & wanted:
+                    done.add(found & ~wanted)
+                elif seen.add(found):
                     waiting.append(found)
             if seen.size > self._max:
                 raise HistoryError(self._too_wide())
         return seen.least(done)
 
     def _too_wide(self) -> str:
-        lines = sorted(step.line for step in self._open.values())
+        steps = sorted(self._open.values(), key=lambda step: step.line)
+        first, last = (self._history.places.name(steps[at].line) for at in (0, -1))
+        endless = sum(step.ret == NEVER for step in steps)
         return (
-            f"key {self._key!r}: more than {self._max} ways to explain the window of {len(lines)} operations that are"
-            f" under way together, lines {lines[0]} to {lines[-1]}; use fewer clients per key"
+            f"key {self._key!r}: more than {self._max} ways to explain the window of {len(steps)} operations that are"
+            f" under way together, {first} to {last}, {endless} of them without an end; use fewer clients per key, or"
+            " more keys"
         )
 
     def _anomaly(self, step: Step, configurations: set[int], width: int) -> Anomaly:
-        values = {number: encoded.decode() for encoded, number in self._history.values.items()}
-        possible = sorted({values.get(each >> width, "null") for each in configurations})
-        shown = ", ".join(possible[:_SHOWN]) + (" or more" if len(possible) > _SHOWN else "")
-        under_way = sorted(self._open.values(), key=lambda each: each.line)
+        values = sorted({each >> width for each in configurations})
+        shown = ", ".join(map(self._history.value, values[:_SHOWN])) + (" or more" if len(values) > _SHOWN else "")
         text = (
-            f"the operation of line {step.line} has no place between its beginning and its end: everything that ended"
-            f" before leaves the register at {shown}, and what was under way does not explain it"
+            f"the operation of {self._history.places.name(step.line)} has no place between its beginning and its end:"
+            f" everything that ended before leaves the register at {shown}, and what was under way does not explain it"
         )
-        lines = [self._history.lines[each.line] for each in under_way[-_SHOWN:]]
-        return Anomaly(self._key, text, lines)
+        under_way = sorted({each.line for each in self._open.values()} - {step.line})
+        proof = {step.line, *under_way[-_SHOWN:]}
+        # Where the values come from: those it may have had, and the one that was met.
+        for value in [*values[:_SHOWN_VALUES], step.expected]:
+            proof |= self._maker(value, step)
+        return Anomaly(self._key, text, [self._history.shown(line) for line in sorted(proof)])
+
+    def _maker(self, value: int, step: Step) -> set[int]:
+        """Return the line of the last step that had begun before this one ended and leaves the value, if any has."""
+        lines = [
+            (each.inv, each.line)
+            for each in self._steps
+            if each.kind in (WRITE, CAS_DONE) and each.new == value != NULL and each.inv <= step.ret
+        ]
+        return {max(lines)[1]} if lines else set()
+
+
+class _Readers:
+    """What is under way and changes nothing: it takes effect as soon as it can.
+
+    An explanation that waits with it can do nothing that one without it cannot, so it need not be kept.
+    """
+
+    def __init__(self, under_way: dict[int, Step]) -> None:
+        self._reads: dict[int, int] = {}
+        self._refusals: list[tuple[int, int]] = []
+        for slot, step in under_way.items():
+            if step.kind == READ:
+                self._reads[step.expected] = self._reads.get(step.expected, 0) | 1 << slot
+            elif step.kind == CAS_REFUSED:
+                self._refusals.append((step.expected, 1 << slot))
+
+    def of(self, value: int) -> int:
+        """Return the bits of those that can take effect while the register has a value."""
+        bits = self._reads.get(value, 0)
+        for expected, bit in self._refusals:
+            if value != expected:
+                bits |= bit
+        return bits
 
 
 class _Seen:

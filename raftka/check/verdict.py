@@ -43,6 +43,7 @@ class Verdict(msgspec.Struct):
         findings: What must not be; empty: the history is valid.
         allowed: What is no more than the level allows, counted by name.
         measures: Figures that are neither good nor bad.
+        unjudged: What nothing is claimed of, beside findings; without any, such a history has no verdict.
     """
 
     model: str
@@ -50,6 +51,7 @@ class Verdict(msgspec.Struct):
     findings: list[Finding]
     allowed: dict[str, int]
     measures: dict[str, float]
+    unjudged: list[str] = msgspec.field(default_factory=list)
 
     @property
     def is_valid(self) -> bool:
@@ -64,15 +66,21 @@ class Report:
         self.findings: list[Finding] = []
         self.allowed: Counter[str] = Counter()
         self.measures: dict[str, float] = {}
+        self.unjudged: list[str] = []
 
     def add(self, name: str, rows: Numbers, describe: Callable[[int], Anomaly], *, allowed: int = 0) -> None:
-        """Note the cases at `rows`, each told by `describe`, and how many more were allowed."""
+        """Note the cases at `rows`, each told by `describe`, and how many more were allowed; a name's cases add up."""
         if len(rows):
             examples = [describe(int(row)) for row in rows[:EXAMPLES]]
-            self.findings.append(Finding(name, len(rows), examples))
+            former = next((each for each in self.findings if each.name == name), None)
+            if former is None:
+                self.findings.append(Finding(name, len(rows), examples))
+            else:
+                together = Finding(name, former.cases + len(rows), [*former.examples, *examples][:EXAMPLES])
+                self.findings[self.findings.index(former)] = together
         if allowed:
             self.allowed[name] += allowed
 
     def verdict(self, model: str, operations: int) -> Verdict:
         """Return what was collected."""
-        return Verdict(model, operations, self.findings, dict(self.allowed), self.measures)
+        return Verdict(model, operations, self.findings, dict(self.allowed), self.measures, self.unjudged)

@@ -1,17 +1,36 @@
 """The command `raftka`.
 
+The command itself:
+
 * `main`       the entry point.
-* `root`       the commands put together, errors of one line.
-* `exit_codes` what a shell script may rely on.
-* `options`    options that several commands share.
-* `progress`   why a partition is neither read nor written.
-* `output`     tables, JSON and %-formats.
-* `broker`     `raftka start` and `raftka config`.
-* `dev`        `raftka dev`.
-* `topic`      `raftka topic`.
-* `partition`  `raftka partition`.
-* `produce`    `raftka produce`.
-* `consume`    `raftka consume`.
-* `cluster`    `raftka cluster`.
-* `check`      `raftka check`.
+* `root`       the table of commands, errors of one line.
+* `lazy_group` commands that are imported when they are asked for.
+* `interrupts` Ctrl-C while modules are imported.
+* `completion` `raftka completion`, and names of topics and groups for shells.
+* `exit_codes` what a shell script may rely on, and the errors behind it.
+
+What several commands share:
+
+* `options`      options.
+* `output`       tables and JSON.
+* `positions`    start, end, N, -N and @time.
+* `format_text`  the text of a record format; `record_format` prints by it, `record_input` reads by it.
+* `input_buffer` bytes up to a delimiter.
+* `progress`     why a partition is neither read nor written.
+* `progress_bar` how far long work is.
+
+Commands:
+
+* `broker`    `raftka start` and `raftka config`.
+* `dev`       `raftka dev`.
+* `topic`     `raftka topic`.
+* `partition` `raftka partition`.
+* `produce`   `raftka produce`, with `record_writer`.
+* `consume`   `raftka consume`, with `assigned_reader`, `group_reader` and `record_sink`.
+* `group`     `raftka group`.
+* `cluster`   `raftka cluster`, with `cluster_config`.
+* `bench`     `raftka bench`, with `bench_load`.
+* `doctor`    `raftka doctor`, with `findings`, `machine_checks`, `clock_state` and `cluster_checks`.
+* `check`     `raftka check`.
+* `chaos`     `raftka chaos`.
 """

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from raftka.config import load_config, render_example
+from raftka.cli.exit_codes import CommandError, UsageError
+from raftka.config import ConfigError, load_config, render_example
 from raftka.config_options import OPTIONS, Option
 from raftka.dev.launcher import broker_command
 
@@ -16,12 +17,6 @@ _METAVARS = {"int": "N", "string": "TEXT", "host": "HOST", "list": "A,B,..."}
 _CONFIG_HELP = "TOML file; `raftka config example` prints one."
 
 config_app = typer.Typer(help="The broker's configuration.", no_args_is_help=False)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the root command."""
-    app.command("start")(_start_command())
-    app.add_typer(config_app, name="config")
 
 
 @config_app.command("example")
@@ -37,7 +32,10 @@ def _start_command() -> Callable[..., None]:
         """Run a broker until SIGTERM or Ctrl-C. Flags win over RAFTKA_* variables, these over the file."""
         file = arguments.pop("config")
         flags = {option.key: arguments[option.attribute] for option in OPTIONS}
-        config = load_config({key: value for key, value in flags.items() if value is not None}, os.environ, file)
+        try:
+            config = load_config({key: value for key, value in flags.items() if value is not None}, os.environ, file)
+        except ConfigError as error:
+            raise (UsageError if error.is_usage else CommandError)(str(error)) from None
         command = broker_command(config)
         # The variables are in the configuration already, and the broker is to be this very process.
         os.execv(command[0], command)
@@ -62,3 +60,6 @@ def _annotation(option: Option) -> Any:
         return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=words, show_default=False)]
     metavar = "|".join(option.choices) or _METAVARS[option.kind]
     return Annotated[str | None, typer.Option(flag, metavar=metavar, help=words, show_default=False)]
+
+
+start = _start_command()

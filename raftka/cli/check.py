@@ -3,8 +3,9 @@
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from raftka.cli.exit_codes import DONE, FAILED, UNJUDGED, CommandError
@@ -43,29 +44,36 @@ def check(
     """Judge histories (docs/history-format.md): exit code 0 valid, 1 anomalies, 2 they cannot be judged."""
     try:
         from raftka.check.errors import HistoryError
+        from raftka.check.printable import printable
         from raftka.check.render import render
     except ImportError as error:
         raise CommandError(f"{error}; `raftka check` needs numpy: pip install 'raftka[check]'") from None
     try:
         verdict = _judged(files, model, level)
     except (HistoryError, OSError) as error:
-        print(f"raftka: cannot be judged: {error}", file=sys.stderr)
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
+        # It may quote the history, which is anybody's.
+        reason = printable(str(reason))
+        print(f"raftka: cannot be judged: {reason}", file=sys.stderr)
+        if output is Format.JSON:
+            _print_json({"valid": None, "model": model.value, "unjudged": [reason]})
         return UNJUDGED
     if output is Format.JSON:
-        import msgspec
-
-        document = {"valid": verdict.is_valid} | msgspec.to_builtins(verdict)
-        print(msgspec.json.format(msgspec.json.encode(document)).decode())
+        _print_json({"valid": verdict.is_valid} | msgspec.to_builtins(verdict))
     else:
         for line in render(verdict, explained=explain):
             print(line)
     return DONE if verdict.is_valid else FAILED
 
 
+def _print_json(document: dict[str, Any]) -> None:
+    print(msgspec.json.format(msgspec.json.encode(document)).decode())
+
+
 def _judged(files: list[Path], model: Model, level: LevelName) -> "Verdict":
     if model is Model.LOG:
         from raftka.check.levels import Level
-        from raftka.check.log_columns import read_log_history
+        from raftka.check.log_builder import read_log_history
         from raftka.check.log_model import check_log
 
         return check_log(read_log_history(files), Level[level.name])

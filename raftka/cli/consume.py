@@ -1,33 +1,48 @@
-"""`raftka consume`: records to stdout. Partitions are assigned by hand: no consumer group is needed."""
+"""`raftka consume`: records to stdout, from partitions that are assigned by hand or by a consumer group."""
 
+import signal
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+import time
+from typing import Annotated
 
 import typer
 
-from raftka import kafka_client
+from raftka import kafka_client, kafka_offsets
+from raftka.cli.assigned_reader import AssignedReader
+from raftka.cli.completion import complete_groups, complete_topics
 from raftka.cli.exit_codes import CommandError
-from raftka.cli.options import DEFAULT_BROKERS, BrokersOption
-from raftka.cli.output import RecordFormat, bytes_as_json, print_json_line
-from raftka.cli.progress import PATIENCE_SECONDS, Stopwatch, leader_problem, read_problem
-
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-
-_POLL_SECONDS = 0.2
-# How long a broker may wait for more before it says that there is nothing: a person waits for the end as long.
-_FETCH_WAIT_MS = 100
-_DIRECTIVES = "tpoksT"
-_TEXT_FORMAT = r"%s\n"
+from raftka.cli.group_reader import GroupReader
+from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, existing_partitions
+from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Position, parse_position, resolve
+from raftka.cli.progress_bar import ProgressBar
+from raftka.cli.record_format import FORMAT_HELP, record_printer
+from raftka.cli.record_sink import RecordSink
+from raftka.kafka_client import KafkaClientError
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.", autocompletion=complete_topics)],
     offset: Annotated[
         str,
-        typer.Option(metavar="start|end|N|-N", help="Where to begin in each partition; -N: the last N records."),
+        typer.Option(
+            "--offset",
+            "-o",
+            metavar=POSITION_METAVAR,
+            help=f"Where to begin in each partition, and in a group only where nothing is committed. {POSITION_HELP}.",
+        ),
     ] = "start",
-    partition: Annotated[int | None, typer.Option(min=0, help="Partition; default: all.")] = None,
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Partition; may be repeated. [default: all]")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            help="Read as a member of this consumer group, and commit what is printed.",
+            autocompletion=complete_groups,
+        ),
+    ] = None,
     count: Annotated[int | None, typer.Option("-n", "--count", min=1, help="Stop after so many records.")] = None,
     exit_at_end: Annotated[
         bool, typer.Option("--exit-at-end", "-e", help="Stop where the partitions end at this moment.")
@@ -38,190 +53,52 @@ def consume(
             "--format",
             "-f",
             metavar="text|json|FORMAT",
-            help="text: the values; json: an object per line; or a format with %t topic, %p partition, %o offset,"
-            r" %k key, %s value, %T timestamp in ms, %%, \n and \t.",
+            help=f"text: the values; json: an object per line; or a format: {FORMAT_HELP}.",
         ),
     ] = "text",
     brokers: BrokersOption = DEFAULT_BROKERS,
 ) -> None:
-    """Print records until Ctrl-C, or as -n or -e say. Order holds within a partition."""
-    begin = _parse_offset(offset)
-    template = None if output == "json" else RecordFormat(_template(output), _DIRECTIVES)
-    available = [each.partition for each in kafka_client.read_cluster(brokers).topic(topic)]
-    if partition is not None and partition not in available:
-        raise CommandError(f"topic {topic} has partitions 0 to {len(available) - 1}")
-    reader = _Reader(brokers, topic, template)
-    try:
-        with kafka_client.one_line_errors(brokers):
-            reader.assign(available if partition is None else [partition], begin)
-            reader.run(count, exit_at_end)
-    except KeyboardInterrupt:
-        return
-    finally:
-        reader.close()
+    """Print records until Ctrl-C, or as -n or -e say. Order holds within a partition.
 
-
-def _template(output: str) -> str:
-    if output == "text":
-        return _TEXT_FORMAT
-    if "%" not in output:
-        raise typer.BadParameter(f"--format {output}: must be text, json or a format with %-directives")
-    return output
-
-
-def _parse_offset(text: str) -> str | int:
-    """Return start, end, or a number; a negative one counts from the end."""
-    if text in {"start", "end"}:
-        return text
-    digits = text.removeprefix("-")
-    if not digits.isascii() or not digits.isdigit() or len(digits) > 18:
-        raise typer.BadParameter(f"--offset {text}: must be start, end, N or -N")
-    # "-0" are the last 0 records, which is the end; as a number it would be the first offset.
-    return "end" if text.startswith("-") and int(digits) == 0 else int(text)
-
-
-class _Reader:
-    """Reads assigned partitions of one topic and prints what comes."""
-
-    def __init__(self, brokers: str, topic: str, template: RecordFormat | None) -> None:
-        self._brokers = brokers
-        self._topic = topic
-        self._consumer: Consumer = kafka_client.new_consumer(
-            brokers, enable_partition_eof=True, fetch_wait_max_ms=_FETCH_WAIT_MS
+    A member of a group commits what it has printed, and leaves the group on Ctrl-C or SIGTERM.
+    """
+    begin = parse_position(offset, "--offset", time.time_ns() // 1_000_000)
+    render = record_printer(output)
+    if group is not None and partitions:
+        raise typer.BadParameter("--partition and --group exclude each other: a group gives partitions to its members")
+    if group is not None and begin.anchor not in {Anchor.START, Anchor.END}:
+        raise typer.BadParameter(
+            f"--offset {offset}: a group goes on where it has committed; only start and end are for partitions without"
+            " a commit (`raftka group seek` moves it)"
         )
-        self._template = template
-        self._assigned: dict[int, TopicPartition] = {}
-        self._unfinished: set[int] = set()
-        self._idle = Stopwatch()
-        self._warning = ""
-
-    def assign(self, partitions: list[int], begin: str | int) -> None:
-        """Begin to read.
-
-        Raises:
-            CommandError: A partition does not have the offset, or nobody tells.
-        """
-        self._assigned = {partition: self._start(partition, begin) for partition in partitions}
-        self._unfinished = set(partitions)
-        self._consumer.assign(list(self._assigned.values()))
-
-    def run(self, count: int | None, exit_at_end: bool) -> None:
-        """Print records until there were `count`, or with `exit_at_end` until each partition's end was seen.
-
-        Raises:
-            CommandError: A partition cannot be read; where an end was asked for, also one that is not read for long.
-        """
-        printed = 0
-        self._idle.restart()
-        while (count is None or printed < count) and not (exit_at_end and not self._unfinished):
-            message = self._consumer.poll(_POLL_SECONDS)
-            if message is None:
-                # Nothing to do just now: let whoever reads our output have what there is.
-                sys.stdout.flush()
-                if self._idle.has_expired:
-                    self._look_why(is_end_wanted=exit_at_end or count is not None)
-                continue
-            self._idle.restart()
-            error = message.error()
-            if error is not None:
-                self._handle(error, message)
-                continue
-            self._print(message)
-            printed += 1
-        sys.stdout.flush()
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self._consumer.close()
-
-    def _start(self, partition: int, begin: str | int) -> "TopicPartition":
-        from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
-
-        if begin == "start":
-            return TopicPartition(self._topic, partition, OFFSET_BEGINNING)
-        if begin == "end":
-            return TopicPartition(self._topic, partition, OFFSET_END)
-        assert isinstance(begin, int)
-        low, high = self._offsets(partition)
-        if begin < 0:
-            return TopicPartition(self._topic, partition, max(low, high + begin))
-        if not low <= begin <= high:
-            held = f"has offsets {low} to {high - 1}" if low < high else f"is empty, its next offset is {high}"
-            raise CommandError(f"partition {partition} {held}; {begin} is not among them")
-        return TopicPartition(self._topic, partition, begin)
-
-    def _offsets(self, partition: int) -> tuple[int, int]:
-        """Return the first offset and the one behind the last."""
-        from confluent_kafka import KafkaException, TopicPartition
-
-        where = TopicPartition(self._topic, partition)
+    chosen = existing_partitions(brokers, topic, partitions)
+    # What is printed to a terminal shows by itself how far it is.
+    bar = ProgressBar("records", count, is_wanted=not sys.stdout.isatty())
+    if bar.is_shown and count is None and exit_at_end and group is None:
+        bar = ProgressBar("records", _total(brokers, topic, chosen, begin))
+    sink = RecordSink(render, bar)
+    reader: AssignedReader | GroupReader
+    with bar, kafka_client.one_line_errors(brokers):
+        if group is None:
+            reader = AssignedReader(brokers, topic, sink)
+        else:
+            # A member that goes without a word keeps its partitions until its session times out.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            reader = GroupReader(brokers, topic, group, sink, begins_at_end=begin.anchor is Anchor.END)
         try:
-            low, high = self._consumer.get_watermark_offsets(where, timeout=kafka_client.REQUEST_SECONDS)
-        except KafkaException as error:
-            why = leader_problem(self._brokers, self._topic, [partition]) or kafka_client.error_text(error.args[0])
-            raise CommandError(f"the offsets of partition {partition} are not known: {why}") from None
-        return low, high
-
-    def _look_why(self, is_end_wanted: bool) -> None:
-        """Find out why nothing comes; at the end of every partition, nothing may be wrong."""
-        self._idle.restart()
-        why = leader_problem(self._brokers, self._topic, self._unfinished or self._assigned)
-        for partition in sorted(self._unfinished):
-            if why:
-                break
-            (position,) = self._consumer.position([self._assigned[partition]])
-            offset = position.offset if position.offset >= 0 else self._assigned[partition].offset
-            answer = read_problem(self._brokers, self._topic, partition, offset)
-            why = f"partition {self._topic}-{partition} cannot be read: {answer}" if answer else ""
-        if self._unfinished and not why:
-            names = ", ".join(f"{self._topic}-{partition}" for partition in sorted(self._unfinished))
-            why = f"nothing came from partition {names} for {PATIENCE_SECONDS:.0f} s, and no broker says why"
-        if self._unfinished and is_end_wanted:
-            raise CommandError(why)
-        if why and why != self._warning:
-            print(f"raftka: {why}; still trying", file=sys.stderr)
-        self._warning = why
-
-    def _handle(self, error: "KafkaError", message: "Message") -> None:
-        if error.name() == "_PARTITION_EOF":
-            self._unfinished.discard(_number(message.partition()))
-        elif error.fatal() or not _passes_by_itself(error):
-            raise CommandError(kafka_client.error_text(error))
-
-    def _print(self, message: "Message") -> None:
-        key, value = message.key(), message.value()
-        _, timestamp = message.timestamp()
-        if self._template is None:
-            print_json_line(_as_json(message, key, value, timestamp))
+            if isinstance(reader, AssignedReader):
+                reader.assign(chosen, begin)
+            reader.run(count, exit_at_end)
+        except KeyboardInterrupt:
             return
-        fields = {
-            "t": str(message.topic()).encode(),
-            "p": str(message.partition()).encode(),
-            "o": str(message.offset()).encode(),
-            "k": key or b"",
-            "s": value or b"",
-            "T": str(timestamp).encode(),
-        }
-        sys.stdout.buffer.write(self._template.render(fields))
+        finally:
+            reader.close()
 
 
-def _as_json(message: "Message", key: Any, value: Any, timestamp: int) -> dict[str, Any]:
-    headers: Any = message.headers() or []
-    return {
-        "topic": message.topic(),
-        "partition": message.partition(),
-        "offset": message.offset(),
-        "timestamp": timestamp,
-        "key": bytes_as_json(key),
-        "value": bytes_as_json(value),
-        "headers": [{"key": name, "value": bytes_as_json(data)} for name, data in headers],
-    }
-
-
-def _number(partition: int | None) -> int:
-    return -1 if partition is None else partition
-
-
-def _passes_by_itself(error: "KafkaError") -> bool:
-    """Return whether librdkafka goes on trying: brokers that are away, a coordinator that nobody needs here."""
-    return error.retriable() or error.name() in kafka_client.UNREACHABLE | {"_UNSUPPORTED_FEATURE"}
+def _total(brokers: str, topic: str, partitions: list[int], begin: Position) -> int | None:
+    """Return how many records there are to read; None where a partition does not tell, as reading will, too."""
+    try:
+        first = resolve(brokers, begin, {topic: partitions})
+        return sum(kafka_offsets.end_offsets(brokers, first).values()) - sum(first.values())
+    except (CommandError, KafkaClientError):
+        return None

@@ -10,4 +10,12 @@ INTERRUPTED = 130
 
 
 class CommandError(Exception):
-    """A command that did not work: one line for stderr; exit code 1."""
+    """A command that did not work: one line for stderr."""
+
+    exit_code = FAILED
+
+
+class UsageError(CommandError):
+    """A command that cannot work as it was typed."""
+
+    exit_code = USAGE

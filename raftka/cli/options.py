@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from raftka import kafka_client
+from raftka.cli.exit_codes import CommandError
 from raftka.config import parse_address
 from raftka.kafka_client import DEFAULT_BROKERS
 
@@ -17,7 +19,12 @@ class Format(StrEnum):
     JSON = "json"
 
 
-def _check_brokers(text: str) -> str:
+def check_brokers(text: str) -> str:
+    """Return a list of bootstrap addresses as it is.
+
+    Raises:
+        typer.BadParameter: One of them is no HOST:PORT.
+    """
     for address in text.split(","):
         # A bootstrap address may have a protocol before it, as in PLAINTEXT://127.0.0.1:9092.
         try:
@@ -27,17 +34,48 @@ def _check_brokers(text: str) -> str:
     return text
 
 
+def parse_pairs(texts: list[str], flag: str) -> dict[str, str]:
+    """Return what was given as KEY=VALUE.
+
+    Raises:
+        typer.BadParameter: Something else, or a key that is given twice; `flag` is named.
+    """
+    pairs: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise typer.BadParameter(f"{flag} {text}: must be KEY=VALUE")
+        if key in pairs:
+            raise typer.BadParameter(f"{flag} {text}: {key} is given twice")
+        pairs[key] = value
+    return pairs
+
+
+def existing_partitions(brokers: str, topic: str, chosen: list[int] | None) -> list[int]:
+    """Return the partitions of a topic that were chosen, in order; all of them where none were.
+
+    Raises:
+        CommandError: One of them does not exist.
+        KafkaClientError: The topic does not exist, or no broker answers.
+    """
+    known = [each.partition for each in kafka_client.read_cluster(brokers).topic(topic)]
+    if missing := sorted(set(chosen or []) - set(known)):
+        raise CommandError(f"topic {topic} has partitions 0 to {len(known) - 1}, and no {missing[0]}")
+    return sorted(set(chosen or known))
+
+
 BrokersOption = Annotated[
     str,
     typer.Option(
         "--brokers",
         envvar="RAFTKA_BROKERS",
         metavar="HOST:PORT,...",
-        callback=_check_brokers,
+        callback=check_brokers,
         help="Where to find the cluster.",
     ),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print it.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")]
 DataDirOption = Annotated[
     Path | None,
     typer.Option(
@@ -45,4 +83,14 @@ DataDirOption = Annotated[
     ),
 ]
 
-__all__ = ["DEFAULT_BROKERS", "BrokersOption", "DataDirOption", "Format", "FormatOption"]
+__all__ = [
+    "DEFAULT_BROKERS",
+    "BrokersOption",
+    "DataDirOption",
+    "DryRunOption",
+    "Format",
+    "FormatOption",
+    "check_brokers",
+    "existing_partitions",
+    "parse_pairs",
+]

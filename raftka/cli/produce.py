@@ -1,27 +1,36 @@
-"""`raftka produce`: lines from stdin become records."""
+"""`raftka produce`: lines, files or formatted input become records."""
 
+import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from raftka import kafka_client
+from raftka.cli.completion import complete_topics
 from raftka.cli.exit_codes import CommandError
-from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption
-from raftka.cli.output import print_json_line
-from raftka.cli.progress import Stopwatch, write_problem
+from raftka.cli.options import DEFAULT_BROKERS, BrokersOption
+from raftka.cli.progress_bar import ProgressBar
+from raftka.cli.record_format import record_printer
+from raftka.cli.record_input import (
+    INPUT_HELP,
+    Headers,
+    InputError,
+    InputRecord,
+    ReadRecords,
+    parse_header,
+    record_reader,
+)
+from raftka.cli.record_writer import RecordWriter, WriteRequest
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message
+    from confluent_kafka import Message
 
-_FLUSH_POLL_SECONDS = 0.1
-# The most that librdkafka takes: what is too large for a topic is for its brokers to say.
-_RECORD_BYTES_MAX = 1_000_000_000
-# Well below any sensible max.message.bytes, which is a limit of batches: many short lines must not exceed it together.
-_BATCH_BYTES = 16 * 1024
+_STDIN = Path("-")
+_LINGER_MS = 5
 
 
 class Acks(StrEnum):
@@ -32,168 +41,156 @@ class Acks(StrEnum):
     ALL = "all"
 
 
-class _LineError(CommandError):
-    """A line that is no record."""
+class Compression(StrEnum):
+    """How batches are packed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to write.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to write.", autocompletion=complete_topics)],
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE", help="What to read; - is stdin. [default: -]")
+    ] = None,
+    input_format: Annotated[
+        str, typer.Option("--format", "-f", metavar="text|json|FORMAT", help=f"What the input is. {INPUT_HELP}.")
+    ] = "text",
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every record that brings none.")] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help="Between key and value in each line.")
+    ] = None,
+    headers: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of every record.")
+    ] = None,
+    tombstone: Annotated[bool, typer.Option("--tombstone", "-Z", help="Write empty values as null.")] = False,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="[default: by key, or any]")] = None,
     acks: Annotated[
         Acks, typer.Option(help="0: nobody answers; 1: the leader has it; all: a majority has it on disk.")
     ] = Acks.ALL,
-    key: Annotated[str | None, typer.Option(help="Key of every record.")] = None,
-    key_separator: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What stands between key and value in each line.")
-    ] = None,
-    partition: Annotated[int | None, typer.Option(min=0, help="Partition; default: by key, or any.")] = None,
+    compression: Annotated[Compression, typer.Option("--compression", "-z", help="Codec.")] = Compression.NONE,
     timeout: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Seconds until a record has failed.")] = 30.0,
     brokers: BrokersOption = DEFAULT_BROKERS,
-    output: FormatOption = Format.TEXT,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="text|json|FORMAT",
+            help="text: how many records are written; json: where each one is; or a format for each one, as `raftka"
+            " consume -f` has it.",
+        ),
+    ] = "text",
 ) -> None:
-    """Write each line of stdin as a record; Ctrl-C ends the input. Prints the offsets with --format json."""
+    """Write lines, or what a format describes, as records; Ctrl-C ends the input."""
     if key is not None and key_separator is not None:
         raise typer.BadParameter("--key and --key-separator exclude each other")
     if key_separator == "":
         raise typer.BadParameter("--key-separator must not be empty")
+    read = record_reader(input_format, key, key_separator)
+    report = _reporter(output)
+    sources = files or [_STDIN]
+    common = _common_headers(headers or [])
+    for path in sources:
+        if path != _STDIN and not path.is_file() and not path.is_fifo():
+            raise CommandError(f"{path}: there is no such file")
     count = len(kafka_client.read_cluster(brokers).topic(topic))
     if partition is not None and partition >= count:
         raise CommandError(f"topic {topic} has partitions 0 to {count - 1}")
-    writer = _Writer(brokers, topic, count, acks, partition, timeout, output)
-    try:
-        for line, record_key, value in _records(key, key_separator):
-            writer.write(line, record_key, value)
-    except KeyboardInterrupt:
-        print(file=sys.stderr)
-    except _LineError:
-        # What came before the bad line is written all the same, and counted.
-        writer.finish()
-        raise
-    writer.finish()
-
-
-def _records(key: str | None, separator: str | None) -> Iterator[tuple[int, bytes | None, bytes]]:
-    """Yield (number of the line, key, value) of each line of stdin, the last two as bytes: nothing is decoded."""
-    fixed = None if key is None else key.encode()
-    for number, line in enumerate(iter(partial(sys.stdin.buffer.readline, _RECORD_BYTES_MAX), b""), 1):
-        if len(line) == _RECORD_BYTES_MAX:
-            raise _LineError(f"line {number}: {len(line)} bytes or more are more than any record may have")
-        text = line.removesuffix(b"\n").removesuffix(b"\r")
-        if separator is None:
-            yield number, fixed, text
-            continue
-        before, found, after = text.partition(separator.encode())
-        if not found:
-            raise _LineError(f"line {number} has no {separator!r} between key and value")
-        yield number, before, after
-
-
-class _Writer:
-    """Sends records and waits for what became of them."""
-
-    def __init__(
-        self,
-        brokers: str,
-        topic: str,
-        count: int,
-        acks: Acks,
-        partition: int | None,
-        timeout: float,
-        output: Format,
-    ) -> None:
-        # Somebody who types wants each line written at once; a file is sent in batches.
-        linger = 0 if sys.stdin.isatty() else 5
-        self._producer = kafka_client.new_producer(
-            brokers,
-            acks.value,
-            linger_ms=linger,
-            message_timeout_ms=int(timeout * 1000),
-            message_max_bytes=_RECORD_BYTES_MAX,
-            batch_size=_BATCH_BYTES,
-        )
-        self._acks = acks.value
-        self._brokers = brokers
-        self._topic = topic
+    # Somebody who types wants each line written at once; a file is sent in batches.
+    linger = 0 if _STDIN in sources and sys.stdin.isatty() else _LINGER_MS
+    request = WriteRequest(
+        brokers=brokers,
+        topic=topic,
+        count=count,
         # -1 is librdkafka's PARTITION_UA: by key, or any.
-        self._partition = -1 if partition is None else partition
-        self._count = count
-        self._timeout = timeout
-        self._output = output
-        self._sent = 0
-        self._delivered = 0
-        self._error = ""
-        self._idle = Stopwatch()
-        self._warning = ""
+        partition=-1 if partition is None else partition,
+        acks=acks.value,
+        compression=compression.value,
+        timeout=timeout,
+        linger_ms=linger,
+        headers=common,
+    )
+    with ProgressBar("bytes", _total_bytes(sources), is_wanted=all(path.is_file() for path in sources)) as bar:
+        writer = RecordWriter(request, "records" if "%" in input_format else "lines", report, bar.clear)
+        bad_input = _copy(sources, read, writer, bar, tombstone=tombstone)
+    if output == "text":
+        print(f"{writer.written} record{'' if writer.written == 1 else 's'} written to {topic}")
+    if bad_input is not None:
+        raise bad_input
 
-    def write(self, line: int, key: bytes | None, value: bytes) -> None:
-        """Send one record; waits while librdkafka's queue is full.
 
-        Raises:
-            CommandError: An earlier record has failed, or this one cannot be sent.
-        """
-        from confluent_kafka import KafkaException
+def _common_headers(texts: list[str]) -> Headers:
+    try:
+        return [parse_header(text, "--header") for text in texts]
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from None
 
-        if not len(self._producer):
-            # Nobody can be blamed for the time in which there was nothing to send.
-            self._idle.restart()
-        report = partial(self._on_delivery, line)
-        while True:
-            try:
-                self._producer.produce(self._topic, value, key=key, partition=self._partition, on_delivery=report)
-                break
-            except BufferError:
-                self._producer.poll(_FLUSH_POLL_SECONDS)
-                self._warn_if_idle()
-            except KafkaException as error:
-                raise _LineError(f"line {line}: {kafka_client.error_text(error.args[0])}") from None
-        self._sent += 1
-        self._producer.poll(0)
-        if self._error:
-            self.finish()
 
-    def finish(self) -> None:
-        """Wait until each record has an outcome; each has one after the timeout at the latest.
+def _reporter(output: str) -> Callable[["Message"], None]:
+    """Return what is done with each record that is written."""
+    if output == "text":
+        return lambda _: None
+    if output == "json":
+        return _print_place
+    render = record_printer(output, "--output")
 
-        Raises:
-            CommandError: A record has failed.
-        """
-        while len(self._producer):
-            self._producer.flush(_FLUSH_POLL_SECONDS)
-            self._warn_if_idle()
-        if self._error:
-            raise CommandError(f"{self._error}; {self._delivered} of the {self._sent} lines that were sent are written")
-        if self._output is Format.TEXT:
-            print(f"{self._delivered} record{'' if self._delivered == 1 else 's'} written to {self._topic}")
+    def write(message: "Message") -> None:
+        sys.stdout.buffer.write(render(message))
 
-    def _warn_if_idle(self) -> None:
-        if not self._idle.has_expired:
-            return
-        self._idle.restart()
-        why = write_problem(self._brokers, self._topic, self._partitions(), acks=self._acks)
-        if why and why != self._warning:
-            print(f"raftka: {why}; still trying", file=sys.stderr)
-        self._warning = why
+    return write
 
-    def _on_delivery(self, line: int, error: "KafkaError | None", message: "Message") -> None:
-        self._idle.restart()
-        if error is not None:
-            self._error = self._error or f"line {line}: {self._why(error, message)}"
-            return
-        self._delivered += 1
-        if self._output is Format.JSON:
-            offset = kafka_client.delivered_offset(message)
-            print_json_line({"topic": message.topic(), "partition": message.partition(), "offset": offset})
 
-    def _why(self, error: "KafkaError", message: "Message") -> str:
-        size = len(message.value() or b"") + len(message.key() or b"")
-        if error.name() == "MSG_SIZE_TOO_LARGE":
-            together = "" if size > _BATCH_BYTES else ", alone or with the lines that are sent along with it"
-            return f"{size} bytes is more than the limit of topic {self._topic} (max.message.bytes){together}"
-        if error.name() == "_MSG_TIMED_OUT":
-            cause = write_problem(self._brokers, self._topic, self._partitions(message.partition()), acks=self._acks)
-            return f"{size} bytes not acknowledged in {self._timeout:g} s" + (f": {cause}" if cause else "")
-        return kafka_client.error_text(error)
+def _print_place(message: "Message") -> None:
+    place = {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": kafka_client.delivered_offset(message),
+    }
+    print(json.dumps(place, ensure_ascii=False))
 
-    def _partitions(self, number: int | None = None) -> Iterable[int]:
-        """Return the partition of a record; all of them where that is not known."""
-        known = self._partition if number is None or number < 0 else number
-        return range(self._count) if known < 0 else [known]
+
+def _copy(
+    sources: list[Path], read: ReadRecords, writer: RecordWriter, bar: ProgressBar, *, tombstone: bool
+) -> InputError | None:
+    """Write all records of all sources, up to input that is no record: that is returned."""
+    before = 0
+    bad_input = None
+    try:
+        for path, stream in _streams(sources):
+            for record in read(stream, "" if path == _STDIN else str(path)):
+                writer.write(_emptied(record) if tombstone else record)
+                if bar.is_shown:
+                    bar.show(before + stream.tell())
+            if bar.is_shown:
+                before += stream.tell()
+    except KeyboardInterrupt:
+        bar.clear()
+        print(file=sys.stderr)
+    except InputError as error:
+        bad_input = error
+    writer.finish()
+    return bad_input
+
+
+def _streams(sources: list[Path]) -> Iterator[tuple[Path, BinaryIO]]:
+    for path in sources:
+        if path == _STDIN:
+            yield path, sys.stdin.buffer
+            continue
+        with path.open("rb") as stream:
+            yield path, stream
+
+
+def _emptied(record: InputRecord) -> InputRecord:
+    return record if record.value else record._replace(value=None)
+
+
+def _total_bytes(sources: list[Path]) -> int | None:
+    """Return how much there is to read; None where a pipe is among the sources."""
+    if any(path == _STDIN or not path.is_file() for path in sources):
+        return None
+    return sum(path.stat().st_size for path in sources)

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from raftka.admin_client import AdminError
-from raftka.cli import broker, check, cluster, consume, dev, partition, produce, topic
+from raftka.cli.completion import prepare_to_complete
 from raftka.cli.exit_codes import DONE, FAILED, INTERRUPTED, UNJUDGED, USAGE, CommandError
-from raftka.config_options import ConfigError
+from raftka.cli.lazy_group import LazyCommand, lazy_group
 from raftka.dev.errors import DevError
 from raftka.kafka_client import KafkaClientError
 from raftka.version import installed_version
@@ -17,8 +17,26 @@ from raftka.version import installed_version
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
+COMMANDS = {
+    "dev": LazyCommand("raftka.cli.dev", "app", "Run a cluster of brokers on this machine."),
+    "topic": LazyCommand("raftka.cli.topic", "app", "Create, configure, trim, describe and delete topics."),
+    "produce": LazyCommand("raftka.cli.produce", "produce", "Write lines, files or formatted input as records."),
+    "consume": LazyCommand("raftka.cli.consume", "consume", "Print records, alone or in a consumer group."),
+    "group": LazyCommand("raftka.cli.group", "app", "List, describe, seek and delete consumer groups."),
+    "cluster": LazyCommand("raftka.cli.cluster", "app", "Show brokers, health and configuration of a cluster."),
+    "partition": LazyCommand("raftka.cli.partition", "app", "Act on one partition."),
+    "bench": LazyCommand("raftka.cli.bench", "bench", "Measure how fast a cluster takes and gives records."),
+    "doctor": LazyCommand("raftka.cli.doctor", "doctor", "Say what is wrong with this machine or cluster."),
+    "start": LazyCommand("raftka.cli.broker", "start", "Run a broker until SIGTERM or Ctrl-C."),
+    "config": LazyCommand("raftka.cli.broker", "config_app", "The broker's configuration file."),
+    "check": LazyCommand("raftka.cli.check", "check", "Judge histories of what clients saw."),
+    "chaos": LazyCommand("raftka.cli.chaos", "chaos", "Run clients while faults happen, and judge what they saw."),
+    "completion": LazyCommand("raftka.cli.completion", "completion", "Print a script for a shell's completion."),
+}
+
 app = typer.Typer(
     name="raftka",
+    cls=lazy_group(COMMANDS),
     help="Raftka: a Kafka-compatible broker in which every partition is a Raft group.",
     no_args_is_help=False,
     add_completion=False,
@@ -27,14 +45,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-broker.register(app)
-app.add_typer(dev.app, name="dev")
-app.add_typer(topic.app, name="topic")
-app.add_typer(partition.app, name="partition")
-app.command("produce")(produce.produce)
-app.command("consume")(consume.consume)
-app.add_typer(cluster.app, name="cluster")
-app.command("check")(check.check)
 
 
 def _print_version(is_asked: bool) -> None:
@@ -62,19 +72,21 @@ def _version() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command; errors become a line on stderr. Returns the exit code."""
+    prepare_to_complete()
     try:
         result = app(arguments, prog_name="raftka", standalone_mode=False)
     except _UsageError as error:
         return _usage(error)
-    except ConfigError as error:
-        return _complain(str(error), USAGE if error.is_usage else FAILED)
-    except (CommandError, DevError, KafkaClientError, AdminError) as error:
+    except CommandError as error:
+        return _complain(str(error), error.exit_code)
+    except (DevError, KafkaClientError, AdminError) as error:
         return _complain(str(error), FAILED)
     except _ClickException as error:
         return _complain(error.format_message(), FAILED)  # type: ignore[attr-defined]
     except SystemExit as leave:
-        # How typer leaves when whoever read our output has seen enough, as in `raftka consume orders | head`.
-        return DONE if isinstance(leave.__context__, BrokenPipeError) else FAILED
+        # How typer leaves after it has completed a line for a shell, and when whoever read our output has seen enough,
+        # as in `raftka consume orders | head`.
+        return DONE if leave.code == DONE or isinstance(leave.__context__, BrokenPipeError) else FAILED
     except OSError as error:
         return _complain(str(error), FAILED)
     except (KeyboardInterrupt, typer.Abort):

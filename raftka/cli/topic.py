@@ -1,20 +1,32 @@
-"""`raftka topic`: create, list, describe and delete topics."""
+"""`raftka topic`: create, list, describe, configure, grow, trim and delete topics."""
 
+import time
 from typing import Annotated, Any
 
 import typer
 
-from raftka import kafka_client
+from raftka import kafka_client, kafka_configs, kafka_offsets
 from raftka.admin_client import get_json
+from raftka.cli.completion import complete_topics
 from raftka.cli.exit_codes import CommandError
-from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption
+from raftka.cli.options import (
+    DEFAULT_BROKERS,
+    BrokersOption,
+    DryRunOption,
+    Format,
+    FormatOption,
+    existing_partitions,
+    parse_pairs,
+)
 from raftka.cli.output import print_json, print_table
+from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Position, parse_position, resolve
 from raftka.config import parse_address
 from raftka.kafka_client import PartitionInfo
+from raftka.kafka_configs import Owner
 
-app = typer.Typer(help="Create, list, describe and delete topics.")
+app = typer.Typer(help="Create, configure, trim, describe and delete topics.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the topic.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the topic.", autocompletion=complete_topics)]
 
 
 @app.command()
@@ -30,15 +42,7 @@ def create(
     brokers: BrokersOption = DEFAULT_BROKERS,
 ) -> None:
     """Create a topic."""
-    pairs = {}
-    for text in config or []:
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            raise typer.BadParameter(f"-c {text}: must be KEY=VALUE")
-        if key in pairs:
-            raise typer.BadParameter(f"-c {text}: {key} is given twice")
-        pairs[key] = value
-    kafka_client.create_topic(brokers, name, partitions, replicas, pairs)
+    kafka_client.create_topic(brokers, name, partitions, replicas, parse_pairs(config or [], "-c"))
     print(f"created {name}")
 
 
@@ -66,6 +70,7 @@ def describe(
             "--admin", metavar="HOST:PORT", help="Admin port of any Raftka broker: shows terms and positions."
         ),
     ] = None,
+    configs: Annotated[bool, typer.Option("--configs", "-c", help="Show the configuration, too.")] = False,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Show the partitions of a topic: who leads, who has a replica, how far each one is."""
@@ -79,8 +84,12 @@ def describe(
         partitions = [_as_json(each) for each in found]
     else:
         partitions = [_read_partition(admin, name, each.partition) for each in found]
+    values = kafka_configs.read_configs(brokers, Owner.TOPIC, name) if configs else []
     if output is Format.JSON:
-        print_json({"name": name, "partitions": partitions})
+        report: dict[str, Any] = {"name": name, "partitions": partitions}
+        if configs:
+            report["configs"] = [{"key": each.key, "value": each.value, "source": each.source} for each in values]
+        print_json(report)
         return
     print_table(
         ["PARTITION", "LEADER", "TERM", "REPLICAS", "IN-SYNC"],
@@ -99,6 +108,9 @@ def describe(
                 for row in each["positions"]
             ],
         )
+    if configs:
+        print()
+        print_table(["KEY", "VALUE", "SOURCE"], [(each.key, each.value or "", each.source) for each in values])
 
 
 _MARKS = ("dirty", "flushed", "commit", "visible")
@@ -111,6 +123,86 @@ def delete(name: NameArgument, brokers: BrokersOption = DEFAULT_BROKERS) -> None
     kafka_client.read_cluster(brokers).topic(name)
     kafka_client.delete_topic(brokers, name)
     print(f"deleted {name}")
+
+
+@app.command("alter-config")
+def alter_config(
+    name: NameArgument,
+    changed: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="K=V", help="Set a key.")] = None,
+    deleted: Annotated[
+        list[str] | None, typer.Option("--delete", "-d", metavar="K", help="Give a key back to the default.")
+    ] = None,
+    dry_run: DryRunOption = False,
+    brokers: BrokersOption = DEFAULT_BROKERS,
+) -> None:
+    """Change the configuration of a topic, all of it or nothing; keys that are not named stay."""
+    pairs = parse_pairs(changed or [], "--set")
+    if not pairs and not deleted:
+        raise typer.BadParameter("nothing to change: --set K=V or --delete K is needed")
+    if twice := sorted(set(pairs) & set(deleted or [])):
+        raise typer.BadParameter(f"--delete {twice[0]}: --set has it, too")
+    kafka_client.read_cluster(brokers).topic(name)
+    kafka_configs.alter_configs(brokers, Owner.TOPIC, name, pairs, deleted or [], is_dry_run=dry_run)
+    print(f"{name} would be accepted; nothing is changed (--dry-run)" if dry_run else f"changed {name}")
+
+
+@app.command("add-partitions")
+def add_partitions(
+    name: NameArgument,
+    more: Annotated[int, typer.Option("--num", "-n", min=1, max=10_000, help="How many more.")],
+    dry_run: DryRunOption = False,
+    brokers: BrokersOption = DEFAULT_BROKERS,
+) -> None:
+    """Let a topic have more partitions. Keys move: a record's partition follows from how many there are."""
+    before = len(kafka_client.read_cluster(brokers).topic(name))
+    kafka_configs.add_partitions(brokers, name, before + more, is_dry_run=dry_run)
+    ending = "; nothing is changed (--dry-run)" if dry_run else ""
+    print(f"{name}: {before + more} partitions, before it {'has' if dry_run else 'had'} {before}{ending}")
+
+
+@app.command("trim-prefix")
+def trim_prefix(
+    name: NameArgument,
+    offset: Annotated[
+        str,
+        typer.Option("--offset", "-o", metavar=POSITION_METAVAR, help=f"The first record that stays. {POSITION_HELP}."),
+    ],
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Partition; may be repeated. [default: all]")
+    ] = None,
+    dry_run: DryRunOption = False,
+    brokers: BrokersOption = DEFAULT_BROKERS,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Delete the oldest records of a topic, for good."""
+    position = parse_position(offset, "--offset", time.time_ns() // 1_000_000)
+    wanted = existing_partitions(brokers, name, partitions)
+    first = kafka_offsets.first_offsets(brokers, [(name, number) for number in wanted])
+    after = _trimmed(brokers, name, position, first)
+    if not dry_run:
+        after = kafka_offsets.delete_records(brokers, after)
+    rows = [(number, first[name, number], begin, begin - first[name, number]) for (_, number), begin in after.items()]
+    if output is Format.JSON:
+        keys = ("partition", "before", "after", "deleted")
+        found = [dict(zip(keys, row, strict=True)) for row in rows]
+        print_json({"topic": name, "changed": not dry_run, "partitions": found})
+        return
+    print_table(["PARTITION", "BEFORE", "AFTER", "DELETED"], rows)
+    if dry_run:
+        print("nothing is changed (--dry-run)")
+
+
+def _trimmed(
+    brokers: str, name: str, position: Position, first: dict[tuple[str, int], int]
+) -> dict[tuple[str, int], int]:
+    """Return where partitions are to begin; where records before an offset are gone already, that is no error."""
+    if position.anchor is not Anchor.OFFSET:
+        return resolve(brokers, position, {name: [number for _, number in first]})
+    end = kafka_offsets.end_offsets(brokers, first)
+    return {
+        partition: begin if position.value <= begin else position.within(begin, end[partition], partition)
+        for partition, begin in first.items()
+    }
 
 
 def _as_json(partition: PartitionInfo) -> dict[str, Any]:

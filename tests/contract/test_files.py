@@ -148,8 +148,8 @@ def test_a_lock_has_one_holder(files: FileSystem, root: str) -> None:
     files.lock(f"{root}/lock").release()
 
 
-def test_there_are_free_bytes(files: FileSystem, root: str) -> None:
-    assert files.free_bytes(root) > 0
+def test_there_are_free_bytes_and_not_more_than_the_disk_has(files: FileSystem, root: str) -> None:
+    assert 0 < files.free_bytes(root) <= files.total_bytes(root)
 
 
 # The simulated disk only.

@@ -32,6 +32,8 @@ class AckedLog:
     Attributes:
         sent: Every value handed to the producer; values are unique.
         acked: Offset -> value, from the delivery reports.
+        placeless: Values that were acknowledged without an offset: a duplicate that is older than what the broker
+            remembers the place of is answered so (DUPLICATE_SEQUENCE_NUMBER), and is a success to its producer.
         failed: Values whose delivery report was an error; they may or may not be in the log.
         conflicts: Offsets that were acknowledged for two values.
         longest_pause: Seconds between two acknowledgements; set it to 0 to measure anew.
@@ -39,6 +41,7 @@ class AckedLog:
 
     sent: set[bytes] = field(default_factory=set)
     acked: dict[int, bytes] = field(default_factory=dict)
+    placeless: set[bytes] = field(default_factory=set)
     failed: dict[bytes, str] = field(default_factory=dict)
     conflicts: list[tuple[int, bytes, bytes]] = field(default_factory=list)
     longest_pause: float = 0.0
@@ -49,6 +52,8 @@ class AckedLog:
         value, offset = message.value(), message.offset()
         if error is not None:
             self.failed[value] = str(error)
+        elif offset is None or offset < 0:
+            self.placeless.add(value)
         elif offset in self.acked:
             self.conflicts.append((offset, self.acked[offset], value))
         else:
@@ -247,6 +252,8 @@ def check_nothing_acked_is_lost(records: list[ReadRecord], log: AckedLog) -> Non
     assert not wrong, (
         f"{len(wrong)} of {len(log.acked)} acknowledged records are lost, first {sorted(wrong.items())[:3]}"
     )
+    missing = log.placeless - {record.value for record in records}
+    assert not missing, f"{len(missing)} records acknowledged as duplicates are lost, first {sorted(missing)[:3]}"
 
 
 def check_no_phantom(records: list[ReadRecord], logs: list[AckedLog]) -> None:

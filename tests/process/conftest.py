@@ -1,7 +1,7 @@
 """Clusters for the tests with real processes; a failed test shows the ends of its brokers' logs."""
 
-import gc
 import signal
+import socket
 import warnings
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -43,12 +43,22 @@ def make_cluster(tmp_path: Path) -> Iterator[ClusterMaker]:
 
 
 @pytest.fixture
-def collected_sockets() -> Iterator[None]:
-    """Collect the sockets that a test's client forgot, after the test has forgotten the client."""
-    yield
+def collected_sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close the sockets that a test's kafka-python client forgot, also those that its thread holds beyond the test."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from kafka.net.inet import KafkaNetSocket
+    made: list[socket.socket] = []
+    make = KafkaNetSocket.socket
+
+    def remembered(self: KafkaNetSocket, *arguments: int) -> socket.socket:
+        made.append(make(self, *arguments))
+        return made[-1]
+
+    monkeypatch.setattr(KafkaNetSocket, "socket", remembered)
+    yield
+    for each in made:
+        each.close()
 
 
 @pytest.hookimpl(wrapper=True)

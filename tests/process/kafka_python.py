@@ -23,8 +23,8 @@ __all__ = [
 def with_kafka_python(test: Callable[..., None]) -> Callable[..., None]:
     """Mark a test: kafka-python reads its schemas in a way that Python deprecates, and leaks sockets.
 
-    What it was just connecting to a dead broker it leaves to the garbage collector, which must come before another
-    test gets the warning.
+    What it was just connecting to a dead broker it leaves to the garbage collector; the fixture closes it before another
+    test, or the end of all, gets the warning.
     """
     ignored = ("ignore:read_text is deprecated:DeprecationWarning", "ignore:unclosed <socket:ResourceWarning")
     return pytest.mark.filterwarnings(*ignored)(pytest.mark.usefixtures("collected_sockets")(test))

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from raftka.admin_client import AdminError, get_json
+from raftka.chaos.network_namespace import NetworkNamespace, NetworkNamespaceError, own_network
 from tests.process.acked_log import (
     LoadProducer,
     check_no_phantom,
@@ -15,7 +16,6 @@ from tests.process.acked_log import (
 )
 from tests.process.broker_processes import BrokerCluster, BrokerProcess, ClusterMaker, eventually
 from tests.process.kafka_topics import create_topic
-from tests.process.network_namespace import NetworkNamespace, NetworkNamespaceError, own_network
 
 pytestmark = pytest.mark.process
 

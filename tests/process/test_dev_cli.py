@@ -79,15 +79,15 @@ def test_what_is_produced_is_consumed(three: DevFolder) -> None:
     assert three.client("consume", "round-trip", "-n", "1", "--offset", "1").stdout == "by 1\n"
     assert three.client("consume", "round-trip", "-e", "--offset", "end").stdout == ""
     refusal = three.client("consume", "round-trip", "--offset", "99", code=1).stderr
-    assert "partition 0 has offsets 0 to 2; 99 is not among them" in refusal
+    assert "partition 0 of round-trip has offsets 0 to 2; 99 is not among them" in refusal
     three.client("topic", "create", "nothing", "-p", "1")
-    assert "partition 0 is empty" in three.client("consume", "nothing", "--offset", "1", code=1).stderr
+    assert "partition 0 of nothing is empty" in three.client("consume", "nothing", "--offset", "1", code=1).stderr
 
 
 def test_keys_partitions_and_json_come_back_as_they_went(three: DevFolder) -> None:
     three.client("topic", "create", "keyed", "-p", "2")
     written = three.client(
-        "produce", "keyed", "--partition", "1", "--key-separator", ":", "--format", "json", stdin="k:ä\nl:b:c\n"
+        "produce", "keyed", "--partition", "1", "--key-separator", ":", "--output", "json", stdin="k:ä\nl:b:c\n"
     )
     assert [json.loads(line) for line in written.stdout.splitlines()] == [
         {"topic": "keyed", "partition": 1, "offset": 0},

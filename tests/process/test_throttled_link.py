@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from raftka.chaos.network_namespace import NetworkNamespace, NetworkNamespaceError, own_network
 from tests.process.acked_log import quiet_logger
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, ClusterMaker, eventually
 from tests.process.kafka_topics import create_topic
-from tests.process.network_namespace import NetworkNamespace, NetworkNamespaceError, own_network
 
 pytestmark = pytest.mark.process
 

@@ -1,12 +1,25 @@
-"""`python -m tests.simulation --seed N | --seeds A..B [--jobs J]`: replay one run, or run many."""
+"""`python -m tests.simulation --seed N | --seeds A..B | --minimise N`: replay one run, run many, make one small."""
 
 import argparse
+import contextlib
 import logging
+import math
+import os
+import signal
 import sys
-from collections import Counter
+from pathlib import Path
 
-from tests.simulation.campaign import run_seeds
-from tests.simulation.run import RUN_SECONDS, run_seed
+import msgspec
+import pytest
+
+from tests.simulation.campaign import plant, run_seeds
+from tests.simulation.campaign_report import CampaignReport
+from tests.simulation.known_bugs.table import BUGS
+from tests.simulation.minimise import Minimised, PassedError, minimise
+from tests.simulation.plan import RUN_SECONDS, SECONDS_MIN, Plan
+from tests.simulation.processes import interruptible, number_of_processes
+from tests.simulation.run import RunResult, run
+from tests.simulation.sources import sources
 
 
 def main() -> int:
@@ -15,33 +28,65 @@ def main() -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--seed", type=int, help="run one seed and print its log, trace hash and counts")
     what.add_argument("--seeds", type=_range, metavar="A..B", help="run the seeds A to B, both included")
-    parser.add_argument("--seconds", type=float, default=RUN_SECONDS, help="virtual seconds (default %(default)s)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes (default %(default)s)")
+    what.add_argument("--minimise", type=int, metavar="SEED", help="leave out what a failing run does not need to fail")
+    what.add_argument("--plan", type=_plan, metavar="FILE", help="run what --minimise has left, again")
+    parser.add_argument("--seconds", type=_seconds, default=RUN_SECONDS, help="virtual seconds (default %(default)s)")
+    parser.add_argument("--jobs", type=number_of_processes, default=1, help="processes (default %(default)s)")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="with --seeds: write the campaign's page there")
+    parser.add_argument("--log", action="store_true", help="with --seed or --plan: print the brokers' log lines too")
     parser.add_argument(
-        "--kafka", action="store_true", help="with Kafka clients on the wire, and the checker's verdict"
+        "--bug",
+        choices=sorted(bug.name for bug in BUGS),
+        metavar="NAME",
+        help="plant one of tests/simulation/known_bugs",
     )
-    parser.add_argument("--log", action="store_true", help="with --seed: print the brokers' log lines too")
     arguments = parser.parse_args()
-    if arguments.seed is not None:
-        return _one(arguments.seed, arguments.seconds, arguments.kafka, arguments.log)
-    return _many(arguments.seeds, arguments.seconds, arguments.kafka, arguments.jobs)
+    if arguments.bug is not None:
+        # For the rest of the process.
+        plant(pytest.MonkeyPatch(), arguments.bug)
+    if arguments.seeds is not None:
+        return _many(arguments)
+    if arguments.minimise is not None:
+        return _minimised(Plan(arguments.minimise, arguments.seconds), arguments.bug)
+    plan = arguments.plan or Plan(arguments.seed, arguments.seconds)
+    return _one(plan, arguments.log)
+
+
+def _plan(text: str) -> Plan:
+    try:
+        return msgspec.json.decode(Path(text).read_bytes(), type=Plan)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"cannot read {text}: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"{text} is not a plan that --minimise has left: {error}") from None
 
 
 def _range(text: str) -> range:
     first, separator, last = text.partition("..")
     try:
-        if not separator:
+        seeds = range(int(first), int(last) + 1)
+        if not separator or not seeds:
             raise ValueError
-        return range(int(first), int(last) + 1)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not A..B") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not A..B with A <= B") from None
+    return seeds
 
 
-def _one(seed: int, seconds: float, kafka: bool, with_log: bool) -> int:
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+        if not SECONDS_MIN <= seconds < math.inf:
+            raise ValueError
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {SECONDS_MIN:g} or more: no time for faults") from None
+    return seconds
+
+
+def _one(plan: Plan, with_log: bool) -> int:
     logging.basicConfig(stream=sys.stdout, level=logging.DEBUG if with_log else logging.CRITICAL, format="%(message)s")
-    result = run_seed(seed, seconds, kafka=kafka)
+    result = run(plan)
     print("\n".join(result.lines))
-    print(f"seed {seed}, {seconds:g} virtual seconds, faults: {' '.join(result.kinds)}")
+    _tell_what_was_done(plan, result)
     for name, count in sorted(result.counts.items()):
         print(f"  {count:8} {name}")
     print(f"trace {result.digest} over {result.events} events")
@@ -49,24 +94,84 @@ def _one(seed: int, seconds: float, kafka: bool, with_log: bool) -> int:
     return 0 if result.error is None else 1
 
 
-def _many(seeds: range, seconds: float, kafka: bool, jobs: int) -> int:
+def _tell_what_was_done(plan: Plan, result: RunResult) -> None:
+    print(f"seed {plan.seed}, {plan.seconds:g} virtual seconds, sources {sources()}")
+    print(f"drawn: {result.configuration}")
+    print(f"kinds of faults: {' '.join(result.kinds)}")
+    print("\n".join(f"  fault {fault.number:4} {fault.second:10.3f} s  {fault.kind}" for fault in result.faults))
+
+
+def _minimised(plan: Plan, bug: str | None) -> int:
     logging.disable(logging.CRITICAL)
-    totals: Counter[str] = Counter()
-    failed = []
-    for done, result in enumerate(run_seeds(seeds, seconds, jobs, kafka=kafka), 1):
-        totals.update(result.counts)
-        if result.error is not None:
-            failed.append(result.seed)
-            first_line = result.error.splitlines()[0]
-            replay = f"make sim SEED={result.seed}" + (" KAFKA=1" if kafka else "")
-            print(f"seed {result.seed} FAILED: {first_line}\n  replay: {replay}", flush=True)
-        if done % 100 == 0:
-            print(f"{done} of {len(seeds)} runs, {len(failed)} failed", flush=True)
-    for name, count in sorted(totals.items()):
+    path = Path(f"sim-{plan.seed}.json")
+    try:
+        small = minimise(plan, tell=lambda found: _keep(path, found))
+    except PassedError as error:
+        print(error)
+        return 2
+    print("\n".join(small.result.lines))
+    _tell_what_was_done(small.plan, small.result)
+    print(f"FAILED: {small.result.error}")
+    print(f"{small.events} of {small.events_before} faults and operations are left, after {small.runs} runs")
+    print(f"again: python -m tests.simulation --plan {path}" + ("" if bug is None else f" --bug {bug}"))
+    return 1
+
+
+def _keep(path: Path, found: Minimised) -> None:
+    """Write the best plan so far: whoever has no more patience has that."""
+    path.write_bytes(msgspec.json.encode(found.plan))
+    print(f"\r{found.runs} runs, {found.events} of {found.events_before} events left", end="", file=sys.stderr)
+
+
+def _many(arguments: argparse.Namespace) -> int:
+    logging.disable(logging.CRITICAL)
+    seeds, seconds, jobs, bug = arguments.seeds, arguments.seconds, arguments.jobs, arguments.bug
+    report = CampaignReport(seeds, seconds, jobs, bug)
+    with interruptible(), contextlib.closing(run_seeds(seeds, seconds, jobs, bug)) as results:
+        for result in results:
+            report.add(result)
+            _tell_of(result, bug)
+            if report.runs % 100 == 0:
+                print(f"{report.runs} of {len(seeds)} runs, {len(report.failed)} failed", flush=True)
+    _tell_of_all(report, arguments.report)
+    return 1 if report.failed or report.differing or report.is_blind else 0
+
+
+def _tell_of(result: RunResult, bug: str | None) -> None:
+    if result.error is not None:
+        again = f"make sim SEED={result.seed}"
+        if bug is not None:
+            again = f"python -m tests.simulation --seed {result.seed} --bug {bug}"
+        print(f"seed {result.seed} FAILED: {result.error.splitlines()[0]}\n  replay: {again}", flush=True)
+
+
+def _tell_of_all(report: CampaignReport, page: Path | None) -> None:
+    for name, count in sorted(report.totals.items()):
         print(f"  {count:10} {name}")
-    print(f"{len(seeds) - len(failed)} of {len(seeds)} runs of {seconds:g} virtual seconds passed")
-    return 1 if failed else 0
+    if page is not None:
+        print("traces under three values of PYTHONHASHSEED ...", flush=True)
+        report.compare_hash_seeds()
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(report.page())
+    if report.missed:
+        print("never seen: " + "; ".join(report.missed))
+    print(report.summary())
+
+
+def _told() -> int:
+    """Run it; 141, as of a process that SIGPIPE has ended, if nobody reads on."""
+    try:
+        result = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Nor is there anybody to tell of it when the interpreter flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
+    return result
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_told())

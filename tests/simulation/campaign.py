@@ -1,27 +1,38 @@
 """Many runs on several processes."""
 
 import logging
-import os
-from collections.abc import Iterable, Iterator
-from multiprocessing import get_context
+from collections.abc import Generator, Iterable
 
-from tests.simulation.run import RunResult, run_seed
+import pytest
+
+from tests.simulation.known_bugs.table import BUGS
+from tests.simulation.plan import Plan
+from tests.simulation.processes import results
+from tests.simulation.run import RunResult, run
 
 # What one run leaks must not add up over a campaign.
 _RUNS_PER_PROCESS = 50
 
-
-def run_seeds(seeds: Iterable[int], seconds: float, jobs: int, *, kafka: bool = False) -> Iterator[RunResult]:
-    """Yield the results of many runs, as they end, from `jobs` processes.
-
-    Worker processes begin fresh, are replaced after some runs, and end with the iteration.
-    """
-    context = get_context("spawn")
-    with context.Pool(min(jobs, os.cpu_count() or 1), maxtasksperchild=_RUNS_PER_PROCESS) as pool:
-        yield from pool.imap_unordered(_run, ((seed, seconds, kafka) for seed in seeds))
+_Work = tuple[int, float, str | None]
 
 
-def _run(work: tuple[int, float, bool]) -> RunResult:
+def run_seeds(
+    seeds: Iterable[int], seconds: float, jobs: int, bug: str | None = None
+) -> Generator[RunResult, None, None]:
+    """Yield the results of many runs, as they end, from `jobs` processes; in each of them `bug` is planted."""
+    work = ((seed, seconds, bug) for seed in seeds)
+    yield from results(_run, work, jobs=jobs, runs_per_process=_RUNS_PER_PROCESS)
+
+
+def plant(patch: pytest.MonkeyPatch, name: str) -> None:
+    """Plant one of the known bugs, until the patch is undone."""
+    next(bug.plant for bug in BUGS if bug.name == name)(patch)
+
+
+def _run(work: _Work) -> RunResult:
     logging.disable(logging.CRITICAL)
-    seed, seconds, kafka = work
-    return run_seed(seed, seconds, kafka=kafka)
+    seed, seconds, bug = work
+    with pytest.MonkeyPatch.context() as patch:
+        if bug is not None:
+            plant(patch, bug)
+        return run(Plan(seed, seconds))

@@ -2,34 +2,41 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from cluster.admin_requests import CreateTopicRequest
 from cluster.commands import BrokerRecord
-from cluster.data_directory import lock_data_directory
+from cluster.data_directory import GROUPS, lock_data_directory
 from cluster.errors import ClusterError
 from cluster.founding import Seed
 from cluster.node import Node, NodeOptions
 from cluster.partition import Partition
+from kafka_api.groups.options import GroupOptions
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
 from model.ids import RAFT0, GroupId, NodeId
 from model.topic_config import TopicConfig
 from raft.consensus import Consensus
 from raft.options import RaftOptions
-from storage.errors import DiskFullError, LogPoisonedError
+from storage.errors import CorruptLogError, DiskFullError, LogPoisonedError
 from storage.memory_kvstore import MemoryKvStore
+from tests.simulation.convergence import Broker, what_is_missing
 from tests.simulation.digested_state import DigestedState
 from tests.simulation.history import History
 from tests.simulation.observer import Observer
+from tests.simulation.plan import Plan
+from tests.simulation.sim_disk import Directory
 from tests.simulation.watched_partitions import watch_partitions
 from tests.simulation.world import World
 
+_RAFT0_SEGMENT_BYTES = 1024
 _RPC_PORT = 33145
 KAFKA_PORT = 9092
 TOPIC = "orders"
 _DATA_DIR = "/data"
 _MIB = 1024 * 1024
+# Groups that move quickly: of the order of the nemesis.
+_GROUPS = GroupOptions(min_session_timeout_ms=500, initial_rebalance_delay_ms=500, topic_partitions=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +46,8 @@ class ClusterOptions:
     Attributes:
         digests: The replicas' states carry what proves that they fit the log; off for tests of other proofs.
         kafka: Each broker listens for Kafka clients.
+        plan: What the run leaves out.
+        write_caching: acks=all of the topic promises what write caching does, and `topic_configs` say so.
     """
 
     nodes: int = 3
@@ -47,8 +56,17 @@ class ClusterOptions:
     raft: RaftOptions = field(default_factory=RaftOptions)
     digests: bool = True
     kafka: bool = False
+    plan: Plan = field(default_factory=lambda: Plan(0))
     retention_bytes: int = -1
+    write_caching: bool = False
     topic_configs: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def drawn(self) -> dict[str, object]:
+        """What runs differ in, to be read."""
+        names = ("segment_bytes", "retention_bytes", "write_caching")
+        raft = {name: getattr(self.raft, name) for name in ("snapshot_entries", "state_step_entries", "flush_interval")}
+        return {name: getattr(self, name) for name in names} | raft
 
 
 class SimCluster:
@@ -64,7 +82,10 @@ class SimCluster:
         self.on_refused_start: Callable[[int], None] = lambda node_id: None
         self.on_power_loss: Callable[[], None] = lambda: None
         self._groups: list[GroupId] = []
+        # Of the brokers' newest lives.
+        self._servers: dict[int, KafkaServer] = {}
         self._kvstores: dict[int, dict[str, bytes]] = {}
+        self._disks_out: dict[int, tuple[Directory, dict[str, bytes]]] = {}
         for node_id in range(1, options.nodes + 1):
             world.add_node(node_id)
             self._kvstores[node_id] = {}
@@ -84,6 +105,8 @@ class SimCluster:
             rpc_port=_RPC_PORT,
             seeds=seeds,
             secret=b"simulated",
+            # A minute's commands are few: raft0 too has to begin its log anew now and then.
+            raft0_segment_bytes=_RAFT0_SEGMENT_BYTES,
             raft=self.options.raft,
             topic_defaults=TopicConfig(
                 segment_bytes=self.options.segment_bytes,
@@ -100,22 +123,26 @@ class SimCluster:
         node_id = node.options.node_id
         try:
             await node.start()
-        except (LogPoisonedError, DiskFullError, OSError):
-            # The disk refused: a broker process ends with an error here, and somebody starts it again.
+        except (CorruptLogError, LogPoisonedError, DiskFullError, OSError):
+            # The disk refused, or could not be read: a broker process ends with an error here, and somebody starts it
+            # again. One that never starts does not converge.
             self.world.after(0.0, self._end_if_current, node)
             return
         # Before it opens its first partition.
         if self.options.digests:
             new_state = node.backend._new_log_state
-            node.backend._new_log_state = lambda topic: DigestedState(new_state(topic))
+            # A coordinator looks for its own state behind the log of an internal topic.
+            node.backend._new_log_state = lambda topic: (
+                new_state(topic) if topic.is_internal else DigestedState(new_state(topic))
+            )
         host = self.world.nodes[node_id].address
         if self.options.kafka:
             watch_partitions(node, node_id, self.world.nodes[node_id].incarnation, self.observer)
             # It lives as long as its process; what it promises to clients, a crash ends.
-            server = KafkaServer(
-                node.env, node, KafkaOptions(request_memory_bytes=8 * _MIB, fetch_memory_bytes=8 * _MIB)
-            )
+            options = KafkaOptions(request_memory_bytes=8 * _MIB, fetch_memory_bytes=8 * _MIB, groups=_GROUPS)
+            server = KafkaServer(node.env, node, options)
             await server.start(host, KAFKA_PORT)
+            self._servers[node_id] = server
         node.register(BrokerRecord(node_id, node.replica.directory_id, host, KAFKA_PORT, host, _RPC_PORT, host, 9644))
 
     def _end_if_current(self, node: Node) -> None:
@@ -127,10 +154,33 @@ class SimCluster:
     def crash(self, node_id: int, *, power_loss: bool) -> None:
         """End a life at once."""
         if power_loss:
-            self.history.lost_power[node_id] = None
+            self.observer.power_lost(node_id)
             self.on_power_loss()
+        self._count(self.nodes.pop(node_id))
+        self._servers.pop(node_id, None)
         self.world.nodes[node_id].crash(power_loss=power_loss)
-        del self.nodes[node_id]
+
+    def swap_disk(self, node_id: int) -> None:
+        """Take a machine's disk out, while it is down, and put an empty one in; the next time, its own again."""
+        machine, kvstores = self.world.nodes[node_id], self._kvstores
+        assert not machine.is_alive
+        own = self._disks_out.pop(node_id, None)
+        if own is None:
+            self._disks_out[node_id] = machine.disk.root, kvstores[node_id]
+            own = Directory(), {}
+        machine.disk.root, kvstores[node_id] = own
+        machine.disk.used = machine.disk.root.size()
+
+    def count_what_brokers_counted(self) -> None:
+        """Add the brokers' own counters, and the disks', to the history's; once, at the end of the run."""
+        for node in self.nodes.values():
+            self._count(node)
+        for machine in self.world.nodes.values():
+            self.history.counts.update({f"disk {name}": count for name, count in machine.disk.counts.items()})
+
+    def _count(self, node: Node) -> None:
+        if hasattr(node, "groups"):
+            self.history.counts.update({f"raft {name}": count for name, count in asdict(node.groups.probe).items()})
 
     def is_up(self, node_id: int) -> bool:
         """Whether a broker has a life now."""
@@ -188,24 +238,26 @@ class SimCluster:
         return max(leaders)[1] if leaders else None
 
     def has_converged(self) -> bool:
-        """Whether every group has one leader and all its replicas hold, and know as committed, the same entries."""
-        if len(self.nodes) < self.options.nodes:
-            return False
-        for group in self.groups():
-            ends = set()
-            for node_id in self.nodes:
-                replica = self.consensus(node_id, group)
-                if replica is None:
-                    return False
-                state, log = replica.state, replica.log
-                if state.is_refilling:
-                    return False
-                if not state.commit_index == state.visible_index == log.last_index:
-                    return False
-                ends.add((state.term, log.last_term, log.last_index))
-            if len(ends) != 1 or self.leader_of(group) is None:
-                return False
-        return True
+        """Whether every group of every topic has its replicas where it is placed, led and equal, and nothing is held."""
+        return self.what_is_missing() is None
+
+    def what_is_missing(self) -> str | None:
+        """Return what has not converged, None if all has."""
+        down = [node_id for node_id in self.world.nodes if node_id not in self.nodes]
+        if down:
+            return f"nodes {down} are down"
+        return what_is_missing({node_id: self._broker(node_id) for node_id in self.world.nodes})
+
+    def _broker(self, node_id: int) -> Broker:
+        loop = self.world.nodes[node_id].loop
+        return Broker(self.nodes[node_id], self._servers.get(node_id), self._groups_directory(node_id), loop)
+
+    def _groups_directory(self, node_id: int) -> Directory:
+        directory = self.world.nodes[node_id].disk.root
+        for name in (*_DATA_DIR.split("/")[1:], GROUPS):
+            below = directory.entries.get(name)
+            directory = below if isinstance(below, Directory) else Directory()
+        return directory
 
     def describe(self) -> list[str]:
         """Return a line per replica."""

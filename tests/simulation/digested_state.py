@@ -8,7 +8,7 @@ from raft.errors import RaftError
 from raft.log_state import LogState
 from raft.replicate_item import NewEntry, ReplicateResult
 from storage.entry import Entry
-from tests.simulation.replica_view import CHAIN_BYTES, ghost_of
+from tests.simulation.replica_view import CHAIN_BYTES, chain_of
 
 
 class DigestedState:
@@ -28,7 +28,7 @@ class DigestedState:
         if entry.index <= self._settled[0]:
             return
         assert entry.index == index + 1, f"entry {entry.index} is noted after entry {index}"
-        self._tail.append((entry.index, ghost_of(entry, chain).chain))
+        self._tail.append((entry.index, chain_of(entry, chain)))
 
     def truncate(self, first_removed: Index) -> None:
         self._inner.truncate(first_removed)

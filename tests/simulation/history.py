@@ -16,6 +16,9 @@ class History:
             i + 1.
         commit_terms: Per group and index like `committed`, the term of the leader that committed it.
         visible: Per group and index, the entry as a leader first showed it.
+        may_begin_at: Per group, the offsets at which DeleteRecords or retention may let its logs begin; groups that
+            nobody watches are not in it.
+        sent_at_quorum: Content of every batch that a leader was asked to answer only once it is committed.
         sent: Content of every batch a producer has handed over.
         lost_power: Node ids that have lost un-fsynced bytes at least once.
         counts: What happened how often ("sometimes" probes).
@@ -28,6 +31,8 @@ class History:
     committed: dict[GroupId, list[Ghost]] = field(default_factory=dict)
     commit_terms: dict[GroupId, list[int]] = field(default_factory=dict)
     visible: dict[GroupId, dict[int, Ghost]] = field(default_factory=dict)
+    may_begin_at: dict[GroupId, set[int]] = field(default_factory=dict)
+    sent_at_quorum: set[bytes] = field(default_factory=set)
     sent: set[bytes] = field(default_factory=set)
     lost_power: dict[int, None] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)

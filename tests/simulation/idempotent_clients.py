@@ -135,6 +135,8 @@ class IdempotentClient:
         counts = self._cluster.history.counts
         partition = self._cluster.partition(node_id, self.group)
         if partition is None or not partition.is_in_office:
+            # Told so at once, a client asks somebody else soon.
+            batch.busy_until = min(batch.busy_until, self._cluster.world.time + self._rng.uniform(0.0, 0.2))
             return
         is_head = batch is self._window[0]
         deadline = asyncio.get_running_loop().time() + _DEADLINE_SECONDS

@@ -21,7 +21,7 @@ def run_idempotent(seed: int, seconds: float) -> dict[str, int]:
         cluster = _cluster(world, digests=False)
         cluster.found()
         order = ProducersInOrder(cluster.history)
-        cluster.observer._invariants.append(order)
+        cluster.observer.add(order)
         workload = Workload(cluster, world.stream("workload"))
         for node_id in world.nodes:
             workload.start(node_id)
@@ -42,7 +42,9 @@ def run_idempotent(seed: int, seconds: float) -> dict[str, int]:
         for goal in (lambda: all(client.is_idle for client in clients), cluster.has_converged):
             has_happened = world.run_until(goal, seconds)
             world.check()
-            assert has_happened, "\n".join(["not reached after the faults", *cluster.describe()])
+            assert has_happened, f"not reached after the faults: {cluster.what_is_missing()}\n" + "\n".join(
+                cluster.describe()
+            )
         cluster.observer.at_end()
         for client in clients:
             assert order.committed_of(client.group, client.producer_id) == client.sent

@@ -1,4 +1,4 @@
-"""Producers of a simulated run, on the wire: at every level, idempotent and not; one request at a time each.
+"""Producers of a simulated run, on the wire: at every level; each waits for the answer before it goes on.
 
 What became of a record is told by the strictest reading (docs/history-format.md): only an error that is answered before
 the record is appended says that it certainly is not in the log.
@@ -6,20 +6,19 @@ the record is appended says that it certainly is not in the log.
 
 import asyncio
 from random import Random
+from typing import Any
 
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
-from kafka_api.protocol.messages import InitProducerIdRequest, ProduceRequest
-from tests.simulation.kafka_wire import KafkaWire, LostError, NotSentError
+from kafka_api.protocol.messages import Message, ProduceRequest
+from tests.simulation.kafka_wire import Address, KafkaWire, LostError, NotSentError
 from tests.simulation.recorder import Recorder
 from tests.simulation.replica_view import content_key
 from tests.unit.model.record_batches import build_batch
 
+_EPOCH_MS = 1_000_000
 _ACKS = {"all": -1, "1": 1, "0": 0}
-_TIMEOUT_MS = 4_000
-# How long an idempotent producer tries again.
-_DELIVERY_SECONDS = 12.0
-_NOT_APPENDED = frozenset(
+NOT_APPENDED = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -30,124 +29,166 @@ _NOT_APPENDED = frozenset(
         ErrorCode.INVALID_RECORD,
     }
 )
-_LOST_TRACK = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    }
-)
 
 
-class SimProducer:
-    """One process. `is_working` set to False ends it after the record at hand."""
+class SentRecords:
+    """The records of one batch: each is an operation of a process of its own, for they are under way together."""
+
+    def __init__(self, producer: "Producer", partition: int, count: int, **numbers: int) -> None:
+        self.partition = partition
+        self.count = count
+        self._producer = producer
+        rng = producer.rng
+        self._processes = [producer.take_process() for _ in range(count)]
+        values = [f"{process}.{producer.number}" for process in self._processes]
+        timestamps = [producer.timestamp() for _ in values]
+        producer.recorder.timestamps.update(zip(values, timestamps, strict=True))
+        self.batch = build_batch(
+            *(value.encode() + b" " * rng.randrange(producer.value_bytes + 1) for value in values),
+            timestamps=timestamps,
+            **numbers,
+        )
+        producer.sent.add(content_key(self.batch))
+        fields = {"tp": f"{producer.topic}-{partition}", "acks": producer.acks, "idem": producer.is_idempotent}
+        self._lines: list[dict[str, Any]] = [
+            producer.recorder.begin("send", process, **fields, val=value, off=None, epoch=None, err=None)
+            for process, value in zip(self._processes, values, strict=True)
+        ]
+
+    def end(self, outcome: str, offset: int | None, error: str | None) -> None:
+        """Write down what became of the batch; `offset` is its first record's."""
+        for number, line in enumerate(self._lines):
+            off = None if offset is None else offset + number
+            self._producer.recorder.end(line, outcome, off=off, err=error)
+        self._producer.give_back(self._processes)
+
+
+class Producer:
+    """What producers share. `is_working` set to False ends one; `wire` may be another's too."""
+
+    is_idempotent = False
 
     def __init__(
-        self, wire: KafkaWire, recorder: Recorder, rng: Random, topic: str, partitions: int, sent: set[bytes]
+        self,
+        wire: KafkaWire,
+        recorder: Recorder,
+        rng: Random,
+        topic: str,
+        partitions: int,
+        *,
+        sent: set[bytes],
+        pace: float,
     ) -> None:
+        self.wire = wire
+        self.recorder = recorder
+        self.topic = topic
         # The contents of all batches, for the invariants.
-        self._sent = sent
-        self._wire = wire
-        self._recorder = recorder
-        self._rng = rng
-        self._topic = topic
+        self.sent = sent
+        # Each operation has chances of its own: one that is left out moves no other.
+        self._stream = self.rng = rng
+        self.acks = "all"
+        self.value_bytes = rng.choice([0, 0, 50, 5_000])
+        self.number = 0
         self._partitions = partitions
         self._process = recorder.process()
-        self._acks = rng.choice(["all", "all", "1", "1", "0"])
-        self._is_idempotent = self._acks == "all" and rng.random() < 0.6
+        self._processes = [self._process]
         self._version = rng.randrange(3, 13)
-        self._pause = rng.choice([0.05, 0.2, 1.0])
-        self._value_bytes = rng.choice([0, 0, 50, 5_000])
-        self._number = 0
-        self._producer_id = -1
-        self._epoch = -1
-        self._sequences: dict[int, int] = {}
+        self._pause = rng.choice([0.35, 0.8, 1.4]) / pace
+        self._timeout_ms = rng.choice([300, 4_000])
+        self._clock_ms = rng.randrange(-2_000, 2_000)
         self.is_working = True
+
+    def take_process(self) -> int:
+        """Return a process that has no operation under way."""
+        return self._processes.pop() if self._processes else self.recorder.process()
+
+    def timestamp(self) -> int:
+        """Draw a record's timestamp: clients' clocks differ by seconds, and records of a batch are not in order."""
+        return _EPOCH_MS + self.recorder.now_ns // 1_000_000 + self._clock_ms + self.rng.randrange(300)
+
+    def give_back(self, processes: list[int]) -> None:
+        """Their operations have ended."""
+        self._processes += reversed(processes)
 
     async def run(self) -> None:
         """Send until told to stop."""
         while self.is_working:
-            await asyncio.sleep(self._rng.expovariate(1 / self._pause))
-            if self._is_idempotent and self._producer_id < 0 and not await self._init():
-                continue
-            await self._send_one()
+            await asyncio.sleep(self._stream.expovariate(1 / self._pause))
+            self.rng = Random(self._stream.getrandbits(64))
+            self.number += 1
+            if self.recorder.wants(self._process):
+                await self._send()
 
-    async def _init(self) -> bool:
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        try:
-            answer = await self._wire.call(self._wire.any_broker(), ApiKey.INIT_PRODUCER_ID, 1, request)
-        except (NotSentError, LostError):
-            return False
-        if answer.error_code:
-            return False
-        self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
-        self._sequences = {}
-        return True
+    async def _send(self) -> None:
+        raise NotImplementedError
 
-    async def _send_one(self) -> None:
-        partition = self._rng.randrange(self._partitions)
-        self._number += 1
-        value = f"{self._process}.{self._number}"
-        batch = build_batch(
-            value.encode() + b" " * self._rng.randrange(self._value_bytes + 1),
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch if self._is_idempotent else None,
-            base_sequence=self._sequences.get(partition, 0) if self._is_idempotent else -1,
-        )
-        self._sent.add(content_key(batch))
-        fields = {"tp": f"{self._topic}-{partition}", "acks": self._acks, "idem": self._is_idempotent, "val": value}
-        line = self._recorder.begin("send", self._process, **fields, off=None, epoch=None, err=None)
-        outcome, offset, error = await self._attempts(partition, batch)
-        self._recorder.end(line, outcome, off=offset, err=error)
-        if self._is_idempotent:
-            self._sequences[partition] = self._sequences.get(partition, 0) + 1
-            if outcome != "ok":
-                # Whether the broker expects this sequence number or the next one is not known.
-                self._producer_id = -1
+    def _count(self) -> int:
+        """Draw how many records a batch has."""
+        return self.rng.choice([1, 1, 1, 3])
 
-    async def _attempts(self, partition: int, batch: bytes) -> tuple[str, int | None, str | None]:
-        """Return outcome, offset and error; only who is idempotent tries again."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _DELIVERY_SECONDS
-        outcome, why = "fail", ""
-        while True:
-            try:
-                offset, error = await self._attempt(partition, batch)
-            except NotSentError as unsent:
-                why = str(unsent)
-                self._wire.forget(self._topic, partition)
-            except LostError as lost:
-                outcome, why = "info", str(lost)
-                self._wire.forget(self._topic, partition)
-            else:
-                if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                    return "ok", offset, None
-                why = error.name
-                self._recorder.counts[f"produce {why}"] += 1
-                self._wire.forget(self._topic, partition)
-                if error in _LOST_TRACK:
-                    return outcome, None, why
-                if error not in _NOT_APPENDED:
-                    outcome = "info"
-            if not self._is_idempotent or loop.time() > deadline:
-                return outcome, None, why
-            await asyncio.sleep(self._rng.uniform(0.02, 0.2))
-
-    async def _attempt(self, partition: int, batch: bytes) -> tuple[int | None, ErrorCode]:
-        address, _ = await self._wire.leader(self._topic, partition)
+    def _request(self, batches: list[SentRecords]) -> ProduceRequest:
         data = ProduceRequest.TopicProduceData(
-            name=self._topic,
-            partition_data=[ProduceRequest.PartitionProduceData(index=partition, records=batch)],
+            name=self.topic,
+            partition_data=[
+                ProduceRequest.PartitionProduceData(index=each.partition, records=each.batch) for each in batches
+            ],
         )
-        request = ProduceRequest(
-            transactional_id=None, acks=_ACKS[self._acks], timeout_ms=_TIMEOUT_MS, topic_data=[data]
+        return ProduceRequest(
+            transactional_id=None, acks=_ACKS[self.acks], timeout_ms=self._timeout_ms, topic_data=[data]
         )
-        if self._acks == "0":
-            await self._wire.send_only(address, ApiKey.PRODUCE, self._version, request)
-            return None, ErrorCode.NONE
-        answer = await self._wire.call(address, ApiKey.PRODUCE, self._version, request)
-        told = answer.responses[0].partition_responses[0]
+
+    def _told(self, answer: Message, partition: int) -> tuple[int | None, ErrorCode]:
+        """Return offset and error of a partition in an answer; an error makes the producer look for the leader."""
+        [told] = [each for each in answer.responses[0].partition_responses if each.index == partition]
         error = ErrorCode(told.error_code)
-        known = error is ErrorCode.NONE and told.base_offset >= 0
-        return (told.base_offset if known else None), error
+        if error is ErrorCode.NONE:
+            return (told.base_offset if told.base_offset >= 0 else None), error
+        self.recorder.counts[f"produce {error.name}"] += 1
+        self.wire.forget(self.topic, partition)
+        return None, error
+
+    def _end(self, records: SentRecords, answer: Message) -> None:
+        """Write down what the answer to a batch says that is not tried again."""
+        offset, error = self._told(answer, records.partition)
+        if error is ErrorCode.NONE:
+            records.end("ok", offset, None)
+        else:
+            records.end("fail" if error in NOT_APPENDED else "info", None, error.name)
+
+
+class SimProducer(Producer):
+    """One that tries once: at any level, sometimes for several partitions in one request."""
+
+    def __init__(self, wire: KafkaWire, recorder: Recorder, rng: Random, topic: str, partitions: int, **shared) -> None:
+        super().__init__(wire, recorder, rng, topic, partitions, **shared)
+        self.acks = rng.choice(["all", "1", "1", "0"])
+
+    async def _send(self) -> None:
+        count = 2 if self.rng.random() < 0.2 else 1
+        some = self.rng.sample(range(self._partitions), min(count, self._partitions))
+        batches = [SentRecords(self, partition, self._count()) for partition in some]
+        address = None
+        try:
+            addresses = {await self._leader(each.partition) for each in batches}
+            # Those whose leader is another broker's go with the first all the same: it refuses them.
+            address = min(addresses)
+            request = self._request(batches)
+            if self.acks == "0":
+                await self.wire.send_only(address, ApiKey.PRODUCE, self._version, request)
+                answer = None
+            else:
+                answer = await self.wire.call(address, ApiKey.PRODUCE, self._version, request)
+        except (NotSentError, LostError) as error:
+            for each in batches:
+                self.wire.forget(self.topic, each.partition)
+                each.end("info" if isinstance(error, LostError) and address is not None else "fail", None, str(error))
+            return
+        for each in batches:
+            if answer is None:
+                each.end("ok", None, None)
+            else:
+                self._end(each, answer)
+
+    async def _leader(self, partition: int) -> Address:
+        address, _ = await self.wire.leader(self.topic, partition)
+        return address

@@ -1,6 +1,7 @@
 """A Kafka client of a few lines on the simulated wire: connections, correlation ids, and where the leaders are."""
 
 import asyncio
+import math
 import struct
 from random import Random
 
@@ -51,7 +52,11 @@ class _Connection(asyncio.Protocol):
 
 
 class KafkaWire:
-    """One client process: a connection per broker, opened when it is needed and closed when an answer is overdue."""
+    """One client process: a connection per broker, opened when it is needed and closed when an answer is overdue.
+
+    Some look again who leads before they are told that it is another one (Kafka's metadata.max.age.ms): while the old
+    leader hangs, or does not know yet, what they send next goes to the new one.
+    """
 
     def __init__(self, environment: Environment, bootstrap: list[Address], rng: Random, name: str) -> None:
         self._environment = environment
@@ -62,6 +67,8 @@ class KafkaWire:
         self._next_id = 0
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[tuple[str, int], tuple[int, int]] = {}
+        self._learned_at = 0.0
+        self._max_age = rng.choice([0.7, 3.0, math.inf, math.inf])
 
     async def call(
         self, address: Address, key: ApiKey, version: int, message: Message, timeout: float = 5.0
@@ -72,12 +79,28 @@ class KafkaWire:
             NotSentError: No connection.
             LostError: No answer; the connection is gone.
         """
+        return await self.answer(address, await self.begin(address, key, version, message), timeout)
+
+    async def begin(self, address: Address, key: ApiKey, version: int, message: Message) -> "asyncio.Future[Message]":
+        """Send and do not wait: what is begun one after the other leaves in that order.
+
+        Raises:
+            NotSentError: No connection.
+        """
         connection, number = await self._send(address, key, version, message)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         connection.waiting[number] = (key, version, answer)
+        return answer
+
+    async def answer(self, address: Address, begun: "asyncio.Future[Message]", timeout: float = 5.0) -> Message:
+        """Return the answer to what was begun.
+
+        Raises:
+            LostError: No answer; the connection is gone.
+        """
         try:
             async with asyncio.timeout(timeout):
-                return await answer
+                return await begun
         except TimeoutError:
             self._drop(address)
             raise LostError(f"no answer in {timeout} s") from None
@@ -137,7 +160,8 @@ class KafkaWire:
         Raises:
             NotSentError, LostError: Nobody says, or there is none.
         """
-        if (topic, partition) not in self._leaders:
+        is_old = asyncio.get_running_loop().time() > self._learned_at + self._max_age
+        if is_old or (topic, partition) not in self._leaders:
             await self._learn(topic)
         node_id, epoch = self._leaders.get((topic, partition), (-1, -1))
         if node_id not in self._brokers:
@@ -154,6 +178,7 @@ class KafkaWire:
             topics=[MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
         )
         answer = await self.call(self.any_broker(), ApiKey.METADATA, self._rng.randrange(5, 13), request)
+        self._learned_at = asyncio.get_running_loop().time()
         self._brokers = {each.node_id: (each.host, each.port) for each in answer.brokers}
         for told in answer.topics:
             for each in told.partitions:

@@ -3,17 +3,26 @@
 import asyncio
 from random import Random
 
-from kafka_api.protocol.api_keys import ApiKey
-from kafka_api.protocol.messages import CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest
+from raftka.check.levels import Level
 from tests.simulation.cluster import KAFKA_PORT, TOPIC, SimCluster
+from tests.simulation.final_questions import FinalQuestions
+from tests.simulation.kafka_burst_producers import SimBurstProducer
 from tests.simulation.kafka_consumers import SimAsker, SimConsumer
-from tests.simulation.kafka_producers import SimProducer
-from tests.simulation.kafka_wire import KafkaWire, LostError, NotSentError
+from tests.simulation.kafka_deleters import AnsweredDeletions, SimDeleter
+from tests.simulation.kafka_group_consumers import GroupRules, SimGroupMember
+from tests.simulation.kafka_idempotent_producers import SimIdempotentProducer
+from tests.simulation.kafka_producers import Producer, SimProducer
+from tests.simulation.kafka_topic_admins import SimTopicAdmin
+from tests.simulation.kafka_wire import KafkaWire
 from tests.simulation.recorder import Recorder
+from tests.simulation.told_ends import ToldEnds
 
 _FIRST_MACHINE = 101
 _PRODUCERS = 5
 _CONSUMERS = 2
+_ASKERS = 2
+_TOPIC_ADMINS = 2
+_GROUP_MEMBERS = 3
 # What a slow or a hanging disk of the nemesis may keep from being fsynced, on top of the flush interval.
 FLUSH_SECONDS = 10.0
 
@@ -26,19 +35,31 @@ class KafkaWorkload:
         self._rng = rng
         self._partitions = cluster.options.partitions
         world = cluster.world
-        self.recorder = Recorder(lambda: world.time)
+        self.recorder = Recorder(lambda: world.time, cluster.options.plan.without_operations)
         cluster.on_power_loss = lambda: self.recorder.note("fault", name="power loss")
         self._machines = [world.add_client(_FIRST_MACHINE + number) for number in range(2)]
-        self._producers: list[SimProducer] = []
+        self._producers: list[Producer] = []
         self._sending: list[asyncio.Task[None]] = []
+        self._topic_admins: list[SimTopicAdmin] = []
+        self._deleters: list[SimDeleter] = []
+        # Swarm: how fast clients are, whether producers share connections, who else is at work.
+        self._pace = rng.choice([0.7, 1.0, 2.0])
+        self._shares = rng.random() < 0.5
         self._delete_pause = rng.choice([None, None, 2.0])
-        self._topic_pause = rng.choice([None, 1.0, 5.0])
-        self.is_working = True
+        self._topic_pause = rng.choice([1.0, 4.0])
+        self.group_rules = GroupRules(cluster.history)
+        self._ends = ToldEnds(cluster)
+        self.deletions = AnsweredDeletions(cluster)
 
     @property
     def acked(self) -> int:
         """How many records were acknowledged."""
         return self.recorder.counts["send ok"]
+
+    @property
+    def answered(self) -> int:
+        """How many operations of any kind were."""
+        return sum(self.recorder.counts[f"{f} ok"] for f in ("send", "poll", "latest", "cas", "read"))
 
     def note_fault(self, kind: str) -> None:
         """Something was done to the cluster. What takes power is noted by the cluster, whatever the reason."""
@@ -50,17 +71,51 @@ class KafkaWorkload:
             return
         for number in range(_PRODUCERS):
             machine = number % 2
-            producer = SimProducer(*self._client(f"producer-{number}", machine), self._cluster.history.sent)
+            wire, *others = self._client(f"producer-{number}", machine)
+            # Two on one connection: one's requests are sent while the other's are not answered yet.
+            shared = self._producers[number - 2].wire if self._shares and number >= 2 else wire
+            producer = self._kind_of_producer(number)(shared, *others, sent=self._cluster.history.sent, pace=self._pace)
             self._producers.append(producer)
             self._sending.append(self._machines[machine].spawn(producer.run()))
         for number in range(_CONSUMERS):
             machine = number % 2
-            self._machines[machine].spawn(SimConsumer(*self._client(f"consumer-{number}", machine)).run())
-        self._machines[0].spawn(SimAsker(*self._client("asker")).run())
+            consumer = SimConsumer(*self._client(f"consumer-{number}", machine), ends=self._ends)
+            self._machines[machine].spawn(consumer.run())
+        for number in range(_ASKERS):
+            asker = SimAsker(*self._client(f"asker-{number}", number % 2), ends=self._ends)
+            self._machines[number % 2].spawn(asker.run())
+        self._start_group()
         if self._delete_pause is not None:
-            self._machines[1].spawn(self._delete_records(self._delete_pause))
-        if self._topic_pause is not None:
-            self._machines[1].spawn(self._change_topics(self._topic_pause))
+            wire = self._wire("deleter", 1)
+            deleter = SimDeleter(wire, self._rng, self._partitions, self._delete_pause, self.deletions)
+            self._deleters.append(deleter)
+            self._machines[1].spawn(deleter.run())
+        for number in range(_TOPIC_ADMINS):
+            name = f"admin-{number}"
+            rng = self._cluster.world.stream(f"kafka/{name}")
+            admin = SimTopicAdmin(self._wire(name, number % 2), self.recorder, rng, self._topic_pause)
+            self._topic_admins.append(admin)
+            self._machines[number % 2].spawn(admin.run())
+
+    def _kind_of_producer(self, number: int) -> type[Producer]:
+        if number == 0:
+            return SimBurstProducer
+        return SimIdempotentProducer if self._rng.random() < 0.35 else SimProducer
+
+    def _start_group(self) -> None:
+        """A consumer group in every fourth run, by the number: in all of them it would make all slower."""
+        if self._cluster.world.seed % 4 == 2:
+            for number in range(_GROUP_MEMBERS):
+                name, machine = f"member-{number}", number % 2
+                rng = self._cluster.world.stream(f"kafka/{name}")
+                instance = name if number == 0 else None
+                wire = self._wire(name, machine)
+                reader = SimConsumer(*self._client(f"{name}-reader", machine), ends=self._ends)
+                rules, recorder = self.group_rules, self.recorder
+                member = SimGroupMember(
+                    wire, rng, rules, TOPIC, self._partitions, name, instance=instance, reader=reader, recorder=recorder
+                )
+                self._machines[machine].spawn(member.run())
 
     def _client(self, name: str, machine: int = 0) -> tuple[KafkaWire, Recorder, Random, str, int]:
         rng = self._cluster.world.stream(f"kafka/{name}")
@@ -73,9 +128,8 @@ class KafkaWorkload:
 
     def stop(self) -> None:
         """Producers end after the record at hand; nothing is deleted any more."""
-        self.is_working = False
-        for producer in self._producers:
-            producer.is_working = False
+        for client in (*self._producers, *self._topic_admins, *self._deleters):
+            client.is_working = False
 
     def finish(self, seconds: float) -> None:
         """Read everything once more, within so many virtual seconds, and judge what all clients have seen.
@@ -86,12 +140,20 @@ class KafkaWorkload:
         world = self._cluster.world
         # What an idempotent producer still tries may be acknowledged until then.
         world.run_until(lambda: all(task.done() for task in self._sending), world.time + seconds)
+        # That last record has yet to be committed; and a read that finds what has rotted before makes a leader step
+        # down, long after the last fault.
+        if not world.run_until(self._cluster.has_converged, world.time + seconds):
+            missing = self._cluster.what_is_missing()
+            raise AssertionError(
+                f"the replicas have not converged {seconds:g} s after the last producer ended:\n  {missing}"
+            )
         self._read_all()
         has_read = world.run_until(self._reading.done, world.time + seconds)
         world.check()
         if not has_read:
             raise AssertionError(f"what is in the log could not be read within {seconds:g} s")
         self._judge()
+        self._ask_all(seconds)
 
     def _read_all(self) -> None:
         ends = {}
@@ -104,55 +166,30 @@ class KafkaWorkload:
             if partition.start_offset > 0:
                 # Retention or DeleteRecords: that they delete no more than they may is another invariant's.
                 self.recorder.note("trim", tp=f"{TOPIC}-{number}", off=partition.start_offset)
-        reader = SimConsumer(*self._client("final"))
+        reader = SimConsumer(*self._client("final"), ends=self._ends)
         self._reading = self._machines[0].spawn(reader.read_all(ends))
 
+    def _ask_all(self, seconds: float) -> None:
+        world, rng = self._cluster.world, self._cluster.world.stream("kafka/questions")
+        questions = FinalQuestions(self._cluster, self._wire("questions", 0), self.recorder, self.deletions, rng)
+        asking = self._machines[0].spawn(questions.run())
+        has_answers = world.run_until(asking.done, world.time + seconds)
+        world.check()
+        if not has_answers:
+            raise AssertionError(f"not every question was answered within {seconds:g} s")
+        for name, wrong in questions.wrong.items():
+            raise AssertionError(f"clients saw {name}, {len(wrong)} cases:\n" + "\n".join(wrong))
+
     def _judge(self) -> None:
-        verdict = self.recorder.verdict(FLUSH_SECONDS)
+        level = Level.WRITE_CACHING if self._cluster.options.write_caching else None
+        verdict, topics = self.recorder.log_verdict(level, FLUSH_SECONDS), self.recorder.cas_verdict()
         counts = self._cluster.history.counts
         counts.update({f"client {name}": number for name, number in self.recorder.counts.items()})
+        counts.update(self.group_rules.counts)
         counts.update({f"allowed {name}": number for name, number in verdict.allowed.items()})
-        for finding in verdict.findings:
+        for finding in (*verdict.findings, *topics.findings):
             shown = "\n".join(f"{each.subject}: {each.text}\n{each.operations}" for each in finding.examples)
             raise AssertionError(f"clients saw {finding.name}, {finding.cases} cases:\n{shown}")
-
-    # -- admin requests -----------------------------------------------------------------------------------------
-
-    async def _delete_records(self, pause: float) -> None:
-        wire = self._wire("deleter", 1)
-        while self.is_working:
-            await asyncio.sleep(self._rng.expovariate(1 / pause))
-            partition = self._rng.randrange(self._partitions)
-            asked = DeleteRecordsRequest.DeleteRecordsPartition(
-                partition_index=partition, offset=self._rng.choice([-1, self._rng.randrange(200)])
-            )
-            topic = DeleteRecordsRequest.DeleteRecordsTopic(name=TOPIC, partitions=[asked])
-            try:
-                address, _ = await wire.leader(TOPIC, partition)
-                request = DeleteRecordsRequest(topics=[topic], timeout_ms=3000)
-                answer = await wire.call(address, ApiKey.DELETE_RECORDS, 1, request)
-            except (NotSentError, LostError):
-                wire.forget(TOPIC, partition)
-                continue
-            if answer.topics[0].partitions[0].error_code:
-                wire.forget(TOPIC, partition)
-
-    async def _change_topics(self, pause: float) -> None:
-        wire, number = self._wire("admin", 1), 0
-        while self.is_working:
-            await asyncio.sleep(self._rng.expovariate(1 / pause))
-            number += 1
-            name = f"passing-{number % 3}"
-            try:
-                address = await wire.controller()
-                if self._rng.random() < 0.5:
-                    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2, replication_factor=3)
-                    request = CreateTopicsRequest(topics=[topic], timeout_ms=5000)
-                    answer = await wire.call(address, ApiKey.CREATE_TOPICS, 5, request)
-                    self.recorder.counts[f"create topic {answer.topics[0].error_code}"] += 1
-                else:
-                    deletion = DeleteTopicsRequest(topic_names=[name], timeout_ms=5000)
-                    answer = await wire.call(address, ApiKey.DELETE_TOPICS, 4, deletion)
-                    self.recorder.counts[f"delete topic {answer.responses[0].error_code}"] += 1
-            except (NotSentError, LostError):
-                continue
+        if self.deletions.wrong:
+            shown = "\n".join(self.deletions.wrong)
+            raise AssertionError(f"clients saw broken-deletion, {len(self.deletions.wrong)} cases:\n{shown}")

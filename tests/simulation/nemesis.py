@@ -1,9 +1,15 @@
-"""Faults of one run, drawn as a swarm: each seed has its own kinds, rates and durations (verification 3)."""
+"""Faults of one run, drawn as a swarm: each seed has its own kinds, rates and durations (RFC 0008)."""
 
+import posixpath
 from collections.abc import Callable
 from random import Random
+from typing import NamedTuple
 
+from model.ids import RAFT0, GroupId
 from runtime.workers import Pool
+from storage.index_file import index_path
+from storage.snapshot_file import SNAPSHOT_NAME
+from tests.simulation.ambush import wait_for_uncommitted
 from tests.simulation.cluster import SimCluster
 from tests.simulation.sim_disk import Operation
 from tests.simulation.world import SimNode
@@ -12,21 +18,40 @@ KINDS = (
     "kill",
     "power_loss",
     "power_loss_of_all",
+    "power_loss_of_others",
     "kill_all",
     "cut",
     "cut_one_way",
+    "cut_client",
     "isolate",
+    "isolate_from_all",
+    "reject",
+    "moving_cut",
     "reset",
+    "black_hole",
     "slow_link",
+    "small_segments",
     "pause",
     "slow_disk",
     "hung_fsync",
     "failed_fsync",
     "failed_write",
+    "failed_read",
     "full_disk",
+    "wiped_disk",
     "clock_step",
     "bit_rot",
 )
+
+_LAG_LOOK_SECONDS = 0.5
+
+
+class InjectedFault(NamedTuple):
+    """A fault of a run, by its number, and its virtual second."""
+
+    number: int
+    second: float
+    kind: str
 
 
 class Nemesis:
@@ -42,15 +67,21 @@ class Nemesis:
         self._cluster = cluster
         self._note_fault = note_fault
         self._world = cluster.world
+        # Times and kinds come from one stream, all else from a stream of the fault's own: one that is left out moves no
+        # other.
         self._rng = rng
+        self._fault = rng
         self._on_started = on_started
+        self._without = cluster.options.plan.without_faults
         self._is_stopped = False
+        self._number = 0
         self._capacity = self._world.nodes[1].disk.capacity
         self.kinds = [kind for kind in KINDS if rng.random() < 0.45] or [rng.choice(KINDS)]
-        self._mean_pause = rng.choice([0.7, 2.0, 5.0])
-        self.injected = 0
+        self._mean_pause = rng.choice([0.7, 2.0, 4.0])
+        self.injected: list[InjectedFault] = []
         # One disk rots in a run: an entry that rots on two of three may be gone, and nobody promises otherwise.
         self._rotting = self._any()
+        self._wiped: dict[int, None] = {}
         cluster.on_refused_start = self._start_again
 
     def start(self) -> None:
@@ -65,6 +96,8 @@ class Nemesis:
             node.disk.clear_faults()
             node.disk.capacity = self._capacity
         self._world.network.heal_all()
+        for node_id in list(self._wiped):
+            self._give_back(node_id)
         for node_id in self._world.nodes:
             # A replica that has failed stays failed for the life of its process.
             if self._has_failed(node_id):
@@ -77,35 +110,45 @@ class Nemesis:
             if self._has_failed(node_id):
                 self._cluster.crash(node_id, power_loss=False)
                 self._restart(node_id)
+        self._look_at_lags()
+
+    def _look_at_lags(self) -> None:
+        self._cluster.observer.quiet(self._world.time)
+        self._world.after(_LAG_LOOK_SECONDS, self._look_at_lags)
 
     def _schedule(self) -> None:
-        self._world.after(self._rng.expovariate(1 / self._mean_pause), self._inject)
+        # Bounded: no run is without faults.
+        self._world.after(min(self._rng.expovariate(1 / self._mean_pause), 3 * self._mean_pause), self._inject)
 
     def _inject(self) -> None:
         if self._is_stopped:
             return
         kind = self._rng.choice(self.kinds)
-        self._world.record("fault", None, kind)
+        self._schedule()
+        self._number += 1
+        if self._number in self._without:
+            return
+        self._fault = self._world.stream(f"fault/{self._number}")
+        self._world.record("fault", None, (self._number, kind))
         self._note_fault(kind)
         self._cluster.history.counts[f"fault {kind}"] += 1
-        self.injected += 1
+        self.injected.append(InjectedFault(self._number, self._world.time, kind))
         getattr(self, f"_{kind}")()
-        self._schedule()
 
     def _later(self, low: float, high: float, mend: Callable[[], None]) -> None:
-        self._world.after(self._rng.uniform(low, high), lambda: None if self._is_stopped else mend())
+        self._world.after(self._fault.uniform(low, high), lambda: None if self._is_stopped else mend())
 
     def _any(self) -> int:
-        return self._rng.choice(list(self._world.nodes))
+        return self._fault.choice(list(self._world.nodes))
 
     def _pair(self) -> tuple[int, int]:
-        first, second = self._rng.sample(list(self._world.nodes), 2)
+        first, second = self._fault.sample(list(self._world.nodes), 2)
         return first, second
 
     def _crash(self, node_id: int, power_loss: bool) -> None:
         if self._cluster.is_up(node_id):
             self._cluster.crash(node_id, power_loss=power_loss)
-            self._later(0.05, self._rng.choice([0.3, 4.0]), lambda: self._restart(node_id))
+            self._later(0.05, self._fault.choice([0.3, 4.0]), lambda: self._restart(node_id))
 
     def _restart(self, node_id: int) -> None:
         if not self._cluster.is_up(node_id):
@@ -139,6 +182,13 @@ class Nemesis:
         for node_id in self._world.nodes:
             self._crash(node_id, power_loss=True)
 
+    def _power_loss_of_others(self) -> None:
+        """One broker is cut off while all others lose power: it alone keeps what nobody had fsynced, and cannot tell."""
+        survivor = self._any()
+        self._isolate_from(survivor, self._others(survivor))
+        for node_id in self._others(survivor):
+            self._crash(node_id, power_loss=True)
+
     def _pause(self) -> None:
         node = self._world.nodes[self._any()]
         if node.is_alive:
@@ -150,7 +200,7 @@ class Nemesis:
             node.resume()
 
     def _clock_step(self) -> None:
-        self._world.nodes[self._any()].wall_clock.step(self._rng.randrange(-3_600_000, 3_600_000))
+        self._world.nodes[self._any()].wall_clock.step(self._fault.randrange(-3_600_000, 3_600_000))
 
     # -- links --------------------------------------------------------------------------------------------------
 
@@ -166,31 +216,104 @@ class Nemesis:
     def _cut_one_way(self) -> None:
         self._later(0.1, 8.0, self._cut_way(*self._pair()))
 
-    def _isolate(self) -> None:
-        node_id = self._any()
-        others = [other for other in self._world.nodes if other != node_id]
-        mends = [self._cut_way(*way) for other in others for way in ((node_id, other), (other, node_id))]
+    def _cut_client(self) -> None:
+        client, node_id = self._fault.choice(list(self._world.clients) or [self._any()]), self._any()
+        ways = self._fault.choice([[(client, node_id)], [(node_id, client)], [(client, node_id), (node_id, client)]])
+        mends = [self._cut_way(*way) for way in ways]
         self._later(0.1, 8.0, lambda: [mend() for mend in mends])
 
+    def _isolate(self) -> None:
+        node_id = self._any()
+        self._isolate_from(node_id, self._others(node_id))
+
+    def _isolate_from_all(self) -> None:
+        node_id = self._any()
+        self._isolate_from(node_id, [other for other in (*self._world.nodes, *self._world.clients) if other != node_id])
+
+    def _moving_cut(self) -> None:
+        """A leader is cut off from the brokers, and clients reach it still; it comes back as its successor is cut off.
+
+        So what the first has taken alone meets what the second has committed since, and nobody is there to cut it.
+        """
+        group, seconds = self._fault.choice(self._cluster.data_groups()), self._fault.uniform(1.5, 6.0)
+        leader = self._cluster.leader_of(group) or self._any()
+        mends = self._cut_off(leader, self._others(leader))
+
+        def move() -> None:
+            for mend in mends:
+                mend()
+            successor = self._cluster.leader_of(group)
+            if successor is not None:
+                again = self._cut_off(successor, self._others(successor))
+                self._world.after(seconds, lambda: [mend() for mend in again])
+
+        self._later(1.5, 4.0, move)
+
+    def _isolate_from(self, node_id: int, others: list[int]) -> None:
+        mends = self._cut_off(node_id, others)
+        self._later(0.1, 8.0, lambda: [mend() for mend in mends])
+
+    def _reject(self) -> None:
+        """A leader is refused by the other brokers and not by clients, while it has something that is not committed.
+
+        Its connections are reset, and no new ones come about: what was under way on them is lost, the others elect at
+        once, and until its check-quorum it believes that it leads.
+        """
+
+        def strike(leader: int) -> None:
+            others = [other for other in self._world.nodes if other != leader]
+            for other in others:
+                self._world.network.reset(leader, other)
+            self._isolate_from(leader, others)
+
+        # As often the topics' as a topic's own.
+        group = self._fault.choice([RAFT0, self._fault.choice(self._cluster.data_groups())])
+        wait_for_uncommitted(self._cluster, group, self._strikes(strike))
+
+    def _strikes(self, strike: Callable[[int], None]) -> Callable[[int], None]:
+        return lambda leader: None if self._is_stopped else strike(leader)
+
+    def _cut_off(self, node_id: int, others: list[int]) -> list[Callable[[], None]]:
+        return [self._cut_way(*way) for other in others for way in ((node_id, other), (other, node_id))]
+
+    def _others(self, node_id: int) -> list[int]:
+        return [other for other in self._world.nodes if other != node_id]
+
+    def _machines(self) -> tuple[int, int]:
+        """A broker, and another one or a machine of clients."""
+        first = self._any()
+        return first, self._fault.choice([each for each in (*self._world.nodes, *self._world.clients) if each != first])
+
     def _reset(self) -> None:
-        self._world.network.reset(*self._pair())
+        self._world.network.reset(*self._machines())
+
+    def _black_hole(self) -> None:
+        """Something on the way forgets the connections there are: their bytes vanish, and nobody is told."""
+        self._world.network.black_hole(*self._machines())
+
+    def _small_segments(self) -> None:
+        first, second = self._machines()
+        links = [self._world.network.link(first, second), self._world.network.link(second, first)]
+        for link in links:
+            link.segment_bytes = self._fault.choice([7, 61, 536])
+        self._later(0.5, 3.0, lambda: [setattr(link, "segment_bytes", None) for link in links])
 
     def _slow_link(self) -> None:
-        first, second = self._pair()
-        self._world.network.slow(first, second, self._rng.choice([10.0, 100.0, 500.0]))
+        first, second = self._machines()
+        self._world.network.slow(first, second, self._fault.choice([10.0, 100.0, 500.0]))
         self._later(0.5, 5.0, lambda: self._world.network.slow(first, second, 1.0))
 
     # -- disks --------------------------------------------------------------------------------------------------
 
     def _slow_disk(self) -> None:
         disk = self._world.nodes[self._any()].disk
-        disk.slow_factor = self._rng.choice([10.0, 100.0])
+        disk.slow_factor = self._fault.choice([10.0, 100.0])
         self._later(0.5, 5.0, lambda: setattr(disk, "slow_factor", 1.0))
 
     def _hung_fsync(self) -> None:
         node = self._world.nodes[self._any()]
         if node.is_alive:
-            node.workers.stall(Pool.FSYNC, self._rng.uniform(0.5, 4.0))
+            node.workers.stall(Pool.FSYNC, self._fault.uniform(0.5, 4.0))
 
     def _failed_fsync(self) -> None:
         self._fail_disk("fsync")
@@ -198,35 +321,79 @@ class Nemesis:
     def _failed_write(self) -> None:
         self._fail_disk("write")
 
+    def _failed_read(self) -> None:
+        self._fail_disk("read")
+
     def _fail_disk(self, what: Operation) -> None:
         node_id = self._any()
         self._world.nodes[node_id].disk.fail_next(what)
-        self._later(0.5, 3.0, lambda: self._restart_failed(node_id))
+        power_loss = self._fault.random() < 0.3
+        self._later(0.5, 3.0, lambda: self._restart_failed(node_id, power_loss))
 
-    def _restart_failed(self, node_id: int) -> None:
+    def _restart_failed(self, node_id: int, power_loss: bool) -> None:
         """Whoever operates the broker restarts one whose replica has stopped; the disk is sound again."""
         self._world.nodes[node_id].disk.clear_faults()
         if self._cluster.is_up(node_id) and self._has_failed(node_id):
-            self._cluster.crash(node_id, power_loss=self._rng.random() < 0.3)
+            self._cluster.crash(node_id, power_loss=power_loss)
+        self._restart(node_id)
+
+    def _wiped_disk(self) -> None:
+        """A machine comes back with an empty disk; its own is put back later, for the broker has no other copy of it."""
+        node_id = self._any()
+        if self._wiped:
+            return
+        self._wiped[node_id] = None
+        if self._cluster.is_up(node_id):
+            self._cluster.crash(node_id, power_loss=self._fault.random() < 0.5)
+        self._cluster.swap_disk(node_id)
+        self._restart(node_id)
+        self._later(1.0, 6.0, lambda: self._give_back(node_id))
+
+    def _give_back(self, node_id: int) -> None:
+        del self._wiped[node_id]
+        if self._cluster.is_up(node_id):
+            self._cluster.crash(node_id, power_loss=False)
+        self._cluster.swap_disk(node_id)
         self._restart(node_id)
 
     def _bit_rot(self) -> None:
-        """A bit flips in a closed segment, below the flushed mark; sometimes the process dies before anybody reads it."""
-        cluster, node_id = self._cluster, self._rotting
-        group = self._rng.choice(cluster.data_groups())
-        consensus = cluster.consensus(node_id, group)
-        # The mark of the entries before the last two segments stands in those.
-        segments = [] if consensus is None else consensus.log._segments[:-2]
-        closed = [segment for segment in segments if segment.last_index <= consensus.log.flushed_index]
-        if not closed or consensus.state.is_refilling:
+        """A bit flips below the flushed mark; sometimes the process dies before anybody reads it.
+
+        In any group's closed segment, in the index file of one, or in a snapshot.
+        """
+        node_id, disk = self._rotting, self._world.nodes[self._rotting].disk
+        # As often the topic's as any that the broker has: raft0, other topics, consumer groups.
+        groups = self._fault.choice([self._cluster.data_groups(), self._groups_of(node_id)])
+        consensus = self._cluster.consensus(node_id, self._fault.choice(groups or [RAFT0]))
+        # A damaged snapshot of a log without a segment is refused for good (RFC 0002 section 7).
+        if consensus is None or consensus.state.is_refilling or not consensus.log._segments:
             return
-        segment = self._rng.choice(closed)
-        self._world.nodes[node_id].disk.rot(segment.path, self._rng.randrange(segment.size), self._rng.randrange(8))
-        cluster.history.counts["bits flipped"] += 1
-        if self._rng.random() < 0.7:
+        # The mark of the entries before the last two segments stands in those.
+        segments = [each for each in consensus.log._segments[:-2] if each.last_index <= consensus.log.flushed_index]
+        closed = [each.path for each in segments]
+        snapshot = posixpath.join(posixpath.dirname(consensus.log._segments[-1].path), SNAPSHOT_NAME)
+        kinds = {"a segment": closed, "an index file": [index_path(path) for path in closed], "a snapshot": [snapshot]}
+        # A segment as often as one of the others.
+        kind = self._fault.choice(["a segment", "a segment", "an index file", "a snapshot"])
+        paths = [path for path in kinds[kind] if disk.durable_bytes(path)]
+        if not paths:
+            return
+        path = self._fault.choice(paths)
+        position = self._fault.randrange(len(disk.durable_bytes(path) or b""))
+        if not disk.rot(path, position, self._fault.randrange(8)):
+            return
+        counts = self._cluster.history.counts
+        counts["bits flipped"] += 1
+        counts[f"bits flipped in {kind}"] += 1
+        # What is read at a start only must have one, and what raft0 has lost comes back with the next one (RFC 0006).
+        if kind != "a segment" or consensus.group == RAFT0 or self._fault.random() < 0.7:
             self._crash(node_id, power_loss=False)
+
+    def _groups_of(self, node_id: int) -> list[GroupId]:
+        groups = getattr(self._cluster.nodes.get(node_id), "groups", None)
+        return [] if groups is None else sorted(groups._groups)
 
     def _full_disk(self) -> None:
         disk = self._world.nodes[self._any()].disk
-        disk.capacity = disk.used + self._rng.randrange(0, 5000)
+        disk.capacity = disk.used + self._fault.randrange(0, 5000)
         self._later(0.5, 4.0, lambda: setattr(disk, "capacity", self._capacity))

@@ -1,5 +1,10 @@
 """Compares every replica with what was known of it, after each step of its node, and tells the invariants."""
 
+from collections import defaultdict
+from collections.abc import Callable
+
+from cluster.controller_state import ControllerState
+from cluster.groups.group_state import GroupState
 from cluster.node import Node
 from model.ids import ConsistencyLevel, GroupId
 from raft.consensus import Consensus
@@ -10,7 +15,10 @@ from storage.snapshot_file import Snapshot
 from tests.simulation.history import History
 from tests.simulation.invariants import ALL
 from tests.simulation.invariants.invariant import Invariant
+from tests.simulation.power_losses import PowerLosses
 from tests.simulation.replica_view import ReplicaView, Standing
+
+_METHODS = [*(name for name in vars(Invariant) if name.startswith("on_")), "at_end"]
 
 
 class Observer:
@@ -18,33 +26,58 @@ class Observer:
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self._invariants: list[Invariant] = [make(history) for make in ALL]
-        self._views: dict[tuple[int, GroupId], ReplicaView] = {}
+        # For each of Invariant's methods, those who have one of their own: most are told nothing of most things.
+        self._told: dict[str, list[Callable[..., None]]] = {name: [] for name in _METHODS}
+        for make in ALL:
+            self.add(make(history))
+        # By node id and group.
+        self._views: defaultdict[int, dict[GroupId, ReplicaView]] = defaultdict(dict)
         self._deleted: set[GroupId] = set()
+        self._power_losses = PowerLosses(history)
+
+    def add(self, invariant: Invariant) -> None:
+        """Tell one more invariant from now on."""
+        for name, told in self._told.items():
+            if getattr(type(invariant), name) is not getattr(Invariant, name):
+                told.append(getattr(invariant, name))
 
     def observe(self, node: Node, node_id: int, life: int) -> None:
         """Look at all replicas of a node."""
         groups = getattr(node, "groups", None)
         if groups is None:
             return
+        views = self._views[node_id]
         for group, consensus in groups._groups.items():
             if group in self._deleted:
                 continue
-            view = self._views.get((node_id, group))
+            view = views.get(group)
             if view is None or view.consensus is not consensus:
                 view = self._open(node_id, life, group, consensus, view)
             self._compare(view)
 
-    def forget(self, group: GroupId) -> None:
-        """The deletion of a group's topic is committed: nobody promises anything about it any more.
+    def removed(self, node_id: int, group: GroupId, *, is_in_table: bool) -> None:
+        """A broker removes its replica of a group: its topic is deleted, and nobody promises anything about it any more.
 
         A broker that has removed its replica may begin another, empty one before it has applied the deletion again.
         """
+        self._each("on_removed", node_id, group, is_in_table=is_in_table)
         self._deleted.add(group)
+
+    def power_lost(self, node_id: int) -> None:
+        """A machine that has lived up to now has lost its power, and with it what was not fsynced."""
+        self.history.lost_power[node_id] = None
+        for group, view in self._views[node_id].items():
+            if group in self._deleted:
+                continue
+            replicas = [views[group] for views in self._views.values() if group in views]
+            released = self._power_losses.lost(node_id, view, replicas)
+            if released:
+                self.history.counts["visible entries released by a power loss"] += len(released)
+                self._each("on_power_lost", group, released)
 
     def view_of(self, node_id: int, group: GroupId) -> ReplicaView:
         """Return what is known of a replica."""
-        return self._views[(node_id, group)]
+        return self._views[node_id][group]
 
     def answered(
         self, node_id: int, group: GroupId, level: ConsistencyLevel, content: bytes, result: ReplicateResult
@@ -52,40 +85,68 @@ class Observer:
         """A producer on a node has got a success."""
         if group in self._deleted:
             return
-        for invariant in self._invariants:
-            invariant.on_answered(self._views[(node_id, group)], level, content, result)
+        self._each("on_answered", self._views[node_id][group], level, content, result)
 
     def read(self, node_id: int, group: GroupId, offset: int, record_count: int, content: bytes) -> None:
         """A consumer on a node has got a batch."""
         if group in self._deleted:
             return
-        for invariant in self._invariants:
-            invariant.on_read(self._views[(node_id, group)], offset, record_count, content)
+        self._each("on_read", self._views[node_id][group], offset, record_count, content)
 
-    def latest(self, node_id: int, group: GroupId, committed: int, end: int) -> None:
-        """A client has got the latest offset of a node; `committed` entries were committed when it asked."""
-        for invariant in self._invariants:
-            invariant.on_latest(self._views[(node_id, group)], committed, end)
+    def latest(self, group: GroupId, committed: int, end: int) -> None:
+        """A client has got the latest offset; `committed` entries were committed when it asked."""
+        if group not in self._deleted:
+            self._each("on_latest", group, committed, end)
+
+    def told_end(self, group: GroupId, end: int) -> None:
+        """A client has got the latest offset or a high watermark."""
+        if group not in self._deleted:
+            self._each("on_told_end", group, end)
+
+    def group_offset(self, group: GroupId, offset: int) -> None:
+        """A consumer group has committed an offset, or was told what it had committed."""
+        if group not in self._deleted:
+            self._each("on_group_offset", group, offset)
+
+    def quiet(self, seconds: float) -> None:
+        """Every broker is up and all faults are mended."""
+        for group in sorted({group for views in self._views.values() for group in views} - self._deleted):
+            self._each("on_quiet", seconds, group, [views[group] for views in self._views.values() if group in views])
 
     def at_end(self) -> None:
-        """The run has ended."""
-        for invariant in self._invariants:
-            invariant.at_end()
+        """The run has ended, with every node up."""
+        for views in self._views.values():
+            for group, view in views.items():
+                if group not in self._deleted:
+                    self._tell_table(view)
+        self._each("at_end")
+
+    def _tell_table(self, view: ReplicaView) -> None:
+        stepped = view.consensus._log_state._stepped
+        if isinstance(stepped.state, GroupState):
+            # A table of groups keeps no order, so neither does a comparison.
+            records = stepped.state.table._records()
+            rows = tuple(sorted(b"%d %b%b" % (len(key or b""), key, value) for key, value in records))
+        elif isinstance(stepped.state, ControllerState):
+            rows = tuple(stepped.state.snapshot())
+        else:
+            return
+        self._each("on_table", view, stepped.applied_index, rows)
 
     def _open(
         self, node_id: int, life: int, group: GroupId, consensus: Consensus, former: ReplicaView | None
     ) -> ReplicaView:
         view = ReplicaView(node_id, life, group, consensus, Standing.of(consensus))
         view.read_back(self.history.committed_in(group), former)
-        self._views[(node_id, group)] = view
+        self._views[node_id][group] = view
+        self._power_losses.opened(view)
         self._watch_votes(view)
         self._watch_snapshots(view)
         stepped = consensus._log_state._stepped
         state = b"".join(stepped.state.snapshot())
         found = Snapshot(consensus.log.start, stepped.applied_index, stepped.applied_term, state)
-        for invariant in self._invariants:
-            invariant.on_opened(view, former)
-            invariant.on_snapshot(view, found)
+        self._each("on_opened", view, former)
+        self._each("on_snapshot", view, found)
         return view
 
     def _watch_votes(self, view: ReplicaView) -> None:
@@ -95,8 +156,7 @@ class Observer:
         async def watched(candidate, request):
             reply = await answer(candidate, request)
             if reply.granted and not request.pre:
-                for invariant in self._invariants:
-                    invariant.on_vote(view, request.term, candidate)
+                self._each("on_vote", view, request.term, candidate)
             return reply
 
         voter.answer = watched
@@ -108,12 +168,12 @@ class Observer:
         async def saved(snapshot):
             # What is in it may have been committed in this very step.
             self._compare(view)
-            self._each(lambda invariant: invariant.on_snapshot(view, snapshot))
+            self._each("on_snapshot", view, snapshot)
             await save(snapshot)
 
         async def installed(snapshot):
             self.history.counts["snapshots installed"] += 1
-            self._each(lambda invariant: invariant.on_snapshot(view, snapshot))
+            self._each("on_snapshot", view, snapshot)
             return await install(snapshot)
 
         log.save_snapshot, log.install = saved, installed
@@ -137,12 +197,12 @@ class Observer:
             self._truncated(view, before)
         if now.last > len(view.entries):
             added = view.take_appended()
-            self._each(lambda invariant: invariant.on_appended(view, added))
+            self._each("on_appended", view, added)
         if now.role is Role.LEADER and (before.role is not Role.LEADER or before.term != now.term):
             self.history.counts["elections"] += 1
-            self._each(lambda invariant: invariant.on_elected(view))
+            self._each("on_elected", view)
         self._committed(view)
-        self._each(lambda invariant: invariant.on_moved(view, before))
+        self._each("on_moved", view, before)
 
     def _truncated(self, view: ReplicaView, before: Standing) -> None:
         # Everything that is still below the new end and was there before the cut keeps its place; what was cut and
@@ -163,7 +223,7 @@ class Observer:
         if removed:
             self.history.counts["truncations"] += 1
             self.history.counts["data truncated"] += sum(ghost.kind is EntryKind.DATA for ghost in removed)
-            self._each(lambda invariant: invariant.on_truncated(view, removed, before))
+            self._each("on_truncated", view, removed, before)
 
     def _committed(self, view: ReplicaView) -> None:
         gold = self.history.committed_in(view.group)
@@ -174,8 +234,8 @@ class Observer:
             new = view.entries[len(gold) : view.now.commit]
             gold.extend(new)
             self.history.commit_terms_in(view.group).extend([view.now.term] * len(new))
-            self._each(lambda invariant: invariant.on_committed(view, new))
+            self._each("on_committed", view, new)
 
-    def _each(self, tell) -> None:
-        for invariant in self._invariants:
-            tell(invariant)
+    def _each(self, method: str, *arguments: object, **named: object) -> None:
+        for tell in self._told[method]:
+            tell(*arguments, **named)

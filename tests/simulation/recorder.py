@@ -8,10 +8,15 @@ from typing import Any
 import msgspec
 
 from raftka.check.levels import Level
-from raftka.check.log_columns import LogHistoryBuilder
+from raftka.check.log_builder import LogHistoryBuilder
 from raftka.check.log_model import check_log
 from raftka.check.operations import Line
+from raftka.check.register_history import register_history
+from raftka.check.register_model import check_register
 from raftka.check.verdict import Verdict
+from tests.simulation.plan import OperationId
+
+_OF_REGISTERS = frozenset({"read", "write", "cas"})
 
 _decoder = msgspec.json.Decoder(list[Line])
 
@@ -19,9 +24,13 @@ _decoder = msgspec.json.Decoder(list[Line])
 class Recorder:
     """The history of one run, in the order in which operations ended."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], without: frozenset[OperationId] = frozenset()) -> None:
         self._now = now
+        self._without = without
+        self._asked: Counter[int] = Counter()
         self.lines: list[dict[str, Any]] = []
+        # Of each value that was sent.
+        self.timestamps: dict[str, int] = {}
         self.counts: Counter[str] = Counter()
         self._open: dict[int, dict[str, Any]] = {}
         self._processes = count()
@@ -29,6 +38,17 @@ class Recorder:
     def process(self) -> int:
         """Return a new process's number."""
         return next(self._processes)
+
+    def wants(self, proc: int) -> bool:
+        """Whether the process is to begin its next operation, or leave it out."""
+        self._asked[proc] += 1
+        return (proc, self._asked[proc]) not in self._without
+
+    @property
+    def operations(self) -> list[OperationId]:
+        """All operations that were begun."""
+        each = ((proc, number) for proc, asked in self._asked.items() for number in range(1, asked + 1))
+        return [operation for operation in each if operation not in self._without]
 
     @property
     def now_ns(self) -> int:
@@ -55,8 +75,16 @@ class Recorder:
         """Return all lines; what has not ended is unknown for ever."""
         return [*self.lines, *self._open.values()]
 
-    def verdict(self, flush_seconds: float) -> Verdict:
-        """Judge it."""
+    def log_verdict(self, level: Level | None, flush_seconds: float) -> Verdict:
+        """Judge what was sent and read; `level` takes the place of acks=all."""
         builder = LogHistoryBuilder()
-        builder.add(1, _decoder.decode(msgspec.json.encode(self.whole())))
-        return check_log(builder.build(), Level.QUORUM_ACK, flush_seconds=flush_seconds)
+        builder.add(1, self._decoded(of_registers=False))
+        return check_log(builder.build(), level or Level.QUORUM_ACK, flush_seconds=flush_seconds)
+
+    def cas_verdict(self) -> Verdict:
+        """Judge what was written, read, compared and set."""
+        return check_register(register_history(self._decoded(of_registers=True), has_cas=True), "cas")
+
+    def _decoded(self, *, of_registers: bool) -> list[Line]:
+        lines = [line for line in self.whole() if (line["f"] in _OF_REGISTERS) is of_registers]
+        return _decoder.decode(msgspec.json.encode(lines))

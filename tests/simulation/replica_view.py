@@ -17,11 +17,16 @@ from storage.segment import scan
 # Bytes of a chain.
 CHAIN_BYTES = 12
 
+_PRODUCER = struct.Struct(">qhi")
+_PRODUCER_AT = 43
 _FACTS = struct.Struct(">qqbqq")
 
 
 class Ghost(NamedTuple):
-    """What identifies an entry on every replica. `chain` covers it and everything before it."""
+    """What identifies an entry on every replica. `chain` covers it and everything before it.
+
+    `producer` is the batch's producer id, epoch and first sequence number, where it has them.
+    """
 
     index: int
     term: int
@@ -31,6 +36,7 @@ class Ghost(NamedTuple):
     content: bytes
     chain: bytes
     start: LogStart | None = None
+    producer: tuple[int, int, int] | None = None
 
 
 def content_key(payload: bytes | bytearray | memoryview) -> bytes:
@@ -38,15 +44,20 @@ def content_key(payload: bytes | bytearray | memoryview) -> bytes:
     return hashlib.blake2b(memoryview(payload)[21:], digest_size=12).digest()
 
 
+def chain_of(entry: Entry, before: bytes) -> bytes:
+    """Return the chain of an entry that follows the chain `before`."""
+    facts = _FACTS.pack(entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count)
+    return hashlib.blake2b(b"".join((before, facts, entry.payload)), digest_size=CHAIN_BYTES).digest()
+
+
 def ghost_of(entry: Entry, before: bytes) -> Ghost:
     """Return the ghost of an entry that follows the chain `before`."""
-    digest = hashlib.blake2b(before, digest_size=CHAIN_BYTES)
-    digest.update(_FACTS.pack(entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count))
-    digest.update(entry.payload)
-    content = content_key(entry.payload) if entry.kind is EntryKind.DATA else b""
+    content, producer = b"", None
+    if entry.kind is EntryKind.DATA:
+        content, producer = content_key(entry.payload), _PRODUCER.unpack_from(entry.payload, _PRODUCER_AT)
     start = decode_log_start(entry.payload) if entry.kind is EntryKind.LOG_START else None
     facts = (entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count)
-    return Ghost(*facts, content, digest.digest(), start)
+    return Ghost(*facts, content, chain_of(entry, before), start, producer if producer and producer[0] >= 0 else None)
 
 
 @dataclass(slots=True)

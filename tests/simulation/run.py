@@ -1,6 +1,7 @@
 """One seed, one run: a safety phase with faults, then a liveness phase without, which must converge completely."""
 
 import gc
+import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,28 +9,45 @@ from dataclasses import dataclass, field
 from raft.options import RaftOptions
 from tests.simulation.cluster import ClusterOptions, SimCluster
 from tests.simulation.kafka_workload import KafkaWorkload
-from tests.simulation.nemesis import Nemesis
+from tests.simulation.nemesis import InjectedFault, Nemesis
 from tests.simulation.operators import Operators
-from tests.simulation.workload import Workload
+from tests.simulation.plan import RUN_SECONDS, OperationId, Plan
+from tests.simulation.probes import Probes
 from tests.simulation.world import World
 
-RUN_SECONDS = 60.0
 _LIVENESS_SECONDS = 15.0
 _QUIET_SECONDS = 8.0
 _READ_SECONDS = 30.0
-_ACKED_MIN = 100
+_ANSWERED_MIN = 100
 
 
 @dataclass(slots=True)
 class RunResult:
-    """What one run has shown. It passed if `error` is None; a run that has proved nothing is an error too."""
+    """What one run has shown. It passed if `error` is None; a run that has proved nothing is an error too.
+
+    Attributes:
+        digest: The hash of everything that happened, over so many `events`.
+        counts: What happened how often.
+        configuration: What was drawn for the cluster, and `kinds`, the kinds of faults that were.
+        faults: Those that were injected.
+        operations: What clients have begun; only of a run that failed.
+        cpu_seconds: What it took of one core.
+        error: What ended it: its first line is the cause's, and names the invariant or the anomaly.
+        cause: What the error was raised from, at the bottom.
+        lines: The newest events, where replicas stood, and the traceback.
+    """
 
     seed: int
     digest: str = ""
     events: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+    configuration: str = ""
     kinds: list[str] = field(default_factory=list)
+    faults: list[InjectedFault] = field(default_factory=list)
+    operations: list[OperationId] = field(default_factory=list)
+    cpu_seconds: float = 0.0
     error: str | None = None
+    cause: str | None = None
     lines: list[str] = field(default_factory=list)
 
 
@@ -37,53 +55,72 @@ class InvalidRunError(Exception):
     """Too little happened: such a run must not count as a success."""
 
 
-def run_seed(seed: int, seconds: float = RUN_SECONDS, *, kafka: bool = False) -> RunResult:
-    """Run one seed; an error is in the result, with the newest events.
+def run_seed(seed: int, seconds: float = RUN_SECONDS) -> RunResult:
+    """Run one seed whole; an error is in the result, with the newest events."""
+    return run(Plan(seed, seconds))
 
-    Args:
-        seed: Decides everything.
-        seconds: Virtual seconds.
-        kafka: The clients are Kafka clients on the wire, not callers of the partitions.
-    """
+
+def run(plan: Plan) -> RunResult:
+    """Run what is planned; an error is in the result, with the newest events."""
+    began = time.process_time()
+    # Once a run, and before it: a run that has just ended is still held by its own frame, and would stay for ever if
+    # it were frozen. What is there already is then not looked at again.
+    gc.collect()
+    gc.freeze()
     gc.disable()
+    seed = plan.seed
     world = World(seed)
     result = RunResult(seed)
     cluster: SimCluster | None = None
     try:
-        cluster = _cluster(world, kafka=kafka)
+        cluster = _cluster(world, plan=plan)
+        result.configuration = str(cluster.options.drawn | {"link_seconds": _link_seconds(world)})
         # By the number and not by a draw, which would make all other seeds other runs.
         for node in world.nodes.values():
             node.disk.allocates = seed % 4 == 3
-        _run(world, cluster, result, seconds)
+        _run(world, cluster, result)
     except Exception as error:  # noqa: BLE001 - every failure is a finding, reported with its seed
-        result.error = f"{type(error).__name__}: {error}"
+        result.error, result.cause = _headline(error), _text_of(_first_of(error))
         result.lines = world.trace.lines()[-400:] + ([] if cluster is None else cluster.describe())
         result.lines += _traceback(error)
     finally:
         result.digest, result.events = world.trace.hexdigest, world.trace.count
         if cluster is not None:
+            cluster.count_what_brokers_counted()
             result.counts = cluster.history.counts
         world.close()
         gc.enable()
-        gc.collect()
+        gc.unfreeze()
+        result.cpu_seconds = time.process_time() - began
     return result
 
 
-def _cluster(world: World, *, digests: bool = True, kafka: bool = False) -> SimCluster:
+def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) -> SimCluster:
     rng = world.stream("options")
     latency = rng.choice([50e-6, 500e-6, 5e-3])
     jitter = latency * rng.choice([0.1, 1.0, 3.0])
-    segment_bytes = rng.choice([16, 64, 1024]) * 1024
+    segment_bytes = rng.choice([4, 16, 64, 1024]) * 1024
     retention_bytes = rng.choice([-1, -1, 2 * segment_bytes, 8 * segment_bytes])
     # Few entries per snapshot and per step: a state that lags behind its commit index is an ordinary sight.
     raft = RaftOptions(
         snapshot_entries=rng.choice([20, 300, 20_000]),
         state_step_entries=rng.choice([1, 7, 256]),
+        # The longer, the more a power loss takes.
+        flush_interval=rng.choice([0.1, 0.1, 0.5]),
     )
+    # Callers of partitions do without: they know two levels.
+    write_caching = plan is not None and rng.random() < 0.15
     cluster = SimCluster(
         world,
         ClusterOptions(
-            segment_bytes=segment_bytes, retention_bytes=retention_bytes, digests=digests, raft=raft, kafka=kafka
+            segment_bytes=segment_bytes,
+            retention_bytes=retention_bytes,
+            digests=digests,
+            raft=raft,
+            kafka=plan is not None,
+            plan=plan or Plan(world.seed),
+            write_caching=write_caching,
+            topic_configs={"write.caching": "true"} if write_caching else {},
         ),
     )
     for source in world.nodes:
@@ -93,9 +130,17 @@ def _cluster(world: World, *, digests: bool = True, kafka: bool = False) -> SimC
     return cluster
 
 
-def _run(world: World, cluster: SimCluster, result: RunResult, seconds: float) -> None:
+def _link_seconds(world: World) -> tuple[float, float]:
+    """Return delay and jitter of the links between brokers."""
+    first, second, *_ = world.nodes
+    link = world.network.link(first, second)
+    return link.base, link.jitter
+
+
+def _run(world: World, cluster: SimCluster, result: RunResult) -> None:
+    cluster.observer.add(Probes(cluster.history))
     cluster.found()
-    workload = (KafkaWorkload if cluster.options.kafka else Workload)(cluster, world.stream("workload"))
+    workload = KafkaWorkload(cluster, world.stream("workload"))
     operators = Operators(cluster, world.stream("operators"))
 
     def start_clients(node_id: int) -> None:
@@ -105,8 +150,17 @@ def _run(world: World, cluster: SimCluster, result: RunResult, seconds: float) -
     for node_id in world.nodes:
         start_clients(node_id)
     nemesis = Nemesis(cluster, world.stream("nemesis"), start_clients, workload.note_fault)
-    result.kinds = nemesis.kinds
+    result.kinds, result.faults = nemesis.kinds, nemesis.injected
     nemesis.start()
+    try:
+        _phases(world, cluster, workload, operators, nemesis)
+    except Exception:
+        result.operations = workload.recorder.operations
+        raise
+
+
+def _phases(world: World, cluster: SimCluster, workload: KafkaWorkload, operators: Operators, nemesis: Nemesis) -> None:
+    seconds = cluster.options.plan.seconds
     _advance(world, seconds - _LIVENESS_SECONDS)
     nemesis.stop()
     _advance(world, world.time + 1.0)
@@ -120,17 +174,35 @@ def _run(world: World, cluster: SimCluster, result: RunResult, seconds: float) -
     has_converged = world.run_until(cluster.has_converged, seconds)
     world.check()
     if not has_converged:
-        raise AssertionError(f"the replicas have not converged {_LIVENESS_SECONDS} s after the last fault")
+        raise AssertionError(
+            f"the replicas have not converged {_LIVENESS_SECONDS} s after the last fault:\n  {cluster.what_is_missing()}"
+        )
     _advance(world, seconds)
     workload.finish(_READ_SECONDS)
     cluster.observer.at_end()
-    if workload.acked < _ACKED_MIN or nemesis.injected == 0:
-        raise InvalidRunError(f"{workload.acked} acks, {nemesis.injected} faults")
+    if workload.answered < _ANSWERED_MIN or not nemesis.injected:
+        raise InvalidRunError(f"{workload.answered} operations, {len(nemesis.injected)} faults")
 
 
 def _advance(world: World, until: float) -> None:
     world.run_until(until)
     world.check()
+
+
+def _headline(error: BaseException) -> str:
+    """Return what ended the run, what was broken before where it was noticed."""
+    first = _first_of(error)
+    return _text_of(error) if first is error else f"{_text_of(first)}\n  noticed by {_text_of(error)}"
+
+
+def _text_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _first_of(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def _traceback(error: BaseException) -> list[str]:

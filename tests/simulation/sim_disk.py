@@ -7,6 +7,7 @@ import errno
 import os
 import posixpath
 import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -52,10 +53,12 @@ class Inode:
                 _overwrite(self.durable, position, data)
         self.pending.clear()
 
-    def lose_power(self, rng: random.Random) -> None:
+    def lose_power(self, rng: random.Random, counts: Counter[str]) -> None:
         """Each un-fsynced operation survives, is lost, or (a write) is torn at a sector boundary."""
         for position, data in self.pending:
             fate = rng.choice(("survives", "lost", "torn", "zeros"))
+            if data is not None and fate != "survives":
+                counts["writes torn with power" if fate == "torn" else "bytes lost with power"] += 1
             if data is None:
                 if fate != "lost":
                     _resize(self.durable, position)
@@ -107,13 +110,15 @@ class Directory:
             _apply(self.durable, names)
         self.pending.clear()
 
-    def lose_power(self, rng: random.Random) -> None:
+    def lose_power(self, rng: random.Random, counts: Counter[str]) -> None:
         """A prefix of the un-fsynced operations survives; then the same below."""
-        del self.pending[rng.randint(0, len(self.pending)) :]
+        kept = rng.randint(0, len(self.pending))
+        counts["names lost with power"] += kept < len(self.pending)
+        del self.pending[kept:]
         self.sync()
         self.entries = dict(self.durable)
         for entry in self.entries.values():
-            entry.lose_power(rng)
+            entry.lose_power(rng, counts)
 
     def size(self) -> int:
         return sum(len(each.data) if isinstance(each, Inode) else each.size() for each in self.entries.values())
@@ -134,6 +139,7 @@ class SimDisk:
     `slow_factor` (>= 0) on every job's duration (read by SimWorkers).
 
     Attributes:
+        counts: What has gone wrong, how often.
         allocates: `append` makes files longer ahead. Stories that count bytes do without; of the drawn runs some do.
     """
 
@@ -144,6 +150,7 @@ class SimDisk:
         self.allocates = False
         self.probability: dict[Operation, float] = {}
         self.used = 0
+        self.counts: Counter[str] = Counter()
         self.node_id = node_id
         self.rng = rng
         self.locks: dict[str, SimDirectoryLock] = {}
@@ -165,10 +172,12 @@ class SimDisk:
         for index, (wanted, error, path_part) in enumerate(self._fail_next):
             if wanted == operation and path_part in path:
                 del self._fail_next[index]
+                self.counts[f"{operation} failed"] += 1
                 self.record(f"{operation} failed", path, error)
                 raise _error(error, path)
         chance = self.probability.get(operation)
         if chance and self.rng.random() < chance:
+            self.counts[f"{operation} failed"] += 1
             self.record(f"{operation} failed", path, errno.EIO)
             raise _error(errno.EIO, path)
 
@@ -178,20 +187,21 @@ class SimDisk:
 
     def lose_power(self) -> None:
         """Keep what is durable and a drawn part of the rest."""
-        self.root.lose_power(self.rng)
+        self.root.lose_power(self.rng, self.counts)
         self.used = self.root.size()
         self.record("power lost", "/", self.used)
 
-    def rot(self, path: str, position: int, bit: int = 0) -> None:
-        """Flip a bit of a durable byte of a file, in the cache and on the platter."""
-        inode = self.root
+    def rot(self, path: str, position: int, bit: int = 0) -> bool:
+        """Flip a bit of a durable byte of a file, in the cache and on the platter; return whether there is such a one."""
+        inode: Inode | Directory | None = self.root
         for part in _parts(path):
-            inode = inode.entries[part]
-        if position >= len(inode.durable):
-            return  # It has not reached the platter.
+            inode = inode.entries.get(part) if isinstance(inode, Directory) else None
+        if not isinstance(inode, Inode) or position >= min(len(inode.durable), len(inode.data)):
+            return False  # It has not reached the platter, or is being replaced.
         inode.durable[position] ^= 1 << bit
         inode.data[position] ^= 1 << bit
         self.record("rot", path, position, bit)
+        return True
 
     def durable_bytes(self, path: str) -> bytes | None:
         """Return what a power loss that keeps nothing un-fsynced leaves of a file; None if no name leads there."""
@@ -235,6 +245,7 @@ class SimFile:
         self._disk.used += len(self._inode.data) - before
         self._disk.record("write", self.path, position, len(data))
         if short:
+            self._disk.counts["full"] += 1
             raise _error(errno.ENOSPC, self.path)
 
     def append(self, buffers: Sequence[Buffer], position: int) -> None:
@@ -416,6 +427,10 @@ class SimFileSystem:
     def free_bytes(self, path: str) -> int:
         self._find(_parts(path), path)
         return max(0, self.disk.capacity - self.disk.used)
+
+    def total_bytes(self, path: str) -> int:
+        self._find(_parts(path), path)
+        return self.disk.capacity
 
     def lock(self, path: str) -> SimDirectoryLock:
         parent, name = self._parent(path)

@@ -22,9 +22,12 @@ def os_error(number: int) -> OSError:
 
 
 class Link:
-    """One direction between two nodes: seconds of delay `base + [0, jitter)`, bytes/s, a slowing factor, a cut."""
+    """One direction between two nodes: seconds of delay `base + [0, jitter)`, bytes/s, a slowing factor, a cut.
 
-    __slots__ = ("_busy_until", "bandwidth", "base", "cut_at", "factor", "jitter")
+    `segment_bytes`: no more than so many bytes arrive in one piece.
+    """
+
+    __slots__ = ("_busy_until", "bandwidth", "base", "cut_at", "factor", "jitter", "segment_bytes")
 
     def __init__(self) -> None:
         self.base = 0.0003
@@ -32,6 +35,7 @@ class Link:
         self.bandwidth: float | None = None
         self.factor = 1.0
         self.cut_at: float | None = None
+        self.segment_bytes: int | None = None
         self._busy_until = 0.0
 
     def arrival(self, now: float, rng: random.Random, size: int) -> float:
@@ -117,6 +121,7 @@ class Switch:
         """End all cuts and all slowness."""
         for (source, target), link in self._links.items():
             link.factor = 1.0
+            link.segment_bytes = None
             self.heal(source, target)
 
     def slow(self, source: int, target: int, factor: float) -> None:
@@ -131,6 +136,13 @@ class Switch:
             if endpoint.peer.host.node_id == other:
                 endpoint.peer.fail(os_error(errno.ECONNRESET))
                 endpoint.fail(os_error(errno.ECONNRESET))
+
+    def black_hole(self, one: int, other: int) -> None:
+        """Lose all bytes of the connections between two nodes from now on, for ever; new connections are well."""
+        self.trace.record("black hole", one, other)
+        for endpoint in list(self.hosts[one].endpoints):
+            if endpoint.peer.host.node_id == other:
+                endpoint.lost_since = endpoint.peer.lost_since = self.scheduler.time
 
     def process_died(self, host: Host, *, power_loss: bool) -> None:
         """Close what the process had open; without power nobody is told."""

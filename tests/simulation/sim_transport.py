@@ -26,7 +26,10 @@ _Payload = bytes | _Fin | OSError
 
 
 class SimTransport(asyncio.Transport):
-    """One end of a connection. `held`: segments lost on the wire, in order, to be sent again."""
+    """One end of a connection.
+
+    `held`: segments lost on the wire, in order, to be sent again. `lost_since`: nothing that is sent arrives any more.
+    """
 
     def __init__(
         self, switch: Switch, host: Host, loop: VirtualLoop, local: tuple[str, int], remote: tuple[str, int]
@@ -36,6 +39,7 @@ class SimTransport(asyncio.Transport):
         self.host = host
         self.peer: SimTransport = self
         self.held: list[_Payload] = []
+        self.lost_since: float | None = None
         self._loop = loop
         self._link = Link()
         self._window = switch.rng.choice(_WINDOWS)
@@ -182,6 +186,12 @@ class SimTransport(asyncio.Transport):
 
     def _transmit(self, chunk: bytes) -> None:
         rng = self.switch.rng
+        segment = self._link.segment_bytes
+        if segment is not None:
+            for position in range(0, len(chunk), segment):
+                piece = chunk[position : position + segment]
+                self._send(piece, len(piece))
+            return
         if len(chunk) > 1 and rng.random() < 0.05:
             cut = rng.randrange(1, len(chunk))
             self._send(chunk[:cut], cut)
@@ -216,7 +226,7 @@ class SimTransport(asyncio.Transport):
 
     def _lost_on_the_way(self) -> bool:
         peer = self.peer
-        if self._link.cut_at is not None or peer.host.off_at is not None:
+        if self._link.cut_at is not None or self.lost_since is not None or peer.host.off_at is not None:
             return True
         # A closed end answers with RST; while that cannot come back, the bytes are sent again and again.
         return not peer._open and self._open and peer._link.cut_at is not None
@@ -261,7 +271,7 @@ class SimTransport(asyncio.Transport):
         self._giving_up = False
         if not self._open:
             return
-        for silent_since in (self._link.cut_at, self.peer._link.cut_at, self.peer.host.off_at):
+        for silent_since in (self._link.cut_at, self.peer._link.cut_at, self.peer.host.off_at, self.lost_since):
             if silent_since is not None and silent_since <= since:
                 self.fail(os_error(errno.ETIMEDOUT))
                 return
@@ -330,19 +340,19 @@ class SimTransport(asyncio.Transport):
 
     def _receive(self, data: bytes) -> None:
         protocol = self._protocol
-        consumed = len(data)
+        size = consumed = len(data)
         if isinstance(protocol, asyncio.BufferedProtocol):
             consumed = 0
-            view = memoryview(data)
-            while consumed < len(data) and not self._reading_paused and not self._closing:
-                buffer = memoryview(protocol.get_buffer(-1)).cast("B")
-                if not len(buffer):
+            while consumed < size and not self._reading_paused and not self._closing:
+                buffer = protocol.get_buffer(-1)
+                room = len(buffer)
+                if not room:
                     raise RuntimeError("get_buffer() returned an empty buffer")
-                count = min(len(buffer), len(data) - consumed)
-                buffer[:count] = view[consumed : consumed + count]
+                count = min(room, size - consumed)
+                buffer[:count] = data[consumed : consumed + count]
                 consumed += count
                 protocol.buffer_updated(count)
-            if consumed < len(data):
+            if consumed < size:
                 self._inbox.appendleft(data[consumed:])
         elif isinstance(protocol, asyncio.Protocol):
             protocol.data_received(data)

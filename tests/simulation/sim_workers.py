@@ -16,11 +16,24 @@ T = TypeVar("T")
 MEAN_SECONDS = {Pool.APPEND: 0.0002, Pool.FSYNC: 0.002, Pool.READ: 0.0002, Pool.KVSTORE: 0.002}
 
 
-class _Job:
-    __slots__ = ("effect_done", "error", "future", "pool", "result", "work")
+class _Threads:
+    """One pool: what waits for its threads, and what they run."""
 
-    def __init__(self, pool: Pool, work: Callable[[], Any], future: asyncio.Future[Any]) -> None:
-        self.pool = pool
+    __slots__ = ("count", "mean_seconds", "queue", "running", "stalled_until")
+
+    def __init__(self, pool: Pool) -> None:
+        self.count = POOL_THREADS[pool]
+        self.mean_seconds = MEAN_SECONDS[pool]
+        self.queue: deque[_Job] = deque()
+        self.running: dict[_Job, None] = {}
+        self.stalled_until = 0.0
+
+
+class _Job:
+    __slots__ = ("effect_done", "error", "future", "result", "threads", "work")
+
+    def __init__(self, threads: _Threads, work: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+        self.threads = threads
         self.work = work
         self.future = future
         self.effect_done = False
@@ -53,9 +66,7 @@ class SimWorkers:
         self._loop = loop
         self._disk = disk
         self._rng = rng
-        self._queues: dict[Pool, deque[_Job]] = {pool: deque() for pool in POOL_THREADS}
-        self._running: dict[Pool, dict[_Job, None]] = {pool: {} for pool in POOL_THREADS}
-        self._stalled_until = dict.fromkeys(POOL_THREADS, 0.0)
+        self._pools = {pool: _Threads(pool) for pool in POOL_THREADS}
         self._closed = False
 
     def run_now(self, job: Callable[[], None]) -> bool:
@@ -67,29 +78,30 @@ class SimWorkers:
         if self._closed:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queues[pool].append(_Job(pool, job, future))
-        self._begin(pool)
+        threads = self._pools[pool]
+        threads.queue.append(_Job(threads, job, future))
+        self._begin(threads)
         return await future
 
     def stall(self, pool: Pool, seconds: float) -> None:
         """Let no job of `pool` take effect or end for `seconds` (a hung fsync)."""
-        self._stalled_until[pool] = max(self._stalled_until[pool], self._loop.scheduler.time + seconds)
+        threads = self._pools[pool]
+        threads.stalled_until = max(threads.stalled_until, self._loop.scheduler.time + seconds)
 
     def close(self) -> None:
         """Drop what has not begun; what has takes effect now (the real one blocks until then)."""
         self._closed = True
-        for pool, queue in self._queues.items():
-            for job in queue:
+        for threads in self._pools.values():
+            for job in threads.queue:
                 job.future.cancel()
-            queue.clear()
-            for job in list(self._running[pool]):
+            threads.queue.clear()
+            for job in list(threads.running):
                 job.take_effect()
 
-    def _begin(self, pool: Pool) -> None:
-        queue = self._queues[pool]
-        running = self._running[pool]
+    def _begin(self, threads: _Threads) -> None:
+        queue, running = threads.queue, threads.running
         loop = self._loop
-        while queue and len(running) < POOL_THREADS[pool] and not loop.dead:
+        while queue and len(running) < threads.count and not loop.dead:
             job = queue.popleft()
             if job.future.cancelled():
                 continue
@@ -97,7 +109,7 @@ class SimWorkers:
             draw = self._rng.random
             now = loop.scheduler.time
             # Uniform mostly, with a long tail now and then.
-            duration = MEAN_SECONDS[pool] * self._disk.slow_factor * 2.0 * draw()
+            duration = threads.mean_seconds * self._disk.slow_factor * 2.0 * draw()
             if draw() < 0.02:
                 duration *= 20.0
             # A third of the effects at the begin, a third at the end, the others between.
@@ -109,22 +121,22 @@ class SimWorkers:
             loop.post_at(now + duration, self._end, job)
 
     def _effect(self, job: _Job) -> None:
-        until = self._stalled_until[job.pool]
+        until = job.threads.stalled_until
         if until > self._loop.scheduler.time:
             self._loop.post_at(until, self._effect, job)
         else:
             job.take_effect()
 
     def _end(self, job: _Job) -> None:
-        until = self._stalled_until[job.pool]
+        until = job.threads.stalled_until
         if until > self._loop.scheduler.time:
             self._loop.post_at(until, self._end, job)
             return
         job.take_effect()
-        del self._running[job.pool][job]
+        del job.threads.running[job]
         if not job.future.done():
             if job.error is not None:
                 job.future.set_exception(job.error)
             else:
                 job.future.set_result(job.result)
-        self._begin(job.pool)
+        self._begin(job.threads)

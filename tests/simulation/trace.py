@@ -42,10 +42,8 @@ class Trace:
             self._flush()
 
     def _flush(self) -> None:
-        # Batches end at fixed counts only in the digest's input stream, so each event is fed by itself.
-        update = self._hash.update
-        for event in self._batch:
-            update(marshal.dumps(event, _MARSHAL_VERSION))
+        # Each event is marshalled by itself: where a batch ends is not to be seen in the digest.
+        self._hash.update(b"".join([marshal.dumps(event, _MARSHAL_VERSION) for event in self._batch]))
         self._batch.clear()
 
     @property

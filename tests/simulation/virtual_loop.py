@@ -142,7 +142,7 @@ class Scheduler:
                 continue
             count += 1
             if count > _HANDLES_PER_INSTANT:
-                raise LivelockError(f"{count} handles at {self.time}; next is {entry._callback}")
+                raise LivelockError(f"{count} handles at {self.time}; next is {_name_of(entry._callback)}")
             if loop is None:
                 entry._context.run(entry._callback, *entry._args)  # type: ignore[arg-type]
             else:
@@ -151,21 +151,21 @@ class Scheduler:
         set_running_loop(None)
 
     def _advance(self, until: float) -> bool:
-        heap = self._heap
-        while heap and heap[0][2]._cancelled:
-            heappop(heap)[2]._scheduled = False
-            self._cancelled = max(0, self._cancelled - 1)
-        if not heap or heap[0][0] > until:
-            return False
-        now = self.time = max(self.time, heap[0][0])
-        while heap and heap[0][0] <= now:
-            entry = heappop(heap)[2]
-            entry._scheduled = False
+        """Make ready what is due next, at one instant; False if that is after `until`."""
+        heap, ready, now = self._heap, self.ready, self.time
+        while heap:
+            when, _, entry = heap[0]
             if entry._cancelled:
                 self._cancelled = max(0, self._cancelled - 1)
             else:
-                self.ready.append(entry)
-        return True
+                if when > now:
+                    if ready or when > until:
+                        break
+                    now = self.time = when
+                ready.append(entry)
+            heappop(heap)
+            entry._scheduled = False
+        return bool(ready)
 
 
 class SimTask(asyncio.Task[Any]):
@@ -211,7 +211,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Entry:
-        entry = Entry(self, callback, args, context or contextvars.copy_context(), self.scheduler.time)
+        if context is None:
+            context = contextvars.copy_context()
+        entry = Entry(self, callback, args, context, self.scheduler.time)
         if self.dead:
             entry._cancelled = True
         else:
@@ -228,7 +230,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Entry:
-        entry = Entry(self, callback, args, context or contextvars.copy_context(), when)
+        if context is None:
+            context = contextvars.copy_context()
+        entry = Entry(self, callback, args, context, when)
         if self.dead:
             entry._cancelled = True
             return entry
@@ -256,7 +260,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:  # noqa: BLE001 - as asyncio's Handle does
-            self.call_exception_handler({"message": f"exception in {entry._callback}", "exception": error})
+            self.call_exception_handler({"message": f"exception in {_name_of(entry._callback)}", "exception": error})
 
     def park(self, entry: Entry) -> None:
         """Keep a handle of a paused process for later; a dead one's is dropped."""
@@ -354,6 +358,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         pass
+
+
+def _name_of(callback: Callable[..., object] | None) -> str:
+    """Return what a callback is called: its repr would hold an address, which is another one in every process."""
+    function = getattr(callback, "func", callback)
+    return getattr(function, "__qualname__", type(function).__qualname__)
 
 
 def _close_silently(coroutine: Coroutine[Any, Any, Any] | Generator[Any, None, Any]) -> None:

@@ -33,9 +33,9 @@ GENERATED_MARK_LINES = 5
 # Import contracts name their modules one by one. A module of these lists must be named as soon as it exists.
 PURE_MODULES = (
     *("model", "raft.rules", "raft.messages", "raft.group_configuration", "raft.follower_index_metadata"),
-    *("kafka_api.protocol", "rpc.framing", "storage.entry"),
+    *("kafka_api.protocol", "kafka_api.groups.group", "cluster.groups.records", "rpc.framing", "storage.entry"),
 )
-PORT_USERS = ("raftka.cli", "raftka.dev", "raftka.check", "raftka.pipeline", "raftka.testing")
+PORT_USERS = ("raftka.cli", "raftka.dev", "raftka.check", "raftka.chaos", "raftka.pipeline", "raftka.testing")
 
 # A place on one machine, or the host that packages came from, works for nobody else. Written so that the
 # patterns do not match themselves.

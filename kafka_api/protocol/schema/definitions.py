@@ -374,6 +374,15 @@ groups []ListedGroup 0+
   group_state string 4+
   group_type string 5+
 """,
+    "SaslHandshakeRequest": """
+17 request 0-1 flexible=none
+mechanism string 0+
+""",
+    "SaslHandshakeResponse": """
+17 response 0-1 flexible=none
+error_code int16 0+
+mechanisms []string 0+
+""",
     "ApiVersionsRequest": """
 18 request 0-4 flexible=3+
 client_software_name string 3+
@@ -505,6 +514,77 @@ topics []OffsetForLeaderTopicResult 0+
     partition int32 0+
     leader_epoch int32 1+ default=-1
     end_offset int64 0+ default=-1
+""",
+    "DescribeAclsRequest": """
+29 request 1-3 flexible=2+
+resource_type_filter int8 0+
+resource_name_filter string 0+ null=0+
+pattern_type_filter int8 1+ default=3
+principal_filter string 0+ null=0+
+host_filter string 0+ null=0+
+operation int8 0+
+permission_type int8 0+
+""",
+    "DescribeAclsResponse": """
+29 response 1-3 flexible=2+
+throttle_time_ms int32 0+
+error_code int16 0+
+error_message string 0+ null=0+
+resources []DescribeAclsResource 0+
+  resource_type int8 0+
+  resource_name string 0+
+  pattern_type int8 1+ default=3
+  acls []AclDescription 0+
+    principal string 0+
+    host string 0+
+    operation int8 0+
+    permission_type int8 0+
+""",
+    "CreateAclsRequest": """
+30 request 1-3 flexible=2+
+creations []AclCreation 0+
+  resource_type int8 0+
+  resource_name string 0+
+  resource_pattern_type int8 1+ default=3
+  principal string 0+
+  host string 0+
+  operation int8 0+
+  permission_type int8 0+
+""",
+    "CreateAclsResponse": """
+30 response 1-3 flexible=2+
+throttle_time_ms int32 0+
+results []AclCreationResult 0+
+  error_code int16 0+
+  error_message string 0+ null=0+
+""",
+    "DeleteAclsRequest": """
+31 request 1-3 flexible=2+
+filters []DeleteAclsFilter 0+
+  resource_type_filter int8 0+
+  resource_name_filter string 0+ null=0+
+  pattern_type_filter int8 1+ default=3
+  principal_filter string 0+ null=0+
+  host_filter string 0+ null=0+
+  operation int8 0+
+  permission_type int8 0+
+""",
+    "DeleteAclsResponse": """
+31 response 1-3 flexible=2+
+throttle_time_ms int32 0+
+filter_results []DeleteAclsFilterResult 0+
+  error_code int16 0+
+  error_message string 0+ null=0+
+  matching_acls []DeleteAclsMatchingAcl 0+
+    error_code int16 0+
+    error_message string 0+ null=0+
+    resource_type int8 0+
+    resource_name string 0+
+    pattern_type int8 1+ default=3
+    principal string 0+
+    host string 0+
+    operation int8 0+
+    permission_type int8 0+
 """,
     "DescribeConfigsRequest": """
 32 request 1-4 flexible=4+
@@ -686,6 +766,87 @@ topics []OffsetDeleteResponseTopic 0+
     partition_index int32 0+
     error_code int16 0+
 """,
+    "DescribeClientQuotasRequest": """
+48 request 0-1 flexible=1+
+components []ComponentData 0+
+  entity_type string 0+
+  match_type int8 0+
+  match string 0+ null=0+
+strict bool 0+
+""",
+    "DescribeClientQuotasResponse": """
+48 response 0-1 flexible=1+
+throttle_time_ms int32 0+
+error_code int16 0+
+error_message string 0+ null=0+
+entries []EntryData 0+ null=0+
+  entity []EntityData 0+
+    entity_type string 0+
+    entity_name string 0+ null=0+
+  values []ValueData 0+
+    key string 0+
+    value float64 0+
+""",
+    "AlterClientQuotasRequest": """
+49 request 0-1 flexible=1+
+entries []EntryData 0+
+  entity []EntityData 0+
+    entity_type string 0+
+    entity_name string 0+ null=0+
+  ops []OpData 0+
+    key string 0+
+    value float64 0+
+    remove bool 0+
+validate_only bool 0+
+""",
+    "AlterClientQuotasResponse": """
+49 response 0-1 flexible=1+
+throttle_time_ms int32 0+
+entries []EntryData 0+
+  error_code int16 0+
+  error_message string 0+ null=0+
+  entity []EntityData 0+
+    entity_type string 0+
+    entity_name string 0+ null=0+
+""",
+    "DescribeUserScramCredentialsRequest": """
+50 request 0 flexible=0+
+users []UserName 0+ null=0+
+  name string 0+
+""",
+    "DescribeUserScramCredentialsResponse": """
+50 response 0 flexible=0+
+throttle_time_ms int32 0+
+error_code int16 0+
+error_message string 0+ null=0+
+results []DescribeUserScramCredentialsResult 0+
+  user string 0+
+  error_code int16 0+
+  error_message string 0+ null=0+
+  credential_infos []CredentialInfo 0+
+    mechanism int8 0+
+    iterations int32 0+
+""",
+    "AlterUserScramCredentialsRequest": """
+51 request 0 flexible=0+
+deletions []ScramCredentialDeletion 0+
+  name string 0+
+  mechanism int8 0+
+upsertions []ScramCredentialUpsertion 0+
+  name string 0+
+  mechanism int8 0+
+  iterations int32 0+
+  salt bytes 0+
+  salted_password bytes 0+
+""",
+    "AlterUserScramCredentialsResponse": """
+51 response 0 flexible=0+
+throttle_time_ms int32 0+
+results []AlterUserScramCredentialsResult 0+
+  user string 0+
+  error_code int16 0+
+  error_message string 0+ null=0+
+""",
     "DescribeQuorumRequest": """
 55 request 0-2 flexible=0+
 topics []TopicData 0+
@@ -805,6 +966,18 @@ transaction_states []TransactionState 0+
   transactional_id string 0+
   producer_id int64 0+
   transaction_state string 0+
+""",
+    "ListConfigResourcesRequest": """
+74 request 0-1 flexible=0+
+resource_types []int8 1+
+""",
+    "ListConfigResourcesResponse": """
+74 response 0-1 flexible=0+
+throttle_time_ms int32 0+
+error_code int16 0+
+config_resources []ConfigResource 0+
+  resource_name string 0+
+  resource_type int8 1+ default=16
 """,
     "DescribeTopicPartitionsRequest": """
 75 request 0 flexible=0+

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-# What brokers do not ask each other: everything our handlers answer or may answer soon.
+# What brokers do not ask each other: everything our handlers answer.
 API_KEYS = (
-    *(0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 19, 20, 21, 22, 23, 32, 33, 35, 37),
-    *(42, 43, 44, 46, 47, 55, 60, 61, 65, 66, 75),
+    *(0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 29, 30, 31, 32, 33, 35, 37),
+    *(42, 43, 44, 46, 47, 48, 49, 50, 51, 55, 60, 61, 65, 66, 74, 75),
 )
 
 HEADER = """\

@@ -7,44 +7,68 @@ from collections.abc import Callable
 
 from tests.simulation.history import History
 from tests.simulation.invariants.acknowledged_writes import AcknowledgedWrites
+from tests.simulation.invariants.answers_were_asked_for import AnswersWereAskedFor
 from tests.simulation.invariants.commit_rule import CommitRule
 from tests.simulation.invariants.committed_is_durable import CommittedIsDurable
+from tests.simulation.invariants.deletions import Deletions
 from tests.simulation.invariants.election_safety import ElectionSafety
+from tests.simulation.invariants.equal_tables import EqualTables
+from tests.simulation.invariants.flushed_is_durable import FlushedIsDurable
 from tests.simulation.invariants.flushed_survives import FlushedSurvives
 from tests.simulation.invariants.invariant import Invariant
+from tests.simulation.invariants.lag_drains import LagDrains
 from tests.simulation.invariants.leader_append_only import LeaderAppendOnly
 from tests.simulation.invariants.leader_completeness import LeaderCompleteness
 from tests.simulation.invariants.log_matching import LogMatching
 from tests.simulation.invariants.log_starts import LogStarts
+from tests.simulation.invariants.matched_is_the_leaders import MatchedIsTheLeaders
 from tests.simulation.invariants.matches_are_true import MatchesAreTrue
 from tests.simulation.invariants.offsets_are_dense import OffsetsAreDense
+from tests.simulation.invariants.placed_replicas import PlacedReplicas
 from tests.simulation.invariants.positions import Positions
+from tests.simulation.invariants.producer_sequences import ProducerSequences
+from tests.simulation.invariants.quorum_writes_wait import QuorumWritesWait
 from tests.simulation.invariants.reads_agree import ReadsAgree
 from tests.simulation.invariants.reads_are_linearizable import ReadsAreLinearizable
+from tests.simulation.invariants.segments_cover_the_log import SegmentsCoverTheLog
 from tests.simulation.invariants.snapshots_are_true import SnapshotsAreTrue
 from tests.simulation.invariants.state_machine_safety import StateMachineSafety
+from tests.simulation.invariants.told_ends_were_visible import ToldEndsWereVisible
 from tests.simulation.invariants.truncation import Truncation
 from tests.simulation.invariants.visible_survives import VisibleSurvives
 from tests.simulation.invariants.vote_once import VoteOnce
+from tests.simulation.invariants.votes_are_durable import VotesAreDurable
 
 ALL: tuple[Callable[[History], Invariant], ...] = (
     ElectionSafety,
     VoteOnce,
+    VotesAreDurable,
     LogMatching,
     LeaderAppendOnly,
     Truncation,
     CommitRule,
     MatchesAreTrue,
+    MatchedIsTheLeaders,
+    AnswersWereAskedFor,
     StateMachineSafety,
     LeaderCompleteness,
     CommittedIsDurable,
+    FlushedIsDurable,
     FlushedSurvives,
     Positions,
     OffsetsAreDense,
+    SegmentsCoverTheLog,
     LogStarts,
+    Deletions,
+    PlacedReplicas,
     SnapshotsAreTrue,
+    EqualTables,
     VisibleSurvives,
     AcknowledgedWrites,
+    ProducerSequences,
+    QuorumWritesWait,
     ReadsAgree,
     ReadsAreLinearizable,
+    ToldEndsWereVisible,
+    LagDrains,
 )

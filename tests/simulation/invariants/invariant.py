@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NoReturn
 
-from model.ids import ConsistencyLevel
+from model.ids import ConsistencyLevel, GroupId, Index
 from raft.replicate_item import ReplicateResult
 from storage.snapshot_file import Snapshot
 from tests.simulation.history import History
@@ -50,8 +50,26 @@ class Invariant:
     def on_snapshot(self, view: ReplicaView, snapshot: Snapshot) -> None:
         """A replica saves or installs a snapshot, or was restored from this one."""
 
-    def on_latest(self, view: ReplicaView, committed: int, end: int) -> None:
-        """A leader has told a client the latest offset; so many entries were committed when it was asked."""
+    def on_latest(self, group: GroupId, committed: int, end: int) -> None:
+        """A client has been told the latest offset; so many entries were committed when it asked."""
+
+    def on_told_end(self, group: GroupId, end: int) -> None:
+        """A client has been told, as latest offset or high watermark, where a log ends."""
+
+    def on_group_offset(self, group: GroupId, offset: int) -> None:
+        """A consumer group has committed an offset, or has been told what it had committed."""
+
+    def on_power_lost(self, group: GroupId, released: Sequence[Ghost]) -> None:
+        """A machine has lost its power: `released` was shown, is not committed, and no majority holds it any more."""
+
+    def on_removed(self, node_id: int, group: GroupId, *, is_in_table: bool) -> None:
+        """A broker is about to delete its replica of a group; `is_in_table`: the broker knows its topic."""
+
+    def on_table(self, view: ReplicaView, applied_index: Index, rows: tuple[bytes, ...]) -> None:
+        """At the end of the run a replica of raft0 or of consumer groups has this table, in whatever order of rows."""
+
+    def on_quiet(self, seconds: float, group: GroupId, views: Sequence[ReplicaView]) -> None:
+        """It is so late, all faults are mended, and these are a group's replicas; called a few times per second."""
 
     def at_end(self) -> None:
         """The run has ended and the cluster has converged."""

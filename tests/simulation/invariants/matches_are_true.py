@@ -1,4 +1,4 @@
-"""verification: what a leader counts for a follower, the follower really holds."""
+"""RFC 0003, S2 ("a match is true"): what a leader counts for a follower, the follower really holds."""
 
 from raft.replica_state import Role
 from tests.simulation.invariants.invariant import Invariant

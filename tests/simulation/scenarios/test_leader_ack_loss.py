@@ -26,7 +26,7 @@ class _Removed(Invariant):
 
 def _watch(story: Scenario) -> _Removed:
     removed = _Removed(story.cluster.history)
-    story.cluster.observer._invariants.append(removed)
+    story.cluster.observer.add(removed)
     return removed
 
 

@@ -36,7 +36,7 @@ class _Read:
             self.error = error
         else:
             self.answer = end
-            story.cluster.observer.latest(node_id, story.group, committed, end)
+            story.cluster.observer.latest(story.group, committed, end)
 
     @property
     def is_answered(self) -> bool:

@@ -104,8 +104,8 @@ def _a_follower_that_is_always_a_little_behind_is_in_sync() -> None:
     with _story(174, _ALL_THREE) as story:
         leader, slow = story.leader, story.followers[1]
         story.run_for(0.5)
-        story.world.network.link(leader, slow).base = 0.060
-        # A majority commits every few milliseconds; the slow one answers each round 60 ms later.
+        story.world.network.link(leader, slow).base = 0.150
+        # A majority commits every few milliseconds; the slow one answers each round 150 ms later.
         answered = []
         for _ in range(800):
             answered.append(story.write(leader, QUORUM))

@@ -9,8 +9,10 @@ def history(rng):
     now = 0
     value = 0
     positions = {}
+    epoch = 1
     for _ in range(rng.randrange(2, 14)):
         now += rng.randrange(1, 10)
+        epoch += rng.random() < 0.2
         tp = rng.choice(tps)
         kind = rng.choice(["send", "send", "send", "poll", "poll", "latest", "seek"])
         proc = rng.randrange(4) + {"send": 10, "poll": 20, "latest": 30, "seek": 20}[kind]
@@ -22,7 +24,7 @@ def history(rng):
             value += 1
             line = {"f": "send", "type": rng.choice(["ok", "ok", "ok", "info", "fail"]), **common}
             line |= {"acks": rng.choice(["all", "all", "1", "0"]), "val": f"v{value}", "idem": rng.random() < 0.7}
-            line |= {"off": None, "epoch": rng.choice([None, 1, 2])}
+            line |= {"off": None, "epoch": rng.choice([None, epoch, epoch])}
             if line["type"] == "ok" or (line["type"] == "info" and rng.random() < 0.5):
                 logs[tp].append(line["val"])
             if line["type"] == "ok" and line["acks"] != "0" and rng.random() < 0.9:
@@ -39,12 +41,13 @@ def history(rng):
         elif kind == "latest":
             lines.append({"f": "latest", "type": "ok", **common, "off": len(logs[tp])})
         else:
-            lines.append({"f": "seek", **common, "off": 0})
-            positions[proc, tp] = 0
+            positions[proc, tp] = to = rng.choice([0, rng.randrange(len(logs[tp]) + 1)])
+            told = to + rng.choice([0, 0, 0, 0, 1, -1])
+            lines.append({"f": "seek", **common, "off": rng.choice([max(0, told), None])})
     for number, tp in enumerate(tps):
         lines.append(
             {"f": "poll", "type": "ok", "proc": 40 + number, "inv": now + 100, "ret": now + 101, "tp": tp}
-            | {"recs": list(enumerate(logs[tp])), "hw": None, "final": True}
+            | {"recs": list(enumerate(logs[tp])), "hw": rng.choice([None, len(logs[tp])]), "final": True}
         )
     for _ in range(rng.choice([0, 0, 1, 1, 2])):
         spoil(rng, lines)
@@ -73,7 +76,9 @@ def spoil(rng, lines):
             poll["hw"] = rng.randrange(0, 4)
     elif choice < 7 and sends:
         send = rng.choice(sends)
-        if send["off"] is not None:
+        if rng.random() < 0.3:
+            send["epoch"] = rng.randrange(1, 4)
+        elif send["off"] is not None:
             send["off"] = max(0, send["off"] + rng.choice([-1, 1]))
         else:
             send["type"] = "fail"

@@ -18,7 +18,29 @@ def anomalies(lines):
     found |= losses(sends, polls, records)
     found |= sessions(lines, sends, polls, records)
     found |= realtime(sends, records, latests)
+    found |= overclaims(sends, polls, records, latests)
+    found |= epochs(sends)
     return found
+
+
+def is_whole(lines):
+    """Whether each partition's final reads, of which none begins with a seek, come to their last high watermark."""
+    finals = [each for each in lines if each["f"] == "poll" and each["final"] and ok(each)]
+    for last in {each["tp"]: each for each in finals if each["hw"] is not None}.values():
+        read = [off for poll in finals if poll["tp"] == last["tp"] for off, _ in poll["recs"]]
+        if max(read, default=-1) + 1 < last["hw"]:
+            return False
+    return True
+
+
+def says_anything(lines):
+    """Whether anything was acknowledged, polled or answered."""
+    return any(
+        (each["f"] == "send" and ok(each) and each["acks"] != "0")
+        or (each["f"] == "poll" and (each["recs"] or each["hw"]))
+        or each["f"] == "latest"
+        for each in lines
+    )
 
 
 def end(operation):
@@ -49,9 +71,10 @@ def values(sends, records, by_value):
             found.add("inconsistent-offsets")
         if (tp, val) == (other_tp, other_val) and (tp, val) in by_value and by_value[tp, val]["idem"]:
             found.add("duplicate")
-    relaxed = [s for s in sends if ok(s) and s["acks"] == "1" and s["off"] is not None and s["epoch"] is not None]
-    for one, two in combinations(relaxed, 2):
-        if all(one[name] == two[name] for name in ("tp", "off", "epoch")):
+    acked = [s for s in sends if ok(s) and s["acks"] != "0" and s["off"] is not None and s["epoch"] is not None]
+    for one, two in combinations(acked, 2):
+        is_promised = one["acks"] == two["acks"] == QUORUM
+        if all(one[name] == two[name] for name in ("tp", "off", "epoch")) and not is_promised:
             found.add("inconsistent-acks")
     return found
 
@@ -78,24 +101,32 @@ def losses(sends, polls, records):
 
 
 def is_hole(lost, sends, records):
-    if lost["epoch"] is None:
+    """Whether a record that was acknowledged behind it in the same epoch is still where it was acknowledged."""
+    if lost["epoch"] is None or lost["off"] is None:
         return False
-    for send in sends:
-        same = ok(send) and (send["tp"], send["epoch"]) == (lost["tp"], lost["epoch"])
-        if same and any(ok(p) and (tp, val) == (send["tp"], send["val"]) for p, _, tp, val in records):
-            where = place(send, records)
-            if where is not None and lost["off"] is not None and lost["off"] < where:
-                return True
-            if where is not None and lost["off"] is None:
-                return True
-    return False
+    final = [(tp, off, val) for poll, off, tp, val in records if ok(poll) and poll["final"]]
+    return any(
+        ok(send)
+        and (send["tp"], send["epoch"]) == (lost["tp"], lost["epoch"])
+        and (send["tp"], send["off"], send["val"]) in final
+        and lost["off"] < send["off"]
+        for send in sends
+    )
+
+
+def orders(send, records):
+    """Whether its end says when the record that is read was written: not if acks=1 has acknowledged another copy."""
+    if not ok(send) or send["acks"] == "0":
+        return False
+    polled = [off for _, off, tp, val in records if (tp, val) == (send["tp"], send["val"])]
+    return send["acks"] == QUORUM or not polled or send["off"] in polled
 
 
 def place(send, records):
-    """Where a value was polled first, in the order of the lines; else where it was acknowledged."""
-    for _, off, tp, val in records:
-        if (tp, val) == (send["tp"], send["val"]):
-            return off
+    """The lowest offset at which a value was polled; else where it was acknowledged."""
+    polled = [off for _, off, tp, val in records if (tp, val) == (send["tp"], send["val"])]
+    if polled:
+        return min(polled)
     return send["off"] if ok(send) else None
 
 
@@ -110,16 +141,18 @@ def sessions(lines, sends, polls, records):  # noqa: C901 - as simple as its def
         return sum(1 for its_tp, off in offsets if its_tp == tp and before < off <= after)
 
     for poll in polls:
+        if ok(poll) and poll["hw"] is not None and any(off >= poll["hw"] for off, _ in poll["recs"]):
+            found.add("read-beyond-hw")
         for (one, _), (two, _) in pairwise(poll["recs"]):
             if ok(poll) and step(poll["tp"], one, two) > 1:
                 found.add("int-poll-skip")
             if ok(poll) and step(poll["tp"], one, two) < 1:
                 found.add("int-nonmonotonic-poll")
     for stream in {(poll["proc"], poll["tp"]) for poll in polls}:
-        last = high = None
+        last = high = sought = None
         for line in lines:
             if line["f"] == "seek" and (line["proc"], line["tp"]) == stream:
-                last = None
+                last, sought = None, line["off"]
             if line["f"] != "poll" or (line["proc"], line["tp"]) != stream or not ok(line):
                 continue
             if line["hw"] is not None:
@@ -127,6 +160,12 @@ def sessions(lines, sends, polls, records):  # noqa: C901 - as simple as its def
                     found.add("nonmonotonic-hw")
                 high = line["hw"]
             if line["recs"]:
+                first = line["recs"][0][0]
+                if sought is not None and any(its == stream[1] and sought <= off < first for its, off in offsets):
+                    found.add("poll-skip")
+                if sought is not None and first < sought:
+                    found.add("nonmonotonic-poll")
+                sought = None
                 if last is not None and step(stream[1], last, line["recs"][0][0]) > 1:
                     found.add("poll-skip")
                 if last is not None and step(stream[1], last, line["recs"][0][0]) < 1:
@@ -149,7 +188,7 @@ def realtime(sends, records, latests):  # noqa: C901 - as simple as its definiti
         for two, other_place in placed:
             if one["tp"] != two["tp"] or one is two:
                 continue
-            if ok(one) and one["acks"] != "0" and end(one) < two["inv"] and other_place < its_place:
+            if orders(one, records) and end(one) < two["inv"] and other_place < its_place:
                 found.add("G0-realtime")
         for poll, off, tp, _ in records:
             if ok(poll) and tp == one["tp"] and end(poll) < one["inv"] and its_place < off:
@@ -158,7 +197,7 @@ def realtime(sends, records, latests):  # noqa: C901 - as simple as its definiti
         for tp in {each["tp"] for each in sends}:
             mine = [(each, its) for each, its in placed if each["proc"] == proc and each["tp"] == tp]
             for (one, its_place), (_, other_place) in pairwise(mine):
-                if other_place <= its_place and ((ok(one) and one["acks"] != "0") or one["idem"]):
+                if other_place <= its_place and (orders(one, records) or one["idem"]):
                     found.add("nonmonotonic-send")
     for asked in latests:
         for send, its_place in placed:
@@ -172,3 +211,71 @@ def realtime(sends, records, latests):  # noqa: C901 - as simple as its definiti
             if other["tp"] == asked["tp"] and end(other) < asked["inv"] and other["off"] > asked["off"]:
                 found.add("nonmonotonic-latest")
     return found
+
+
+def overclaims(sends, polls, records, latests):
+    found = set()
+    # What is visible is on a majority, and stays: no record that is lost explains it.
+    for asked in latests:
+        if is_end_told(asked, polls) and asked["off"] > end_of_log(asked, polls):
+            found.add("future-latest")
+    for poll in polls:
+        if ok(poll) and poll["hw"] is not None and is_end_told(poll, polls) and poll["hw"] > end_of_log(poll, polls):
+            found.add("future-hw")
+    for send in sends:
+        if not ok(send) or send["acks"] != "1" or send["off"] is None or not send["idem"]:
+            continue
+        read = offsets_of(send, records)
+        if read and send["off"] not in read:
+            behind = [
+                each
+                for each in sends
+                if ok(each)
+                and (each["tp"], each["epoch"]) == (send["tp"], send["epoch"])
+                and each["off"] in offsets_of(each, records)
+                and each["off"] > send["off"]
+            ]
+            if not fits(send, send["off"] + 1, sends, polls) or (send["epoch"] is not None and behind):
+                found.add("duplicate")
+    return found
+
+
+def offsets_of(send, records):
+    return {off for poll, off, tp, val in records if ok(poll) and (tp, val) == (send["tp"], send["val"])}
+
+
+def fits(asked, length, sends, polls):
+    """Whether the log may have been so long: its end now, and what began before the answer and may be gone."""
+    there = {val for each in finals_of(asked, polls) for _, val in each["recs"]}
+    may = [s for s in sends if s["tp"] == asked["tp"] and s["type"] != "fail" and s["inv"] <= end(asked)]
+    may = [s for s in may if s["val"] not in there or s["acks"] != QUORUM]
+    beyond = length - end_of_log(asked, polls)
+    return beyond <= 0 or beyond <= len(may) or any(not s["idem"] for s in may)
+
+
+def finals_of(asked, polls):
+    return [each for each in polls if each["tp"] == asked["tp"] and each["final"] and ok(each)]
+
+
+def is_end_told(asked, polls):
+    return any(each["hw"] is not None for each in finals_of(asked, polls))
+
+
+def end_of_log(asked, polls):
+    finals = finals_of(asked, polls)
+    return max([0, *(each["hw"] or 0 for each in finals), *(off + 1 for each in finals for off, _ in each["recs"])])
+
+
+def epochs(sends):
+    """Acknowledgements of acks=all come in rising epochs, in time, and along the log where no retry is answered."""
+    told = [each for each in sends if ok(each) and each["acks"] != "0" and each["epoch"] is not None]
+    for one in told:
+        for two in told:
+            if one["tp"] != two["tp"] or two["acks"] != QUORUM or one["epoch"] <= two["epoch"]:
+                continue
+            if end(one) < two["inv"]:
+                return {"nonmonotonic-epoch"}
+            is_placed = one["acks"] == QUORUM and one["off"] is not None and two["off"] is not None
+            if is_placed and not one["idem"] and one["off"] < two["off"]:
+                return {"nonmonotonic-epoch"}
+    return set()

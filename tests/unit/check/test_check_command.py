@@ -34,11 +34,13 @@ def test_a_valid_history_is_0(checked):
 def test_anomalies_are_1_with_the_operations_that_prove_them(checked):
     code, out, _ = checked([SEND, FINAL | {"recs": []}])
     assert code == 1
-    assert out.startswith("NOT VALID\n")
+    assert out.startswith("NOT VALID: 1 unseen\n1 operations judged (log)\n")
     assert "unseen: 1 case\n  t-0: 'a' was acknowledged at offset 0 (quorum_ack) and is never read\n" in out
-    assert '"line": 1, "f": "send"' in out
+    assert '/history:1: {"f": "send", "type": "ok", "proc": 1' in out
     assert "the end of the log was cut off" not in out
-    assert "the end of the log was cut off" in checked([SEND, FINAL | {"recs": []}], "--explain")[1]
+    explained = " ".join(checked([SEND, FINAL | {"recs": []}], "--explain")[1].split())
+    assert "the end of the log was cut off" in explained
+    assert "acked 1 of these, acknowledged" in explained
 
 
 def test_what_cannot_be_judged_is_2(checked, tmp_path):
@@ -48,6 +50,11 @@ def test_what_cannot_be_judged_is_2(checked, tmp_path):
     assert run(["check", str(tmp_path / "none")]) == 2
 
 
+def test_a_file_that_is_not_there_is_named(checked, tmp_path, capsys):
+    assert run(["check", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err == f"raftka: cannot be judged: {tmp_path}/none: No such file or directory\n"
+
+
 def test_json_is_for_programs(checked):
     code, out, _ = checked([SEND, FINAL | {"recs": []}], "--format", "json")
     document = json.loads(out)
@@ -55,6 +62,31 @@ def test_json_is_for_programs(checked):
     assert not document["valid"]
     assert document["findings"][0]["name"] == "unseen"
     assert document["findings"][0]["examples"][0]["operations"][0]["line"] == 1
+
+
+def test_json_also_says_why_nothing_can_be_judged(checked):
+    code, out, error = checked([SEND], "--format", "json")
+    document = json.loads(out)
+    assert code == 2
+    assert document["valid"] is None
+    assert document["unjudged"][0].startswith("no final read of t-0")
+    assert error.startswith("raftka: cannot be judged: no final read of t-0")
+
+
+CLEAR_SCREEN = "\x1b[2J\x9b31m\x7f\u202e"
+
+
+def test_what_a_history_says_does_not_reach_the_terminal_as_it_stands(checked, tmp_path, capsys):
+    path = tmp_path / "nonsense"
+    path.write_text(f"{CLEAR_SCREEN}\n", encoding="utf-8")
+    assert run(["check", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert told.endswith("\\x1b[2J\\x9b31m\\x7f\\u202e\n")
+    assert told.removesuffix("\n").isprintable()
+    code, out, _ = checked([each | {"tp": CLEAR_SCREEN} for each in (SEND, FINAL | {"recs": []})])
+    assert code == 1
+    assert all(line.isprintable() for line in out.splitlines())
+    assert checked([SEND | {"tp": CLEAR_SCREEN}])[2].removesuffix("\n").isprintable()
 
 
 def test_the_level_of_acks_all_can_be_told(checked):

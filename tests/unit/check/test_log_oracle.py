@@ -5,9 +5,10 @@ import random
 import msgspec
 import pytest
 from generated import history
-from oracle import anomalies
+from oracle import anomalies, is_whole, says_anything
 from stories import judge
 
+from raftka.check.errors import HistoryError
 from raftka.check.operations import Line
 
 _decoder = msgspec.json.Decoder(Line)
@@ -20,7 +21,18 @@ def compare(seeds):
         lines = history(random.Random(seed))
         if not any(each["f"] == "send" for each in lines):
             continue
-        verdict = judge([_decoder.decode(msgspec.json.encode(each)) for each in lines])
+        operations = [_decoder.decode(msgspec.json.encode(each)) for each in lines]
+        if not says_anything(lines):
+            with pytest.raises(HistoryError, match="no answer says anything"):
+                judge(operations)
+            seen.add("nothing")
+            continue
+        if not is_whole(lines):
+            with pytest.raises(HistoryError, match="below its own high watermark"):
+                judge(operations)
+            seen.add("not whole")
+            continue
+        verdict = judge(operations)
         found, expected = {each.name for each in verdict.findings}, anomalies(lines)
         assert found == expected, f"seed {seed}: {found ^ expected}\n" + "\n".join(map(str, lines))
         seen |= expected or {"valid"}

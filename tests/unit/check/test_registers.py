@@ -6,6 +6,7 @@ import random
 import pytest
 
 from raftka.check.errors import HistoryError
+from raftka.check.operations import Read
 from raftka.check.register_history import CAS_DONE, CAS_REFUSED, NEVER, NULL, READ, WRITE, RegisterHistory, Step
 from raftka.check.register_model import check_register
 
@@ -13,7 +14,7 @@ from raftka.check.register_model import check_register
 def verdict(*steps, configurations_max=100_000):
     history = RegisterHistory(operations=len(steps))
     history.steps["k"] = list(steps)
-    history.lines = {each.line: {"line": each.line} for each in steps}
+    history.lines = {each.line: Read("ok", 1, each.inv, "k") for each in steps}
     return check_register(history, "cas", configurations_max)
 
 
@@ -95,12 +96,32 @@ def test_the_proof_is_what_was_under_way():
     [anomaly] = finding.examples
     assert (finding.name, anomaly.subject) == ("not-linearizable", "k")
     assert anomaly.text.startswith("the operation of line 3 has no place")
-    assert [each["line"] for each in anomaly.operations] == [2, 3]
+    assert [each["line"] for each in anomaly.operations] == [1, 2, 3]
+
+
+def test_the_proof_says_who_wrote_what_was_read_and_what_should_have_been():
+    steps = [write(value, 10 * value, 10 * value + 1, line=value) for value in range(1, 50)]
+    [finding] = verdict(*steps, read(7, 600, 601, line=50)).findings
+    assert [each["line"] for each in finding.examples[0].operations] == [7, 49, 50]
+
+
+def test_a_key_that_is_wrong_is_a_verdict_though_another_cannot_be_searched():
+    history = RegisterHistory(operations=33)
+    history.steps["wide"] = [write(number, 1, 100, line=number) for number in range(1, 30)] + [read(1, 2, 100)]
+    history.steps["wrong"] = [write(1, 1, 2, line=30), write(2, 3, 4, line=31), read(1, 5, 6, line=32)]
+    history.lines = {number: Read("ok", 1, 1, "k") for number in range(33)}
+    result = check_register(history, "register", 1000)
+    assert not result.is_valid
+    assert [each.subject for each in result.findings[0].examples] == ["wrong"]
+    [unjudged] = result.unjudged
+    assert unjudged.startswith("key 'wide': more than 1000 ways")
 
 
 def test_a_window_that_is_too_wide_is_named_and_nothing_is_claimed():
     steps = [write(number, 1, 100, line=number) for number in range(1, 30)]
-    with pytest.raises(HistoryError, match=r"key 'k': more than 1000 ways .* 30 operations .* lines 0 to 29"):
+    with pytest.raises(
+        HistoryError, match=r"key 'k': more than 1000 ways .* 30 operations .* line 0 to line 29, 0 of them"
+    ):
         verdict(*steps, read(1, 2, 100, line=0), configurations_max=1000)
 
 

@@ -52,7 +52,7 @@ def test_a_node_that_was_away_gets_a_snapshot_and_removes_what_was_deleted_meanw
             await cluster.create_topic("stays", 1, 3)
             await until(lambda: len(cluster.group_directories(3)) == 3)
             await cluster.stop(3)
-            await until(lambda: cluster.controller is not None)
+            await until(cluster.has_controller)
             await cluster.delete_topic(deleted)
             await churn(cluster, 10)
             end = cluster.controller.controller.applied_index

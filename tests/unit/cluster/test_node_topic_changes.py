@@ -60,7 +60,7 @@ def test_a_replica_that_was_away_has_the_altered_configuration_when_it_is_back(t
         async with cluster_of(tmp_path, 3) as cluster:
             await cluster.create_topic("t", 1, 3)
             await cluster.stop(3)
-            await until(lambda: cluster.controller is not None)
+            await until(cluster.has_controller)
             change = ConfigChange("max.message.bytes", ConfigOperation.SET, "100")
             await cluster[1].admin.alter_topic_configs(alter("t", change))
             await cluster.start(3)

@@ -61,7 +61,7 @@ def test_every_refusal_is_the_same_error_at_the_leader_and_through_another_broke
                     assert type(refused.value) is error
             for node in cluster.nodes.values():
                 with pytest.raises(UnknownTopicError):
-                    await node.admin.delete_topic(DeleteTopicRequest("f" * 32, 5.0))
+                    await node.admin.delete_topic(DeleteTopicRequest("", "f" * 32, 5.0))
             assert [topic.name for topic in cluster.controller.controller.topics.all()] == before
 
     run(test)
@@ -183,6 +183,7 @@ def test_without_a_majority_a_request_ends_at_its_deadline(tmp_path):
     async def test():
         async with cluster_of(tmp_path, 3) as cluster:
             await cluster.stop(1, 2)
+            await until(lambda: cluster[3].controller.leader_id is None)
             loop = asyncio.get_running_loop()
             begin = loop.time()
             with pytest.raises(ControllerUnavailableError):

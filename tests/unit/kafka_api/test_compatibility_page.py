@@ -1,29 +1,21 @@
 """docs/compatibility.md says what the code does."""
 
-import re
-from pathlib import Path
+import pytest
 
-from kafka_api.handlers.registry import ADVERTISED, SERVED
-from kafka_api.protocol.api_keys import ApiKey
-from model.topic_config import TOPIC_CONFIGS
-
-_PAGE = Path(__file__).parents[3] / "docs" / "compatibility.md"
-_API = re.compile(r"^\| (\d+) \| (\w+) \| (\d+)(?: to (\d+))?", re.MULTILINE)
-_CONFIG = re.compile(r"^\| `([a-z.]+)` \| (\S+) \| ([^|]+) \| (?:`([a-z.]+)` )?\|$", re.MULTILINE)
+from kafka_api.compatibility import PAGE, with_tables
 
 
-def test_the_page_lists_every_api_with_its_versions():
-    page = {
-        int(key): (name, int(low), int(high or low)) for key, name, low, high in _API.findall(_PAGE.read_text("utf-8"))
-    }
-    assert page.keys() == ADVERTISED.keys()
-    for key, (name, low, high) in page.items():
-        served = SERVED.get(key)
-        assert (low, high) == ((served.first_version, served.last_version) if served else ADVERTISED[key])
-        assert ApiKey(key).name.replace("_", "") == name.upper()
+def test_the_tables_of_the_page_are_those_of_the_code():
+    page = PAGE.read_text("utf-8")
+    assert with_tables(page) == page, "run: python -m kafka_api.compatibility"
 
 
-def test_the_page_lists_every_topic_configuration_with_its_default_and_what_is_accepted():
-    assert _CONFIG.findall(_PAGE.read_text("utf-8")) == [
-        (each.key, each.show(each.default), each.accepted, each.broker_key) for each in TOPIC_CONFIGS.values()
-    ]
+def test_a_table_that_is_wrong_is_put_right():
+    page = PAGE.read_text("utf-8")
+    assert with_tables(page.replace("| 1 | Fetch | 4 to 18 |", "| 1 | Fetch | 4 to 17 |")) == page
+    assert with_tables(page.replace("| `flush.ms` |", "| `flush.hours` |")) == page
+
+
+def test_a_page_without_the_place_of_a_table_is_refused():
+    with pytest.raises(ValueError, match="end of API keys"):
+        with_tables(PAGE.read_text("utf-8").replace("<!-- end of API keys -->", ""))

@@ -11,6 +11,7 @@ from kafka_api.protocol.messages import (
     CreatePartitionsRequest,
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
 )
 from model.config_definition import ConfigType
 from model.topic_config import TOPIC_CONFIGS, TopicConfig
@@ -338,5 +339,36 @@ def test_a_topic_named_twice_does_not_grow(tmp_path):
         assert [each.error_code for each in response.results] == [ErrorCode.INVALID_REQUEST] * 2 + [0]
         await until(lambda: len(broker.node.controller.topics.get("u").replicas) == 2)
         assert len(broker.node.controller.topics.get("t").replicas) == 1
+
+    with_client(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("version", "types", "told"),
+    [
+        (0, [], []),
+        (1, [], [(TOPIC, "a"), (TOPIC, "b"), (BROKER, "1")]),
+        (1, [BROKER], [(BROKER, "1")]),
+        (1, [TOPIC, LOGGER, 16, 32], [(TOPIC, "a"), (TOPIC, "b")]),
+        (1, [16], []),
+    ],
+)
+def test_what_has_a_configuration_is_listed(tmp_path, version, types, told):
+    async def test(_, client):
+        for name in "ba":
+            await client.create_topic(name)
+        request = ListConfigResourcesRequest(resource_types=types)
+        answer = await client.call(ApiKey.LIST_CONFIG_RESOURCES, version, request)
+        found = [(each.resource_type, each.resource_name) for each in answer.config_resources]
+        assert (answer.error_code, found) == (0, told)
+
+    with_client(tmp_path, test)
+
+
+def test_an_unknown_type_of_resource_is_not_supported(tmp_path):
+    async def test(_, client):
+        request = ListConfigResourcesRequest(resource_types=[TOPIC, 3])
+        answer = await client.call(ApiKey.LIST_CONFIG_RESOURCES, 1, request)
+        assert (answer.error_code, answer.config_resources) == (ErrorCode.UNSUPPORTED_VERSION, [])
 
     with_client(tmp_path, test)

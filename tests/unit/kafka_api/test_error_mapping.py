@@ -54,6 +54,7 @@ MAPPED = {
     cluster.errors.InvalidTopicConfigError: ErrorCode.INVALID_CONFIG,
     cluster.errors.OffsetOutOfRangeError: ErrorCode.OFFSET_OUT_OF_RANGE,
     cluster.errors.ControllerUnavailableError: ErrorCode.REQUEST_TIMED_OUT,
+    cluster.errors.LeadershipNotMovedError: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     cluster.errors.NotControllerError: ErrorCode.NOT_CONTROLLER,
     cluster.producer_errors.OutOfOrderSequenceError: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     cluster.producer_errors.DuplicateSequenceError: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,

@@ -2,11 +2,13 @@
 
 import pytest
 from wire_client import broker_in, produce_request
+from wire_cluster import with_brokers
 
+from kafka_api.handlers import describe_producers
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
-from kafka_api.protocol.messages import InitProducerIdRequest
-from tests.unit.cluster.cluster_nodes import run
+from kafka_api.protocol.messages import DescribeProducersRequest, InitProducerIdRequest
+from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.model.record_batches import build_batch
 
 VERSION = 4
@@ -161,3 +163,74 @@ def test_a_retry_is_answered_with_the_append_time_of_the_original(tmp_path):
             assert first.log_append_time_ms > 0
 
     run(test)
+
+
+def describe(*topics):
+    return DescribeProducersRequest(
+        topics=[
+            DescribeProducersRequest.TopicRequest(name=name, partition_indexes=list(numbers))
+            for name, numbers in topics
+        ]
+    )
+
+
+def test_the_producers_of_a_partition_are_described_with_their_newest_batches(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t", 2)
+            first, second = await new_id(client), await new_id(client)
+            await client.produce("t", batch(second, 0))
+            await client.produce("t", batch(first, 0, 2))
+            await client.produce("t", batch(first, 2, 3))
+            answer = await client.call(ApiKey.DESCRIBE_PRODUCERS, 0, describe(("t", [0, 1, 7, 0]), ("u", [0])))
+            known, unknown = answer.topics
+            assert [(each.partition_index, each.error_code) for each in known.partitions] == [
+                (0, 0),
+                (1, 0),
+                (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ]
+            assert [
+                (each.producer_id, each.producer_epoch, each.last_sequence, each.coordinator_epoch)
+                for each in known.partitions[0].active_producers
+            ] == [(first, 0, 4, -1), (second, 0, 0, -1)]
+            assert all(each.current_txn_start_offset == -1 for each in known.partitions[0].active_producers)
+            assert known.partitions[1].active_producers == []
+            assert [each.error_code for each in unknown.partitions] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+    run(test)
+
+
+def test_more_producers_than_fit_one_answer_are_to_be_asked_for_by_partition(tmp_path, monkeypatch):
+    monkeypatch.setattr(describe_producers, "_PRODUCERS_MAX", 3)
+
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t", 2)
+            for _ in range(2):
+                producer = await new_id(client)
+                for partition in (0, 1):
+                    await client.produce("t", batch(producer, 0), partition=partition)
+            answer = await client.call(ApiKey.DESCRIBE_PRODUCERS, 0, describe(("t", [0, 1])))
+            first, second = answer.topics[0].partitions
+            assert (first.error_code, len(first.active_producers)) == (0, 2)
+            assert (second.error_code, second.active_producers) == (ErrorCode.INVALID_REQUEST, [])
+
+    run(test)
+
+
+def test_every_replica_describes_the_producers_that_it_knows(tmp_path):
+    async def test(brokers):
+        leader = brokers.clients[brokers.leader]
+        producer = await new_id(leader)
+        await leader.produce("t", batch(producer, 0, 3))
+        for number, client in brokers.clients.items():
+            known = brokers.cluster[number].partitions.get(brokers.cluster.leader_of("t").consensus.group).log_state
+            await until(known.newest_batches)
+            answer = await client.call(ApiKey.DESCRIBE_PRODUCERS, 0, describe(("t", [0])))
+            (partition,) = answer.topics[0].partitions
+            told = [(each.producer_id, each.last_sequence) for each in partition.active_producers]
+            assert (partition.error_code, told) == (0, [(producer, 2)])
+
+    with_brokers(tmp_path, test)

@@ -1,54 +1,20 @@
 """Three brokers: who does not lead names who does, reads wait for a majority, and epochs that part are told."""
 
 import asyncio
-from contextlib import asynccontextmanager
-from types import SimpleNamespace
 
 import pytest
-from wire_client import LIST_OFFSETS, Client, fetch_request, produce_request
+from wire_client import LIST_OFFSETS, fetch_request, produce_request
+from wire_cluster import with_brokers
 
-from kafka_api.options import KafkaOptions
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
-from kafka_api.server import KafkaServer
 from model.ids import NodeId
 from raft.errors import TransferRefusedError
-from tests.unit.cluster.cluster_nodes import FAST, Cluster, run, until
+from tests.unit.cluster.cluster_nodes import FAST, until
 from tests.unit.model.record_batches import build_batch
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 LATEST_PRODUCE, LATEST_FETCH = 13, 18
-
-
-@asynccontextmanager
-async def three_brokers(directory, **options):
-    """Topic "t" on three nodes, and a client of each."""
-    cluster = Cluster(directory, 3, **options)
-    await cluster.start()
-    servers, clients = {}, {}
-    try:
-        for number, node in cluster.nodes.items():
-            servers[number] = KafkaServer(node.env, node, KafkaOptions())
-            port = await servers[number].start("127.0.0.1", 0)
-            clients[number] = Client(*await asyncio.open_connection("127.0.0.1", port))
-        topic_id = await cluster.create_topic("t", replication_factor=3)
-        leader = int(cluster.leader_of("t").consensus.state.node_id)
-        other = next(number for number in cluster.nodes if number != leader)
-        yield SimpleNamespace(cluster=cluster, clients=clients, topic_id=topic_id, leader=leader, other=other)
-    finally:
-        for client in clients.values():
-            await client.close()
-        for server in servers.values():
-            await server.stop()
-        await cluster.stop()
-
-
-def with_brokers(tmp_path, test, **options):
-    async def whole():
-        async with three_brokers(tmp_path, **options) as brokers:
-            await test(brokers)
-
-    run(whole)
 
 
 def _is_led(cluster, name, number):

@@ -169,3 +169,13 @@ def test_a_broker_that_has_lost_its_controller_sends_clients_to_another(tmp_path
         assert await client.is_closed()
 
     with_client(tmp_path, test)
+
+
+def test_lists_of_eligible_leaders_are_empty_and_never_null(tmp_path):
+    async def test(_, client):
+        await client.create_topic("t")
+        request = DescribeTopicPartitionsRequest(topics=[DescribeTopicPartitionsRequest.TopicRequest(name="t")])
+        (topic,) = (await client.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)).topics
+        assert (topic.partitions[0].eligible_leader_replicas, topic.partitions[0].last_known_elr) == ([], [])
+
+    with_client(tmp_path, test)

@@ -46,8 +46,12 @@ def _aim_field(message, name, rng, topic_id):
             setattr(message, name, build_batch(b"x", timestamps=[rng.choice([0, 5, 2**60])]))
         case "acks":
             message.acks = rng.choice([-1, 0, 1])
-        case "current_leader_epoch" | "session_id":
-            setattr(message, name, -1 if name != "session_id" else 0)
+        case "current_leader_epoch":
+            message.current_leader_epoch = -1
+        case "session_id":
+            message.session_id = rng.choice([0, 1])
+        case "session_epoch":
+            message.session_epoch = rng.choice([-1, 0, 1])
         case "fetch_offset" | "timestamp":
             setattr(message, name, rng.choice([0, 1, -1, 3]))
         case "transactional_id":

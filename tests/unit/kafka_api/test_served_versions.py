@@ -17,9 +17,14 @@ from kafka_api.protocol.messages import (
     DeleteTopicsRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
+    DescribeLogDirsRequest,
+    DescribeProducersRequest,
+    DescribeQuorumRequest,
     DescribeTopicPartitionsRequest,
+    ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
+    ListConfigResourcesRequest,
     ListOffsetsRequest,
     MetadataRequest,
     OffsetForLeaderEpochRequest,
@@ -83,6 +88,25 @@ def _admin_request(key, version):
         case ApiKey.CREATE_PARTITIONS:
             topic = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=version + 2)
             return CreatePartitionsRequest(topics=[topic], timeout_ms=5000)
+        case _:
+            return _operator_request(key)
+
+
+def _operator_request(key):
+    match key:
+        case ApiKey.DESCRIBE_PRODUCERS:
+            topic = DescribeProducersRequest.TopicRequest(name="t", partition_indexes=[0])
+            return DescribeProducersRequest(topics=[topic])
+        case ApiKey.ELECT_LEADERS:
+            return ElectLeadersRequest(topic_partitions=None, timeout_ms=5000)
+        case ApiKey.DESCRIBE_QUORUM:
+            metadata = DescribeQuorumRequest.PartitionData(partition_index=0)
+            topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[metadata])
+            return DescribeQuorumRequest(topics=[topic])
+        case ApiKey.LIST_CONFIG_RESOURCES:
+            return ListConfigResourcesRequest()
+        case ApiKey.DESCRIBE_LOG_DIRS:
+            return DescribeLogDirsRequest(topics=None)
     raise AssertionError(f"no request of {key}")
 
 
@@ -97,13 +121,13 @@ def _error(key, response):
             return response.topics[0].partitions[0].error_code
         case ApiKey.METADATA | ApiKey.CREATE_TOPICS | ApiKey.DESCRIBE_TOPIC_PARTITIONS:
             return response.topics[0].error_code
-        case ApiKey.DESCRIBE_CONFIGS | ApiKey.CREATE_PARTITIONS:
+        case ApiKey.DESCRIBE_CONFIGS | ApiKey.CREATE_PARTITIONS | ApiKey.DESCRIBE_LOG_DIRS:
             return response.results[0].error_code
         case ApiKey.ALTER_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS:
             return response.responses[0].error_code
         case ApiKey.DELETE_TOPICS:
             return response.responses[0].error_code - 3  # unknown, as asked for
-        case ApiKey.OFFSET_FOR_LEADER_EPOCH | ApiKey.DELETE_RECORDS:
+        case ApiKey.OFFSET_FOR_LEADER_EPOCH | ApiKey.DELETE_RECORDS | ApiKey.DESCRIBE_PRODUCERS:
             return response.topics[0].partitions[0].error_code
         case _:
             return response.error_code
@@ -111,9 +135,13 @@ def _error(key, response):
 
 RANGES = {int(key): (served.first_version, served.last_version) for key, served in SERVED.items()}
 RANGES[int(ApiKey.API_VERSIONS)] = API_VERSIONS_RANGE
+# A life of a group is what makes sense of these: groups/test_group_requests.py.
+OF_GROUPS = {8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47}
+# What these say instead: test_not_built.py.
+NOT_BUILT = {17, 29, 30, 31, 46, 48, 49, 50, 51, 65, 66}
 
 
-@pytest.mark.parametrize("key", sorted(RANGES), ids=lambda key: ApiKey(key).name)
+@pytest.mark.parametrize("key", sorted(RANGES.keys() - OF_GROUPS - NOT_BUILT), ids=lambda key: ApiKey(key).name)
 def test_every_served_version_answers_without_an_error(tmp_path, key):
     async def test():
         async with broker_in(tmp_path) as broker:
@@ -127,7 +155,7 @@ def test_every_served_version_answers_without_an_error(tmp_path, key):
     run(test)
 
 
-@pytest.mark.parametrize("key", [*sorted(SERVED), 8, 17, 22, 36, 999, -1])
+@pytest.mark.parametrize("key", [*sorted(SERVED), 24, 36, 999, -1])
 def test_a_version_or_key_that_is_not_served_ends_the_connection_and_no_other(tmp_path, key):
     async def test():
         async with broker_in(tmp_path) as broker:

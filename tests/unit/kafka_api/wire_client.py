@@ -132,6 +132,7 @@ def fetch_request(
     epoch=-1,
     topic_id=None,
     session_id=0,
+    session_epoch=-1,
     isolation_level=0,
 ):
     asked = FetchRequest.FetchPartition(
@@ -148,6 +149,7 @@ def fetch_request(
         min_bytes=min_bytes,
         max_bytes=max_bytes,
         session_id=session_id,
+        session_epoch=session_epoch,
         isolation_level=isolation_level,
         topics=[named],
     )

@@ -1,5 +1,7 @@
 """Looking into a batch: every codec, and what hostile records meet."""
 
+import tracemalloc
+
 import cramjam
 import pytest
 from hypothesis import given, settings
@@ -69,7 +71,7 @@ def test_compressed_records_that_are_cut_off_are_a_named_error(codec):
         list(records(build_batch(codec=codec, payload=whole[:-9])))
 
 
-@pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 def test_what_is_larger_than_the_first_guess_is_read_all_the_same(codec):
     data = b"\0" * (20 * 1024 * 1024)
     assert unpack(codec, memoryview(packed(codec, data))) == data
@@ -92,6 +94,23 @@ def test_a_snappy_bomb_in_many_small_blocks_meets_the_bound(monkeypatch):
 def test_a_snappy_block_that_announces_4_gib_is_refused_before_memory_is_taken():
     with pytest.raises(CorruptRecordsError, match="4294967295"):
         unpack(SNAPPY, memoryview(b"\xff\xff\xff\xff\x0f"))
+
+
+def test_a_snappy_block_cannot_announce_more_than_it_can_hold():
+    with pytest.raises(CorruptRecordsError, match="8 bytes say that they unpack to 268435455, more than they can"):
+        unpack(SNAPPY, memoryview(b"\xff\xff\xff\x7f1234"))
+
+
+@pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
+@pytest.mark.parametrize("garbage", [b"", b"abc", b"\x1f\x8b" + b"\xff" * 30])
+def test_a_few_bytes_of_garbage_take_no_more_memory_than_they_can_stand_for(codec, garbage):
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecordsError):
+            unpack(codec, memoryview(garbage))
+        assert tracemalloc.get_traced_memory()[1] < 4 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

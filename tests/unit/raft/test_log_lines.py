@@ -36,3 +36,26 @@ def test_every_change_is_one_line_that_says_whose_it_is(caplog):
         "1 2 F follows node 2",
     } <= told
     assert len([line for line in told if " elected by nodes " in line]) == 2
+
+
+_LOSS = """\
+cluster 3
+start
+elect 1
+replicate 1 a quorum_ack
+deliver
+cut 1
+replicate 1 b leader_ack
+replicate 1 c leader_ack
+elect 2
+heal 1
+beat 2
+deliver
+"""
+
+
+def test_records_that_are_truncated_are_told_by_epoch_and_offsets(caplog):
+    caplog.set_level(logging.INFO)
+    replay(_LOSS)
+    told = [record.getMessage() for record in caplog.records if record.name == "raft"]
+    assert "[story n1 t2 F] truncated records: 1@[1, 3)" in told, told

@@ -7,7 +7,6 @@ from cluster.partition_status import PartitionStatusReader
 from raftka.admin_client import request_json
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
-from raftka.broker.loop_watch import LoopWatch
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 
 
@@ -19,9 +18,7 @@ async def _admin_ports(cluster, stop):
     ports = {}
     for number, node in cluster.nodes.items():
         listener = AdminListener(16)
-        admin = AdminHttp(
-            node, PartitionStatusReader(node.links, node.partitions, node.options.node_id), listener, LoopWatch()
-        )
+        admin = AdminHttp(node, PartitionStatusReader(node.links, node.partitions, node.options.node_id), listener)
         await admin.start("127.0.0.1", 0)
         stop.append(admin)
         ports[number] = listener.port
@@ -42,6 +39,8 @@ def test_the_leader_moves_and_what_cannot_be_is_refused(tmp_path):
                 (ports[leader], f"{path}?target={leader}", 400, "already leads"),
                 (ports[leader], f"{path}?target=9", 400, "not a voter"),
                 (ports[leader], f"{path}?target=x", 400, "must be a node id"),
+                (ports[leader], f"{path}?target={'9' * 5000}", 400, "must be a node id"),
+                (ports[leader], path.replace("/0/", f"/{'0' * 5000}/"), 404, "has partitions 0 to 0"),
                 (ports[leader], path.replace("/0/", "/1/"), 404, "has partitions 0 to 0"),
                 (ports[leader], path.replace("/t/", "/u/"), 404, "no topic"),
                 (ports[other], path, 409, f"node {leader} does"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from raftka.cli.root import COMMANDS as COMMANDS_TABLE
 from raftka.cli.root import run
 from raftka.config import load_config
 from raftka.config_options import OPTIONS
@@ -15,7 +16,10 @@ from raftka.config_options import OPTIONS
 COMMANDS = (
     *("start", "config", "config example", "version", "dev", "dev status", "dev stop", "dev logs", "dev kill"),
     *("dev restart", "topic", "topic create", "topic list", "topic describe", "topic delete", "produce", "consume"),
-    *("cluster", "cluster info", "cluster health", "partition", "partition transfer-leadership"),
+    *("topic alter-config", "topic add-partitions", "topic trim-prefix", "group", "group list", "group describe"),
+    *("group seek", "group delete", "cluster", "cluster info", "cluster health", "cluster config"),
+    *("cluster config list", "cluster config get", "cluster config set", "cluster config unset", "partition"),
+    *("partition transfer-leadership", "bench", "doctor", "check", "chaos", "completion"),
 )
 # Nothing listens there: port 1 needs privileges and is assigned to a protocol that nobody runs.
 NOBODY = "127.0.0.1:1"
@@ -62,8 +66,29 @@ def test_the_version_is_printed(arguments: list[str], capsys: pytest.CaptureFixt
         ("produce", "Missing argument"),
         ("produce t --acks 2", "'2'"),
         ("produce t --key a --key-separator b", "exclude each other"),
-        ("consume t --offset middle", "must be start, end, N or -N"),
+        ("consume t --offset middle", "must be start, end, N or -N, or @ and a time"),
+        ("consume t --offset @noon", "must be @ and a date"),
+        ("consume t --group g --partition 1", "exclude each other"),
+        ("consume t --group g --offset 3", "a group goes on where it has committed"),
         ("consume t --format %q", "the directives are"),
+        ("produce t --format %k%s", "text must stand between %k and %s"),
+        ("produce t --format json --key-separator :", "goes with lines of text"),
+        ("produce t --header =1", "a header is NAME=VALUE"),
+        ("produce t --output xml", "--output xml: must be text, json or a format"),
+        ("produce t --compression rar", "'rar'"),
+        ("group seek g", "one of --to and --to-group is needed"),
+        ("group seek g --to end --to-group h", "one of --to and --to-group is needed"),
+        ("group seek g --to end --topic t:x", "must be TOPIC or TOPIC:0,1"),
+        ("group delete", "Missing argument"),
+        ("topic alter-config t", "nothing to change"),
+        ("topic alter-config t --set a=1 --delete a", "--set has it, too"),
+        ("topic add-partitions t", "Missing option '--num'"),
+        ("topic trim-prefix t", "Missing option '--offset'"),
+        ("cluster config set a", "set a: must be KEY=VALUE"),
+        ("bench --size 1", "Invalid value for '--size'"),
+        ("doctor disk", "'disk'"),
+        ("doctor --brokers bogus", "'bogus' is not HOST:PORT"),
+        ("completion tcsh", "'tcsh'"),
         ("consume t --format xml", "must be text, json or a format"),
         ("dev -n 0", "Invalid value for '--nodes'"),
         ("dev --port 70000", "Invalid value for '--port'"),
@@ -100,6 +125,12 @@ def test_a_usage_error_is_one_clear_line_and_exit_code_64(
         (f"topic create t --brokers {NOBODY}", "(--brokers or RAFTKA_BROKERS names others)"),
         (f"produce t --brokers {NOBODY}", "no Kafka broker answers"),
         (f"consume t --brokers {NOBODY}", "no Kafka broker answers"),
+        (f"produce t missing.txt --brokers {NOBODY}", "missing.txt: there is no such file"),
+        (f"group list --brokers {NOBODY}", "no Kafka broker answers"),
+        (f"group seek g --to end --brokers {NOBODY}", "no Kafka broker answers"),
+        (f"topic trim-prefix t -o end --brokers {NOBODY}", "no Kafka broker answers"),
+        (f"cluster config list --brokers {NOBODY}", "no Kafka broker answers"),
+        (f"bench --brokers {NOBODY}", "no Kafka broker answers"),
         (f"cluster health --brokers {NOBODY}", "no Kafka broker answers"),
         ("dev status", "there is no cluster in"),
         ("dev stop", "there is no cluster in"),
@@ -144,12 +175,41 @@ def test_start_becomes_the_broker_process_with_flags_over_variables(monkeypatch:
     assert (config["node.id"], config["kafka.port"], config["admin.port"]) == (7, 3001, 2002)
 
 
-def test_help_loads_neither_librdkafka_nor_rich_nor_the_broker() -> None:
-    """What `raftka --help` imports decides how long it takes; a clock would measure the machine as well."""
+# What `raftka --help` imports decides how long it takes; a clock would measure the machine as well.
+HELP_MODULES = {
+    *("raftka", "raftka.admin_client", "raftka.kafka_client", "raftka.version", "raftka.dev", "raftka.dev.errors"),
+    *("raftka.cli", "raftka.cli.root", "raftka.cli.lazy_group", "raftka.cli.interrupts", "raftka.cli.exit_codes"),
+    "raftka.cli.completion",
+}
+HEAVY = ("confluent_kafka", "rich", "asyncio", "aiohttp", "http.client", "numpy", "msgspec", "raftka.broker")
+# On top of what the interpreter and typer import by themselves.
+HELP_MODULES_MAX = 40
+
+
+def modules_of(arguments: str) -> list[str]:
+    """Return the modules that a command imports beyond those of the interpreter and of typer."""
     program = (
-        "import sys; from raftka.cli.root import run; run(['--help']);"
-        "print([name for name in ('confluent_kafka', 'rich', 'asyncio', 'aiohttp', 'raftka.broker')"
-        " if name in sys.modules], file=sys.stderr)"
+        "import sys; import typer.main; before = set(sys.modules); from raftka.cli.root import run;"
+        f"run({arguments.split()!r}); print(*sorted(set(sys.modules) - before), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stderr == "[]\n"
+    return done.stderr.split()
+
+
+def test_the_help_imports_the_names_of_commands_and_not_the_commands() -> None:
+    found = modules_of("--help")
+    assert {name for name in found if name.startswith("raftka")} == HELP_MODULES
+    assert len(found) <= HELP_MODULES_MAX, found
+
+
+@pytest.mark.parametrize(
+    "command", ["--help", "topic --help", "group seek --help", "produce --help", "consume --help", "doctor --help"]
+)
+def test_no_help_loads_a_client_or_a_broker(command: str) -> None:
+    assert [name for name in HEAVY if name in modules_of(command)] == []
+
+
+def test_every_command_is_where_the_table_says() -> None:
+    for name, command in COMMANDS_TABLE.items():
+        assert command.load(name).name == name
+        assert command.summary.endswith(".")

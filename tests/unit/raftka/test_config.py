@@ -273,6 +273,30 @@ def test_options_reach_the_listener_of_clients() -> None:
     assert (options.default_replication_factor, options.connections_max) == (1, 10)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "attribute", "found"),
+    [
+        ("group.min.session.timeout.ms", 7001, "min_session_timeout_ms", 7001),
+        ("group.max.session.timeout.ms", 70_002, "max_session_timeout_ms", 70_002),
+        ("group.initial.rebalance.delay.ms", 73, "initial_rebalance_delay_ms", 73),
+        ("group.max.size", 74, "max_size", 74),
+        ("offsets.retention.minutes", 5, "offsets_retention_ms", 300_000),
+        ("offsets.retention.check.interval.ms", 76, "retention_check_interval_ms", 76),
+        ("offset.metadata.max.bytes", 77, "offset_metadata_bytes_max", 77),
+        ("offsets.topic.num.partitions", 78, "topic_partitions", 78),
+    ],
+)
+def test_an_option_reaches_the_consumer_groups(key: str, value: int, attribute: str, found: int) -> None:
+    assert getattr(kafka_options(load_config({"node.id": 1, key: value}), 10).groups, attribute) == found
+    assert getattr(kafka_options(load_config({"node.id": 1}), 10).groups, attribute) != found
+
+
+def test_session_timeouts_have_room_between_their_bounds() -> None:
+    flags = {"node.id": 1, "group.min.session.timeout.ms": 9000, "group.max.session.timeout.ms": 8000}
+    with pytest.raises(ConfigError, match=r"must not be above"):
+        load_config(flags)
+
+
 def test_topics_are_created_on_demand_unless_it_is_forbidden() -> None:
     assert kafka_options(load_config({"node.id": 1}), 10).auto_create_topics
     assert not kafka_options(load_config({"node.id": 1, "auto.create.topics.enable": "false"}), 10).auto_create_topics

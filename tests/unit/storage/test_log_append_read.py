@@ -26,6 +26,24 @@ def test_entries_come_back_as_they_were_written(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_closed_log_refuses_every_read(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path)
+        async with place.opened() as log:
+            await append(log, barrier(1), Spec(records=3))
+            await log.close()
+            for read in (
+                log.index_of_offset(Offset(1)),
+                log.offset_of_timestamp(0, Index(2)),
+                log.max_timestamp(Index(2)),
+                log.read(Index(1), 1_000),
+            ):
+                with pytest.raises(StorageError, match="is closed"):
+                    await read
+
+    asyncio.run(scenario())
+
+
 def test_an_entry_that_would_make_a_segment_too_large_begins_the_next(tmp_path: Path) -> None:
     async def scenario() -> None:
         place = Place(tmp_path, segment_bytes=300)

@@ -1,0 +1,153 @@
+"""Committed offsets and group metadata, as the committed records of one partition of `__consumer_offsets` leave them.
+
+The state bytes are the same records once more: format u8 = 1, then key and value, each as u32 length and bytes, first
+the groups, then the offsets, each in the order in which they first appeared. So they are the same on every replica.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+
+from cluster.groups.records import (
+    CommittedOffset,
+    GroupKey,
+    Key,
+    OffsetKey,
+    StoredGroup,
+    UnreadableRecordError,
+    Value,
+    decode_record,
+    encode_record,
+)
+from model.key_value_batch import KeyValue
+from storage.errors import CorruptLogError
+
+FORMAT_VERSION = 1
+
+_U32 = struct.Struct(">I")
+_RECORDS_PER_STEP = 100
+# What an entry of the table is counted as, on top of its strings and bytes.
+_OVERHEAD_BYTES = 128
+
+_NO_OFFSETS: Mapping[tuple[str, int], CommittedOffset] = {}
+
+
+class GroupTable:
+    """Groups by id, offsets by group and (topic, partition). Written by `apply` and `decode` only."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, StoredGroup] = {}
+        self._offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
+        self.size_bytes = 0
+
+    def group(self, group_id: str) -> StoredGroup | None:
+        """Return the last generation that was stored."""
+        return self._groups.get(group_id)
+
+    def offsets(self, group_id: str) -> Mapping[tuple[str, int], CommittedOffset]:
+        """Return what a group has committed, by topic and partition."""
+        return self._offsets.get(group_id, _NO_OFFSETS)
+
+    def group_ids(self) -> list[str]:
+        """Return every group that has metadata or offsets, in the order of their appearance."""
+        return list(dict.fromkeys((*self._groups, *self._offsets)))
+
+    def apply(self, key: Key, value: Value | None) -> None:
+        """Take one committed record; None deletes."""
+        match key, value:
+            case GroupKey(), StoredGroup():
+                self._count(_group_size(key.group, self._groups.get(key.group)), _group_size(key.group, value))
+                self._groups[key.group] = value
+            case GroupKey(), None:
+                self._count(_group_size(key.group, self._groups.pop(key.group, None)), 0)
+            case OffsetKey(), CommittedOffset():
+                offsets = self._offsets.setdefault(key.group, {})
+                place = (key.topic, key.partition)
+                self._count(_offset_size(key, offsets.get(place)), _offset_size(key, value))
+                offsets[place] = value
+            case OffsetKey(), _:
+                self._remove_offset(key)
+
+    def _remove_offset(self, key: OffsetKey) -> None:
+        offsets = self._offsets.get(key.group, {})
+        self._count(_offset_size(key, offsets.pop((key.topic, key.partition), None)), 0)
+        if not offsets:
+            self._offsets.pop(key.group, None)
+
+    def _count(self, before: int, after: int) -> None:
+        self.size_bytes += after - before
+
+    # -- state bytes --------------------------------------------------------------------------------------------
+
+    def encode(self) -> Iterator[bytes]:
+        """Yield the state bytes, part by part. The table must not change before the end."""
+        yield bytes([FORMAT_VERSION])
+        parts: list[bytes] = []
+        for record in self._records():
+            for data in record:
+                assert data is not None, "what is deleted is not in the table"
+                parts += (_U32.pack(len(data)), data)
+            if len(parts) >= 4 * _RECORDS_PER_STEP:
+                yield b"".join(parts)
+                parts.clear()
+        yield b"".join(parts)
+
+    def _records(self) -> Iterator[KeyValue]:
+        for group_id, group in self._groups.items():
+            yield encode_record(GroupKey(group_id), group)
+        for group_id, offsets in self._offsets.items():
+            for (topic, partition), offset in offsets.items():
+                yield encode_record(OffsetKey(group_id, topic, partition), offset)
+
+    def decode(self, state: bytes) -> Iterator[None]:
+        """Fill this empty table with what `encode` has yielded, in steps; no bytes at all are an empty table.
+
+        Raises:
+            CorruptLogError: Not written by `encode`, or by a newer version.
+        """
+        if not state:
+            return
+        if state[0] != FORMAT_VERSION:
+            raise CorruptLogError(f"group state of format {state[0]}, this version reads {FORMAT_VERSION}")
+        position, number = 1, 0
+        while position < len(state):
+            key, position = _take(state, position)
+            value, position = _take(state, position)
+            try:
+                self.apply(*decode_record(KeyValue(key, value)))
+            except UnreadableRecordError as error:
+                raise CorruptLogError(f"group state cannot be read: {error}") from error
+            number += 1
+            if number % _RECORDS_PER_STEP == 0:
+                yield
+
+
+def _take(state: bytes, position: int) -> tuple[bytes, int]:
+    start = position + _U32.size
+    if start > len(state):
+        raise CorruptLogError("group state is cut off")
+    (length,) = _U32.unpack_from(state, position)
+    if start + length > len(state):
+        raise CorruptLogError(f"group state is cut off: {length} bytes where {len(state) - start} are left")
+    return state[start : start + length], start + length
+
+
+def _group_size(group_id: str, group: StoredGroup | None) -> int:
+    if group is None:
+        return 0
+    members = sum(
+        _OVERHEAD_BYTES
+        + len(each.member_id)
+        + len(each.instance_id or "")
+        + len(each.client_id)
+        + len(each.client_host)
+        + len(each.subscription)
+        + len(each.assignment)
+        for each in group.members
+    )
+    return _OVERHEAD_BYTES + len(group_id) + len(group.protocol_type) + len(group.protocol or "") + members
+
+
+def _offset_size(key: OffsetKey, offset: CommittedOffset | None) -> int:
+    if offset is None:
+        return 0
+    return _OVERHEAD_BYTES + len(key.group) + len(key.topic) + len(offset.metadata)

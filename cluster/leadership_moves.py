@@ -1,0 +1,89 @@
+"""Moves of leaderships: any broker may be asked, and asks the leader of the partition to hand over."""
+
+import asyncio
+
+import msgspec
+
+from cluster.errors import LeadershipNotMovedError
+from cluster.leadership import Leadership
+from model.ids import GroupId, NodeId
+from raft.errors import RaftError
+from raft.group_manager import GroupManager
+from rpc.errors import RpcError
+from rpc.identity import Peer
+from rpc.links import Links
+from rpc.methods import Method
+
+_LOOK_INTERVAL = 0.01
+
+
+class MoveRequest(msgspec.Struct, frozen=True, array_like=True):
+    """The receiver leads `group` and shall let `target` lead."""
+
+    group: str
+    target: int
+
+
+class MoveReply(msgspec.Struct, frozen=True, array_like=True):
+    """`refusal` says why the leadership was not moved; empty: the target was elected."""
+
+    refusal: str
+
+
+MOVE_LEADERSHIP = Method(22, "move_leadership", MoveRequest, MoveReply)
+
+
+class LeadershipMoves:
+    """See the module."""
+
+    def __init__(self, groups: GroupManager, leadership: Leadership, links: Links, self_node: NodeId) -> None:
+        self._groups = groups
+        self._leadership = leadership
+        self._links = links
+        self._self_node = self_node
+        links.register_async(MOVE_LEADERSHIP, self._answer)
+
+    async def move(self, group: GroupId, target: NodeId, deadline: float) -> None:
+        """Let `target` lead `group`; return when this broker knows it as the leader in office, or at the deadline.
+
+        Raises:
+            LeadershipNotMovedError: Nobody is known to lead, or the leader did not hand over to the target. Where it
+                has not answered before `deadline` (loop time), the target may lead all the same.
+        """
+        leader = self._leadership.leader_of(group)
+        if leader is None:
+            raise LeadershipNotMovedError(f"nobody leads {group} now")
+        request = MoveRequest(group, target)
+        if leader.node_id == self._self_node:
+            reply = await self._move_here(request)
+        else:
+            left = max(0.0, deadline - asyncio.get_running_loop().time())
+            try:
+                reply = await self._links.send(leader.node_id, MOVE_LEADERSHIP, request, timeout=left)
+            except RpcError as error:
+                raise LeadershipNotMovedError(f"no answer from node {leader.node_id}, which leads: {error}") from error
+        if reply.refusal:
+            raise LeadershipNotMovedError(reply.refusal)
+        await self._until_known(group, target, deadline)
+
+    async def _answer(self, _: Peer, request: MoveRequest, __: memoryview) -> MoveReply:
+        return await self._move_here(request)
+
+    async def _move_here(self, request: MoveRequest) -> MoveReply:
+        consensus = self._groups.get(GroupId(request.group))
+        if consensus is None:
+            return MoveReply(f"node {self._self_node} has no replica of {request.group}")
+        target = NodeId(request.target)
+        try:
+            leader = await consensus.transfer.run(target)
+        except RaftError as error:
+            return MoveReply(str(error))
+        return MoveReply("" if leader == target else f"node {leader} was elected, not {target}")
+
+    async def _until_known(self, group: GroupId, target: NodeId, deadline: float) -> None:
+        loop = asyncio.get_running_loop()
+        while loop.time() < deadline:
+            leader = self._leadership.leader_of(group)
+            if leader is not None and leader.node_id == target:
+                return
+            await asyncio.sleep(_LOOK_INTERVAL)

@@ -1,0 +1,94 @@
+"""The tables of docs/compatibility.md, from the code: `python -m kafka_api.compatibility` writes them anew.
+
+A developer tool; nothing of the broker imports it. Each table stands between two comments of the page, which name it;
+a test compares the page with the code.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from kafka_api.handlers.registry import ADVERTISED, SERVED
+from kafka_api.protocol.api_keys import ApiKey
+from kafka_api.protocol.schema.message_schema import Direction, schema_of
+from model.topic_config import TOPIC_CONFIGS
+
+PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
+
+# What an answer is not that Kafka's would be. What holds for more than one key stands in the page's text.
+_DIFFERENCES: Mapping[ApiKey, str] = {
+    ApiKey.PRODUCE: "0 to 2 are advertised for old librdkafka and refused when used",
+    ApiKey.FIND_COORDINATOR: "of groups; a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    ApiKey.SASL_HANDSHAKE: "ILLEGAL_SASL_STATE, as on a listener of Kafka's without SASL",
+    ApiKey.INIT_PRODUCER_ID: "without a transactional id",
+    ApiKey.DESCRIBE_ACLS: "SECURITY_DISABLED, as a Kafka without an authorizer",
+    ApiKey.CREATE_ACLS: "SECURITY_DISABLED",
+    ApiKey.DELETE_ACLS: "SECURITY_DISABLED",
+    ApiKey.DESCRIBE_LOG_DIRS: "one directory per broker",
+    ApiKey.ELECT_LEADERS: "an unclean election never takes place: ELIGIBLE_LEADERS_NOT_AVAILABLE without a majority",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "always empty: replicas do not move",
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: "always empty",
+    ApiKey.ALTER_CLIENT_QUOTAS: "UNSUPPORTED_VERSION for each entry",
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "always empty; RESOURCE_NOT_FOUND for each user that is named",
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "UNSUPPORTED_SASL_MECHANISM for each user",
+    ApiKey.DESCRIBE_QUORUM: "the group that decides about the cluster; any broker answers, every voter is a broker",
+    ApiKey.DESCRIBE_PRODUCERS: "about 20,000 producers per answer, INVALID_REQUEST for partitions beyond",
+    ApiKey.DESCRIBE_TRANSACTIONS: "TRANSACTIONAL_ID_NOT_FOUND for each id",
+    ApiKey.LIST_TRANSACTIONS: "always empty",
+    ApiKey.LIST_CONFIG_RESOURCES: "topics and brokers; nothing else has a configuration",
+}
+
+
+def _api_table() -> Iterable[str]:
+    yield "| key | API | versions | what differs from Kafka |"
+    yield "| --- | --- | --- | --- |"
+    for key in sorted(ADVERTISED):
+        served = SERVED.get(key)
+        low, high = (served.first_version, served.last_version) if served else ADVERTISED[key]
+        name = schema_of(key, Direction.REQUEST).name.removesuffix("Request")
+        versions = str(low) if low == high else f"{low} to {high}"
+        differs = _DIFFERENCES.get(ApiKey(key), "")
+        yield f"| {key} | {name} | {versions} | {differs} |".replace("  |", " |")
+
+
+def _topic_config_table() -> Iterable[str]:
+    yield "| key | default | accepted | broker's default |"
+    yield "| --- | --- | --- | --- |"
+    for each in TOPIC_CONFIGS.values():
+        broker_key = f"`{each.broker_key}` " if each.broker_key else ""
+        yield f"| `{each.key}` | {each.show(each.default)} | {each.accepted} | {broker_key}|"
+
+
+_TABLES: Mapping[str, Callable[[], Iterable[str]]] = {
+    "API keys": _api_table,
+    "topic configuration": _topic_config_table,
+}
+
+
+def with_tables(page: str) -> str:
+    """Return the page with every table as the code has it.
+
+    Raises:
+        ValueError: The page lacks the place of a table.
+    """
+    for name, table in _TABLES.items():
+        page = _replaced(page, name, list(table()))
+    return page
+
+
+def _replaced(page: str, name: str, lines: Sequence[str]) -> str:
+    begin, end = f"<!-- {name}: written by python -m kafka_api.compatibility -->", f"<!-- end of {name} -->"
+    place = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    if len(place.findall(page)) != 1:
+        raise ValueError(f"the page must have one {begin!r} with {end!r} behind it")
+    text = "\n".join([begin, "", *lines, "", end])
+    return place.sub(lambda _: text, page)
+
+
+def main() -> None:
+    """Write the page of the checkout."""
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""Classic consumer groups (RFC 0009).
+
+Pure, with neither clock nor I/O:
+- group: one group's states; requests and times go in, answers, stores and timers come out
+- group_events: what goes in and what comes out
+- members, member: who belongs to a group, who leads it, which protocol all of them have
+- rebalance_timing: how long a group waits for its members to join
+- subscription: which topics a consumer's metadata names
+- expiry: which committed offsets have outlived their retention
+
+Around it:
+- coordinator: finds the partition that keeps a group, and creates the topic when it is first asked for
+- coordinated_partition: the groups of one partition while this broker leads it in one term
+- held_group: one group there: its machine, its timer, its writes
+- offsets_creation: `__consumer_offsets` comes to be
+- group_errors: errors of the engine as members are told them
+- member_memory: what all members at a broker take
+- options: bounds and times
+"""

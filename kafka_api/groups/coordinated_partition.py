@@ -1,0 +1,311 @@
+"""The groups of one partition of `__consumer_offsets`, while this broker leads it in one term.
+
+What is committed is read from the replica's table, which every replica keeps (`cluster.groups.group_state`); what is
+written carries the term, and is refused in another one. So nothing that this object answers outlives its term.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+
+from cluster.groups.group_state import GroupState as GroupLogState
+from cluster.groups.group_table import GroupTable
+from cluster.groups.offsets_topic import OFFSETS_LEVEL
+from cluster.groups.records import GroupKey, Key, OffsetKey, StoredGroup, Value, encode_record
+from cluster.partition import Partition
+from kafka_api.groups.expiry import expired_offsets
+from kafka_api.groups.group import Group, GroupState
+from kafka_api.groups.group_errors import coordinator_error
+from kafka_api.groups.group_events import Identity
+from kafka_api.groups.held_group import HeldGroup
+from kafka_api.groups.member_memory import MemberMemory
+from kafka_api.groups.options import GroupOptions
+from kafka_api.groups.subscription import CONSUMER, consumed_topics
+from kafka_api.protocol.error_codes import ErrorCode
+from model.ids import Index
+from model.key_value_batch import encode_key_values
+from raft.errors import RaftError
+from raft.replicate_item import ReplicateResult
+from runtime.clock import WallClock
+
+_GROUPS_PER_STEP = 50
+_logger = logging.getLogger("kafka.groups")
+
+
+class CoordinatedPartition:
+    """See the module. A `held_group.Writer`.
+
+    Attributes:
+        is_loaded: The members of its groups are known, and their sessions are watched.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        state: GroupLogState,
+        options: GroupOptions,
+        wall_clock: WallClock,
+        memory: MemberMemory,
+    ) -> None:
+        self.partition = partition
+        self.state = state
+        self.term = partition.leader_epoch
+        self.is_loaded = False
+        self._options = options
+        self._wall_clock = wall_clock
+        self._memory = memory
+        self._held: dict[str, HeldGroup] = {}
+        # Those that may be dropped once the table knows what was written of them.
+        self._idle: dict[str, HeldGroup] = {}
+        self._is_ended = False
+        state.on_applied = self._drop_idle
+
+    @property
+    def table(self) -> GroupTable:
+        """What is committed."""
+        return self.state.table
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the replica still leads in the term in which this began."""
+        return not self._is_ended and self.partition.is_in_office and self.partition.leader_epoch == self.term
+
+    async def load(self) -> None:
+        """Wait until the table is as of this term, and begin to watch the sessions of all members."""
+        consensus = self.partition.consensus
+        await self.state.wait_applied(consensus.state.barrier_index)
+        count = 0
+        for number, group_id in enumerate(self.table.group_ids(), start=1):
+            stored = self.table.group(group_id)
+            if stored is not None and stored.members and self.is_current:
+                self.hold(group_id)
+                count += 1
+            if number % _GROUPS_PER_STEP == 0:
+                await asyncio.sleep(0)
+        self.is_loaded = self.is_current
+        if self.is_loaded:
+            _logger.info("%s: coordinator in term %d of %d groups with members", consensus.group, self.term, count)
+
+    def end(self) -> None:
+        """The term is over: everybody who waits looks for the next coordinator, and no member is known any more."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        self.is_loaded = False
+        for held in self._held.values():
+            held.end(ErrorCode.NOT_COORDINATOR)
+            self._memory.release(held.counted_bytes)
+        self._held.clear()
+        self._idle.clear()
+        # A newer term may have taken it over already.
+        if self.state.on_applied == self._drop_idle:
+            self.state.on_applied = lambda: None
+
+    # -- groups -------------------------------------------------------------------------------------------------
+
+    def held(self, group_id: str) -> HeldGroup | None:
+        """Return a group with members, waiting requests or writes; None for any other."""
+        return self._held.get(group_id)
+
+    def exists(self, group_id: str) -> bool:
+        """Whether anything is known of a group."""
+        return group_id in self._held or self.table.group(group_id) is not None or bool(self.table.offsets(group_id))
+
+    def hold(self, group_id: str) -> HeldGroup:
+        """Return a group; one that is not held is as it was stored, or new and empty."""
+        held = self._held.get(group_id)
+        if held is None:
+            held = HeldGroup(group_id, self._restored(group_id), self)
+            self._held[group_id] = held
+            self.settled(held)
+        return held
+
+    def view(self, group_id: str) -> Group | None:
+        """Return a group to look at; None if nothing is known of it."""
+        held = self._held.get(group_id)
+        if held is not None:
+            return held.group
+        return self._restored(group_id) if self.exists(group_id) else None
+
+    def group_ids(self) -> list[str]:
+        """Return every group that is known."""
+        return list(dict.fromkeys((*self._held, *self.table.group_ids())))
+
+    def _restored(self, group_id: str) -> Group:
+        delay, size = self._options.initial_rebalance_delay_ms / 1000, self._options.max_size
+        stored = self.table.group(group_id)
+        if stored is None:
+            return Group(delay, size)
+        return Group.restored(stored, asyncio.get_running_loop().time(), delay, size)
+
+    # -- Writer -------------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Return the wall clock's time."""
+        return self._wall_clock.now_ms()
+
+    def settled(self, held: HeldGroup) -> None:
+        """Count its memory, and drop it where the table says the same."""
+        size = held.group.size_bytes
+        self._memory.change(size - held.counted_bytes)
+        held.counted_bytes = size
+        if held.is_idle:
+            self._idle[held.group_id] = held
+            if held.written_index <= self.state.applied_index:
+                asyncio.get_running_loop().call_soon(self._drop_idle)
+        else:
+            self._idle.pop(held.group_id, None)
+
+    def _drop_idle(self) -> None:
+        if not self._idle:
+            return
+        for held in list(self._idle.values()):
+            if held.is_idle and held.written_index <= self.state.applied_index:
+                self._drop(held)
+
+    def _drop(self, held: HeldGroup) -> None:
+        self._idle.pop(held.group_id, None)
+        if self._held.pop(held.group_id, None) is not None:
+            held.end(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._memory.release(held.counted_bytes)
+
+    def write(self, records: Sequence[tuple[Key, Value | None]]) -> "asyncio.Future[Index | ErrorCode]":
+        """Append records in this term; the result is their index once they are committed, or a code."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Index | ErrorCode] = loop.create_future()
+        batch = encode_key_values([encode_record(key, value) for key, value in records], self.now_ms())
+        is_full = self.table.size_bytes > self._options.table_bytes_max and any(value for _, value in records)
+        if is_full or len(batch) > self._options.record_bytes_max:
+            done.set_result(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+            return done
+        deadline = loop.time() + self._options.write_timeout_ms / 1000
+        stages = self.partition.produce(batch, len(records), OFFSETS_LEVEL, deadline, expected_term=self.term)
+
+        def take(replicated: asyncio.Future[ReplicateResult]) -> None:
+            error = replicated.exception()
+            if error is None:
+                done.set_result(replicated.result().last_index)
+            else:
+                done.set_result(coordinator_error(error))
+
+        stages.replicated.add_done_callback(take)
+        return done
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    async def confirm(self) -> ErrorCode:
+        """Make sure that this broker has led until now, and that the table holds all that was committed before.
+
+        A coordinator that was deposed and does not know it must not answer: neither old offsets, nor that a member
+        still has its partitions.
+        """
+        consensus = self.partition.consensus
+        arrived, commit = consensus.barrier.arrive(), consensus.state.commit_index
+        try:
+            await consensus.barrier.wait(arrived)
+            async with asyncio.timeout(self._options.write_timeout_ms / 1000):
+                await self.state.wait_applied(commit)
+        except RaftError as error:
+            return coordinator_error(error)
+        except TimeoutError:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE if self.is_current else ErrorCode.NOT_COORDINATOR
+
+    # -- deleting -----------------------------------------------------------------------------------------------
+
+    async def delete_group(self, group_id: str) -> ErrorCode:
+        """Delete a group without members, and its offsets."""
+        held = self.hold(group_id)
+        if held.group.state is GroupState.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if held.group.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        # Nobody commits or joins meanwhile.
+        held.pins += 1
+        held.call(lambda _: held.group.kill(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        try:
+            error = await self._write_deletion(held)
+        finally:
+            held.pins -= 1
+            if error is not ErrorCode.NONE:
+                held.group.revive()
+            if not self._is_ended:
+                self.settled(held)
+        return error
+
+    async def _write_deletion(self, held: HeldGroup) -> ErrorCode:
+        await held.until_written()
+        if held.is_uncertain:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        # From here on the table has all that was committed of it.
+        if (error := await self.confirm()) is not ErrorCode.NONE:
+            return error
+        group_id = held.group_id
+        places = [OffsetKey(group_id, *place) for place in self.table.offsets(group_id)]
+        return await held.write([*((place, None) for place in places), (GroupKey(group_id), None)])
+
+    async def delete_offsets(
+        self, group_id: str, places: Sequence[tuple[str, int]]
+    ) -> ErrorCode | dict[tuple[str, int], ErrorCode]:
+        """Delete positions of topics that no member subscribes to; a code each, or one for all of it."""
+        if not self.exists(group_id):
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        held = self.hold(group_id)
+        group = held.group
+        if group.state is GroupState.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        subscribed: Collection[str] = ()
+        if len(group.members):
+            if group.protocol_type != CONSUMER:
+                return ErrorCode.NON_EMPTY_GROUP
+            named = consumed_topics(CONSUMER, [each.metadata(group.protocol) for each in group.members])
+            # What cannot be read may be about any topic.
+            subscribed = {topic for topic, _ in places} if named is None else named
+        free = [place for place in places if place[0] not in subscribed]
+        if free:
+            error = await held.write([(OffsetKey(group_id, *place), None) for place in free])
+            if error is not ErrorCode.NONE:
+                return error
+        return {
+            place: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if place[0] in subscribed else ErrorCode.NONE for place in places
+        }
+
+    async def expire(self) -> None:
+        """Delete what has outlived its retention; only of groups of which nothing is on its way."""
+        for number, group_id in enumerate(self.table.group_ids(), start=1):
+            if number % _GROUPS_PER_STEP == 0:
+                await asyncio.sleep(0)
+            if not self.is_current:
+                return
+            held = self._held.get(group_id)
+            if held is not None and (held.writes or held.is_uncertain):
+                continue
+            if held is not None and held.written_index > self.state.applied_index:
+                continue
+            self._expire_group(group_id, self.table.group(group_id), held)
+
+    def _expire_group(self, group_id: str, stored: StoredGroup | None, held: HeldGroup | None) -> None:
+        offsets = self.table.offsets(group_id)
+        expired = expired_offsets(self.now_ms(), self._options.offsets_retention_ms, stored, offsets)
+        records: list[tuple[Key, Value | None]] = [(OffsetKey(group_id, *place), None) for place in expired]
+        is_empty = stored is not None and not stored.members and (held is None or held.is_idle)
+        if is_empty and len(expired) == len(offsets):
+            records.append((GroupKey(group_id), None))
+        if records:
+            _logger.info("group %s: %d committed offsets have outlived their retention", group_id[:100], len(expired))
+            self.hold(group_id).write(records)
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: delete what was committed of it."""
+        for group_id in self.table.group_ids():
+            places = [place for place in self.table.offsets(group_id) if place[0] == topic]
+            if places:
+                self.hold(group_id).write([(OffsetKey(group_id, *place), None) for place in places])
+
+    def check_commit(self, group_id: str, identity: Identity) -> ErrorCode:
+        """Whether offsets may be committed under this name; a group that nobody knows has no generations."""
+        if not self.exists(group_id):
+            return ErrorCode.NONE if identity.generation < 0 else ErrorCode.ILLEGAL_GENERATION
+        held = self.hold(group_id)
+        return held.call(lambda now: held.group.check_commit(now, identity))

@@ -1,0 +1,21 @@
+"""What the members of all groups at one broker take, and when no more may join."""
+
+
+class MemberMemory:
+    """Bytes, about."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.used = 0
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes more may be held."""
+        return self.used + size <= self._bytes_max
+
+    def change(self, difference: int) -> None:
+        """A group has grown or shrunk."""
+        self.used += difference
+
+    def release(self, size: int) -> None:
+        """A group is gone."""
+        self.used -= size

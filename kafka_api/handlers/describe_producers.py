@@ -1,0 +1,69 @@
+"""DescribeProducers (61): the idempotent producers that a replica remembers, the leader's or another one."""
+
+import asyncio
+
+from cluster.producer_state import ProducerState
+from cluster.producer_table import PlacedBatch
+from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
+from kafka_api.request_context import RequestContext
+
+_Partition = DescribeProducersResponse.PartitionResponse
+_Producer = DescribeProducersResponse.ProducerState
+
+_NO_COORDINATOR_EPOCH = -1
+# Of one answer: some 10 MB in memory.
+_PRODUCERS_MAX = 20_000
+
+
+async def handle_describe_producers(
+    context: RequestContext, _: int, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    """Describe those of each partition that has a replica here."""
+    # Once each: a partition of few bytes in the request may be a hundred thousand in the answer.
+    asked: dict[str, dict[int, None]] = {}
+    for each in request.topics:
+        asked.setdefault(each.name, {}).update(dict.fromkeys(each.partition_indexes))
+    room = _PRODUCERS_MAX
+    topics = []
+    for name, numbers in asked.items():
+        partitions = []
+        for number in numbers:
+            partitions.append(_describe(context, name, number, room))
+            if partitions[-1].active_producers:
+                room -= len(partitions[-1].active_producers)
+                await asyncio.sleep(0)
+        topics.append(DescribeProducersResponse.TopicResponse(name=name, partitions=partitions))
+    return DescribeProducersResponse(topics=topics)
+
+
+def _describe(context: RequestContext, name: str, number: int, room: int) -> _Partition:
+    topic = context.node.controller.topics.get(name)
+    if topic is None or not 0 <= number < len(topic.replicas):
+        return _refused(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    replica = context.node.partitions.get(topic.group(number))
+    if replica is None or replica.consensus.failure is not None:
+        return _refused(number, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    state = replica.log_state
+    if not isinstance(state, ProducerState):
+        # __consumer_offsets: nobody but the brokers writes there.
+        return _Partition(partition_index=number, active_producers=[])
+    # The first partition is described whole.
+    if state.producer_count > room and room < _PRODUCERS_MAX:
+        why = f"more than {_PRODUCERS_MAX} producers: ask for fewer partitions at once"
+        return _refused(number, ErrorCode.INVALID_REQUEST, why)
+    return _Partition(partition_index=number, active_producers=[_described(batch) for batch in state.newest_batches()])
+
+
+def _refused(number: int, code: ErrorCode, message: str | None = None) -> _Partition:
+    return _Partition(partition_index=number, error_code=code, error_message=message, active_producers=[])
+
+
+def _described(batch: PlacedBatch) -> _Producer:
+    return _Producer(
+        producer_id=batch.sequence.producer_id,
+        producer_epoch=batch.sequence.epoch,
+        last_sequence=batch.sequence.last,
+        last_timestamp=batch.timestamp,
+        coordinator_epoch=_NO_COORDINATOR_EPOCH,
+    )

@@ -1,0 +1,165 @@
+"""The cluster of a run: `raftka dev` in the network of the run, with what a nemesis may do to its processes."""
+
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from raftka.chaos.broker_logs import group_names
+from raftka.chaos.errors import ChaosError
+from raftka.chaos.small_disks import mount_small_disk, unmount
+from raftka.dev.errors import DevError
+from raftka.dev.launcher import broker_config, launch
+from raftka.dev.process_identity import ProcessIdentity
+from raftka.dev.supervisor import DevCluster, StartRequest, start_cluster
+
+# Small, so that there are closed segments to damage, and rolls between faults.
+_SEGMENT_BYTES = 1024 * 1024
+_RESERVE_BYTES = 24 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where a broker is: the address of its node links, and the port its clients come to."""
+
+    rpc_host: str
+    kafka_port: int
+
+
+class ChaosCluster:
+    """Brokers 1 to `size`; a context manager that stops them."""
+
+    def __init__(self, folder: Path, size: int, disk_bytes: int | None) -> None:
+        self.folder = folder
+        self.size = size
+        self._disk_bytes = disk_bytes
+        self._mounted: list[Path] = []
+        self._cluster: DevCluster | None = None
+
+    def __enter__(self) -> "ChaosCluster":
+        try:
+            self._start()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end()
+
+    def _start(self) -> None:
+        for node in self.nodes:
+            path = self.folder / f"node-{node}"
+            path.mkdir(parents=True)
+            options = f"log.segment.bytes = {_SEGMENT_BYTES}\nauto.create.topics.enable = false\n"
+            if self._disk_bytes is not None:
+                options += f"disk.reserve.bytes = {_RESERVE_BYTES}\n"
+                mount_small_disk(self.data_dir(node), self._disk_bytes)
+                self._mounted.append(self.data_dir(node))
+            (path / "broker.toml").write_text(options)
+        try:
+            self._cluster = start_cluster(StartRequest(nodes=self.size, data_dir=self.folder))
+            problems = self._cluster.wait_ready()
+        except DevError as error:
+            raise ChaosError(f"the cluster does not start: {error}") from error
+        if problems:
+            raise ChaosError(f"the cluster does not start: {'; '.join(problems)}")
+
+    def _end(self) -> None:
+        if self._cluster is not None:
+            for node in self.nodes:
+                self.resume(node)
+            self._cluster.stop()
+            self._cluster = None
+        for path in self._mounted:
+            unmount(path)
+        self._mounted.clear()
+
+    @property
+    def _dev(self) -> DevCluster:
+        assert self._cluster is not None
+        return self._cluster
+
+    @property
+    def nodes(self) -> range:
+        """Every node id."""
+        return range(1, self.size + 1)
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT,... of all brokers."""
+        return self._dev.state.bootstrap
+
+    def data_dir(self, node: int) -> Path:
+        """Return the folder of a broker's data."""
+        return self.folder / f"node-{node}" / "data"
+
+    def admin(self, node: int) -> str:
+        """Return HOST:PORT of a broker's admin port."""
+        return self._dev.state.broker(node).addresses.admin
+
+    def links(self, node: int) -> Links:
+        """Return where a broker's packets come from and go to."""
+        addresses = self._dev.state.broker(node).addresses
+        return Links(addresses.rpc.rpartition(":")[0], int(addresses.kafka.rpartition(":")[2]))
+
+    def kill(self, node: int) -> None:
+        """SIGKILL a broker."""
+        self._dev.kill(node)
+
+    def start_again(self, node: int) -> None:
+        """Start a broker that is dead; whether it serves, the end of the run asks."""
+        dev = self._dev
+        broker = dev.state.broker(node)
+        child = launch(dev.folder, broker, broker_config(dev.folder, dev.state, broker), tied=True)
+        dev.children[node] = child
+        dev.state = dev.state.with_process(node, ProcessIdentity.of(child.pid))
+        with dev.folder.locked():
+            dev.folder.save(dev.state)
+
+    def exit_code(self, node: int) -> int | None:
+        """Return how a broker ended; None: it runs."""
+        return self._dev.children[node].poll()
+
+    def pause(self, node: int) -> None:
+        """SIGSTOP a broker."""
+        self._signal(node, signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        """SIGCONT a broker."""
+        self._signal(node, signal.SIGCONT)
+
+    def _signal(self, node: int, number: signal.Signals) -> None:
+        process = self._dev.state.broker(node).process
+        if process is not None:
+            process.send_signal(number)
+
+    def closed_segments(self, node: int, topics: tuple[str, ...]) -> list[tuple[str, Path]]:
+        """Return the segments of a broker that are written no more, each with its partition."""
+        logs = [self._dev.folder.log_path(each) for each in self.nodes]
+        names = {group.replace("/", "-"): tp for group, tp in group_names(logs).items()}
+        found: list[tuple[str, Path]] = []
+        for folder in sorted((self.data_dir(node) / "groups").iterdir()):
+            tp = names.get(folder.name, "")
+            if tp.rpartition("-")[0] in topics:
+                found += [(tp, path) for path in sorted(folder.glob("*.log"))[:-1]]
+        return found
+
+    def log_size(self, node: int) -> int:
+        """Return how long a broker's log is, in bytes."""
+        return self._dev.folder.log_path(node).stat().st_size
+
+    def has_stopped_replicas(self, node: int, since: int) -> bool:
+        """Whether a broker has told, behind byte `since` of its log, that a replica stops until the next start."""
+        with self._dev.folder.log_path(node).open("rb") as log:
+            log.seek(since)
+            return b"] stops: " in log.read()
+
+    def copy_logs(self, folder: Path) -> dict[int, Path]:
+        """Copy every broker's log; returns the copies by node id."""
+        folder.mkdir(exist_ok=True)
+        copies = {node: folder / f"broker-{node}.log" for node in self.nodes}
+        for node, copy in copies.items():
+            shutil.copyfile(self._dev.folder.log_path(node), copy)
+        return copies

@@ -1,0 +1,278 @@
+"""Carries out a schedule: does each fault at its time, takes it back at its end, and writes both into the history."""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+
+from raftka.admin_client import AdminError, request_json
+from raftka.chaos import small_disks
+from raftka.chaos.cluster import ChaosCluster
+from raftka.chaos.history import History
+from raftka.chaos.leadership import LeadershipWatch
+from raftka.chaos.load import Topics, tp_of
+from raftka.chaos.network_namespace import NetworkNamespace
+from raftka.chaos.schedule import COOL_DOWN_SECONDS, Fault, Schedule
+
+_STEP_SECONDS = 0.1
+_AGAIN_SECONDS = 1.0
+_THROTTLED_BYTES_PER_SECOND = 100 * 1024
+_TRANSFER_PAUSE = 0.5
+_TRANSFER_SECONDS = 3.0
+# A full disk has none, or too little for producers but enough for what brokers write themselves.
+_LEFT_BYTES = (0, 8 * 1024 * 1024)
+
+
+class Nemesis:
+    """Does what a schedule says to a cluster, from the thread that calls `run`."""
+
+    def __init__(
+        self,
+        cluster: ChaosCluster,
+        network: NetworkNamespace,
+        history: History,
+        watch: LeadershipWatch,
+        topics: Topics,
+        schedule: Schedule,
+    ) -> None:
+        self._cluster = cluster
+        self._network = network
+        self._history = history
+        self._watch = watch
+        self._topics = topics
+        self._schedule = schedule
+        self._rng = random.Random(f"{schedule.seed} nemesis")
+        # The one broker whose disk may be damaged: what is damaged on a majority, nobody promises.
+        self._marked = self._rng.choice(cluster.nodes)
+        self._killed: set[int] = set()
+        self._storm = threading.Event()
+        self._is_over = threading.Event()
+        # Faults of the schedule that have happened, in the order in which they began.
+        self.done: list[Fault] = []
+        # (node, exit code) of brokers that ended though nobody had killed them.
+        self.deaths: list[tuple[int, int]] = []
+
+    def run(self, is_interrupted: Callable[[], bool]) -> None:
+        """Return when the run's time is over, or it was interrupted; everything that is left is taken back."""
+        began = time.monotonic()
+        actions: list[tuple[float, int, Callable[[], None]]] = []
+        for number, fault in enumerate(self._schedule.faults):
+            actions.append((fault.at, number, lambda fault=fault: self._begin(fault, actions, began)))  # type: ignore[misc]
+        heapify(actions)
+        try:
+            while (elapsed := time.monotonic() - began) < self._schedule.seconds and not is_interrupted():
+                if actions and actions[0][0] <= elapsed:
+                    heappop(actions)[2]()
+                    continue
+                self.look_after_the_dead()
+                time.sleep(_STEP_SECONDS)
+        finally:
+            self.heal()
+
+    def heal(self) -> None:
+        """Take everything back: links, disks, pauses, and dead brokers."""
+        self._storm.set()
+        self._is_over.set()
+        self._network.heal()
+        for node in self._cluster.nodes:
+            small_disks.empty(self._cluster.data_dir(node))
+            self._cluster.resume(node)
+            if self._cluster.exit_code(node) is not None:
+                self._note_death(node)
+                self._cluster.start_again(node)
+        self._killed.clear()
+        self._history.fault("healed")
+
+    def _begin(self, fault: Fault, actions: list[tuple[float, int, Callable[[], None]]], began: float) -> None:
+        victims = self._victims(fault.target)
+        take_back = getattr(self, "_" + fault.kind.replace("-", "_"))(victims, fault)
+        if take_back is None:
+            # Not yet: there is nothing to do it to. What never happens, the run tells.
+            later = time.monotonic() - began + _AGAIN_SECONDS
+            if later <= self._schedule.seconds - COOL_DOWN_SECONDS:
+                heappush(actions, (later, id(fault), lambda: self._begin(fault, actions, began)))
+            return
+        self.done.append(fault)
+        if fault.seconds:
+            name = f"{fault.kind} ends"
+
+            def end() -> None:
+                take_back()
+                self._history.fault(name, nodes=victims, nemesis=fault.nemesis)
+
+            heappush(actions, (time.monotonic() - began + fault.seconds, id(fault), end))
+
+    def _victims(self, target: str) -> list[int]:
+        nodes = list(self._cluster.nodes)
+        if target == "all":
+            return nodes
+        if target == "marked":
+            return [self._marked]
+        if target == "majority":
+            return sorted(self._rng.sample(nodes, len(nodes) // 2 + 1))
+        found: int | None = None
+        if target == "controller":
+            found = self._watch.controller
+        elif target == "leader" and self._topics.all:
+            found = self._watch.leader_of(tp_of(*self._rng.choice(self._topics.all)))
+        return [found if found is not None and found in nodes else self._rng.choice(nodes)]
+
+    def _note(self, fault: Fault, victims: list[int], **fields: object) -> None:
+        self._history.fault(fault.kind, nodes=victims, nemesis=fault.nemesis, target=fault.target, **fields)
+
+    # -- processes ----------------------------------------------------------------------------------------------
+
+    def _kill(self, victims: list[int], fault: Fault) -> Callable[[], None]:
+        self._note(fault, victims)
+        for node in victims:
+            self._killed.add(node)
+            self._cluster.kill(node)
+
+        def start_again() -> None:
+            for node in victims:
+                self._cluster.start_again(node)
+                self._killed.discard(node)
+
+        return start_again
+
+    def _pause(self, victims: list[int], fault: Fault) -> Callable[[], None]:
+        self._note(fault, victims)
+        for node in victims:
+            self._cluster.pause(node)
+
+        def resume() -> None:
+            for node in victims:
+                self._cluster.resume(node)
+
+        return resume
+
+    def look_after_the_dead(self) -> None:
+        """Start brokers that have ended by themselves; also while the cluster is to become well again."""
+        for node in self._cluster.nodes:
+            if node not in self._killed and self._cluster.exit_code(node) is not None:
+                self._note_death(node)
+                self._cluster.start_again(node)
+
+    def _note_death(self, node: int) -> None:
+        code = self._cluster.exit_code(node)
+        if node not in self._killed and code is not None:
+            self.deaths.append((node, code))
+            self._history.fault("ended by itself", nodes=[node], code=code)
+
+    # -- links --------------------------------------------------------------------------------------------------
+
+    def _halves(self, victims: list[int], fault: Fault) -> Callable[[], None]:
+        self._note(fault, victims)
+        others = [node for node in self._cluster.nodes if node not in victims]
+        self._cut_both_ways(victims, others)
+        return self._network.heal
+
+    def _one_way(self, victims: list[int], fault: Fault) -> Callable[[], None]:
+        peer = self._rng.choice([node for node in self._cluster.nodes if node not in victims])
+        source, target = self._rng.sample([victims[0], peer], 2)
+        self._note(fault, victims, source=source, to=target)
+        self._network.cut(self._host(source), self._host(target))
+        return self._network.heal
+
+    def _isolate_from_peers(self, victims: list[int], fault: Fault) -> Callable[[], None]:
+        self._note(fault, victims)
+        self._cut_both_ways(victims, [node for node in self._cluster.nodes if node not in victims])
+        return self._network.heal
+
+    def _isolate_from_all(self, victims: list[int], fault: Fault) -> Callable[[], None]:
+        take_back = self._isolate_from_peers(victims, fault)
+        for node in victims:
+            self._network.cut_port(self._cluster.links(node).kafka_port)
+        return take_back
+
+    def _throttle(self, victims: list[int], fault: Fault) -> Callable[[], None]:
+        self._note(fault, victims)
+        for peer in self._cluster.nodes:
+            if peer not in victims:
+                self._network.throttle(self._host(victims[0]), self._host(peer), _THROTTLED_BYTES_PER_SECOND)
+        return self._network.heal
+
+    def _cut_both_ways(self, some: list[int], others: list[int]) -> None:
+        for one in some:
+            for other in others:
+                self._network.cut(self._host(one), self._host(other))
+                self._network.cut(self._host(other), self._host(one))
+
+    def _host(self, node: int) -> str:
+        return self._cluster.links(node).rpc_host
+
+    # -- disks --------------------------------------------------------------------------------------------------
+
+    def _full(self, victims: list[int], fault: Fault) -> Callable[[], None] | None:
+        left = self._rng.choice(_LEFT_BYTES)
+        seen = {node: self._cluster.log_size(node) for node in victims}
+        taken = [small_disks.fill(self._cluster.data_dir(node), left) for node in victims]
+        if not any(taken):
+            return None
+        self._note(fault, victims, left_bytes=left, taken_bytes=taken)
+
+        def empty() -> None:
+            for node in victims:
+                small_disks.empty(self._cluster.data_dir(node))
+                # Not a byte was left for votes either: such a replica has stopped, and whoever made room starts again.
+                if node not in self._killed and self._cluster.has_stopped_replicas(node, seen[node]):
+                    self._history.fault("restarted", nodes=[node], nemesis=fault.nemesis)
+                    self._cluster.kill(node)
+                    self._cluster.start_again(node)
+
+        return empty
+
+    def _bit_flip(self, victims: list[int], fault: Fault) -> Callable[[], None] | None:
+        (node,) = victims
+        closed = self._cluster.closed_segments(node, self._topics.names)
+        if not closed:
+            return None
+        tp, path = self._rng.choice(closed)
+        position, bit = self._rng.randrange(path.stat().st_size), self._rng.randrange(8)
+        with path.open("r+b", buffering=0) as stream:
+            stream.seek(position)
+            (byte,) = stream.read(1)
+            stream.seek(position)
+            stream.write(bytes([byte ^ 1 << bit]))
+        self._note(fault, victims, tp=tp, file=path.name, position=position, bit=bit)
+        # Who leads is who is read from: damage that nobody meets proves nothing.
+        topic, _, number = tp.rpartition("-")
+        self._hand_over(topic, int(number), node, fault)
+        return lambda: None
+
+    # -- leadership ---------------------------------------------------------------------------------------------
+
+    def _transfer(self, victims: list[int], fault: Fault) -> Callable[[], None]:
+        self._note(fault, victims)
+        self._storm = threading.Event()
+        thread = threading.Thread(
+            target=self._transfers, args=(self._storm, random.Random(fault.at), fault), daemon=True
+        )
+        thread.start()
+        return self._storm.set
+
+    def _transfers(self, stop: threading.Event, rng: random.Random, fault: Fault) -> None:
+        """Let leaders hand over, one after the other; one that cannot is one that need not.
+
+        Where none of them could, because other faults left nobody to hand over to, it goes on until one has.
+        """
+        has_happened = False
+        while self._topics.all and not (self._is_over.wait(_TRANSFER_PAUSE) or (has_happened and stop.is_set())):
+            topic, number = rng.choice(self._topics.all)
+            has_happened |= self._hand_over(topic, number, rng.choice(self._cluster.nodes), fault)
+
+    def _hand_over(self, topic: str, number: int, target: int, fault: Fault) -> bool:
+        """Ask a leader to hand over; returns whether it has."""
+        leader = self._watch.leader_of(tp_of(topic, number))
+        if leader is None or leader not in self._cluster.nodes or leader == target:
+            return False
+        path = f"/v1/partitions/{topic}/{number}/transfer_leadership?target={target}"
+        try:
+            status, _ = request_json(self._cluster.admin(leader), path, _TRANSFER_SECONDS, method="POST")
+        except AdminError:
+            return False
+        if status == 200:
+            tp = tp_of(topic, number)
+            self._history.fault("transferred", tp=tp, nodes=[leader], to=target, nemesis=fault.nemesis)
+        return status == 200

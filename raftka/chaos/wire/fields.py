@@ -1,0 +1,101 @@
+"""The primitive types of the Kafka protocol, as its non-flexible versions spell them."""
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class AnswerError(Exception):
+    """An answer that cannot be read."""
+
+
+def i8(value: int) -> bytes:
+    """Return an INT8."""
+    return struct.pack(">b", value)
+
+
+def i16(value: int) -> bytes:
+    """Return an INT16."""
+    return struct.pack(">h", value)
+
+
+def i32(value: int) -> bytes:
+    """Return an INT32."""
+    return struct.pack(">i", value)
+
+
+def i64(value: int) -> bytes:
+    """Return an INT64."""
+    return struct.pack(">q", value)
+
+
+def string(text: str | None) -> bytes:
+    """Return a STRING, or a NULLABLE_STRING that is null."""
+    if text is None:
+        return i16(-1)
+    encoded = text.encode()
+    return i16(len(encoded)) + encoded
+
+
+def array(items: Iterable[bytes]) -> bytes:
+    """Return an ARRAY of what is encoded already."""
+    encoded = list(items)
+    return i32(len(encoded)) + b"".join(encoded)
+
+
+class Reader:
+    """Reads an answer from its beginning to its end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def _number(self, layout: str, size: int) -> int:
+        try:
+            (value,) = struct.unpack_from(layout, self._data, self._at)
+        except struct.error as error:
+            raise AnswerError(str(error)) from error
+        self._at += size
+        return int(value)
+
+    def i8(self) -> int:
+        """Return an INT8."""
+        return self._number(">b", 1)
+
+    def i16(self) -> int:
+        """Return an INT16."""
+        return self._number(">h", 2)
+
+    def i32(self) -> int:
+        """Return an INT32."""
+        return self._number(">i", 4)
+
+    def i64(self) -> int:
+        """Return an INT64."""
+        return self._number(">q", 8)
+
+    def string(self) -> str:
+        """Return a STRING; one that is null is empty."""
+        return self._bytes(self.i16()).decode()
+
+    def data(self) -> bytes:
+        """Return BYTES; those that are null are empty."""
+        return self._bytes(self.i32())
+
+    def _bytes(self, size: int) -> bytes:
+        if size > len(self._data) - self._at:
+            raise AnswerError(f"{size} bytes are announced, {len(self._data) - self._at} are there")
+        found = self._data[self._at : self._at + max(0, size)]
+        self._at += len(found)
+        return found
+
+    def array(self, read: Callable[[], T]) -> list[T]:
+        """Return an ARRAY, each of its items read by `read`; one that is null is empty."""
+        return [read() for _ in range(self.i32())]
+
+    def skip(self, *fields: Callable[[], object]) -> None:
+        """Read these fields, whose values do not matter."""
+        for field in fields:
+            field()

@@ -1,0 +1,137 @@
+"""A consumer on the wire client: by assignment, from the beginning; and who asks for latest."""
+
+import asyncio
+import random
+
+from raftka.chaos.history import History
+from raftka.chaos.load import Topics, stripped, tp_of
+from raftka.chaos.wire.client import LostError, NotSentError, WireClient
+from raftka.chaos.wire.error_codes import NONE, OFFSET_OUT_OF_RANGE
+from raftka.chaos.wire.fields import AnswerError
+from raftka.chaos.wire.record_batches import read_records
+from raftka.chaos.wire.requests import EARLIEST, LATEST, Fetched, fetch, list_offsets
+
+_ROUND_SECONDS = 0.25
+_WAIT_MS = 10
+_BYTES_MAX = 256 * 1024
+_ASK_SECONDS = 0.2
+# How likely a poll is to begin anew with the oldest record: what is on disk is to be read, not only what is in memory.
+_AGAIN = 1 / 2_000
+
+
+class WireConsumer:
+    """One process. `is_working` set to False ends `run` after the round at hand."""
+
+    def __init__(self, client: WireClient, history: History, rng: random.Random, topics: Topics) -> None:
+        self._client = client
+        self._history = history
+        self._rng = rng
+        self._topics = topics
+        self._process = history.process()
+        self._positions: dict[tuple[str, int], int] = {}
+        # What the newest answered poll said of its partition's end.
+        self._high_watermarks: dict[tuple[str, int], int] = {}
+        # The epoch of the leader that took a record, by (partition, offset): only of the final reads.
+        self.epochs: dict[tuple[str, int], int] = {}
+        self.is_working = True
+
+    async def run(self) -> None:
+        """Read round after round until told to stop."""
+        self._history.note("assign", proc=self._process, tps=[tp_of(*each) for each in self._topics.all])
+        while self.is_working:
+            for topic, partition in self._topics.all:
+                if (topic, partition) not in self._positions or self._rng.random() < _AGAIN:
+                    await self._seek(topic, partition)
+                else:
+                    await self._poll(topic, partition, final=False)
+            await asyncio.sleep(_ROUND_SECONDS)
+
+    async def read_all(self, ends: dict[tuple[str, int], int]) -> None:
+        """Read every partition from its beginning to its end once more: the final polls.
+
+        Beyond `ends` too, as far as the answers say that there is more: what became visible after they were asked for.
+        """
+        for (topic, partition), end in ends.items():
+            # At least one poll of each: also that a partition is empty has to be seen.
+            is_seen = False
+            is_placed = await self._seek(topic, partition)
+            while not is_seen or self._positions[topic, partition] < max(end, self._high_watermarks[topic, partition]):
+                if is_placed:
+                    is_seen = is_worked = await self._poll(topic, partition, final=True)
+                else:
+                    is_placed = is_worked = await self._seek(topic, partition)
+                if not is_worked:
+                    await asyncio.sleep(_ROUND_SECONDS)
+
+    async def _seek(self, topic: str, partition: int) -> bool:
+        offset = await ask_offset(self._client, topic, partition, EARLIEST)
+        if offset is None:
+            return False
+        self._history.note("seek", proc=self._process, tp=tp_of(topic, partition), off=offset)
+        self._positions[topic, partition] = offset
+        return True
+
+    async def _poll(self, topic: str, partition: int, *, final: bool) -> bool:
+        position = self._positions[topic, partition]
+        tp = tp_of(topic, partition)
+        line = self._history.begin("poll", self._process, tp=tp, recs=[], hw=None, final=final)
+        try:
+            told = await self._fetch(topic, partition, position)
+            records = [each for each in read_records(told.batches) if each.offset >= position]
+        except (NotSentError, LostError, AnswerError) as error:
+            self._client.forget(topic, partition)
+            self._history.end(line, "info", err=str(error))
+            return False
+        if told.error != NONE:
+            self._client.forget(topic, partition)
+            self._history.end(line, "info", err=f"error {told.error}")
+            if told.error == OFFSET_OUT_OF_RANGE:
+                await self._seek(topic, partition)
+            return False
+        if records:
+            self._positions[topic, partition] = records[-1].offset + 1
+        self._high_watermarks[topic, partition] = told.high_watermark
+        if final:
+            self.epochs |= {(tp, each.offset): each.epoch for each in records}
+        recs = [(each.offset, stripped(each.value)) for each in records]
+        self._history.end(line, "ok", recs=recs, hw=told.high_watermark if told.high_watermark >= 0 else None)
+        return True
+
+    async def _fetch(self, topic: str, partition: int, position: int) -> Fetched:
+        _, address = await self._client.leader(topic, partition)
+        return await self._client.call(address, fetch(topic, partition, position, _WAIT_MS, _BYTES_MAX))
+
+
+class LatestAsker:
+    """One process that asks for the latest offset: the linearizable question."""
+
+    def __init__(self, client: WireClient, history: History, rng: random.Random, topics: Topics) -> None:
+        self._client = client
+        self._history = history
+        self._rng = rng
+        self._topics = topics
+        self._process = history.process()
+        self.is_working = True
+
+    async def run(self) -> None:
+        """Ask until told to stop."""
+        while self.is_working:
+            await asyncio.sleep(self._rng.expovariate(1 / _ASK_SECONDS))
+            topic, partition = self._rng.choice(self._topics.all)
+            line = self._history.begin("latest", self._process, tp=tp_of(topic, partition), off=None, err=None)
+            offset = await ask_offset(self._client, topic, partition, LATEST)
+            self._history.end(line, "fail" if offset is None else "ok", off=offset)
+
+
+async def ask_offset(client: WireClient, topic: str, partition: int, timestamp: int) -> int | None:
+    """Return what ListOffsets says; None: nobody does, or not now."""
+    try:
+        _, address = await client.leader(topic, partition)
+        told = await client.call(address, list_offsets(topic, partition, timestamp))
+    except (NotSentError, LostError):
+        client.forget(topic, partition)
+        return None
+    if told.error != NONE:
+        client.forget(topic, partition)
+        return None
+    return told.offset

@@ -1,0 +1,97 @@
+"""Values as small numbers: what a history says with strings, the checks compute with integers."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+
+from raftka.check.log_columns import UNKNOWN, Numbers
+
+# Below this, looking a poll up as a whole costs more than looking up its records.
+_LONG = 16
+# A log is remembered as far as its holes are smaller: answers to sends come in any order, and markers have offsets too.
+_HOLE_MAX = 10_000
+
+
+@dataclass(slots=True)
+class ValueNumbers:
+    """Numbers values in the order in which they first appear.
+
+    A dictionary look-up is a walk through memory that no cache holds, and most records are polled several times. So of
+    each partition it is remembered which values lie where, and a poll that says the same again is only compared.
+    """
+
+    _numbers: defaultdict[str, int] = field(default_factory=lambda: defaultdict(count().__next__))
+    _logs: dict[int, "_Remembered"] = field(default_factory=dict)
+
+    def of(self, values: list[str]) -> Numbers:
+        """Return the numbers of values."""
+        return np.fromiter(map(self._numbers.__getitem__, values), np.int64, len(values))
+
+    def of_sends(self, tps: Numbers, offsets: Numbers, values: list[str]) -> Numbers:
+        """Return the numbers of values that were sent; those with an offset are what polls will say."""
+        numbers = self.of(values)
+        order = np.lexsort((offsets, tps))
+        order = order[offsets[order] != UNKNOWN]
+        tps, offsets = tps[order], offsets[order]
+        ends = np.flatnonzero((np.diff(tps) != 0) | (np.diff(offsets) != 1)) + 1
+        rows = order.tolist()
+        for begin, end in zip([0, *ends.tolist()], [*ends.tolist(), len(rows)], strict=True):
+            if begin < end:
+                run = [values[row] for row in rows[begin:end]]
+                self._remember(int(tps[begin]), int(offsets[begin]), run, numbers[order[begin:end]])
+        return numbers
+
+    def of_poll(self, tp: int, offsets: Numbers, values: list[str]) -> Numbers:
+        """Return the numbers of values that lie at these offsets of a partition, one poll's records."""
+        if len(values) < _LONG or (np.diff(offsets) != 1).any():
+            return self.of(values)
+        first = int(offsets[0])
+        log = self._logs.get(tp)
+        numbers = log.same(first, values) if log else None
+        if numbers is None:
+            numbers = self.of(values)
+            self._remember(tp, first, values, numbers)
+        return numbers
+
+    def _remember(self, tp: int, first: int, values: list[str], numbers: Numbers) -> None:
+        log = self._logs.get(tp)
+        if log is None:
+            log = self._logs[tp] = _Remembered(first)
+        log.remember(first, values, numbers)
+
+    def names(self) -> list[str]:
+        """Return every value, by its number."""
+        return list(self._numbers)
+
+
+@dataclass(slots=True)
+class _Remembered:
+    """What lies where in one partition, from `base` on; None where nobody has said yet."""
+
+    base: int
+    values: list[str | None] = field(default_factory=list)
+    numbers: Numbers = field(default_factory=lambda: np.zeros(1024, np.int64))
+
+    def same(self, first: int, values: list[str]) -> Numbers | None:
+        """Return the numbers if these values are known to lie there; None if they are not, or something else is."""
+        begin = first - self.base
+        end = begin + len(values)
+        if begin < 0 or self.values[begin:end] != values:
+            return None
+        return self.numbers[begin:end]
+
+    def remember(self, first: int, values: list[str], numbers: Numbers) -> None:
+        """Take in what lies in between, or goes on behind a small hole; the latest word counts."""
+        begin = first - self.base
+        hole = begin - len(self.values)
+        if begin < 0 or hole > _HOLE_MAX:
+            return
+        if hole > 0:
+            self.values.extend([None] * hole)
+        end = begin + len(values)
+        self.values[begin:end] = values
+        if end > len(self.numbers):
+            self.numbers = np.concatenate([self.numbers, np.zeros(end, np.int64)])
+        self.numbers[begin:end] = numbers

@@ -1,0 +1,196 @@
+"""`raftka bench`: how fast a cluster takes and gives records, and how long each one takes."""
+
+import secrets
+import time
+from typing import Annotated, Any
+
+import typer
+
+from raftka import kafka_client, kafka_offsets
+from raftka.chaos.latencies import LatencyHistogram
+from raftka.cli.bench_load import RECORD_BYTES_MIN, Load, LoadRequest, Tally
+from raftka.cli.completion import complete_topics
+from raftka.cli.exit_codes import FAILED
+from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption
+from raftka.cli.output import print_json, print_table
+from raftka.cli.produce import Acks, Compression
+from raftka.cli.progress_bar import ProgressBar
+
+_PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
+_BAR_COLUMNS = 40
+_POLL_SECONDS = 0.1
+_LEADER_SECONDS = 30.0
+
+
+def bench(
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic", "-t", help="A topic to use. [default: a new one, deleted after]", autocompletion=complete_topics
+        ),
+    ] = None,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, max=10_000, help="Of the new topic.")] = 6,
+    replicas: Annotated[
+        int | None, typer.Option("--replicas", "-r", min=1, max=31, help="Of it; default: the brokers' own.")
+    ] = None,
+    producers: Annotated[int, typer.Option(min=1, max=64, help="Threads that write.")] = 1,
+    consumers: Annotated[int, typer.Option(min=0, max=64, help="Threads that read at the same time.")] = 1,
+    size: Annotated[int, typer.Option(min=RECORD_BYTES_MIN, max=10**8, help="Bytes of a record.")] = 1024,
+    rate: Annotated[float, typer.Option(min=0, help="Records per second in all; 0: as fast as it goes.")] = 0.0,
+    seconds: Annotated[float, typer.Option("--seconds", "-s", min=0.1, max=86_400, help="How long it counts.")] = 10.0,
+    warmup: Annotated[float, typer.Option(min=0, max=3_600, help="Seconds before that.")] = 2.0,
+    acks: Annotated[Acks, typer.Option(help="As of `raftka produce`.")] = Acks.ALL,
+    compression: Annotated[Compression, typer.Option("--compression", "-z", help="Codec.")] = Compression.NONE,
+    linger_ms: Annotated[float, typer.Option(min=0, max=60_000, help="How long a record waits for its batch.")] = 5.0,
+    batch_bytes: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="Bytes of a batch at most.")] = 1_000_000,
+    brokers: BrokersOption = DEFAULT_BROKERS,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Write and read records for some seconds: records/s, MB/s, latencies to the acknowledgement and to the reader.
+
+    Load, brokers and reader share a machine or do not: say which, where you quote numbers.
+    """
+    name = topic or f"raftka-bench-{secrets.token_hex(4)}"
+    if topic is None:
+        kafka_client.create_topic(brokers, name, partitions, replicas)
+    try:
+        found = _wait_for_leaders(brokers, name)
+        ends = kafka_offsets.end_offsets(brokers, [(name, number) for number in found])
+        request = LoadRequest(
+            brokers=brokers,
+            topic=name,
+            ends={number: offset for (_, number), offset in ends.items()} if consumers else {},
+            producers=producers,
+            consumers=consumers,
+            size=size,
+            rate=rate,
+            warmup=warmup,
+            seconds=seconds,
+            producer_options={
+                "acks": acks.value,
+                "compression_type": compression.value,
+                "linger_ms": linger_ms,
+                "batch_size": batch_bytes,
+            },
+        )
+        produced, consumed = _run(request)
+    finally:
+        if topic is None:
+            kafka_client.delete_topic(brokers, name)
+    report = _report(request, len(found), produced, consumed)
+    if output is Format.JSON:
+        print_json(report)
+    else:
+        _print(report, produced, consumed)
+    if produced.failures or consumed.failures:
+        raise typer.Exit(FAILED)
+
+
+def _wait_for_leaders(brokers: str, topic: str) -> list[int]:
+    """Return the partitions of a topic, once each has a leader: a new one needs a moment.
+
+    Raises:
+        KafkaClientError: A partition has none for long.
+    """
+    deadline = time.monotonic() + _LEADER_SECONDS
+    while True:
+        topics = kafka_client.read_cluster(brokers).topics
+        found = topics.get(topic, [])
+        if found and all(each.leader >= 0 for each in found):
+            return [each.partition for each in found]
+        if time.monotonic() >= deadline:
+            raise kafka_client.KafkaClientError(
+                f"topic {topic} has partitions without a leader (`raftka cluster health` tells more)"
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _run(request: LoadRequest) -> tuple[Tally, Tally]:
+    load = Load(request)
+    load.start()
+    with ProgressBar("s", round(request.warmup + request.seconds)) as bar:
+        try:
+            while not load.is_over:
+                bar.show(int(load.seconds_passed))
+                time.sleep(_POLL_SECONDS)
+        finally:
+            load.stop()
+        return load.join()
+
+
+def _report(request: LoadRequest, partitions: int, produced: Tally, consumed: Tally) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "topic": request.topic,
+        "partitions": partitions,
+        "producers": request.producers,
+        "consumers": request.consumers,
+        "record_bytes": request.size,
+        "rate": request.rate,
+        "warmup_seconds": request.warmup,
+        "seconds": request.seconds,
+        **request.producer_options,
+        "produced": _side(request, produced),
+    }
+    if request.ends:
+        report["consumed"] = _side(request, consumed)
+    return report
+
+
+def _side(request: LoadRequest, tally: Tally) -> dict[str, Any]:
+    latencies = tally.latencies
+    found = {name: round(latencies.percentile(percent), 3) for name, percent in _PERCENTILES.items()}
+    found["max"] = round(latencies.largest / 1e6, 3)
+    return {
+        "records": latencies.count,
+        "records_per_second": round(latencies.count / request.seconds, 1),
+        "mb_per_second": round(latencies.count * request.size / request.seconds / 1e6, 3),
+        "latency_ms": found if latencies.count else {},
+        "histogram_ms": [
+            {"from": round(low, 6), "below": round(high, 6), "records": count}
+            for low, high, count in latencies.doublings()
+        ],
+        "failures": tally.failures,
+    }
+
+
+def _print(report: dict[str, Any], produced: Tally, consumed: Tally) -> None:
+    print(
+        f"{report['partitions']} partitions, {report['record_bytes']} B records, acks={report['acks']},"
+        f" compression={report['compression_type']}; {report['seconds']:g} s after {report['warmup_seconds']:g} s of"
+        f" warm-up; latencies in ms\n"
+    )
+    sides = [side for side in ("produced", "consumed") if side in report]
+    print_table(
+        ["", "RECORDS/S", "MB/S", *(name.upper() for name in _PERCENTILES), "MAX"],
+        [
+            [
+                side,
+                round(report[side]["records_per_second"]),
+                round(report[side]["mb_per_second"], 1),
+                *(round(each, 2) for each in report[side]["latency_ms"].values()),
+            ]
+            for side in sides
+            if report[side]["latency_ms"]
+        ],
+    )
+    for side, words, tally in (
+        ("produced", "to the acknowledgement", produced),
+        ("consumed", "to the consumer", consumed),
+    ):
+        if side in sides and tally.latencies.count:
+            print(f"\n{words}, ms")
+            for line in histogram_lines(tally.latencies):
+                print(line)
+        for reason, count in tally.failures.items():
+            print(f"\n{side}: {count} failed: {reason}")
+
+
+def histogram_lines(latencies: LatencyHistogram) -> list[str]:
+    """Return a histogram as text: a row for each doubling, its share as a bar and in percent."""
+    rows = latencies.doublings()
+    most = max((count for _, _, count in rows), default=0)
+    return [
+        f"{low:10.3f} - {high:10.3f}  {'#' * round(_BAR_COLUMNS * count / most):<{_BAR_COLUMNS}}"
+        f" {count / latencies.count:7.2%}"
+        for low, high, count in rows
+    ]

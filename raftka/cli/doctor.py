@@ -1,0 +1,114 @@
+"""`raftka doctor`: what is wrong with this machine or cluster, and the cure."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from raftka.cli.cluster_checks import check_cluster
+from raftka.cli.exit_codes import FAILED
+from raftka.cli.findings import Finding, Level, ok
+from raftka.cli.machine_checks import check_machine
+from raftka.cli.options import DEFAULT_BROKERS, Format, FormatOption, check_brokers
+from raftka.cli.output import print_json
+from raftka.config import ConfigError, load_config
+from raftka.kafka_client import KafkaClientError
+
+
+class Area(StrEnum):
+    """What is looked at."""
+
+    MACHINE = "machine"
+    CLUSTER = "cluster"
+
+
+def doctor(
+    area: Annotated[
+        Area | None, typer.Argument(metavar="[machine|cluster]", help="What to look at. [default: both]")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The configuration of the broker that is to run here.")
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Its folder; wins over the file.")] = None,
+    brokers: Annotated[
+        str | None,
+        typer.Option(
+            "--brokers",
+            envvar="RAFTKA_BROKERS",
+            metavar="HOST:PORT,...",
+            callback=lambda text: text if text is None else check_brokers(text),
+            help=f"Where to find the cluster. [default: {DEFAULT_BROKERS}, if one is there]",
+        ),
+    ] = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Say what is wrong with this machine or cluster, and the cure. Exits with 1 if something does not work.
+
+    The machine: limits, memory, clock, disk room and speed, ports, configuration. The cluster: brokers that do not
+    answer, partitions without a leader or with replicas out of sync, risky topics, brokers that differ.
+    """
+    found: dict[Area, list[Finding]] = {}
+    if area in (None, Area.MACHINE):
+        found[Area.MACHINE] = list(_machine(config, data_dir))
+    if area in (None, Area.CLUSTER):
+        found[Area.CLUSTER] = list(_cluster(brokers, is_wanted=area is not None or brokers is not None))
+    counts = Counter(each.level for findings in found.values() for each in findings)
+    if output is Format.JSON:
+        print_json({"well": not counts[Level.PROBLEM], "findings": _as_json(found)})
+    else:
+        _print(found, counts)
+    if counts[Level.PROBLEM]:
+        raise typer.Exit(FAILED)
+
+
+def _machine(file: Path | None, data_dir: Path | None) -> Iterator[Finding]:
+    flags = {} if data_dir is None else {"data.dir": str(data_dir)}
+    # Without a file there is no broker yet: the machine is looked at as one with the defaults would.
+    defaults = flags if file is not None else flags | {"node.id": "1"}
+    try:
+        config = load_config(defaults, os.environ, file)
+    except ConfigError as error:
+        cure = "`raftka config example` prints every option and its bounds"
+        yield Finding(Level.PROBLEM, "configuration", str(error), cure)
+        config = load_config(flags | {"node.id": "1"})
+    else:
+        yield ok("configuration", f"{file}: can be used" if file is not None else "defaults and RAFTKA_* variables")
+    yield from check_machine(config)
+
+
+def _cluster(brokers: str | None, *, is_wanted: bool) -> Iterator[Finding]:
+    try:
+        yield from check_cluster(brokers or DEFAULT_BROKERS)
+    except KafkaClientError as error:
+        if is_wanted:
+            cure = "start the brokers (`raftka dev` runs three), or say where they are: --brokers HOST:PORT"
+            yield Finding(Level.PROBLEM, "brokers", str(error), cure)
+        else:
+            yield Finding(Level.NOTE, "brokers", f"none at {DEFAULT_BROKERS}", "--brokers HOST:PORT names others")
+
+
+def _as_json(found: dict[Area, list[Finding]]) -> list[dict[str, Any]]:
+    return [
+        {"area": area, "what": each.what, "level": each.level, "words": each.words, "cure": each.cure or None}
+        for area, findings in found.items()
+        for each in findings
+    ]
+
+
+def _print(found: dict[Area, list[Finding]], counts: Counter[Level]) -> None:
+    for area, findings in found.items():
+        print(area)
+        for each in findings:
+            print(f"  {each.level:<8} {each.what}: {each.words}")
+            if each.cure:
+                print(f"           cure: {each.cure}")
+    said = [
+        f"{counts[level]} {level}{'s' if counts[level] > 1 else ''}"
+        for level in (Level.PROBLEM, Level.WARNING, Level.NOTE)
+        if counts[level]
+    ]
+    print("\n" + (", ".join(said) or "nothing is wrong"))

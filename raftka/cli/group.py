@@ -1,0 +1,220 @@
+"""`raftka group`: consumer groups: who is in them, how far behind they are, where they go on."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from raftka import kafka_client, kafka_groups, kafka_offsets
+from raftka.cli.completion import complete_groups
+from raftka.cli.exit_codes import FAILED, CommandError
+from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, DryRunOption, Format, FormatOption
+from raftka.cli.output import print_json, print_table
+from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, parse_position, resolve
+from raftka.kafka_groups import GroupInfo, Partition
+
+app = typer.Typer(help="List, describe, seek and delete consumer groups.")
+
+GroupArgument = Annotated[
+    str, typer.Argument(metavar="GROUP", help="Name of the group.", autocompletion=complete_groups)
+]
+_NOWHERE = "-"
+
+
+@app.command("list")
+def list_groups(brokers: BrokersOption = DEFAULT_BROKERS, output: FormatOption = Format.TEXT) -> None:
+    """List the groups and their states."""
+    found = kafka_groups.list_groups(brokers)
+    if output is Format.JSON:
+        print_json([{"group": each.name, "state": each.state, "simple": each.is_simple} for each in found])
+    else:
+        print_table(["GROUP", "STATE"], [(each.name, each.state) for each in found])
+
+
+@app.command()
+def describe(
+    group: GroupArgument, brokers: BrokersOption = DEFAULT_BROKERS, output: FormatOption = Format.TEXT
+) -> None:
+    """Show the members of a group, and how many records it has yet to read in each partition."""
+    found = kafka_groups.read_group(brokers, group)
+    commits = kafka_groups.read_commits(brokers, group)
+    if not found.exists and not commits:
+        raise _unknown(group)
+    report = _report(found, commits, _ends(brokers, found, commits))
+    if output is Format.JSON:
+        print_json(report)
+        return
+    for title in ("group", "state", "coordinator", "assignor"):
+        print(f"{title + ':':<13}{report[title] if report[title] not in ('', -1) else _NOWHERE}")
+    print(f"{'members:':<13}{len(found.members)}")
+    print(f"{'lag:':<13}{report['lag']}\n")
+    print_table(
+        ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST"],
+        [[_NOWHERE if cell is None else cell for cell in row.values()] for row in report["partitions"]],
+    )
+    idle = [each for each in found.members if not each.partitions]
+    if idle:
+        print("\nwithout a partition:")
+        print_table(["MEMBER", "CLIENT", "HOST"], [(each.member_id, each.client_id, each.host) for each in idle])
+
+
+@app.command()
+def seek(
+    group: GroupArgument,
+    to: Annotated[str | None, typer.Option(metavar=POSITION_METAVAR, help=f"Where to go on. {POSITION_HELP}.")] = None,
+    to_group: Annotated[
+        str | None,
+        typer.Option(metavar="GROUP", help="Go on where another group is.", autocompletion=complete_groups),
+    ] = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", "-t", metavar="TOPIC[:0,1,...]", help="Only these. [default: all that the group has committed]"
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+    brokers: BrokersOption = DEFAULT_BROKERS,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Let a group go on elsewhere. Nobody may be in it: its consumers would commit over what is set here."""
+    if (to is None) == (to_group is None):
+        raise typer.BadParameter("one of --to and --to-group is needed, and not both")
+    position = None if to is None else parse_position(to, "--to", time.time_ns() // 1_000_000)
+    chosen = [_parse_topic(text) for text in topics or []]
+    found = kafka_groups.read_group(brokers, group)
+    found.check_empty()
+    before = kafka_groups.read_commits(brokers, group)
+    if not chosen and not before and to_group is None:
+        raise CommandError(f"group {group} has committed nothing, so say which topics: --topic TOPIC")
+    if position is None:
+        assert to_group is not None
+        after = _chosen_commits(brokers, to_group, chosen)
+    else:
+        after = resolve(brokers, position, _partitions(brokers, chosen, before))
+    if not dry_run:
+        kafka_groups.write_commits(brokers, group, after)
+    rows: list[dict[str, Any]] = [
+        {"topic": topic, "partition": number, "before": before.get((topic, number)), "after": offset}
+        for (topic, number), offset in after.items()
+    ]
+    if output is Format.JSON:
+        print_json({"group": group, "changed": not dry_run, "partitions": rows})
+        return
+    print_table(
+        ["TOPIC", "PARTITION", "BEFORE", "AFTER"],
+        [[_NOWHERE if cell is None else cell for cell in row.values()] for row in rows],
+    )
+    if dry_run:
+        print("nothing is changed (--dry-run)")
+
+
+@app.command()
+def delete(
+    groups: Annotated[
+        list[str], typer.Argument(metavar="GROUP...", help="Names of groups.", autocompletion=complete_groups)
+    ],
+    brokers: BrokersOption = DEFAULT_BROKERS,
+) -> None:
+    """Delete groups and what they have committed. Nobody may be in them."""
+    names = list(dict.fromkeys(groups))
+    refused = kafka_groups.delete_groups(brokers, names)
+    for name in names:
+        if name in refused:
+            typer.echo(f"raftka: group {name} is not deleted: {refused[name]}", err=True)
+        else:
+            print(f"deleted {name}")
+    if refused:
+        raise typer.Exit(FAILED)
+
+
+def _unknown(group: str) -> CommandError:
+    return CommandError(f"group {group} does not exist (`raftka group list` shows what does)")
+
+
+def _ends(brokers: str, group: GroupInfo, commits: dict[Partition, int]) -> dict[Partition, int]:
+    """Return the ends of all partitions that matter to a group and still exist."""
+    topics = kafka_client.read_cluster(brokers).topics
+    known = {(topic, each.partition) for topic, partitions in topics.items() for each in partitions if each.leader >= 0}
+    wanted = {partition for member in group.members for partition in member.partitions} | set(commits)
+    return kafka_offsets.end_offsets(brokers, sorted(wanted & known))
+
+
+def _report(group: GroupInfo, commits: dict[Partition, int], ends: dict[Partition, int]) -> dict[str, Any]:
+    owners = {partition: member for member in group.members for partition in member.partitions}
+    rows = []
+    for partition in sorted(set(commits) | set(owners)):
+        committed, end, owner = commits.get(partition), ends.get(partition), owners.get(partition)
+        rows.append(
+            {
+                "topic": partition[0],
+                "partition": partition[1],
+                "committed": committed,
+                "end": end,
+                "lag": None if committed is None or end is None else max(0, end - committed),
+                "member": owner and owner.member_id,
+                "client": owner and owner.client_id,
+                "host": owner and owner.host,
+            }
+        )
+    return {
+        "group": group.name,
+        "state": group.state,
+        "coordinator": group.coordinator,
+        "assignor": group.assignor,
+        "lag": sum(row["lag"] or 0 for row in rows),
+        "members": [
+            {
+                "member": each.member_id,
+                "instance": each.instance_id or None,
+                "client": each.client_id,
+                "host": each.host,
+                "partitions": [{"topic": topic, "partition": number} for topic, number in each.partitions],
+            }
+            for each in group.members
+        ],
+        "partitions": rows,
+    }
+
+
+def _parse_topic(text: str) -> tuple[str, list[int]]:
+    """Return topic and partitions of TOPIC[:0,1,...]; no partitions stand for all."""
+    topic, colon, numbers = text.partition(":")
+    words = numbers.split(",") if colon else []
+    if not topic or not all(word.isascii() and word.isdigit() for word in words):
+        raise typer.BadParameter(f"--topic {text}: must be TOPIC or TOPIC:0,1,...")
+    return topic, [int(word) for word in words]
+
+
+def _partitions(
+    brokers: str, chosen: list[tuple[str, list[int]]], commits: dict[Partition, int]
+) -> dict[str, list[int]]:
+    """Return the numbers of the partitions that are to be sought, by topic.
+
+    Raises:
+        CommandError: A partition that was asked for does not exist.
+        KafkaClientError: A topic does not exist.
+    """
+    cluster = kafka_client.read_cluster(brokers)
+    found: dict[str, set[int]] = {}
+    for topic, numbers in chosen or [(topic, [number]) for topic, number in commits]:
+        known = {each.partition for each in cluster.topic(topic)}
+        if missing := sorted(set(numbers) - known):
+            raise CommandError(f"topic {topic} has partitions 0 to {len(known) - 1}, and no {missing[0]}")
+        found.setdefault(topic, set()).update(numbers or known)
+    return {topic: sorted(numbers) for topic, numbers in found.items()}
+
+
+def _chosen_commits(brokers: str, group: str, chosen: list[tuple[str, list[int]]]) -> dict[Partition, int]:
+    commits = kafka_groups.read_commits(brokers, group)
+    kept = {
+        partition: offset
+        for partition, offset in commits.items()
+        if not chosen or any(_is_chosen(partition, *each) for each in chosen)
+    }
+    if not kept:
+        raise CommandError(f"group {group} has committed nothing{' of these topics' if chosen else ''} to go on from")
+    return kept
+
+
+def _is_chosen(partition: Partition, topic: str, numbers: list[int]) -> bool:
+    return partition[0] == topic and (not numbers or partition[1] in numbers)

@@ -1,0 +1,123 @@
+"""Reads a topic as a member of a consumer group: what is printed is committed, and nothing before it is printed."""
+
+from typing import TYPE_CHECKING
+
+from raftka import kafka_client
+from raftka.cli.assigned_reader import FETCH_WAIT_MS, POLL_SECONDS, check_passing, partition_number
+from raftka.cli.progress import PATIENCE_SECONDS, Stopwatch, leader_problem
+from raftka.cli.record_sink import RecordSink
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message, TopicPartition
+
+# Between records that are printed and their being ready to be committed.
+_UNSETTLED_MAX = 1_000
+
+
+class GroupReader:
+    """One member of a consumer group, which reads what it is given into a sink."""
+
+    def __init__(self, brokers: str, topic: str, group: str, sink: RecordSink, *, begins_at_end: bool) -> None:
+        self._brokers = brokers
+        self._topic = topic
+        self._group = group
+        self._sink = sink
+        # Commits are sent in the background and at the close, of what was stored: see `_settle`.
+        self._consumer: Consumer = kafka_client.new_consumer(
+            brokers,
+            group_id=group,
+            enable_partition_eof=True,
+            fetch_wait_max_ms=FETCH_WAIT_MS,
+            enable_auto_commit=True,
+            enable_auto_offset_store=False,
+            auto_offset_reset="latest" if begins_at_end else "earliest",
+        )
+        self._assigned: set[int] = set()
+        self._unfinished: set[int] = set()
+        self._has_been_assigned = False
+        self._unsettled: dict[int, Message] = {}
+        self._unsettled_count = 0
+        self._idle = Stopwatch()
+        self._warning = ""
+        self._consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+
+    def run(self, count: int | None, exit_at_end: bool) -> None:
+        """Print records until there were `count`, or with `exit_at_end` until the ends of all that it was given.
+
+        Raises:
+            CommandError: The group or the topic refuses.
+        """
+        self._idle.restart()
+        try:
+            while (count is None or self._sink.printed < count) and not (exit_at_end and self._is_at_end):
+                message = self._consumer.poll(POLL_SECONDS)
+                if message is None:
+                    self._settle()
+                    if self._idle.has_expired:
+                        self._look_why()
+                    continue
+                self._idle.restart()
+                self._take(message)
+        except KeyboardInterrupt:
+            self._settle()
+            raise
+        self._settle()
+
+    def close(self) -> None:
+        """Commit what was printed and leave the group."""
+        self._consumer.close()
+
+    @property
+    def _is_at_end(self) -> bool:
+        return self._has_been_assigned and not self._unfinished
+
+    def _take(self, message: "Message") -> None:
+        partition = partition_number(message)
+        error = message.error()
+        if error is not None:
+            if error.name() == "_PARTITION_EOF":
+                self._unfinished.discard(partition)
+            else:
+                check_passing(error)
+            return
+        self._sink.print(message)
+        self._unsettled[partition] = message
+        self._unsettled_count += 1
+        if self._unsettled_count >= _UNSETTLED_MAX or self._sink.is_due:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Bring to our reader what was printed, and only then let it be committed."""
+        self._sink.flush()
+        for partition, message in self._unsettled.items():
+            # A partition that was taken away has another owner, whose commits count.
+            if partition in self._assigned:
+                self._consumer.store_offsets(message=message)
+        self._unsettled.clear()
+        self._unsettled_count = 0
+
+    def _on_assign(self, _: "Consumer", partitions: "list[TopicPartition]") -> None:
+        self._assigned = {each.partition for each in partitions}
+        self._unfinished = set(self._assigned)
+        self._has_been_assigned = True
+        self._idle.restart()
+
+    def _on_revoke(self, _: "Consumer", __: "list[TopicPartition]") -> None:
+        # The last moment in which a commit is still ours.
+        self._settle()
+        self._assigned.clear()
+        self._has_been_assigned = False
+
+    def _on_lost(self, _: "Consumer", __: "list[TopicPartition]") -> None:
+        self._assigned.clear()
+        self._has_been_assigned = False
+        self._settle()
+
+    def _look_why(self) -> None:
+        self._idle.restart()
+        why = leader_problem(self._brokers, self._topic, self._unfinished)
+        if not why and not self._has_been_assigned:
+            why = f"group {self._group} has given this member nothing for {PATIENCE_SECONDS:.0f} s"
+        if why and why != self._warning:
+            self._sink.warn(f"{why}; still trying")
+        self._warning = why

@@ -1,0 +1,25 @@
+"""Ctrl-C while modules are imported: a traceback out of an import tells nobody anything."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from raftka.cli.exit_codes import INTERRUPTED
+
+
+@contextmanager
+def quiet_ctrl_c() -> Iterator[None]:
+    """End the process at once and without a word if Ctrl-C comes inside.
+
+    Somebody who starts us with Ctrl-C ignored, as nohup and `&` in a script do, means it, and a handler that a command
+    has set stays as well.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

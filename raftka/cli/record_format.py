@@ -1,0 +1,122 @@
+"""How records are printed: the values, JSON, or a format with directives."""
+
+import base64
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from raftka import kafka_client
+from raftka.cli.format_text import Directive, parse_format
+from raftka.cli.output import bytes_as_json
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+FORMAT_HELP = (
+    "%t topic, %p partition, %o offset, %e leader epoch, %k key, %s or %v value, %h headers as a=1,b=2, %H how many,"
+    r" %K and %S or %V bytes of key and value (-1: null), %T or %d timestamp in ms, %%; \n, \t, \r, \0, \xHH, \\;"
+    " %k{hex}, %v{base64}, %T{iso}"
+)
+_BYTES_MODIFIERS = ("hex", "base64")
+_MODIFIERS = {
+    **dict.fromkeys("tpoehHKS", ()),
+    **dict.fromkeys("ks", _BYTES_MODIFIERS),
+    "T": ("iso",),
+}
+_TEXT_FORMAT = r"%s\n"
+
+Render = Callable[["Message"], bytes]
+
+
+def record_printer(text: str, flag: str = "--format") -> Render:
+    """Return what makes the bytes to print of a record: `text` is text, json or a format.
+
+    Raises:
+        typer.BadParameter: None of them.
+    """
+    if text == "json":
+        return lambda message: (json.dumps(record_as_json(message), ensure_ascii=False) + "\n").encode()
+    if text != "text" and "%" not in text:
+        raise typer.BadParameter(f"{flag} {text}: must be text, json or a format with %-directives")
+    parts = parse_format(_TEXT_FORMAT if text == "text" else text, _MODIFIERS, flag)
+    renders = [_field(part) if isinstance(part, Directive) else _constant(part) for part in parts]
+    return lambda message: b"".join([render(message) for render in renders])
+
+
+def record_as_json(message: "Message") -> dict[str, Any]:
+    """Return a record as an object; bytes that are no UTF-8 become {"base64": ...}."""
+    headers: Any = message.headers() or []
+    return {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": message.timestamp()[1],
+        "key": bytes_as_json(_key(message)),
+        "value": bytes_as_json(_value(message)),
+        "headers": [{"key": name, "value": bytes_as_json(data)} for name, data in headers],
+    }
+
+
+def _constant(data: bytes) -> Render:
+    return lambda _: data
+
+
+def _field(directive: Directive) -> Render:
+    match directive:
+        case Directive("T", "iso"):
+            return lambda message: _iso(message.timestamp()[1]).encode()
+        case Directive(letter, ""):
+            return _FIELDS[letter]
+    plain = _FIELDS[directive.letter]
+    if directive.modifier == "hex":
+        return lambda message: plain(message).hex().encode()
+    return lambda message: base64.b64encode(plain(message))
+
+
+def _number(read: Callable[["Message"], Any]) -> Render:
+    return lambda message: str(-1 if (number := read(message)) is None else number).encode()
+
+
+def _key(message: "Message") -> Any:
+    return message.key()
+
+
+def _value(message: "Message") -> Any:
+    return message.value()
+
+
+def _length(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _headers(message: "Message") -> bytes:
+    # As kcat has it: a null has no `=`.
+    pairs: Any = message.headers() or []
+    return b",".join(name.encode() + (b"" if data is None else b"=" + data) for name, data in pairs)
+
+
+def _iso(milliseconds: int) -> str:
+    """Return a time in UTC; one that no calendar has stays a number."""
+    try:
+        moment = datetime.fromtimestamp(milliseconds / 1_000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(milliseconds)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+_FIELDS: dict[str, Render] = {
+    "t": lambda message: str(message.topic()).encode(),
+    "p": _number(lambda message: message.partition()),
+    "o": _number(kafka_client.delivered_offset),
+    "e": _number(lambda message: message.leader_epoch()),
+    "k": lambda message: _key(message) or b"",
+    "s": lambda message: _value(message) or b"",
+    "h": _headers,
+    "H": lambda message: str(len(message.headers() or [])).encode(),
+    "K": lambda message: str(_length(_key(message))).encode(),
+    "S": lambda message: str(_length(_value(message))).encode(),
+    "T": lambda message: str(message.timestamp()[1]).encode(),
+}

@@ -1,0 +1,291 @@
+"""What `raftka produce` reads: lines, JSON, or anything that a format describes."""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, BinaryIO, NamedTuple
+
+import typer
+
+from raftka.cli.exit_codes import CommandError
+from raftka.cli.format_text import Directive, parse_format
+from raftka.cli.input_buffer import InputBuffer
+
+# The most that librdkafka takes: what is too large for a topic is for its brokers to say.
+RECORD_BYTES_MAX = 1_000_000_000
+INPUT_HELP = (
+    "text: lines; json: an object per line, as `raftka consume -f json` prints them, of which key, value, headers and"
+    " timestamp are taken; or a format: %k key, %s or %v value, %h headers as a=1,b=2, %p partition, %T or %d timestamp"
+    r" in ms, each up to the text that follows it; or %K and %S or %V bytes of key and value, as in '%K %S %k%s\n'"
+)
+_LETTERS: dict[str, tuple[str, ...]] = {
+    "k": ("hex", "base64"),
+    "s": ("hex", "base64"),
+    **dict.fromkeys("hpTKS", ()),
+}
+_SIZED = {"k": "K", "s": "S"}
+_JSON_KEYS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers"}
+_NUMBER_DIGITS_MAX = 18
+_SHOWN_BYTES = 20
+
+Headers = list[tuple[str, bytes | None]]
+
+
+class InputError(CommandError):
+    """Input that is no record."""
+
+
+class Place(NamedTuple):
+    """Where a record comes from, for errors: a file's name or nothing, what is counted, and its number."""
+
+    source: str
+    unit: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.unit} {self.number}" if self.source else f"{self.unit} {self.number}"
+
+
+class InputRecord(NamedTuple):
+    """A record to be written; `partition` is -1 where the key decides, `timestamp` (ms) 0 for now."""
+
+    place: Place
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    partition: int = -1
+    timestamp: int = 0
+
+
+ReadRecords = Callable[[BinaryIO, str], Iterator[InputRecord]]
+
+
+def record_reader(text: str, key: str | None, separator: str | None) -> ReadRecords:
+    """Return what reads the records of a stream, which is called by a name in errors.
+
+    Args:
+        text: text, json or a format.
+        key: Of every line, where it is text.
+        separator: Between key and value of each line, where it is text.
+
+    Raises:
+        typer.BadParameter: What does not go together.
+    """
+    if text == "text":
+        delimiter = None if separator is None else separator.encode()
+        return partial(_read_lines, None if key is None else key.encode(), delimiter)
+    if separator is not None:
+        raise typer.BadParameter("--key-separator goes with lines of text; in a --format it stands between %k and %s")
+    if text == "json":
+        return partial(_read_json, None if key is None else key.encode())
+    if "%" not in text:
+        raise typer.BadParameter(f"--format {text}: must be text, json or a format with %-directives")
+    return partial(InputFormat(text).read, None if key is None else key.encode())
+
+
+def parse_header(text: str, where: str) -> tuple[str, bytes | None]:
+    """Return name and value of NAME=VALUE; NAME alone has null.
+
+    Raises:
+        InputError: No name.
+    """
+    name, equals, value = text.partition("=")
+    if not name:
+        raise InputError(f"{where}: a header is NAME=VALUE, not {text!r}")
+    return name, value.encode("utf-8", "surrogateescape") if equals else None
+
+
+def _lines(stream: BinaryIO, source: str) -> Iterator[tuple[Place, bytes]]:
+    for number, line in enumerate(iter(partial(stream.readline, RECORD_BYTES_MAX), b""), 1):
+        place = Place(source, "line", number)
+        if len(line) == RECORD_BYTES_MAX:
+            raise InputError(f"{place}: {len(line)} bytes or more are more than any record may have")
+        yield place, line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _read_lines(key: bytes | None, separator: bytes | None, stream: BinaryIO, source: str) -> Iterator[InputRecord]:
+    """Yield a record for each line; nothing is decoded."""
+    for place, line in _lines(stream, source):
+        if separator is None:
+            yield InputRecord(place, key, line, [])
+            continue
+        before, found, after = line.partition(separator)
+        if not found:
+            raise InputError(f"{place} has no {separator.decode()!r} between key and value")
+        yield InputRecord(place, before, after, [])
+
+
+def _read_json(key: bytes | None, stream: BinaryIO, source: str) -> Iterator[InputRecord]:
+    for place, line in _lines(stream, source):
+        try:
+            found = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"{place} is no JSON: {error}") from None
+        if not isinstance(found, dict):
+            raise InputError(f'{place}: an object is wanted, as in {{"value": "hello"}}')
+        if unknown := sorted(found.keys() - _JSON_KEYS):
+            raise InputError(f"{place}: {unknown[0]!r} is not among {', '.join(sorted(_JSON_KEYS))}")
+        timestamp = found.get("timestamp")
+        if timestamp is not None and (not isinstance(timestamp, int) or isinstance(timestamp, bool)):
+            raise InputError(f"{place}: timestamp {timestamp!r} is not a number of milliseconds")
+        own_key = bytes_from_json(found.get("key"), f"{place}: key")
+        yield InputRecord(
+            place,
+            key if own_key is None else own_key,
+            bytes_from_json(found.get("value"), f"{place}: value"),
+            _json_headers(found.get("headers"), place),
+            timestamp=max(0, timestamp or 0),
+        )
+
+
+def _json_headers(found: Any, place: Place) -> Headers:
+    if found is None:
+        return []
+    if isinstance(found, dict):
+        pairs = list(found.items())
+    elif isinstance(found, list) and all(_is_header(each) for each in found):
+        pairs = [(each["key"], each.get("value")) for each in found]
+    else:
+        raise InputError(f'{place}: headers must be [{{"key": NAME, "value": ...}}, ...] or {{NAME: VALUE, ...}}')
+    return [(name, bytes_from_json(data, f"{place}: header {name}")) for name, data in pairs]
+
+
+def _is_header(found: Any) -> bool:
+    return isinstance(found, dict) and isinstance(found.get("key"), str) and found.keys() <= {"key", "value"}
+
+
+def bytes_from_json(found: Any, what: str) -> bytes | None:
+    """Return what `output.bytes_as_json` made JSON of.
+
+    Raises:
+        InputError: Something else.
+    """
+    match found:
+        case None:
+            return None
+        case str():
+            return found.encode("utf-8", "surrogatepass")
+        case {"base64": str(text), **rest} if not rest:
+            return _decoded(text.encode("utf-8", "surrogatepass"), "base64", what)
+    raise InputError(f'{what} must be a string, null or {{"base64": "..."}}')
+
+
+def _decoded(data: bytes, modifier: str, what: str) -> bytes:
+    try:
+        match modifier:
+            case "hex":
+                return binascii.unhexlify(data)
+            case "base64":
+                return base64.b64decode(data, validate=True)
+    except ValueError:
+        raise InputError(f"{what}: {_shown(data)} is not {modifier}") from None
+    return data
+
+
+class InputFormat:
+    """A format by which records stand one behind the other in a stream, like kcat's and rpk's.
+
+    A field reaches to the text that follows it in the format, or has as many bytes as a %K or %S before it says, -1 of
+    them being null. A last field with nothing behind it takes the rest of the input.
+
+    Raises:
+        typer.BadParameter: A format by which nothing could be told apart.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._parts = parse_format(text, _LETTERS)
+        letters = [part.letter for part in self._parts if isinstance(part, Directive)]
+        for letter in letters:
+            if letters.count(letter) > 1:
+                raise typer.BadParameter(f"--format {text}: %{letter} is there twice")
+        seen: set[str] = set()
+        for part, following in zip(self._parts, [*self._parts[1:], None], strict=True):
+            if not isinstance(part, Directive):
+                continue
+            seen.add(part.letter)
+            if isinstance(following, Directive) and _SIZED.get(part.letter) not in seen:
+                raise typer.BadParameter(f"--format {text}: text must stand between {part} and {following}")
+        for field, size in _SIZED.items():
+            if size in letters and field not in letters[letters.index(size) :]:
+                raise typer.BadParameter(f"--format {text}: %{size} has no %{field} behind it")
+
+    def read(self, key: bytes | None, stream: BinaryIO, source: str) -> Iterator[InputRecord]:
+        """Yield the records of a stream; `key` is that of records which bring none.
+
+        Raises:
+            InputError: The input is not as the format has it.
+        """
+        buffer = InputBuffer(stream, RECORD_BYTES_MAX)
+        number = 0
+        while not buffer.is_at_end():
+            number += 1
+            place = Place(source, "record", number)
+            yield self._record(self._fields(buffer, place), place, key)
+
+    def _fields(self, buffer: InputBuffer, place: Place) -> dict[str, bytes | None]:
+        found: dict[str, bytes | None] = {}
+        last = len(self._parts) - 1
+        # The last line of a file may lack its end, as editors leave it.
+        is_end_enough = _is_line_end(self._parts[-1])
+        is_literal_taken = False
+        for index, part in enumerate(self._parts):
+            if isinstance(part, bytes):
+                if (
+                    not is_literal_taken
+                    and not buffer.skip(part)
+                    and not (index == last and is_end_enough and buffer.is_at_end())
+                ):
+                    raise InputError(f"{place}: {_shown(part)} is missing before {_shown(buffer.peek(_SHOWN_BYTES))}")
+                is_literal_taken = False
+                continue
+            size = found.get(_SIZED.get(part.letter, ""))
+            following = self._parts[index + 1] if index < last else None
+            if size is not None:
+                data = self._sized(buffer, _whole_number(size, f"{place}: %{_SIZED[part.letter]}", low=-1), place)
+            else:
+                data = buffer.until(
+                    following if isinstance(following, bytes) else None, index + 1 == last and is_end_enough
+                )
+                is_literal_taken = True
+                if data is None:
+                    assert isinstance(following, bytes)
+                    raise InputError(f"{place}: %{part.letter} is not followed by {_shown(following)}")
+            found[part.letter] = _decoded(data, part.modifier, f"{place}: {part}") if data is not None else None
+        return found
+
+    def _sized(self, buffer: InputBuffer, size: int, place: Place) -> bytes | None:
+        if size < 0:
+            return None
+        data = buffer.exactly(size)
+        if data is None:
+            raise InputError(f"{place}: the input ends before the {size} bytes that were announced")
+        return data
+
+    def _record(self, fields: dict[str, bytes | None], place: Place, key: bytes | None) -> InputRecord:
+        headers = (fields.get("h") or b"").decode("utf-8", "surrogateescape")
+        partition, timestamp = fields.get("p"), fields.get("T")
+        return InputRecord(
+            place,
+            fields.get("k", key),
+            fields.get("s"),
+            [parse_header(each, str(place)) for each in headers.split(",") if headers],
+            partition=-1 if partition is None else _whole_number(partition, f"{place}: %p"),
+            timestamp=0 if timestamp is None else _whole_number(timestamp, f"{place}: %T"),
+        )
+
+
+def _is_line_end(part: bytes | Directive) -> bool:
+    return isinstance(part, bytes) and not part.strip(b"\r\n")
+
+
+def _whole_number(data: bytes, what: str, low: int = 0) -> int:
+    digits = data.removeprefix(b"-") if low < 0 else data
+    if not digits.isdigit() or len(digits) > _NUMBER_DIGITS_MAX or int(data) < low:
+        raise InputError(f"{what}: {_shown(data)} is not a number from {low}")
+    return int(data)
+
+
+def _shown(data: bytes) -> str:
+    return repr(data[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")) + ("..." if len(data) > _SHOWN_BYTES else "")

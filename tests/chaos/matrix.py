@@ -1,0 +1,29 @@
+"""The runs of `make chaos`: every nemesis alone, all together, one at acks=1, the registers, and a foreign cluster."""
+
+from typing import NamedTuple
+
+MINUTES = 10.0
+# The workload without faults on Apache Kafka: that the clients and the checker know nothing of Raftka.
+FOREIGN = "apache-kafka"
+
+
+class MatrixRun(NamedTuple):
+    """One run; `options` are those of `raftka chaos`."""
+
+    name: str
+    options: tuple[str, ...]
+
+
+_ALONE = ("kill", "pause", "partition", "disk", "transfer")
+RUNS = [
+    *(MatrixRun(nemesis, ("--nemesis", nemesis)) for nemesis in _ALONE),
+    MatrixRun("mixed", ("--nemesis", ",".join(_ALONE))),
+    MatrixRun("acks-1", ("--nemesis", "partition", "--acks", "1")),
+    MatrixRun("register", ("--nemesis", "kill,pause,partition", "--workload", "register")),
+]
+NAMES = [*(run.name for run in RUNS), FOREIGN]
+
+
+def command_line(run: MatrixRun, minutes: float, seed: int, out: str) -> list[str]:
+    """Return the arguments of `raftka` for one run."""
+    return ["chaos", *run.options, "--minutes", f"{minutes:g}", "--seed", str(seed), "--out", out]

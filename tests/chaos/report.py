@@ -1,0 +1,97 @@
+"""`python -m tests.chaos.report DIR`: docs/verification/chaos.md from the summaries of the runs below a folder."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.matrix import FOREIGN, NAMES
+
+PAGE = Path(__file__).parents[2] / "docs" / "verification" / "chaos.md"
+_HEAD = """\
+# Real brokers under real faults
+
+Made by `make chaos` (`python -m tests.chaos`) from the summaries of its runs; not to be edited. What the runs do is in
+[testing.md](../testing.md); what the verdicts mean in [history-format.md](../history-format.md).
+"""
+
+_COLUMNS = (
+    *("run", "outcome", "minutes", "operations", "per second", "acknowledged", "p50 / p99 / max ms", "longest outage"),
+    *("faults", "elections", "commit"),
+)
+
+
+def render(summaries: dict[str, dict[str, Any]]) -> str:
+    """Return the page for summaries by name of run."""
+    lines = [_HEAD]
+    first = next(iter(summaries.values()))
+    machine = first["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
+    kind = f"{machine['cores']} cores, {machine['memory_gib']:g} GiB, Linux {machine['kernel']}, Python {machine['python']}"
+    lines += [
+        f"{versions}. {kind}; brokers and clients share them.",
+        "",
+        f"| {' | '.join(_COLUMNS)} |",
+        f"| --- | --- {'| ---: ' * (len(_COLUMNS) - 2)}|",
+    ]
+    lines += [_row(name, summary) for name, summary in summaries.items()]
+    total = sum(each["acked"] for name, each in summaries.items() if each["workload"] == "log" and name != FOREIGN)
+    lines += ["", f"In all, {total:,} records were sent and acknowledged one by one.", ""]
+    lines += [f"- {name}: {_details(summary)}" for name, summary in summaries.items()]
+    lines += ["", "Again:", "", *(f"    {_again(name, summary)}" for name, summary in summaries.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _again(name: str, summary: dict[str, Any]) -> str:
+    # The addresses of a foreign cluster are of no use to anybody.
+    command: str = f"python -m tests.chaos {name} --out DIR" if name == FOREIGN else summary["command"]
+    return command
+
+
+def _row(name: str, summary: dict[str, Any]) -> str:
+    latency = summary["latency_ms"]
+    cells = [
+        name,
+        summary["outcome"],
+        f"{summary['seconds'] / 60:.1f}",
+        f"{summary['operations_per_second'] * summary['seconds']:,.0f}",
+        f"{summary['operations_per_second']:,.0f}",
+        f"{summary['acked']:,}",
+        " / ".join(f"{latency[each]:,.0f}" for each in ("p50", "p99", "max")) if latency else "-",
+        f"{summary['outages']['longest_seconds']:g} s",
+        f"{sum(summary['faults'].values()):,}",
+        f"{summary['elections']:,}",
+        summary["commit"],
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _details(summary: dict[str, Any]) -> str:
+    parts = [", ".join(f"{number} {name}" for name, number in summary["faults"].items()) or "no faults"]
+    parts += [
+        f"{word}: " + ", ".join(f"{name} {number}" for name, number in summary[word].items())
+        for word in ("anomalies", "allowed")
+        if summary[word]
+    ]
+    if summary["losses"] is not None:
+        losses = summary["losses"]
+        parts.append(
+            f"{losses['lost']:,} of {losses['acked']:,} records acknowledged by a leader alone were lost,"
+            f" {losses['explained']:,} of them in ranges that the brokers' logs report as truncated"
+        )
+    parts += [f"broker {each['node']} ended by itself ({each['exit_code']})" for each in summary["deaths"]]
+    return "; ".join([*parts, *summary["problems"]])
+
+
+def write_page(folder: Path) -> None:
+    """Write the page from `NAME/summary.json` of every run that there is below a folder."""
+    paths = {name: folder / name / "summary.json" for name in NAMES}
+    summaries = {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
+    if not summaries:
+        raise SystemExit(f"there is no run in {folder}")
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(render(summaries))
+
+
+if __name__ == "__main__":
+    write_page(Path(sys.argv[1]))

@@ -1,0 +1,301 @@
+"""Valid inputs of each target, the first bytes that choose a variant included: where damage begins. Always the same."""
+
+import random
+import struct
+from collections.abc import Callable, Sequence
+
+import cbor2
+import cramjam
+import msgspec
+
+from cluster.commands import (
+    AllocateProducerIds,
+    AlterTopicConfigs,
+    BrokerRecord,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    ReplicaRecord,
+    encode_command,
+)
+from cluster.controller_tables import ControllerTables
+from cluster.producer_batch import BatchSequence
+from cluster.producer_table import PlacedBatch, ProducerOptions, ProducerTable
+from kafka_api.protocol.codec import encode_request, encode_response, versions
+from kafka_api.protocol.schema.message_schema import Direction, api_keys, schema_of
+from model.ids import DirectoryId, Index, NodeId, Offset, Replica, Term
+from model.topic_config import TopicConfig
+from rpc.codec import HELLO, PROOF, REFUSED, body_builtins, encode_header
+from rpc.framing import chunk_head, encode_frame
+from rpc.handshake import FORMAT_VERSION, NONCE_BYTES, Handshake, Role
+from rpc.identity import LinkIdentity
+from storage.entry import Entry, pack_header
+from storage.index_file import FORMAT_VERSION as INDEX_FORMAT_VERSION
+from storage.index_file import IndexRecord, encode_index
+from storage.log_start import LogStart, encode_log_start
+from storage.segment_index import TermStart
+from storage.snapshot_file import Snapshot, encode_snapshot
+from tests.fuzz import log_directories as directories
+from tests.unit.check.stories import Story
+from tests.unit.kafka_api.protocol.random_messages import random_message
+from tests.unit.model.record_batches import GZIP, LZ4, SNAPPY, ZSTD, build_batch, packed, record, xerial
+from tests.unit.storage.log_harness import Spec, barrier, entries_after
+
+_CODECS = (0, GZIP, SNAPPY, LZ4, ZSTD)
+_RECORDS = b"".join(record(b"value" * 9, offset_delta=number, timestamp_delta=number) for number in range(3))
+
+
+# -- Kafka's wire
+
+
+def _message_versions(keys: Sequence[int]) -> list[tuple[int, int]]:
+    return [(key, version) for key in keys for version in range(versions(key)[0], versions(key)[1] + 1)]
+
+
+def _request(key: int, version: int) -> bytes:
+    message = random_message(schema_of(key, Direction.REQUEST), version, random.Random(key * 100 + version))
+    return b"".join(encode_request(key, version, 7, "fuzz", message))
+
+
+def kafka_requests() -> list[bytes]:
+    """One frame for each version of each request that is known."""
+    return [_request(key, version)[4:] for key, version in _message_versions(api_keys())]
+
+
+def kafka_responses() -> list[bytes]:
+    """One frame for each version of each response that is known."""
+    found = []
+    for key, version in _message_versions(api_keys()):
+        message = random_message(schema_of(key, Direction.RESPONSE), version, random.Random(key * 100 + version))
+        frame = b"".join(encode_response(key, version, 7, message))[4:]
+        found.append(struct.pack(">hh", key, version) + frame)
+    return found
+
+
+def kafka_frames() -> list[bytes]:
+    """Streams of small and large frames, one of them cut short."""
+    requests = b"".join(_request(key, 4) for key in (18, 3, 19))[:3000]
+    large = b"".join(struct.pack(">i", size) + b"x" * size for size in (0, 1, 64, 65, 500, 2048))
+    whole = [requests[: _whole_frames(requests)], large, struct.pack(">i", 9) + b"123"]
+    return [bytes([flags]) + stream for flags in (0, 5, 200) for stream in whole]
+
+
+def _whole_frames(stream: bytes) -> int:
+    position = 0
+    while position + 4 <= len(stream):
+        stop = position + 4 + int.from_bytes(stream[position : position + 4], "big")
+        if stop - position > 2052 or stop > len(stream):
+            break
+        position = stop
+    return position
+
+
+# -- record batches
+
+
+def record_batches() -> list[bytes]:
+    """Batches of every codec, of an idempotent producer, and of one record."""
+    values = (b"a" * 50, b"", b"value")
+    batches = [build_batch(*values, codec=codec) for codec in _CODECS]
+    batches.append(build_batch(b"x", producer_id=5, producer_epoch=1, base_sequence=2**31 - 1))
+    batches.append(build_batch(payload=bytes(cramjam.snappy.compress_raw(record(b"x" * 99))), codec=SNAPPY))
+    return [bytes([flags]) + batch for batch in batches for flags in (0, 1)]
+
+
+def compressed() -> list[bytes]:
+    """Records behind every codec; snappy both ways."""
+    found = [bytes([codec]) + packed(codec, _RECORDS) for codec in _CODECS]
+    found.append(bytes([SNAPPY]) + bytes(cramjam.snappy.compress_raw(_RECORDS)))
+    found.append(bytes([SNAPPY]) + xerial([_RECORDS[:50], b"", _RECORDS[50:]]))
+    return found
+
+
+# -- files
+
+
+def _entries(first_index: int, offset: int, specs: Sequence[Spec]) -> list[Entry]:
+    return entries_after(first_index - 1, offset, specs)
+
+
+def _segment(entries: Sequence[Entry]) -> bytes:
+    return b"".join(pack_header(each, Index(each.index - 1)) + bytes(each.payload) for each in entries)
+
+
+def _two_segments() -> tuple[list[Entry], list[Entry]]:
+    first = _entries(1, 0, [barrier(1), Spec(records=2)])
+    return first, _entries(3, 2, [Spec(records=3, size=70), Spec(size=5)])
+
+
+def _snapshot(index: int = 3) -> Snapshot:
+    offset = Offset(2)
+    return Snapshot(LogStart(Index(index), offset, offset, Term(1)), Index(index), Term(1), b"state" * 9)
+
+
+def _index_record() -> IndexRecord:
+    content = _segment(_two_segments()[0])
+    columns = [struct.pack("<q", each) for each in (2, 0, -1, 56)]
+    terms = [TermStart(Index(1), Term(1), Offset(0))]
+    return IndexRecord(INDEX_FORMAT_VERSION, "g", 1, len(content), 2, 2, 1000, 5, 6, 1, terms, *columns)
+
+
+def log_directories() -> list[bytes]:
+    """One segment, several, with an index file, with a snapshot, and one that grew ahead of what was written."""
+    first, second = (_segment(each) for each in _two_segments())
+    third = _segment(_entries(5, 6, [barrier(2), Spec(term=2)]))
+    one, two, three, first_index, _, snapshot = directories.NAMES[:6]
+    index, state = encode_index(_index_record()), encode_snapshot(_snapshot())
+    stories: list[tuple[dict[str, bytes], bool]] = [
+        ({one: first}, False),
+        ({one: first, two: second, three: third}, False),
+        ({one: first + bytes(300)}, False),
+        ({one: first, two: second, first_index: index}, True),
+        ({two: second, snapshot: state}, True),
+        ({one: first, two: second, snapshot: state}, True),
+    ]
+    found = []
+    for files, has_checksum in stories:
+        # What is to be sealed is without its checksum.
+        bare = {name: content if name.endswith(".log") else content[4:] for name, content in files.items()}
+        found += [directories.packed_files(flags, bare) for flags in (1, 3, 5)]
+        found += [directories.packed_files(0, files)] if has_checksum else []
+    return found
+
+
+def index_files() -> list[bytes]:
+    """One, with its checksum and without."""
+    whole = encode_index(_index_record())
+    return [b"\x00" + whole, b"\x01" + whole[4:]]
+
+
+def snapshot_files() -> list[bytes]:
+    """One, with its checksum and without."""
+    whole = encode_snapshot(_snapshot())
+    return [b"\x00" + whole, b"\x01" + whole[4:]]
+
+
+def replica_states() -> list[bytes]:
+    """Every command, a log start, a table of producers, the tables of raft0."""
+    placement = [[ReplicaRecord(1, "d1"), ReplicaRecord(2, "d2")]]
+    commands = [
+        RegisterBroker(BrokerRecord(1, "d1", "k", 9092, "r", 33145, "a", 9644)),
+        CreateTopic("t", "a" * 32, placement, {"min.insync.replicas": "2"}),
+        CreatePartitions("a" * 32, 1, placement),
+        AlterTopicConfigs("a" * 32, {"retention.ms": "5"}),
+        AllocateProducerIds(0, 1000),
+    ]
+    producers, tables = ProducerTable(ProducerOptions()), ControllerTables(TopicConfig())
+    for number in range(3):
+        producers.settle(PlacedBatch(BatchSequence(number, 0, 5, 9), 40, 7 + number, 2, 1000), 0)
+    for command in commands:
+        tables.apply(command)
+    states = [(0, encode_command(command)) for command in (*commands, DeleteTopic("a" * 32))]
+    states.append((1, encode_log_start(_snapshot().start)))
+    states += [(2, b"".join(producers.encode())), (3, b"".join(tables.encode()))]
+    return [bytes([which]) + state for which, state in states]
+
+
+# -- between nodes
+
+
+def rpc_frames() -> list[bytes]:
+    """Small frames, a large one, and one in chunks that another passes."""
+    small = encode_frame(encode_header(0, 1, 2, ["g", 3]), [b"payload"])
+    large = encode_frame(encode_header(1, 1, [1]), [b"x" * 40_000])
+    chunked = encode_frame(encode_header(1, 2, [2]), [b"y" * 300])
+    passed = chunk_head(100) + chunked[:100] + small + chunk_head(len(chunked) - 100) + chunked[100:]
+    streams = [small * 3, large + small, passed + small]
+    return [bytes([flags]) + stream for stream in streams for flags in (0, 1, 9)]
+
+
+def rpc_messages(shapes: Sequence[type[msgspec.Struct]]) -> list[bytes]:
+    """A request with a body of each shape."""
+    return [bytes([place]) + encode_header(0, 1, 2, _body(shape)) for place, shape in enumerate(shapes)]
+
+
+def _body(shape: type[msgspec.Struct]) -> object:
+    return body_builtins(msgspec.convert(_array(msgspec.inspect.type_info(shape)), shape, builtin_types=(bytes,)))
+
+
+def _array(kind: msgspec.inspect.Type) -> object:
+    """Return the plainest value of a type that bodies use, lists with one element."""
+    match kind:
+        case msgspec.inspect.StructType():
+            fields = {field.encode_name: _array(field.type) for field in kind.fields}
+            return list(fields.values()) if kind.array_like else fields
+        case msgspec.inspect.ListType() | msgspec.inspect.VarTupleType():
+            return [_array(kind.item_type)]
+        case msgspec.inspect.TupleType():
+            return [_array(each) for each in kind.item_types]
+        case msgspec.inspect.DictType():
+            return {}
+        case msgspec.inspect.UnionType():
+            return _array(kind.types[0])
+        case msgspec.inspect.EnumType():
+            return next(iter(kind.cls)).value
+        case _:
+            plain: dict[type, Callable[[], object]] = {
+                msgspec.inspect.IntType: lambda: 5,
+                msgspec.inspect.StrType: lambda: "g",
+                msgspec.inspect.BoolType: lambda: True,
+                msgspec.inspect.BytesType: lambda: b"b",
+                msgspec.inspect.FloatType: lambda: 1.5,
+                msgspec.inspect.NoneType: lambda: None,
+            }
+            return plain[type(kind)]()
+
+
+def rpc_handshakes() -> list[bytes]:
+    """What comes before a proof, at either end."""
+    theirs = Handshake(
+        Role.DIALER,
+        LinkIdentity(Replica(NodeId(2), DirectoryId("two")), "c", None),
+        b"\2" * NONCE_BYTES,
+        dialled_node=NodeId(1),
+        expected_directories={},
+    )
+    (hello,) = theirs.start()
+    unfounded = encode_header(HELLO, FORMAT_VERSION, None, 2, "two", b"\2" * NONCE_BYTES)
+    return [bytes([flags, len(header)]) + header for flags in (0, 1) for header in (hello, unfounded)]
+
+
+def refused_handshakes() -> list[bytes]:
+    """What ends a handshake: a false proof, and a refusal."""
+    hello = rpc_handshakes()[0]
+    endings = (encode_header(PROOF, b"\3" * 32), encode_header(REFUSED, 3, "no"), cbor2.dumps([7]))
+    return [hello + bytes([len(header)]) + header for header in endings]
+
+
+def raft_entries() -> list[bytes]:
+    """Entries of every length that follow each other."""
+    first, second = _two_segments()
+    third = _entries(5, 6, [barrier(2), Spec(term=2)])
+    return [bytes([flags]) + _segment(run) for run in (first, first + second + third) for flags in (0, 1)]
+
+
+# -- what people send and keep
+
+
+def admin_numbers() -> list[bytes]:
+    """Numbers as people write them."""
+    return [b"0", b"7", b"2147483647", b"007"]
+
+
+def histories() -> list[bytes]:
+    """A log's history that is valid, one that is not, and one of registers; read in pieces and whole."""
+    story = Story().send("a", 0).send("b", 1, acks="1").poll((0, "a"), hw=2).latest(2).fault("kill")
+    story.add("seek", type="ok", proc=1, tp="t-0", off=0).send("c", type="info", ret=None)
+    story.final((0, "a"), (1, "b"))
+    lost = Story().send("a", 0).final()
+    registers = (
+        Story().add("write", type="ok", proc=1, key="k", **{"in": 1}).add("read", type="ok", proc=2, key="k", out=1)
+    )
+    cas = Story().add("cas", type="ok", proc=3, key="k", out=True, **{"in": [None, "x"]})
+    both = [
+        (0, story.lines),
+        (0x40, story.lines),
+        (0, lost.lines),
+        (2, registers.lines),
+        (3, registers.lines + cas.lines),
+    ]
+    return [bytes([flags]) + b"\n".join(map(msgspec.json.encode, lines)) + b"\n" for flags, lines in both]

@@ -1,0 +1,366 @@
+"""What is fed with anything at all. A target is a plain function of bytes; its first bytes choose among variants.
+
+It returns, or raises one of its named errors; everything else is a finding, a failed assertion too: what was read must
+be consistent with itself, read alike however the bytes came, and lie within the input.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from unittest.mock import patch
+
+import msgspec
+
+from cluster import admin_requests, founding, leadership, partition_status
+from cluster.commands import decode_command, encode_command
+from cluster.controller_tables import ControllerTables
+from cluster.producer_batch import read_sequence, read_timestamp
+from cluster.producer_table import ProducerOptions, ProducerTable
+from kafka_api.protocol.codec import decode_request, decode_request_header, decode_response, encode_request
+from kafka_api.protocol.errors import InvalidFrameSizeError, ProtocolError
+from kafka_api.protocol.framing import FrameSplitter
+from model import record_codec
+from model.ids import DirectoryId, GroupId, NodeId, Replica
+from model.record_batch import HEADER_BYTES, MalformedBatchError, check_batch, stamp, stamp_append_time
+from model.record_codec import CorruptRecordsError, record_positions, unpack, unpack_records
+from model.topic_config import TopicConfig
+from raft import service
+from raft.messages import AppendEntriesRequest
+from raft.service import parse_run
+from raftka.broker.admin_http import parse_number
+from raftka.check import history_file
+from raftka.check.errors import HistoryError
+from raftka.check.history_file import read_lines
+from raftka.check.log_builder import read_log_history
+from raftka.check.log_model import check_log
+from raftka.check.register_history import read_register_history
+from raftka.check.register_model import check_register
+from rpc.codec import body_builtins, decode_header, encode_header, number, parse_body
+from rpc.errors import HandshakeRefusedError, MalformedBodyError, MalformedFrameError
+from rpc.framing import FrameReader
+from rpc.handshake import NONCE_BYTES, Handshake, Role
+from rpc.identity import LinkIdentity
+from rpc.methods import Method
+from storage.errors import CorruptEntryError, CorruptLogError, StorageError
+from storage.index_file import decode_index
+from storage.log_start import decode_log_start
+from storage.segment_index import SegmentIndex
+from storage.snapshot_file import decode_snapshot, encode_snapshot
+from tests.fuzz import log_directories, samples
+from tests.fuzz.checksums import sealed_batch, sealed_body, sealed_entries, sealed_frames
+
+# Small, so that an input of some hundred bytes holds frames of every size class.
+KAFKA_FRAME_BYTES_MAX, KAFKA_SCRATCH_BYTES = 2048, 256
+RPC_FRAME_BYTES_MAX = 64 * 1024
+UNPACKED_BYTES_MAX = 4 * 1024 * 1024
+HISTORY_CONFIGURATIONS_MAX = 2000
+
+GROUP = GroupId("g")
+REPLICA = Replica(NodeId(1), DirectoryId("one"))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One thing that reads bytes.
+
+    Attributes:
+        read: Returns for what it takes, raises one of `errors` for what it refuses.
+        samples: Inputs that it takes.
+        memory_bytes: What a run may allocate at most, besides 64 bytes for each of the input.
+    """
+
+    read: Callable[[bytes], None]
+    errors: tuple[type[Exception], ...]
+    samples: Callable[[], list[bytes]]
+    memory_bytes: int = 512 * 1024
+
+    @property
+    def name(self) -> str:
+        """Its name on the command line and in the corpus."""
+        return self.read.__name__
+
+    def __call__(self, data: bytes) -> None:
+        """Read, and take a named error for an answer."""
+        with suppress(*self.errors):
+            self.read(data)
+
+
+def _pieces(data: bytes, seed: int) -> Iterator[bytes]:
+    """Cut bytes into pieces of 1 to 97 bytes, as `seed` has it."""
+    position = 0
+    while position < len(data):
+        seed = seed * 75 % 65537
+        size = 1 + seed % (1, 3, 13, 97)[seed >> 4 & 3]
+        yield data[position : position + size]
+        position += size
+
+
+# -- Kafka's wire
+
+
+def kafka_frames(data: bytes) -> None:
+    """Frames of the Kafka port; the first byte says how the stream was segmented."""
+    stream = data[1:]
+    expected, is_broken = [], False
+    position = 0
+    while position + 4 <= len(stream):
+        length = int.from_bytes(stream[position : position + 4], "big", signed=True)
+        is_broken = not 0 <= length <= KAFKA_FRAME_BYTES_MAX
+        if is_broken or position + 4 + length > len(stream):
+            break
+        expected.append(stream[position + 4 : position + 4 + length])
+        position += 4 + length
+    splitter = FrameSplitter(KAFKA_FRAME_BYTES_MAX, scratch=memoryview(bytearray(KAFKA_SCRATCH_BYTES)))
+    found: list[memoryview] = []
+    try:
+        for piece in _pieces(stream, data[0] + 1 if data else 1):
+            found += splitter.feed(piece)
+            assert splitter.incomplete_bytes <= KAFKA_FRAME_BYTES_MAX
+    except InvalidFrameSizeError:
+        assert is_broken
+        assert [bytes(frame) for frame in found] == expected[: len(found)]
+        raise
+    assert not is_broken
+    assert [bytes(frame) for frame in found] == expected
+
+
+def kafka_request(data: bytes) -> None:
+    """One request frame, of whatever key and version it names; what was understood can be said again."""
+    header = decode_request_header(data)
+    assert 0 <= header.body_position <= len(data)
+    message = decode_request(header.api_key, header.api_version, data, header.body_position)
+    again = b"".join(encode_request(*header[:4], message))[4:]
+    same = decode_request_header(again)
+    assert same[:4] == header[:4]
+    repeated = decode_request(same.api_key, same.api_version, again, same.body_position)
+    # By its bytes: not even a NaN is another one there.
+    assert b"".join(encode_request(*same[:4], repeated))[4:] == again
+
+
+def kafka_response(data: bytes) -> None:
+    """One response frame, behind key and version of what was asked (two bytes each): the client's direction."""
+    key, version = int.from_bytes(data[:2], "big", signed=True), int.from_bytes(data[2:4], "big", signed=True)
+    decode_response(key, version, data[4:])
+
+
+# -- record batches
+
+
+def record_batch(data: bytes) -> None:
+    """A produced batch and its records; an odd first byte puts length, magic and CRC right."""
+    batch = sealed_batch(data[1:]) if data[:1] and data[0] & 1 else data[1:]
+    header = check_batch(batch)
+    assert header.size == len(batch) >= HEADER_BYTES
+    sequence = read_sequence(batch)
+    if sequence is not None:
+        assert sequence.record_count >= 1
+        assert read_timestamp(batch) == header.max_timestamp
+    stamped = bytearray(batch)
+    stamp(stamped, 7, 3)
+    stamp_append_time(stamped, 1_000)
+    assert check_batch(stamped)[:3] == (7, header.batch_length, 3)
+    with patch.object(record_codec, "UNPACKED_BYTES_MAX", UNPACKED_BYTES_MAX):
+        records = unpack_records(batch)
+    found = sum(1 for each in record_positions(header, records) if each.offset >= header.base_offset)
+    assert found == header.record_count <= len(records)
+
+
+def compressed(data: bytes) -> None:
+    """Compressed records; the first byte is the codec."""
+    with patch.object(record_codec, "UNPACKED_BYTES_MAX", UNPACKED_BYTES_MAX):
+        records = unpack(data[0] % 8 if data else 0, memoryview(data)[1:])
+    assert len(records) <= UNPACKED_BYTES_MAX
+
+
+# -- files
+
+
+def index_file(data: bytes) -> None:
+    """An index file; behind an odd first byte its checksum is right."""
+    record = decode_index(sealed_body(data[1:]) if data[:1] and data[0] & 1 else data[1:], GROUP, 1)
+    if record is None:
+        raise CorruptLogError("not used")
+    columns = (record.indexes, record.offsets, record.timestamps, record.positions)
+    index = SegmentIndex.from_columns(columns, record.size, record.max_timestamp, 4096)
+    for wanted in (0, 1, record.last_index, record.end_offset, -(2**63), 2**63 - 1):
+        index.position_of_index(wanted)
+        index.position_of_offset(wanted)
+        index.position_of_timestamp(wanted)
+        index.max_timestamp_before(wanted)
+
+
+def snapshot_file(data: bytes) -> None:
+    """A snapshot file; behind an odd first byte its checksum is right."""
+    content = sealed_body(data[1:]) if data[:1] and data[0] & 1 else data[1:]
+    snapshot = decode_snapshot(content, "snapshot")
+    assert snapshot.flaw() is None
+    assert decode_snapshot(encode_snapshot(snapshot), "snapshot") == snapshot
+
+
+def replica_state(data: bytes) -> None:
+    """What snapshots and entries hold for the layers above the log; the first byte says which."""
+    body = data[1:]
+    match data[0] % 4 if data else 0:
+        case 0:
+            command = decode_command(body)
+            assert decode_command(encode_command(command)) == command
+        case 1:
+            assert decode_log_start(body).flaw() is None
+        case 2:
+            table = ProducerTable(ProducerOptions())
+            list(table.decode(body, 0))
+            list(ProducerTable(ProducerOptions()).decode(b"".join(table.encode()), 0))
+        case 3:
+            tables = ControllerTables(TopicConfig())
+            steps = tables.decode(body)
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    tables.replace(end.value)
+                    break
+            list(ControllerTables(TopicConfig()).decode(b"".join(tables.encode())))
+
+
+# -- between nodes
+
+
+def rpc_frames(data: bytes) -> None:
+    """Frames of a node link; bit 0 of the first byte puts checksums right, the others say how it was segmented."""
+    flags = data[0] if data else 0
+    stream = sealed_frames(data[1:]) if flags & 1 else data[1:]
+    whole, whole_error = _rpc_frames_of(iter([stream]))
+    split, split_error = _rpc_frames_of(_pieces(stream, (flags >> 1) + 1))
+    assert split == whole
+    assert str(split_error) == str(whole_error)
+    assert sum(len(header) + len(payload) for header, payload in whole) <= len(stream)
+    if whole_error is not None:
+        raise whole_error
+
+
+def _rpc_frames_of(pieces: Iterator[bytes]) -> tuple[list[tuple[bytes, bytes]], MalformedFrameError | None]:
+    reader = FrameReader(RPC_FRAME_BYTES_MAX)
+    found = []
+    try:
+        for piece in pieces:
+            rest = memoryview(piece)
+            while rest:
+                space = reader.buffer()
+                count = min(len(space), len(rest))
+                space[:count] = rest[:count]
+                rest = rest[count:]
+                reader.received(count)
+                while (frame := reader.next_frame()) is not None:
+                    found.append((bytes(frame.header), bytes(frame.payload)))
+    except MalformedFrameError as error:
+        # Without the frames that it came through: they hold the reader's memory until the garbage collector comes.
+        return found, error.with_traceback(None)
+    return found, None
+
+
+@cache
+def rpc_shapes() -> tuple[type[msgspec.Struct], ...]:
+    """Return every body that nodes send each other, by name."""
+    modules = (service, admin_requests, founding, leadership, partition_status)
+    methods = [found for module in modules for found in vars(module).values() if isinstance(found, Method)]
+    shapes = {shape for method in methods for shape in (method.request, method.reply)}
+    return tuple(sorted(shapes, key=lambda each: each.__name__))
+
+
+def rpc_message(data: bytes) -> None:
+    """A header of a node link, its last item read as the body that the first byte names."""
+    shapes = rpc_shapes()
+    shape = shapes[data[0] % len(shapes)] if data else shapes[0]
+    items = decode_header(data[1:])
+    for item in items[1:3]:
+        number(item)
+    body = parse_body(items[-1], shape)
+    (again,) = decode_header(encode_header(0, body_builtins(body)))[1:]
+    assert encode_header(body_builtins(parse_body(again, shape))) == encode_header(again)
+
+
+def rpc_handshake(data: bytes) -> None:
+    """Headers that come before a link is trusted, each behind its length; bit 0 of the first byte is our role."""
+    is_dialer = bool(data[:1] and data[0] & 1)
+    handshake = Handshake(
+        Role.DIALER if is_dialer else Role.ACCEPTOR,
+        LinkIdentity(REPLICA, "c", b"secret"),
+        b"\1" * NONCE_BYTES,
+        dialled_node=NodeId(2) if is_dialer else None,
+        expected_directories={NodeId(2): DirectoryId("two")},
+    )
+    handshake.start()
+    position = 1
+    while position < len(data) and handshake.peer is None:
+        stop = position + 1 + data[position]
+        handshake.receive(decode_header(data[position + 1 : stop]))
+        position = stop
+    assert handshake.peer is None, "nothing here knows the secret"
+
+
+def raft_entries(data: bytes) -> None:
+    """The payload of an append; behind an odd first byte all checksums are right."""
+    payload = sealed_entries(data[1:]) if data[:1] and data[0] & 1 else data[1:]
+    request = AppendEntriesRequest("g", 3, 0, 0, 0, 0, flush=True)
+    entries = parse_run(request, memoryview(payload))
+    assert sum(entry.size for entry in entries) == len(payload)
+    assert [entry.index for entry in entries] == list(range(1, len(entries) + 1))
+
+
+# -- what people send and keep
+
+
+def admin_number(data: bytes) -> None:
+    """A partition or a node id in a request to the admin port."""
+    found = parse_number(data.decode(errors="surrogateescape"))
+    if found is None:
+        raise ValueError("no number")
+    assert 0 <= found < 2**31
+
+
+@cache
+def _history_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="raftka-fuzz-")
+
+
+def history(data: bytes) -> None:
+    """A history for `raftka check`: bits 0 and 1 of the first byte are the model, the others the size of reads."""
+    flags = data[0] if data else 0
+    path = Path(_history_folder().name) / "history.jsonl"
+    path.write_bytes(data[1:])
+    with patch.object(history_file, "_CHUNK_BYTES", 1 + (flags >> 2)):
+        in_pieces = [line for _, lines in read_lines(path) for line in lines]
+    whole = [line for _, lines in read_lines(path) for line in lines]
+    assert msgspec.json.encode(in_pieces) == msgspec.json.encode(whole)
+    if flags & 2:
+        model = "cas" if flags & 1 else "register"
+        check_register(read_register_history([path], has_cas=model == "cas"), model, HISTORY_CONFIGURATIONS_MAX)
+    else:
+        check_log(read_log_history([path]))
+
+
+_LINK_ERRORS = (MalformedFrameError, MalformedBodyError, HandshakeRefusedError)
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target(kafka_frames, (ProtocolError,), samples.kafka_frames),
+        Target(kafka_request, (ProtocolError,), samples.kafka_requests),
+        Target(kafka_response, (ProtocolError,), samples.kafka_responses),
+        Target(record_batch, (MalformedBatchError, CorruptRecordsError), samples.record_batches, 12 * 1024 * 1024),
+        Target(compressed, (CorruptRecordsError,), samples.compressed, 12 * 1024 * 1024),
+        Target(log_directories.log_directory, (StorageError,), samples.log_directories),
+        Target(index_file, (CorruptLogError,), samples.index_files),
+        Target(snapshot_file, (StorageError,), samples.snapshot_files),
+        Target(replica_state, (CorruptLogError, CorruptEntryError), samples.replica_states),
+        Target(rpc_frames, _LINK_ERRORS, samples.rpc_frames),
+        Target(rpc_message, _LINK_ERRORS, lambda: samples.rpc_messages(rpc_shapes())),
+        Target(rpc_handshake, _LINK_ERRORS, samples.rpc_handshakes),
+        Target(raft_entries, _LINK_ERRORS, samples.raft_entries),
+        Target(admin_number, (ValueError,), samples.admin_numbers),
+        Target(history, (HistoryError,), samples.histories, 20 * 1024 * 1024),
+    )
+}

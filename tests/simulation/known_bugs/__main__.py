@@ -1,0 +1,75 @@
+"""`python -m tests.simulation.known_bugs`: catch every planted bug, `--pin` the seeds, write the page.
+
+The bugs that show each invariant alone (`invariants_alone`) are hunted along, by the invariant's name.
+"""
+
+import argparse
+import contextlib
+import signal
+from pathlib import Path
+
+from tests.simulation.known_bugs.hunt import SEEDS_MAX, Hunt
+from tests.simulation.known_bugs.hunts import NAMES, hunt_all
+from tests.simulation.known_bugs.pins import write_pins
+from tests.simulation.known_bugs.report import render
+from tests.simulation.known_bugs.table import BUGS
+from tests.simulation.processes import interruptible, number_of_processes
+
+# Apart from the seeds of the campaigns.
+_FIRST_SEED = 100_000
+
+
+def main() -> int:
+    """Run what the command line asks for; 0 if every bug was caught in every try."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.known_bugs", description=__doc__)
+    parser.add_argument(
+        "--bugs", type=_names, metavar="A,B", help="only these bugs (or invariants, alone); all other pins stay"
+    )
+    parser.add_argument("--tries", type=int, default=1, help="disjoint ranges of seeds per bug (default %(default)s)")
+    parser.add_argument("--first-seed", type=int, default=_FIRST_SEED, help="default %(default)s")
+    parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="budget of one try (default %(default)s)")
+    parser.add_argument("--jobs", type=number_of_processes, default=1, help="processes (default %(default)s)")
+    parser.add_argument(
+        "--pin", action="store_true", help="keep the cheapest seed of each in seeds.json, for the tests"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the page, as Markdown")
+    arguments = parser.parse_args()
+    wanted = arguments.bugs or NAMES
+    hunts: list[Hunt] = []
+    found = hunt_all(wanted, arguments.tries, arguments.first_seed, arguments.seeds, arguments.jobs)
+    with interruptible(), contextlib.closing(found):
+        for each in found:
+            hunts.append(each)
+            print(_line(each), flush=True)
+            if arguments.pin:
+                write_pins(hunts, NAMES)
+    bugs = [bug for bug in BUGS if bug.name in wanted]
+    if arguments.out is not None:
+        command = f"python -m tests.simulation.known_bugs --tries {arguments.tries} --seeds {arguments.seeds}"
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(render(bugs, hunts, command))
+    missed = sorted({each.name for each in hunts if each.seed is None})
+    print(f"{len(wanted) - len(missed)} of {len(wanted)} were caught in every try", *(f"not {name}" for name in missed))
+    return 1 if missed else 0
+
+
+def _names(text: str) -> list[str]:
+    names = text.split(",")
+    unknown = sorted(set(names) - set(NAMES))
+    if unknown:
+        raise argparse.ArgumentTypeError(f"neither a bug nor an invariant: {', '.join(unknown)}")
+    return names
+
+
+def _line(found: Hunt) -> str:
+    others = "; ".join(f"{count} x {what}" for what, count in found.others.most_common(4))
+    end = f"seed {found.seed}: {found.objector} objected" if found.seed is not None else "NOT CAUGHT"
+    spent = f"{found.seeds} seeds, {found.virtual_seconds:.0f} virtual s, {found.wall_seconds:.1f} s"
+    return f"{found.name}: {end} ({spent})" + (f", before: {others}" if others else "")
+
+
+if __name__ == "__main__":
+    try:
+        raise SystemExit(main())
+    except KeyboardInterrupt:
+        raise SystemExit(128 + signal.SIGINT) from None

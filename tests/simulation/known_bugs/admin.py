@@ -1,0 +1,109 @@
+"""Bugs in raft0 and in what it is asked for: topics, producer ids."""
+
+import contextlib
+
+import pytest
+
+from cluster.commands import encode_command
+from cluster.controller import Controller
+from cluster.controller_backend import ControllerBackend
+from cluster.controller_tables import ControllerTables
+from cluster.errors import ControllerUnavailableError, ProducerIdsTakenError
+from cluster.producer_id_table import ProducerIdTable
+from cluster.topic_table import Topic
+from model.ids import ConsistencyLevel, GroupId
+from raft.consensus import Consensus
+from raft.replica_directories import ReplicaDirectories, clean_key, marker_key
+from raft.replicate_item import NewEntry
+from raft.vote_floor import floor_key
+from raft.vote_store import vote_key
+from storage.entry import EntryKind
+from tests.simulation.cluster import TOPIC
+
+
+def deletion_takes_the_first_topic(patch: pytest.MonkeyPatch) -> None:
+    """A broker that applies the deletion of a topic removes the replicas of the first topic in its table as well."""
+    forget = ControllerBackend._forget
+
+    async def forget_both(backend: ControllerBackend, topic: Topic) -> None:
+        await forget(backend, topic)
+        for other in backend._topics.all()[:1]:
+            await forget(backend, other)
+
+    patch.setattr(ControllerBackend, "_forget", forget_both)
+
+
+def deletion_leaves_the_replicas_behind(patch: pytest.MonkeyPatch) -> None:
+    """A broker that applies the deletion of a topic keeps its replicas, on disk and in its groups."""
+
+    async def remove(backend: ControllerBackend, topic: str, group: GroupId) -> None:
+        backend._partitions.discard(group)
+
+    patch.setattr(ControllerBackend, "_remove", remove)
+
+
+def deletion_leaves_the_directories_behind(patch: pytest.MonkeyPatch) -> None:
+    """A broker that deletes a replica stops it and forgets its vote, and never deletes its directory."""
+
+    async def keep_directory(directories: ReplicaDirectories, group: GroupId) -> None:
+        for key in (vote_key(group), floor_key(group), clean_key(group), marker_key(group)):
+            directories._kvstore.delete(key)
+
+    patch.setattr(Consensus, "remove", Consensus.stop)
+    patch.setattr(ReplicaDirectories, "finish_removal", keep_directory)
+
+
+def one_broker_opens_no_replicas_of_new_topics(patch: pytest.MonkeyPatch) -> None:
+    """Broker 3 opens the replicas of the first topic, and none of those that are created later."""
+    start = ControllerBackend._start
+
+    async def start_or_not(backend: ControllerBackend, topic: Topic, number: int, replicas) -> None:
+        if backend._self_replica.node_id != 3 or topic.name == TOPIC:
+            await start(backend, topic, number, replicas)
+
+    patch.setattr(ControllerBackend, "_start", start_or_not)
+
+
+def producer_ids_are_given_away_twice(patch: pytest.MonkeyPatch) -> None:
+    """raft0 gives every broker that asks the block of producer ids that it gave the one before."""
+
+    def apply_allocate(table: ProducerIdTable, block) -> None:
+        if block.first != table.next_id:
+            raise ProducerIdsTakenError(f"{table.next_id} is next")
+
+    patch.setattr(ProducerIdTable, "apply_allocate", apply_allocate)
+
+
+def restored_tables_forget_the_next_producer_id(patch: pytest.MonkeyPatch) -> None:
+    """A raft0 that begins from a snapshot counts the blocks of producer ids from zero."""
+    replace = ControllerTables.replace
+
+    def replace_and_forget(tables: ControllerTables, contents) -> None:
+        replace(tables, contents)
+        tables.producer_ids.next_id = 0
+
+    patch.setattr(ControllerTables, "replace", replace_and_forget)
+
+
+def topic_changes_are_answered_before_they_are_committed(patch: pytest.MonkeyPatch) -> None:
+    """raft0's leader answers a command as soon as it has taken it."""
+    propose = Controller.propose
+
+    async def propose_and_go_on(controller: Controller, command, deadline: float) -> None:
+        if not controller.is_in_office:
+            await propose(controller, command, deadline)
+        entry = NewEntry(EntryKind.COMMAND, encode_command(command), 0)
+        controller.consensus.replicate([entry], ConsistencyLevel.QUORUM_ACK, expected_term=controller.consensus.term)
+
+    patch.setattr(Controller, "propose", propose_and_go_on)
+
+
+def unanswered_topic_change_is_a_success(patch: pytest.MonkeyPatch) -> None:
+    """raft0's leader answers a command whose outcome it does not know as if it were applied."""
+    propose = Controller.propose
+
+    async def propose_and_hope(controller: Controller, command, deadline: float) -> None:
+        with contextlib.suppress(ControllerUnavailableError):
+            await propose(controller, command, deadline)
+
+    patch.setattr(Controller, "propose", propose_and_hope)

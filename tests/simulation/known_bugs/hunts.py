@@ -1,0 +1,31 @@
+"""Many hunts on several processes."""
+
+from collections.abc import Generator, Sequence
+
+from tests.simulation.known_bugs.hunt import Hunt, hunt, hunt_alone
+from tests.simulation.known_bugs.invariants_alone import ALONE
+from tests.simulation.known_bugs.table import BUGS
+from tests.simulation.processes import results
+
+# What is hunted: a bug, or under the name of an invariant the bug that this one finds alone.
+NAMES = [*(bug.name for bug in BUGS), *(invariant.__name__ for invariant, _ in ALONE)]
+
+# Tries search ranges of seeds that are apart from each other.
+_TRY_STEP = 1_000
+# What one run leaks must not add up.
+_HUNTS_PER_PROCESS = 20
+
+
+def hunt_all(names: Sequence[str], tries: int, first_seed: int, seeds: int, jobs: int) -> Generator[Hunt, None, None]:
+    """Yield the hunts as they end, `tries` for each name; a hunt runs `seeds` seeds at most."""
+    work = [(name, first_seed + number * _TRY_STEP, seeds) for number in range(tries) for name in names]
+    yield from results(_hunt, work, jobs=jobs, runs_per_process=_HUNTS_PER_PROCESS)
+
+
+def _hunt(work: tuple[str, int, int]) -> Hunt:
+    name, first_seed, seeds = work
+    searched = range(first_seed, first_seed + seeds)
+    for invariant, plant in ALONE:
+        if invariant.__name__ == name:
+            return hunt_alone(invariant, plant, searched)
+    return hunt(next(bug for bug in BUGS if bug.name == name), searched)

@@ -1,0 +1,181 @@
+"""Bugs where a log is written: what is durable, and when (RFC 0002)."""
+
+import asyncio
+import contextlib
+import errno
+
+import pytest
+
+import storage.log_appender
+import storage.log_flusher
+import storage.log_snapshots
+import storage.log_truncation
+from runtime.workers import Pool
+from storage.log import Log
+from storage.log_flusher import LogFlusher
+from storage.log_snapshots import LogSnapshots
+from storage.memory_kvstore import MemoryKvStore
+from storage.segment_index import SegmentIndex
+from storage.segment_writer import write_parts
+from storage.snapshot_file import DISK_FULL
+
+
+def fsync_is_skipped(patch: pytest.MonkeyPatch) -> None:
+    """A flush reports success without an fsync."""
+    patch.setattr(storage.log_flusher, "_fsync_all", lambda segments: None)
+
+
+def only_the_newest_segment_is_fsynced(patch: pytest.MonkeyPatch) -> None:
+    """A flush that covers several segments fsyncs the last one of them only."""
+    fsync_all = storage.log_flusher._fsync_all
+    patch.setattr(storage.log_flusher, "_fsync_all", lambda segments: fsync_all(segments[-1:]))
+
+
+def fsync_error_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    """An fsync that fails counts as one that has succeeded."""
+    fsync_all = storage.log_flusher._fsync_all
+
+    def fsync(segments) -> None:
+        with contextlib.suppress(OSError):
+            fsync_all(segments)
+
+    patch.setattr(storage.log_flusher, "_fsync_all", fsync)
+
+
+def failed_fsync_is_tried_again(patch: pytest.MonkeyPatch) -> None:
+    """An fsync that fails is repeated: the kernel calls the pages clean by then, and says yes."""
+    fsync_all = storage.log_flusher._fsync_all
+
+    def fsync(segments) -> None:
+        try:
+            fsync_all(segments)
+        except OSError:
+            fsync_all(segments)
+
+    patch.setattr(storage.log_flusher, "_fsync_all", fsync)
+
+
+def fsync_covers_what_came_after_it_began(patch: pytest.MonkeyPatch) -> None:
+    """A flush counts everything that is written when it ends, not what was written when it began."""
+
+    async def run(flusher: LogFlusher, done: asyncio.Future[None]) -> None:
+        positions, segments = flusher._positions, flusher._dirty[:]
+        flusher._dirty.clear()
+        truncations = positions.truncations
+        try:
+            await flusher._jobs.use(Pool.FSYNC, lambda: storage.log_flusher._fsync_all(segments))
+        except OSError as error:
+            flusher._health.poisoned(f"fsync failed: {error}")
+        else:
+            if truncations == positions.truncations:
+                positions.note_flushed(positions.last_index, positions.unflushed_bytes)
+                flusher._indexer.start()
+            else:
+                flusher._dirty[:0] = [each for each in segments if each in flusher._segments]
+        flusher._running = None
+        done.set_result(None)
+
+    patch.setattr(LogFlusher, "_run", run)
+
+
+def new_segments_name_is_not_fsynced(patch: pytest.MonkeyPatch) -> None:
+    """A segment begins without an fsync of its directory: a power loss takes the file, with all that was fsynced."""
+
+    def write(files, directory, parts) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(type(files), "fsync_dir", lambda files, path: None)
+            write_parts(files, directory, parts)
+
+    patch.setattr(storage.log_appender, "write_parts", write)
+
+
+def full_disk_is_a_success(patch: pytest.MonkeyPatch) -> None:
+    """An append for which there was no room counts as written."""
+
+    def write(files, directory, parts) -> None:
+        try:
+            write_parts(files, directory, parts)
+        except OSError as error:
+            if error.errno not in DISK_FULL or any(part.file is None for part in parts):
+                raise
+
+    patch.setattr(storage.log_appender, "write_parts", write)
+
+
+def failed_write_is_a_success(patch: pytest.MonkeyPatch) -> None:
+    """An append that the disk has refused counts as written."""
+
+    def write(files, directory, parts) -> None:
+        try:
+            write_parts(files, directory, parts)
+        except OSError as error:
+            if error.errno != errno.EIO or any(part.file is None for part in parts):
+                raise
+
+    patch.setattr(storage.log_appender, "write_parts", write)
+
+
+def partial_append_is_left_behind(patch: pytest.MonkeyPatch) -> None:
+    """What a full disk took of an append stays in the file, and a restart reads it as part of the log."""
+    patch.setattr(storage.log_appender, "cut_back", lambda files, directory, parts: None)
+
+
+def truncation_keeps_the_next_segment(patch: pytest.MonkeyPatch) -> None:
+    """A truncation that ends within a segment leaves the segments behind it on the disk."""
+    remove_and_cut = storage.log_truncation.remove_and_cut
+
+    def remove(files, directory, removed, last, position) -> None:
+        remove_and_cut(files, directory, removed if last is None else removed[1:], last, position)
+
+    patch.setattr(storage.log_truncation, "remove_and_cut", remove)
+
+
+def index_is_ahead_of_the_log(patch: pytest.MonkeyPatch) -> None:
+    """A truncation leaves the rows of what is cut in the sparse index: a lookup finds what stood there before."""
+
+    def cut(index: SegmentIndex, position: int, max_timestamp: int) -> None:
+        index.max_timestamp = max_timestamp
+
+    patch.setattr(SegmentIndex, "cut", cut)
+
+
+def kvstore_writes_are_not_synced(patch: pytest.MonkeyPatch) -> None:
+    """The store of terms and votes reports a sync that has not happened."""
+
+    async def sync(store: MemoryKvStore) -> None:
+        store._check_open()
+
+    patch.setattr(MemoryKvStore, "sync", sync)
+
+
+def segments_go_before_the_snapshot_is_durable(patch: pytest.MonkeyPatch) -> None:
+    """Segments below a new log start are deleted first, and then the snapshot that says so is written."""
+    write = LogSnapshots._write
+
+    async def save(snapshots: LogSnapshots, snapshot, drop_prefix) -> None:
+        removed = drop_prefix(snapshot.start)
+        files, directory = snapshots._env.files, snapshots._directory
+        for segment in removed:
+            snapshots._jobs.retire(segment)
+        await snapshots._env.workers.run(
+            Pool.APPEND, lambda: storage.log_snapshots.remove_prefix(files, directory, removed)
+        )
+        await write(snapshots, snapshot)
+
+    patch.setattr(LogSnapshots, "_save", save)
+
+
+def one_segment_too_many_goes(patch: pytest.MonkeyPatch) -> None:
+    """With a new log start the segment goes that holds it, if there is a later one."""
+
+    def drop_prefix(log: Log, start) -> list:
+        first = sum(segment.base_index <= start.index for segment in log._segments[1:])
+        first = min(first + 1, len(log._segments) - 1) if first else 0
+        removed = log._segments[:first]
+        del log._segments[:first]
+        if removed:
+            log._follow()
+            log.forget_terms(log._segments[0].base_index)
+        return removed
+
+    patch.setattr(Log, "_drop_prefix", drop_prefix)

@@ -1,0 +1,278 @@
+"""All planted bugs. What random search does not find within its budget stands apart, with the scenario that shows it."""
+
+from tests.simulation.known_bugs import (
+    admin,
+    agreement,
+    elections,
+    fetch,
+    groups,
+    idempotence,
+    log_start,
+    produce,
+    replication,
+    storage_recovery,
+    storage_writes,
+)
+from tests.simulation.known_bugs.known_bug import KnownBug, Plant
+from tests.simulation.known_bugs.scenario_bug import ScenarioBug
+
+# Each breaks what was promised about committed entries; which of them is asked first depends on the run.
+_COMMITTED = (
+    "LeaderCompleteness",
+    "StateMachineSafety",
+    "CommittedIsDurable",
+    "AcknowledgedWrites",
+    "VisibleSurvives",
+    "Truncation",
+    "LogMatching",
+)
+_LOST = ("lost-write", "unseen", "lost-read", "inconsistent-offsets")
+_SKIPPED = ("phantom", "int-poll-skip", "poll-skip", *_LOST)
+_STORED = ("FlushedIsDurable", "FlushedSurvives", "CommittedIsDurable", "LogMatching", "AcknowledgedWrites")
+_LATEST = (
+    "ReadsAreLinearizable",
+    "ToldEndsWereVisible",
+    "stale-latest",
+    "nonmonotonic-latest",
+    "future-latest",
+    "future-hw",
+)
+
+_ELECTIONS = (
+    (elections.vote_is_not_synced, "paper 5.2, figure 2", ("VotesAreDurable",)),
+    (elections.term_and_vote_are_not_read_back, "paper figure 2", ("VotesAreDurable", "VoteOnce", "Positions")),
+    (elections.votes_go_to_any_log, "paper 5.4.1", _COMMITTED),
+    (elections.voters_compare_with_what_they_know_as_committed, "paper 5.4.1", _COMMITTED),
+    (elections.the_longer_log_wins_whatever_its_terms, "paper 5.4.1, figure 8", _COMMITTED),
+    (elections.one_vote_elects, "paper 5.2", ("ElectionSafety", *_COMMITTED)),
+    (elections.follower_forgets_its_vote, "paper 5.2", ("VoteOnce", "ElectionSafety", "VotesAreDurable")),
+    (elections.new_leader_cuts_its_tail, "paper figure 3", ("LeaderAppendOnly",)),
+)
+_AGREEMENT = (
+    (agreement.written_counts_as_fsynced, "Vanlightly's RaftFsync model", ("MatchesAreTrue",)),
+    (agreement.follower_reports_before_its_fsync, "Vanlightly's RaftFsync model", ("MatchesAreTrue",)),
+    (agreement.foreign_tail_counts, "paper 5.3; counterexample 5", ("MatchesAreTrue", *_COMMITTED)),
+    (agreement.minority_commits, "paper 5.3", ("CommittedIsDurable",)),
+    (agreement.old_terms_commit_by_counting, "paper 5.4.2, figure 8", ("CommitRule",)),
+    (agreement.visible_is_what_the_leader_wrote, "Redpanda #14794", ("VisibleSurvives",)),
+    (
+        agreement.leaders_after_the_first_show_what_they_alone_wrote,
+        "Redpanda #14794; RFC 0003, levels",
+        ("VisibleSurvives", "ReadsAgree"),
+    ),
+    (agreement.leader_hides_again_what_is_not_committed, "RFC 0003 section 3", ("Positions",)),
+    (agreement.relaxed_writes_show_the_quorum_writes_before_them, "Redpanda #14794", ("QuorumWritesWait", *_LOST)),
+    (agreement.quorum_write_is_answered_at_once, "RFC 0003, levels", ("AcknowledgedWrites",)),
+    (agreement.leader_ack_precedes_the_write, "RFC 0003, levels", ("AcknowledgedWrites",)),
+    (agreement.a_lost_leadership_is_a_success, "Redpanda #3003", ("AcknowledgedWrites",)),
+    (
+        agreement.last_batch_of_a_round_is_written_twice,
+        "Redpanda #2580",
+        ("AcknowledgedWrites", "ProducerSequences", "duplicate"),
+    ),
+    (
+        agreement.answers_of_older_leaderships_count,
+        "Redpanda #13495: answers that come late",
+        ("AnswersWereAskedFor", "MatchesAreTrue", "ReadsAreLinearizable"),
+    ),
+    (agreement.bytes_of_failed_writes_are_not_given_back, "RFC 0003 section 9", ("Convergence",)),
+    (agreement.leader_serves_before_its_barrier, "Redpanda #5090, #10885", _LATEST),
+    (agreement.reads_are_not_confirmed, "Redpanda #2954; thesis 6.4", _LATEST),
+)
+_REPLICATION = (
+    (replication.follower_commits_what_was_not_matched, "counterexample 5", _COMMITTED),
+    (replication.follower_commits_before_its_fsync, "RFC 0003, S2", ("Positions",)),
+    (replication.match_outlives_its_leader, "counterexample 5", ("MatchedIsTheLeaders", *_COMMITTED)),
+    (
+        replication.previous_term_is_not_compared,
+        "paper figure 2, AppendEntries 2",
+        ("MatchesAreTrue", "MatchedIsTheLeaders", *_COMMITTED),
+    ),
+    (replication.conflict_is_kept, "paper figure 2, AppendEntries 3", _COMMITTED),
+    (replication.every_request_cuts, "Redpanda #17731, #17895", ("Truncation", *_COMMITTED)),
+    (replication.cut_goes_below_commit, "paper 5.3", ("Truncation",)),
+    (replication.followers_that_lack_little_are_left_alone, "RFC 0004, recovery", ("LagDrains", "Convergence")),
+    (replication.offsets_count_batches, "KIP-98; Redpanda #29849", ("OffsetsAreDense",)),
+)
+_LOG_START = (
+    (log_start.each_replica_deletes_by_itself, "counterexample 15", ("LogStarts",)),
+    (log_start.start_moves_before_its_entry_is_committed, "RFC 0006 section 5", ("LogStarts",)),
+    (log_start.snapshot_is_later_than_its_state, "counterexample 36", ("SnapshotsAreTrue",)),
+    (
+        log_start.snapshot_names_what_is_committed_and_not_yet_settled,
+        "counterexample 36; Redpanda #11840",
+        ("SnapshotsAreTrue",),
+    ),
+    (log_start.retention_keeps_only_the_newest_segment, "RFC 0006 section 5", ("Deletions",)),
+    (log_start.delete_records_goes_to_the_high_watermark, "KIP-107", ("Deletions",)),
+    (log_start.delete_records_takes_the_whole_batch, "KIP-107", ("Deletions",)),
+    (log_start.delete_records_is_answered_without_effect, "KIP-107", ("broken-deletion",)),
+    (log_start.delete_records_is_answered_before_it_is_committed, "KIP-107; Redpanda #6018", ("broken-deletion",)),
+)
+_STORAGE_WRITES = (
+    (storage_writes.fsync_is_skipped, "RFC 0002 section 5; Jepsen on NATS 2.12.1", ("FlushedIsDurable",)),
+    (storage_writes.only_the_newest_segment_is_fsynced, "Redpanda #3100", ("FlushedIsDurable",)),
+    (storage_writes.fsync_error_is_ignored, "fsyncgate", ("FlushedIsDurable",)),
+    (storage_writes.failed_fsync_is_tried_again, "fsyncgate", ("FlushedIsDurable",)),
+    (storage_writes.fsync_covers_what_came_after_it_began, "Redpanda #3531, #15201", ("FlushedIsDurable",)),
+    (storage_writes.new_segments_name_is_not_fsynced, "RFC 0002 section 6", ("FlushedIsDurable",)),
+    (storage_writes.full_disk_is_a_success, "classic: ENOSPC", _STORED),
+    (storage_writes.failed_write_is_a_success, "classic: EIO", _STORED),
+    (storage_writes.partial_append_is_left_behind, "RFC 0002 section 4", ("Convergence", *_STORED)),
+    (storage_writes.truncation_keeps_the_next_segment, "counterexample 16", ("Convergence", *_STORED)),
+    (storage_writes.index_is_ahead_of_the_log, "classic: index ahead of the log", ("SegmentsCoverTheLog",)),
+    (storage_writes.kvstore_writes_are_not_synced, "paper figure 2", ("VotesAreDurable",)),
+    (storage_writes.segments_go_before_the_snapshot_is_durable, "RFC 0006 section 2", ("SegmentsCoverTheLog",)),
+    (storage_writes.one_segment_too_many_goes, "RFC 0006 section 5", ("SegmentsCoverTheLog",)),
+)
+_STORAGE_RECOVERY = (
+    (storage_recovery.tail_is_trusted_after_a_kill, "counterexample 9b", ("FlushedIsDurable",)),
+    (storage_recovery.torn_tail_is_accepted, "classic: torn tail", ("Convergence", *_STORED)),
+    (storage_recovery.checksums_are_not_looked_at, "Protocol-Aware Recovery, FAST 2018", ("ReadsAgree", *_STORED)),
+    (
+        storage_recovery.fetch_does_not_check_what_it_reads,
+        "Protocol-Aware Recovery, FAST 2018",
+        ("ReadsAgree", *_STORED),
+    ),
+    (
+        storage_recovery.damage_below_the_mark_is_cut_like_a_torn_tail,
+        "counterexample 9a; Jepsen on NATS 2.12.1",
+        _STORED,
+    ),
+    (
+        storage_recovery.snapshot_checksums_are_not_looked_at,
+        "Protocol-Aware Recovery, FAST 2018",
+        ("SnapshotsAreTrue", "EqualTables", "LogStarts", "Positions", "FlushedSurvives", "SegmentsCoverTheLog"),
+    ),
+    (storage_recovery.damage_leaves_no_floor_for_votes, "counterexample 9a", _STORED),
+    (storage_recovery.last_entry_is_dropped_at_the_open, "RFC 0002 section 7", _STORED),
+)
+_PRODUCE = (
+    (produce.acks_all_is_taken_for_acks_1, "Redpanda #6018", _LOST),
+    (produce.timed_out_write_is_a_success, "KAFKA-13574", ("AcknowledgedWrites",)),
+    (produce.lost_leadership_is_a_definite_failure, "KAFKA-13574; G1a", ("aborted-read",)),
+    (produce.answer_names_the_offset_after_the_batch, "Redpanda #5355", ("inconsistent-offsets", "inconsistent-acks")),
+    (produce.offsets_are_given_away_twice, "Redpanda #3003", ("OffsetsAreDense", "SnapshotsAreTrue")),
+    (
+        produce.partitions_of_a_request_share_one_answer,
+        "KAFKA-13574",
+        ("inconsistent-offsets", "inconsistent-acks", *_LOST),
+    ),
+    (produce.batches_go_to_the_neighbour, "Jepsen's Kafka workload", ("phantom", "AcknowledgedWrites", *_LOST)),
+)
+_IDEMPOTENCE = (
+    (
+        idempotence.retries_are_appended_again,
+        "Redpanda #3039",
+        ("ProducerSequences", "duplicate", "AcknowledgedWrites"),
+    ),
+    (idempotence.duplicates_are_forgotten_with_the_leader, "KIP-98", ("ProducerSequences", "duplicate")),
+    (idempotence.duplicate_is_answered_with_the_end_of_the_log, "Redpanda #5355, #5356", ("AcknowledgedWrites",)),
+    (idempotence.duplicate_is_answered_at_once, "counterexample 8", ("AcknowledgedWrites",)),
+    (idempotence.out_of_order_is_taken_for_a_duplicate, "KIP-98", ("AcknowledgedWrites",)),
+    (idempotence.gaps_in_a_producers_numbers_are_taken, "KIP-98", ("ProducerSequences",)),
+    (idempotence.every_broker_hands_out_the_same_producer_ids, "KIP-98", ("AcknowledgedWrites", *_LOST)),
+)
+_FETCH = (
+    (fetch.high_watermark_is_the_end_of_the_leaders_log, "KIP-101", ("ReadsAgree", "ToldEndsWereVisible", *_LOST)),
+    (fetch.fetch_is_not_bounded, "KIP-101", ("ReadsAgree", *_LOST)),
+    (fetch.told_high_watermark_is_the_end_of_the_log, "KIP-207", ("ToldEndsWereVisible", "nonmonotonic-hw")),
+    (fetch.fetch_leaves_out_a_batch, "Jepsen's Kafka workload", _SKIPPED),
+    (fetch.fetch_begins_behind_the_offset, "Jepsen's Kafka workload", _SKIPPED),
+    (fetch.fetch_reads_the_neighbour, "Jepsen's Kafka workload", ("Convergence", *_SKIPPED)),
+    (fetch.latest_is_read_from_any_replica, "Redpanda #2954", _LATEST),
+    (fetch.latest_is_not_confirmed, "counterexample 1; Redpanda #2954", _LATEST),
+    (fetch.latest_is_the_last_record, "Redpanda's chaos checker", _LATEST),
+    (fetch.latest_is_the_end_of_the_leaders_log, "Redpanda #10921", _LATEST),
+    (fetch.local_start_is_that_of_a_batch, "KIP-107, KIP-405", ("wrong-earliest",)),
+    (fetch.timestamps_are_found_by_batch, "KIP-79", ("wrong-offset-of-timestamp",)),
+    (fetch.every_epoch_ends_with_the_log, "KIP-101, KIP-320", ("wrong-epoch-end",)),
+    (fetch.followers_serve_what_they_have_written, "KIP-392", ("ReadsAgree", *_LOST)),
+)
+_ADMIN = (
+    (admin.deletion_takes_the_first_topic, "RFC 0001 section 5", ("PlacedReplicas",)),
+    (admin.deletion_leaves_the_replicas_behind, "RFC 0001 section 5", ("Convergence",)),
+    (admin.deletion_leaves_the_directories_behind, "RFC 0001 section 5", ("Convergence",)),
+    (admin.one_broker_opens_no_replicas_of_new_topics, "RFC 0001 section 5", ("Convergence",)),
+    (admin.producer_ids_are_given_away_twice, "KIP-98", ("AcknowledgedWrites", *_LOST)),
+    (admin.restored_tables_forget_the_next_producer_id, "Raft section 7", ("EqualTables",)),
+    (admin.topic_changes_are_answered_before_they_are_committed, "Redpanda #6018", ("not-linearizable",)),
+    (
+        # Topics, and producer ids that two brokers hand out.
+        admin.unanswered_topic_change_is_a_success,
+        "KAFKA-13574",
+        ("not-linearizable", "AcknowledgedWrites", *_LOST),
+    ),
+)
+_GROUPS = (
+    (groups.commits_are_answered_when_the_leader_has_written, "RFC 0009, G1", ("GroupOffsets",)),
+    (
+        groups.committed_offsets_are_one_too_far,
+        "Kafka's OffsetCommit: the next offset to read",
+        ("ToldEndsWereVisible", *_SKIPPED),
+    ),
+    (groups.generations_are_not_compared, "RFC 0009, G2", ("GroupOwners",)),
+    (groups.assignments_are_answered_before_they_are_stored, "RFC 0009, G2", ("GroupOwners",)),
+)
+_SCENARIOS = "tests/simulation/scenarios"
+BY_SCENARIO = (
+    ScenarioBug(
+        "the log starts anew where the node id is taken for the replica's identity",
+        "counterexample 4",
+        f"{_SCENARIOS}/test_wiped_replica.py::test_a_committed_entry_is_lost_where_the_node_id_is_the_identity",
+    ),
+    ScenarioBug(
+        "any reply of the leader's term confirms a reader",
+        "counterexample 1",
+        f"{_SCENARIOS}/test_linearizable_reads.py::test_it_would_if_any_reply_of_the_term_counted",
+    ),
+    ScenarioBug(
+        "BUSY is said in the term of the request",
+        "counterexample 35",
+        f"{_SCENARIOS}/test_linearizable_reads.py::test_it_would_if_busy_were_said_in_the_term_of_the_request",
+    ),
+    ScenarioBug(
+        "an unlink is not made durable, newest segment first",
+        "counterexample 16",
+        f"{_SCENARIOS}/test_unlinked_segments.py::test_it_does_where_an_unlink_is_not_made_durable_newest_first",
+    ),
+    ScenarioBug(
+        "a flush that crosses a truncation just ends",
+        "counterexample 18",
+        f"{_SCENARIOS}/test_flush_across_a_truncation.py::test_it_waits_for_ever_where_the_flush_just_ends",
+    ),
+    ScenarioBug(
+        "a voter does not count the append that it is still writing",
+        "counterexample 19",
+        f"{_SCENARIOS}/test_appends_in_flight_at_a_vote.py::test_an_acknowledged_write_is_lost_where_it_does_not",
+    ),
+    ScenarioBug(
+        "a candidate stands with more than what is written",
+        "counterexample 32",
+        f"{_SCENARIOS}/test_appends_in_flight_at_a_vote.py::test_a_committed_entry_is_lost_where_it_stands_with_more",
+    ),
+    ScenarioBug(
+        "the kept tail is written to another place",
+        "counterexample 34",
+        f"{_SCENARIOS}/test_kept_tail.py::test_it_does_where_the_tail_moves_to_another_place",
+    ),
+)
+
+
+def _bugs(area: str, lines: tuple[tuple[Plant, str, tuple[str, ...]], ...]) -> tuple[KnownBug, ...]:
+    return tuple(KnownBug(plant, area, source, objectors) for plant, source, objectors in lines)
+
+
+BUGS = (
+    *_bugs("elections", _ELECTIONS),
+    *_bugs("agreement", _AGREEMENT),
+    *_bugs("replication", _REPLICATION),
+    *_bugs("log start", _LOG_START),
+    *_bugs("storage: writes", _STORAGE_WRITES),
+    *_bugs("storage: recovery", _STORAGE_RECOVERY),
+    *_bugs("Kafka: produce", _PRODUCE),
+    *_bugs("Kafka: idempotence", _IDEMPOTENCE),
+    *_bugs("Kafka: fetch", _FETCH),
+    *_bugs("Kafka: groups", _GROUPS),
+    *_bugs("raft0", _ADMIN),
+)

@@ -1,0 +1,73 @@
+"""Each planted bug is caught, beginning with the seed that has shown it last.
+
+Any change to the product or to the simulation makes another run of that seed, so the search goes on with the seeds
+behind it. When this file becomes slow: `make known-bugs` pins the seeds anew.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.known_bugs import (
+    admin,
+    agreement,
+    elections,
+    fetch,
+    groups,
+    idempotence,
+    log_start,
+    produce,
+    replication,
+    storage_recovery,
+    storage_writes,
+)
+from tests.simulation.known_bugs.hunt import SEEDS_MAX, hunt
+from tests.simulation.known_bugs.hunts import NAMES
+from tests.simulation.known_bugs.known_bug import KnownBug
+from tests.simulation.known_bugs.pins import first_seed, read_pins
+from tests.simulation.known_bugs.table import BUGS, BY_SCENARIO
+
+_MODULES = (
+    *(admin, agreement, elections, fetch, groups, idempotence, log_start, produce),
+    *(replication, storage_recovery, storage_writes),
+)
+_ROOT = Path(__file__).parents[3]
+_PINS = read_pins()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_the_bug_is_caught(bug: KnownBug) -> None:
+    first = first_seed(_PINS, bug.name)
+    found = hunt(bug, range(first, first + SEEDS_MAX))
+    assert found.seed is not None, f"nobody objected: {found.others}"
+
+
+def test_enough_bugs_are_planted_everywhere() -> None:
+    areas = [bug.area for bug in BUGS]
+    assert len(areas) >= 48
+    assert sum(area.startswith("storage") for area in areas) >= 12
+    assert sum(area.startswith("Kafka") for area in areas) >= 14
+
+
+def test_every_bug_says_where_it_is_known_from_and_pins_are_of_what_there_is() -> None:
+    assert all(bug.source and bug.rule for bug in BUGS)
+    assert set(_PINS) <= set(NAMES)
+
+
+def test_a_bug_that_needs_a_schedule_names_a_test_that_exists() -> None:
+    for each in BY_SCENARIO:
+        path, _, name = each.test.partition("::")
+        assert f"def {name}(" in (_ROOT / path).read_text(), each.test
+
+
+def test_every_bug_is_in_the_table_once() -> None:
+    planted = {
+        each.__name__
+        for module in _MODULES
+        for name, each in vars(module).items()
+        if getattr(each, "__module__", "") == module.__name__ and not name.startswith("_")
+    }
+    names = [bug.name for bug in BUGS]
+    assert len(names) == len(set(names))
+    assert planted == set(names)

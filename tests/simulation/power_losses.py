@@ -1,0 +1,51 @@
+"""What a power loss can have taken of what consumers have seen: all else binds whoever leads later."""
+
+from collections.abc import Iterable
+
+from model.ids import GroupId
+from tests.simulation.history import History
+from tests.simulation.replica_view import Ghost, ReplicaView
+
+
+class PowerLosses:
+    """Knows which machines have been without power, and so hold only what they had fsynced."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        # By node and group, of replicas that have not come back since: up to where their disk is sure to hold them.
+        self._fsynced: dict[tuple[int, GroupId], int] = {}
+
+    def opened(self, view: ReplicaView) -> None:
+        """What a replica holds is known again."""
+        self._fsynced.pop((view.node_id, view.group), None)
+
+    def lost(self, node_id: int, view: ReplicaView, replicas: Iterable[ReplicaView]) -> list[Ghost]:
+        """Take what was shown and is now held by no majority out of the history; `replicas` are all of the group."""
+        group = view.group
+        # One that has not come back since the last time has fsynced nothing new.
+        self._fsynced.setdefault((node_id, group), view.now.flushed)
+        shown = self._history.visible_in(group)
+        binding = self._binding(replicas, group, shown)
+        released = [ghost for index, ghost in shown.items() if index > binding]
+        for ghost in released:
+            del shown[ghost.index]
+        return released
+
+    def _binding(self, replicas: Iterable[ReplicaView], group: GroupId, shown: dict[int, Ghost]) -> int:
+        """Return up to which index what was shown still binds: it is committed, or a majority holds it.
+
+        What is shown before it is committed is of its leader's own term: what is older waits for the barrier. A
+        majority that holds an entry of its leader's term elects nobody without it, as in the paper's section 5.4.3.
+        """
+        committed = len(self._history.committed_in(group))
+        held = [(view, self._held(view)) for view in replicas]
+        for index in range(max(shown, default=0), committed, -1):
+            chain = shown[index].chain if index in shown else None
+            holders = sum(last >= index and view.chain_at(index) == chain for view, last in held)
+            if holders > self._history.voters // 2:
+                return index
+        return committed
+
+    def _held(self, view: ReplicaView) -> int:
+        last = len(view.entries)
+        return min(last, self._fsynced.get((view.node_id, view.group), last))

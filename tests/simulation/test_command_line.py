@@ -1,0 +1,70 @@
+"""`python -m tests.simulation` tells what it was asked for, what was broken, and how it was used wrongly."""
+
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.campaign import run_seeds
+from tests.simulation.campaign_report import CampaignReport
+from tests.simulation.invariants.invariant import InvariantBrokenError
+from tests.simulation.observer import Observer
+from tests.simulation.plan import Plan
+from tests.simulation.run import run
+
+_ROOT = Path(__file__).parents[2]
+_SECONDS = 20.0
+
+
+def _command(*arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.simulation", *arguments]
+    return subprocess.Popen(command, cwd=_ROOT, stdout=stdout, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_bug_is_planted_in_the_processes_of_a_campaign_and_named_by_its_report() -> None:
+    bug = "one_broker_opens_no_replicas_of_new_topics"
+    report = CampaignReport(range(1, 2), _SECONDS, 1, bug)
+    with closing(run_seeds(range(1, 2), _SECONDS, jobs=1, bug=bug)) as results:
+        for result in results:
+            report.add(result)
+    assert "the replicas have not converged" in report.failed[1]
+    assert bug in report.summary()
+    assert bug in report.page()
+
+
+def test_an_invariant_that_objects_to_an_answer_is_what_the_run_ends_with(monkeypatch) -> None:
+    def object_to(*_: object) -> None:
+        raise InvariantBrokenError("Stubborn: nobody is ever answered.")
+
+    monkeypatch.setattr(Observer, "answered", object_to)
+    error = run(Plan(1, _SECONDS)).error
+    assert error is not None
+    assert error.startswith("InvariantBrokenError: Stubborn: nobody is ever answered.\n")
+    assert " at 0x" not in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--plan", "/nofile"], "cannot read /nofile"),
+        (["--plan", "pyproject.toml"], "pyproject.toml is not a plan"),
+        (["--seeds", "1..1", "--jobs", "0"], "'0' is not a number of processes"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(arguments: list[str], told: str) -> None:
+    with _command(*arguments) as process:
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert told in errors
+    assert "Traceback" not in errors
+
+
+def test_who_does_not_read_to_the_end_hears_nothing() -> None:
+    with _command("--seed", "7", "--seconds", f"{_SECONDS:g}") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 141

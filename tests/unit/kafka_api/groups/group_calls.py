@@ -1,0 +1,165 @@
+"""Group requests of a few words, for tests on the wire."""
+
+import asyncio
+
+from kafka_api.groups.options import GroupOptions
+from kafka_api.protocol.api_keys import ApiKey
+from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.protocol.messages import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+
+# No waiting for further members: what that does is told by the transcripts.
+QUICK = GroupOptions(initial_rebalance_delay_ms=0, min_session_timeout_ms=200)
+SUBSCRIPTION_TO_T = b"\x00\x00" + b"\x00\x00\x00\x01" + b"\x00\x01t" + b"\x00\x00\x00\x00"
+
+
+class Groups:
+    """What one client asks about one group."""
+
+    def __init__(self, client, group="g"):
+        self.client = client
+        self.group = group
+
+    async def find(self, version=4, *, key_type=0):
+        request = FindCoordinatorRequest(key=self.group, key_type=key_type, coordinator_keys=[self.group])
+        answer = await self.client.call(ApiKey.FIND_COORDINATOR, version, request)
+        return answer.coordinators[0] if version >= 4 else answer
+
+    async def wait_found(self):
+        """Ask until there is a coordinator that knows its groups."""
+        async with asyncio.timeout(20):
+            while (await self.find()).error_code or (await self.list()).error_code:
+                await asyncio.sleep(0.01)
+
+    def join_request(self, member_id="", *, instance=None, session_ms=10_000, kind="consumer", protocols=None):
+        named = {"range": SUBSCRIPTION_TO_T} if protocols is None else protocols
+        return JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=10_000,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=kind,
+            protocols=[
+                JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in named.items()
+            ],
+        )
+
+    async def join(self, member_id="", *, version=9, **options):
+        """Join; who is told its id joins again with it."""
+        answer = await self.client.call(ApiKey.JOIN_GROUP, version, self.join_request(member_id, **options))
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            request = self.join_request(answer.member_id, **options)
+            answer = await self.client.call(ApiKey.JOIN_GROUP, version, request)
+        return answer
+
+    async def sync(
+        self, member_id, generation, assignments=None, *, version=5, instance=None, protocol=None, kind=None
+    ):
+        given = [
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=name, assignment=data)
+            for name, data in (assignments or {}).items()
+        ]
+        request = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=kind,
+            protocol_name=protocol,
+            assignments=given,
+        )
+        return await self.client.call(ApiKey.SYNC_GROUP, version, request)
+
+    async def member(self, **options):
+        """Be the only member: return its id and generation."""
+        joined = await self.join(**options)
+        assert joined.error_code == 0
+        instance = options.get("instance")
+        synced = await self.sync(joined.member_id, joined.generation_id, {joined.member_id: b"part"}, instance=instance)
+        assert (synced.error_code, synced.assignment) == (0, b"part")
+        return joined.member_id, joined.generation_id
+
+    async def heartbeat(self, member_id, generation, *, version=4, instance=None):
+        request = HeartbeatRequest(
+            group_id=self.group, generation_id=generation, member_id=member_id, group_instance_id=instance
+        )
+        return ErrorCode((await self.client.call(ApiKey.HEARTBEAT, version, request)).error_code)
+
+    async def leave(self, member_id, *, version=5, instance=None):
+        named = LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance)
+        request = LeaveGroupRequest(group_id=self.group, member_id=member_id, members=[named])
+        answer = await self.client.call(ApiKey.LEAVE_GROUP, version, request)
+        return ErrorCode(answer.error_code or (answer.members[0].error_code if version >= 3 else 0))
+
+    async def commit(
+        self, offset, *, member_id="", generation=-1, topic="t", partition=0, metadata="", version=9, instance=None
+    ):
+        asked = OffsetCommitRequest.OffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_leader_epoch=3, committed_metadata=metadata
+        )
+        request = OffsetCommitRequest(
+            group_id=self.group,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[asked])],
+        )
+        answer = await self.client.call(ApiKey.OFFSET_COMMIT, version, request)
+        return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+    async def fetch(self, *, version=9, topic="t", partition=0, everything=False):
+        """Return error, offset, epoch and metadata; None for an offset that is not listed."""
+        if version >= 8:
+            topics = (
+                None
+                if everything
+                else [OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
+            )
+            asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=self.group, topics=topics)
+            request = OffsetFetchRequest(groups=[asked])
+        else:
+            topics = (
+                None
+                if everything
+                else [OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])]
+            )
+            request = OffsetFetchRequest(group_id=self.group, topics=topics)
+        answer = await self.client.call(ApiKey.OFFSET_FETCH, version, request)
+        found = answer.groups[0] if version >= 8 else answer
+        if not found.topics:
+            return ErrorCode(found.error_code), None, None, None
+        each = found.topics[0].partitions[0]
+        error = ErrorCode(found.error_code or each.error_code)
+        return error, each.committed_offset, each.committed_leader_epoch, each.metadata
+
+    async def describe(self, *, version=6):
+        request = DescribeGroupsRequest(groups=[self.group])
+        return (await self.client.call(ApiKey.DESCRIBE_GROUPS, version, request)).groups[0]
+
+    async def list(self, *, version=5, states=(), types=()):
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        return await self.client.call(ApiKey.LIST_GROUPS, version, request)
+
+    async def delete(self, *, version=2):
+        request = DeleteGroupsRequest(groups_names=[self.group])
+        return ErrorCode((await self.client.call(ApiKey.DELETE_GROUPS, version, request)).results[0].error_code)
+
+    async def delete_offset(self, *, topic="t", partition=0):
+        asked = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=partition)
+        request = OffsetDeleteRequest(
+            group_id=self.group, topics=[OffsetDeleteRequest.OffsetDeleteRequestTopic(name=topic, partitions=[asked])]
+        )
+        answer = await self.client.call(ApiKey.OFFSET_DELETE, 0, request)
+        return ErrorCode(answer.error_code or answer.topics[0].partitions[0].error_code)

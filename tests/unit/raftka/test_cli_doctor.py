@@ -1,0 +1,192 @@
+"""What `raftka doctor` makes of machines and clusters, and what bench and config tables say, without any broker."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftka.chaos.latencies import LatencyHistogram
+from raftka.cli import cluster_checks, machine_checks
+from raftka.cli.bench import histogram_lines
+from raftka.cli.cluster_config import merged
+from raftka.cli.findings import Finding, Level
+from raftka.cli.root import run
+from raftka.config import load_config
+from raftka.kafka_client import ClusterInfo, PartitionInfo
+from raftka.kafka_configs import ConfigValue
+from raftka.kafka_groups import GroupInfo, GroupMember, KafkaClientError
+
+NOBODY = "127.0.0.1:1"
+
+
+def cluster(nodes: int, **topics: list[PartitionInfo]) -> ClusterInfo:
+    return ClusterInfo("c", 1, {node: f"h{node}:9092" for node in range(1, nodes + 1)}, topics)
+
+
+def partition(number: int, leader: int, *replicas: int) -> PartitionInfo:
+    return PartitionInfo(number, leader, list(replicas), list(replicas))
+
+
+def config(key: str, value: str) -> ConfigValue:
+    return ConfigValue(key, value, "broker", False, True)
+
+
+def levels(findings: Iterator[Finding]) -> list[Level]:
+    return [finding.level for finding in findings]
+
+
+def doctor(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> dict[str, dict[str, Any]]:
+    assert run(["doctor", *arguments, "-f", "json"]) == code
+    return {each["what"]: each for each in json.loads(capsys.readouterr().out)["findings"]}
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAFTKA_BROKERS", "RAFTKA_NODE_ID", "RAFTKA_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_machine_is_looked_at_as_the_broker_would_use_it(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text("node.id = 1\nkafka.port = 0\nadmin.port = 0\n")
+    config = load_config({"data.dir": str(tmp_path / "not" / "yet")}, None, file)
+    found = {finding.what: finding for finding in machine_checks.check_machine(config)}
+    assert {"python", "open files", "clock", "disk room", "fsync", "kafka port", "admin port"} <= found.keys()
+    assert found["fsync"].words.startswith(f"{tmp_path}: median ")
+    assert found["kafka port"].level is Level.OK
+    assert all(finding.cure for finding in found.values() if finding.level is not Level.OK)
+    assert list(tmp_path.iterdir()) == [file], "it leaves nothing behind"
+
+
+def test_a_disk_on_which_a_broker_would_take_no_records_is_a_problem(tmp_path: Path) -> None:
+    found = machine_checks._disk_room(tmp_path, 2**60)
+    assert (found.level, "a broker takes no records below" in found.words) == (Level.PROBLEM, True)
+    assert "retention" in found.cure
+
+
+def test_a_configuration_that_cannot_be_used_is_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text('"kafka.prt" = 1\n')
+    found = doctor(capsys, "machine", "--config", str(file), code=1)
+    assert "did you mean kafka.port?" in found["configuration"]["words"]
+    assert found["configuration"]["cure"].startswith("`raftka config example`")
+
+
+def test_a_cluster_that_was_asked_for_and_does_not_answer_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    found = doctor(capsys, "cluster", "--brokers", NOBODY, code=1)
+    assert NOBODY in found["brokers"]["words"]
+    assert found["brokers"]["level"] == "problem"
+
+
+def test_the_text_has_a_cure_below_each_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "cluster", "--brokers", NOBODY]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "cluster"
+    assert lines[1].startswith("  problem  brokers: no Kafka broker answers")
+    assert lines[2].startswith("           cure: start the brokers")
+    assert lines[-1] == "1 problem"
+
+
+def test_a_port_in_use_and_one_of_another_machine_are_told_apart() -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen(1)
+        assert machine_checks._port("kafka", "127.0.0.1", taken.getsockname()[1]).level is Level.NOTE
+    assert machine_checks._port("kafka", "192.0.2.1", 9092).level is Level.PROBLEM
+    config = load_config({"node.id": "1", "kafka.port": "9", "admin.port": "10"})
+    assert [finding.what for finding in machine_checks._ports(config)] == ["kafka port", "admin port"]
+
+
+def test_a_folder_that_cannot_be_written_to_is_a_problem() -> None:
+    found = machine_checks._sync_time(Path("/proc"))
+    assert found.level is Level.PROBLEM
+    assert "cannot be written to" in found.words
+
+
+def test_memory_is_no_place_for_data() -> None:
+    (found,) = machine_checks._filesystem(Path("/dev/shm"))
+    assert (found.level, found.cure) == (Level.WARNING, "set data.dir to a folder on a disk")
+
+
+def test_few_copies_are_warned_of_where_they_matter() -> None:
+    one, two, three = ([partition(0, 1, *range(1, count + 1))] for count in (1, 2, 3))
+    copies = cluster_checks._copies
+    assert levels(copies(cluster(1, a=one), 0, is_raftka=True)) == []
+    assert levels(copies(cluster(3, a=one), 0, is_raftka=False)) == [Level.WARNING]
+    assert levels(copies(cluster(3, a=two), 0, is_raftka=False)) == []
+    (found,) = copies(cluster(3, a=two, b=three), 0, is_raftka=True)
+    assert found.words == "two replicas, of which both are needed to write: a"
+    (found,) = copies(cluster(2), 0, is_raftka=True)
+    assert found.cure == "run three"
+    assert levels(copies(cluster(2), 1, is_raftka=True)) == [], "the third one is missing, which is said elsewhere"
+
+
+def test_a_broker_that_leads_nearly_everything_is_noted() -> None:
+    crowded = [partition(number, 1 if number else 2, 1, 2, 3) for number in range(12)]
+    even = [partition(number, 1 + number % 3, 1, 2, 3) for number in range(12)]
+    assert levels(cluster_checks._balance(cluster(3, t=crowded))) == [Level.NOTE]
+    assert levels(cluster_checks._balance(cluster(3, t=even))) == [Level.OK]
+    assert levels(cluster_checks._balance(cluster(3, t=crowded[:11]))) == [], "too few to speak of"
+
+
+def test_brokers_that_differ_are_warned_of_unless_they_must() -> None:
+    own = ("node.id", "kafka.port", "data.dir", "advertised.listeners", "broker.rack", "admin.advertised.listener")
+    configs = {
+        node: [*(config(key, str(node)) for key in own), config("retention.ms", "5" if node == 3 else "7")]
+        for node in (1, 2, 3)
+    }
+    (found,) = cluster_checks._differences(configs)
+    assert found.words == "brokers differ in retention.ms: 7 on 1,2, 5 on 3"
+    assert levels(cluster_checks._differences({1: configs[1], 2: configs[1]})) == [Level.OK]
+
+
+def test_missing_brokers_leaders_and_replicas_are_problems() -> None:
+    report = {
+        "bootstrap_unreachable": ["h3:9092"],
+        "brokers_missing": [3],
+        "leaderless": [{"topic": "t", "partition": number, "replicas": [2, 3]} for number in range(7)],
+    }
+    (found,) = cluster_checks._brokers(cluster(2), report)
+    assert found.words == "broker 3 does not answer, nobody listens at h3:9092"
+    (found,) = cluster_checks._leaders(report)
+    assert found.words == "nobody leads t-0, t-1, t-2, t-3, t-4 and 2 more: neither reads nor writes"
+    assert "(they are on 2, 3)" in found.cure
+
+
+def test_a_configuration_has_a_row_for_each_value() -> None:
+    rows = merged({2: [config("a", "1"), config("b", "2")], 1: [config("a", "1"), config("b", "1")]})
+    assert [(row["key"], row["value"], row["nodes"]) for row in rows] == [
+        ("a", "1", [1, 2]),
+        ("b", "1", [1]),
+        ("b", "2", [2]),
+    ]
+
+
+def test_a_histogram_has_a_row_for_each_doubling_without_holes() -> None:
+    latencies = LatencyHistogram()
+    other = LatencyHistogram()
+    for milliseconds in (1, 1, 9):
+        other.add(milliseconds * 1_000_000)
+    latencies.update(other)
+    assert (latencies.count, latencies.largest) == (3, 9_000_000)
+    rows = latencies.doublings()
+    assert [count for _, _, count in rows] == [2, 0, 0, 0, 1]
+    assert all(math.isclose(high, 2 * low) for low, high, _ in rows)
+    lines = histogram_lines(latencies)
+    assert [line.count("#") for line in lines] == [40, 0, 0, 0, 20]
+    assert lines[0].endswith("66.67%")
+    assert histogram_lines(LatencyHistogram()) == []
+
+
+def test_a_group_may_be_changed_only_when_nobody_is_in_it() -> None:
+    consumer = GroupMember("m", "", "client", "/h", [("t", 0)])
+    for state, members in (("Stable", [consumer]), ("PreparingRebalance", []), ("Empty", [consumer])):
+        with pytest.raises(KafkaClientError, match=f"group g is in use .{state}"):
+            GroupInfo("g", state, 1, "range", members).check_empty()
+    for state in ("Empty", "Dead"):
+        GroupInfo("g", state, 1, "", []).check_empty()

@@ -1,0 +1,244 @@
+"""Formats of records: what is printed by them, and what is read by them."""
+
+import io
+import json
+from typing import Any, BinaryIO
+
+import pytest
+import typer
+from confluent_kafka import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftka.cli.input_buffer import InputBuffer
+from raftka.cli.output import bytes_as_json
+from raftka.cli.record_format import record_as_json, record_printer
+from raftka.cli.record_input import InputError, InputRecord, bytes_from_json, parse_header, record_reader
+
+
+def message(**changes: Any) -> Message:
+    fields = {
+        "topic": "t",
+        "partition": 1,
+        "offset": 5,
+        "key": b"k",
+        "value": b"v\xff",
+        "headers": [("a", b"1"), ("n", None)],
+        "timestamp": (1, 1_700_000_000_123),
+        "leader_epoch": 3,
+    }
+    return Message(**{name: value for name, value in (fields | changes).items() if value is not None})
+
+
+class Trickle(io.RawIOBase):
+    """A pipe that has a few bytes at a time."""
+
+    def __init__(self, data: bytes, step: int) -> None:
+        self._data = data
+        self._step = step
+
+    def read1(self, size: int) -> bytes:
+        chunk, self._data = self._data[: min(size, self._step)], self._data[min(size, self._step) :]
+        return chunk
+
+
+def read(text: str, data: bytes, key: str | None = None, separator: str | None = None) -> list[InputRecord]:
+    return list(record_reader(text, key, separator)(io.BytesIO(data), ""))
+
+
+def pairs(records: list[InputRecord]) -> list[tuple[bytes | None, bytes | None]]:
+    return [(record.key, record.value) for record in records]
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("text", b"v\xff\n"),
+        (r"%t %p %o %e %k %s\n", b"t 1 5 3 k v\xff\n"),
+        ("%v %V %d", b"v\xff 2 1700000000123"),
+        ("%K %S %h %H", b"1 2 a=1,n 2"),
+        ("%T{iso}", b"2023-11-14T22:13:20.123Z"),
+        ("%k{hex} %s{base64}", b"6b dv8="),
+        ("%%k %%{x} {%k}", b"%k %{x} {k}"),
+        (r"%k\t\r\n\0\x41\\", b"k\t\r\n\0A\\"),
+        ("ä%k", "äk".encode()),
+    ],
+)
+def test_a_record_is_printed_by_a_format(text: str, printed: bytes) -> None:
+    assert record_printer(text)(message()) == printed
+
+
+def test_nulls_are_empty_and_their_size_is_minus_one() -> None:
+    empty = message(key=None, value=None, headers=None, leader_epoch=None)
+    assert record_printer("%k|%s|%K|%S|%h|%H|%e")(empty) == b"||-1|-1||0|-1"
+    assert record_printer("%S")(message(value=b"")) == b"0"
+
+
+def test_a_time_that_no_calendar_has_stays_a_number() -> None:
+    assert record_printer("%T{iso}")(message(timestamp=(1, 2**62))) == str(2**62).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("xml", "must be text, json or a format"),
+        ("%q", "%q: the directives are %t"),
+        ("%k%", "%: the directives are"),
+        ("%o{hex}", "%o{hex}: there is only %o by itself"),
+        ("%k{iso}", "there is %k{hex}, %k{base64}"),
+        (r"%k\q", r"\q: the escapes are"),
+        (r"%k\xZZ", r"\x: the escapes are"),
+    ],
+)
+def test_a_format_that_makes_no_sense_is_refused(text: str, words: str) -> None:
+    with pytest.raises(typer.BadParameter) as refusal:
+        record_printer(text)
+    assert words in str(refusal.value)
+
+
+def test_lines_are_records_and_nothing_in_them_is_decoded() -> None:
+    assert pairs(read("text", b"a\r\nb\xff\n\nc")) == [(None, b"a"), (None, b"b\xff"), (None, b""), (None, b"c")]
+    assert pairs(read("text", b"a\n", key="k")) == [(b"k", b"a")]
+    assert pairs(read("text", b"k:v:w\n:\n", separator=":")) == [(b"k", b"v:w"), (b"", b"")]
+    with pytest.raises(InputError, match="line 2 has no ':' between key and value"):
+        read("text", b"a:1\nnone\n", separator=":")
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "found"),
+    [
+        (r"%k %s\n", b"a 1\nb 2 3\n", [(b"a", b"1"), (b"b", b"2 3")]),
+        (r"%k %s\n", b"a 1\nb 2", [(b"a", b"1"), (b"b", b"2")]),
+        (r"%v\t%k\0", b"1\ta\x002\tb\0", [(b"a", b"1"), (b"b", b"2")]),
+        (r"<%s>", b"<1><2>", [(None, b"1"), (None, b"2")]),
+        ("%s", b"all\nof it", [(None, b"all\nof it")]),
+        ("%s", b"", []),
+        (r"%S %s\n", b"3 a\nb\n0 \n-1 \n", [(None, b"a\nb"), (None, b""), (None, None)]),
+        (r"%K,%V:%k%s;", b"1,2:abc;-1,0:;", [(b"a", b"bc"), (None, b"")]),
+        (r"%k{hex} %s{base64}\n", b"6b dv8=\n", [(b"k", b"v\xff")]),
+    ],
+)
+def test_input_is_taken_apart_by_a_format(text: str, data: bytes, found: list[tuple[bytes, bytes]]) -> None:
+    assert pairs(read(text, data)) == found
+    for step in (1, 2, 3):
+        stream: Any = Trickle(data, step)
+        assert pairs(list(record_reader(text, None, None)(stream, ""))) == found, step
+
+
+def test_a_format_has_partitions_timestamps_and_headers() -> None:
+    (record,) = read(r"%p %T %h %s\n", b"3 1700000000000 a=1,b= x\n")
+    assert (record.partition, record.timestamp, record.value) == (3, 1_700_000_000_000, b"x")
+    assert record.headers == [("a", b"1"), ("b", b"")]
+    (record,) = read(r"%h %s\n", b" x\n", key="k")
+    assert (record.key, record.headers, record.partition, record.timestamp) == (b"k", [], -1, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "words"),
+    [
+        (r"%s;", b"a;b", "record 2: %s is not followed by ';'"),
+        (r"%S %s;", b"1 a", "record 1: ';' is missing before ''"),
+        (r"%k %s\n", b"a 1\nb\n", "record 2: %k is not followed by ' '"),
+        (r"%k,%s;x", b"a,1;y", "record 1: %s is not followed by ';x'"),
+        (r"%S %s\n", b"x 1\n", "record 1: %S: 'x' is not a number from -1"),
+        (r"%S %s\n", b"9 1\n", "record 1: the input ends before the 9 bytes"),
+        (r"%S %s\n", b"1 12\n", r"record 1: '\n' is missing before '2"),
+        (r"%p %s\n", b"-1 x\n", "record 1: %p: '-1' is not a number from 0"),
+        (r"%k{hex} %s\n", b"6 x\n", "record 1: %k{hex}: '6' is not hex"),
+        (r"%h %s\n", b"=1 x\n", "record 1: a header is NAME=VALUE"),
+        (r"<%s>", b"1>", "record 1: '<' is missing before '1>'"),
+    ],
+)
+def test_input_that_does_not_fit_its_format_is_named(text: str, data: bytes, words: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        read(text, data)
+    assert words in str(refusal.value).replace(r"'\\n'", r"'\n'")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("%k%s", "text must stand between %k and %s"),
+        ("%k %k", "%k is there twice"),
+        ("%S %k", "%S has no %s behind it"),
+        ("%s %S", "%S has no %s behind it"),
+        ("%t %s", "%t: the directives are"),
+        ("lines", "must be text, json or a format"),
+    ],
+)
+def test_an_input_format_by_which_nothing_could_be_told_apart_is_refused(text: str, words: str) -> None:
+    with pytest.raises(typer.BadParameter) as refusal:
+        record_reader(text, None, None)
+    assert words in str(refusal.value)
+
+
+def test_a_key_separator_goes_with_lines_only() -> None:
+    with pytest.raises(typer.BadParameter, match="--key-separator goes with lines"):
+        record_reader("json", None, ":")
+
+
+fields = st.none() | st.binary(max_size=20)
+
+
+@given(st.lists(st.tuples(fields, fields), max_size=5), st.integers(1, 7))
+def test_what_is_printed_with_sizes_is_read_back(records: list[tuple[bytes | None, bytes | None]], step: int) -> None:
+    render = record_printer(r"%K %S %k%s\n")
+    data = b"".join(render(message(key=key, value=value)) for key, value in records)
+    stream: Any = Trickle(data, step)
+    assert pairs(list(record_reader(r"%K %S %k%s\n", None, None)(stream, ""))) == records
+
+
+@given(fields, fields)
+def test_what_is_printed_as_json_is_read_back(key: bytes | None, value: bytes | None) -> None:
+    line = json.dumps(record_as_json(message(key=key, value=value))).encode()
+    (record,) = read("json", line)
+    assert (record.key, record.value, record.timestamp) == (key, value, 1_700_000_000_123)
+    assert record.headers == [("a", b"1"), ("n", None)]
+
+
+@given(fields)
+def test_bytes_come_back_from_json(data: bytes | None) -> None:
+    assert bytes_from_json(json.loads(json.dumps(bytes_as_json(data))), "it") == data
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"{", "line 1 is no JSON"),
+        (b"[]", "line 1: an object is wanted"),
+        (b'{"vlaue": "x"}', "line 1: 'vlaue' is not among headers, key"),
+        (b'{"value": 1}', "line 1: value must be a string, null or"),
+        (b'{"value": {"base64": "?"}}', "line 1: value: '?' is not base64"),
+        (b'{"timestamp": "now"}', "line 1: timestamp 'now' is not a number"),
+        (b'{"timestamp": true}', "line 1: timestamp True is not a number"),
+        (b'{"headers": [1]}', "line 1: headers must be"),
+        (b'{"headers": {"a": 1}}', "line 1: header a must be a string, null or"),
+    ],
+)
+def test_json_that_is_no_record_is_named(line: bytes, words: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        read("json", line)
+    assert words in str(refusal.value)
+
+
+def test_errors_name_the_file() -> None:
+    with pytest.raises(InputError, match=r"^orders\.txt: line 1 has no"):
+        list(record_reader("text", None, ":")(io.BytesIO(b"x"), "orders.txt"))
+
+
+def test_a_header_may_have_no_value() -> None:
+    assert parse_header("a=b=c", "-H") == ("a", b"b=c")
+    assert parse_header("a", "-H") == ("a", None)
+
+
+def test_a_buffer_takes_no_more_than_a_record_may_have() -> None:
+    stream: BinaryIO = io.BytesIO(b"x" * 200_000)
+    with pytest.raises(Exception, match="more than any record may have"):
+        InputBuffer(stream, 1_000).until(b"\n", False)
+
+
+def test_a_delimiter_is_found_across_the_border_of_two_reads() -> None:
+    stream: Any = Trickle(b"ab--cd--e", 3)
+    buffer = InputBuffer(stream, 100)
+    assert [buffer.until(b"--", False), buffer.until(b"--", False), buffer.until(b"--", True)] == [b"ab", b"cd", b"e"]
+    assert buffer.is_at_end()
