@@ -17,6 +17,7 @@ from raftka.dev.supervisor import DevCluster, StartRequest, start_cluster
 # Small, so that there are closed segments to damage, and rolls between faults.
 _SEGMENT_BYTES = 1024 * 1024
 _RESERVE_BYTES = 24 * 1024 * 1024
+_LINE_BYTES_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,13 @@ class ChaosCluster:
     def log_size(self, node: int) -> int:
         """Return how long a broker's log is, in bytes."""
         return self._dev.folder.log_path(node).stat().st_size
+
+    def last_line(self, node: int) -> str:
+        """Return the last line of a broker's log; what a broker that could not go on says is there."""
+        with self._dev.folder.log_path(node).open("rb") as log:
+            log.seek(max(0, self.log_size(node) - _LINE_BYTES_MAX))
+            lines = log.read().decode(errors="replace").splitlines()
+        return lines[-1] if lines else ""
 
     def has_stopped_replicas(self, node: int, since: int) -> bool:
         """Whether a broker has told, behind byte `since` of its log, that a replica stops until the next start."""

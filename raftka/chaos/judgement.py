@@ -153,7 +153,7 @@ def _lines(
             *(f"  lost, and not truncated: {each}" for each in losses.unexplained),
             *(f"  truncated, and there: {each}" for each in losses.revived),
         ]
-    lines += [f"broker {node} ended by itself with exit code {code}" for node, code in facts.deaths]
+    lines += [f"broker {node} ended by itself with exit code {code}: {said}" for node, code, said in facts.deaths]
     if logs.complaints:
         lines += ["", "errors in brokers' logs:", *(f"  {each}" for each in logs.complaints)]
     return lines

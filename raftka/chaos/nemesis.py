@@ -1,5 +1,7 @@
 """Carries out a schedule: does each fault at its time, takes it back at its end, and writes both into the history."""
 
+import errno
+import os
 import random
 import threading
 import time
@@ -22,6 +24,7 @@ _TRANSFER_PAUSE = 0.5
 _TRANSFER_SECONDS = 3.0
 # A full disk has none, or too little for producers but enough for what brokers write themselves.
 _LEFT_BYTES = (0, 8 * 1024 * 1024)
+_NO_ROOM = os.strerror(errno.ENOSPC)
 
 
 class Nemesis:
@@ -50,8 +53,12 @@ class Nemesis:
         self._is_over = threading.Event()
         # Faults of the schedule that have happened, in the order in which they began.
         self.done: list[Fault] = []
-        # (node, exit code) of brokers that ended though nobody had killed them.
-        self.deaths: list[tuple[int, int]] = []
+        # Disks without a free byte, brokers that were started on one, and dead ones that wait for who makes room.
+        self._full_disks: set[int] = set()
+        self._started_full: set[int] = set()
+        self._without_room: set[int] = set()
+        # (node, exit code, last line of its log) of brokers that ended though nobody had killed them.
+        self.deaths: list[tuple[int, int, str]] = []
 
     def run(self, is_interrupted: Callable[[], bool]) -> None:
         """Return when the run's time is over, or it was interrupted; everything that is left is taken back."""
@@ -75,13 +82,13 @@ class Nemesis:
         self._storm.set()
         self._is_over.set()
         self._network.heal()
+        self._make_room(list(self._cluster.nodes))
         for node in self._cluster.nodes:
-            small_disks.empty(self._cluster.data_dir(node))
             self._cluster.resume(node)
-            if self._cluster.exit_code(node) is not None:
-                self._note_death(node)
-                self._cluster.start_again(node)
+        for node in sorted(self._killed):
+            self._start(node)
         self._killed.clear()
+        self.look_after_the_dead()
         self._history.fault("healed")
 
     def _begin(self, fault: Fault, actions: list[tuple[float, int, Callable[[], None]]], began: float) -> None:
@@ -131,8 +138,8 @@ class Nemesis:
 
         def start_again() -> None:
             for node in victims:
-                self._cluster.start_again(node)
                 self._killed.discard(node)
+                self._start(node)
 
         return start_again
 
@@ -150,15 +157,33 @@ class Nemesis:
     def look_after_the_dead(self) -> None:
         """Start brokers that have ended by themselves; also while the cluster is to become well again."""
         for node in self._cluster.nodes:
-            if node not in self._killed and self._cluster.exit_code(node) is not None:
-                self._note_death(node)
-                self._cluster.start_again(node)
+            if node in self._killed or node in self._without_room or self._cluster.exit_code(node) is None:
+                continue
+            self._note_death(node)
+            if node in self._full_disks:
+                self._without_room.add(node)
+            else:
+                self._start(node)
+
+    def _start(self, node: int) -> None:
+        """Start a broker, unless it runs, or nobody has made the room that it needs."""
+        if self._cluster.exit_code(node) is None or node in self._without_room:
+            return
+        if node in self._full_disks:
+            self._started_full.add(node)
+        else:
+            self._started_full.discard(node)
+        self._cluster.start_again(node)
 
     def _note_death(self, node: int) -> None:
-        code = self._cluster.exit_code(node)
-        if node not in self._killed and code is not None:
-            self.deaths.append((node, code))
-            self._history.fault("ended by itself", nodes=[node], code=code)
+        """Write down how a broker ended. One that was started on a full disk may say so and leave; no other may."""
+        code, last_line = self._cluster.exit_code(node), self._cluster.last_line(node)
+        assert code is not None
+        if node in self._started_full and _NO_ROOM in last_line:
+            self._history.fault("no room to start", nodes=[node], code=code)
+            return
+        self.deaths.append((node, code, last_line))
+        self._history.fault("ended by itself", nodes=[node], code=code, said=last_line)
 
     # -- links --------------------------------------------------------------------------------------------------
 
@@ -212,16 +237,28 @@ class Nemesis:
             return None
         self._note(fault, victims, left_bytes=left, taken_bytes=taken)
 
+        if left == 0:
+            self._full_disks |= set(victims)
+
         def empty() -> None:
+            self._make_room(victims)
             for node in victims:
-                small_disks.empty(self._cluster.data_dir(node))
                 # Not a byte was left for votes either: such a replica has stopped, and whoever made room starts again.
                 if node not in self._killed and self._cluster.has_stopped_replicas(node, seen[node]):
                     self._history.fault("restarted", nodes=[node], nemesis=fault.nemesis)
                     self._cluster.kill(node)
-                    self._cluster.start_again(node)
+                    self._start(node)
 
         return empty
+
+    def _make_room(self, nodes: list[int]) -> None:
+        for node in nodes:
+            small_disks.empty(self._cluster.data_dir(node))
+            self._full_disks.discard(node)
+            if node in self._without_room:
+                self._without_room.discard(node)
+                if node not in self._killed:
+                    self._start(node)
 
     def _bit_flip(self, victims: list[int], fault: Fault) -> Callable[[], None] | None:
         (node,) = victims

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _STYLE = Path(__file__).with_name("report.css")
 # Kinds that have no end of their own.
-_INSTANT = {"bit-flip", "transferred", "ended by itself"}
+_INSTANT = {"bit-flip", "transferred", "restarted", "no room to start", "ended by itself"}
 # The colour and the word of each.
 _OUTCOMES = {"valid": ("good", "Valid"), "anomalies": ("bad", "Anomalies"), "invalid": ("unknown", "Proves nothing")}
 _PERCENTILES = (("p50", 50.0), ("p99", 99.0), ("max", 100.0))

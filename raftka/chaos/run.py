@@ -64,14 +64,14 @@ class RunFacts:
 
     Attributes:
         undone: Faults that were due and have not happened.
-        deaths: Node and exit code of brokers that nobody had killed.
+        deaths: Node, exit code and last line of the log of brokers that nobody had killed.
         is_read_finally: Whether the final reads are complete.
         problems: Why it proves nothing.
     """
 
     began_ns: int
     ended_ns: int = 0
-    deaths: tuple[tuple[int, int], ...] = ()
+    deaths: tuple[tuple[int, int, str], ...] = ()
     undone: list[Fault] = field(default_factory=list)
     is_read_finally: bool = False
     problems: list[str] = field(default_factory=list)

@@ -56,7 +56,7 @@ def summarize(
         "latency_ms": history.latencies.summary(),
         "faults": count_faults(history),
         "undone": msgspec.to_builtins(facts.undone),
-        "deaths": [{"node": node, "exit_code": code} for node, code in facts.deaths],
+        "deaths": [{"node": node, "exit_code": code, "said": said} for node, code, said in facts.deaths],
         "outages": {
             "longer_than_seconds": OUTAGE_SECONDS,
             "windows": len(history.outages),
