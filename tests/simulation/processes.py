@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Generator, Iterable, Iterator
 from multiprocessing import get_context
+from multiprocessing.pool import Pool
 from types import FrameType
 from typing import NoReturn, TypeVar
 
@@ -13,19 +14,26 @@ Work = TypeVar("Work")
 Result = TypeVar("Result")
 
 
-def results(
-    run: Callable[[Work], Result], work: Iterable[Work], *, jobs: int, runs_per_process: int
-) -> Generator[Result, None, None]:
-    """Yield what `run` returns for each piece of work, as they end, from at most `jobs` processes (1 or more)."""
+@contextlib.contextmanager
+def worker_processes(jobs: int, runs_per_process: int) -> Iterator[Pool]:
+    """Have at most `jobs` processes (1 or more), each replaced after so many runs."""
     context = get_context("spawn")
     size = min(jobs, os.cpu_count() or 1)
     pool = context.Pool(size, initializer=_leave_signals_to_the_parent, maxtasksperchild=runs_per_process)
     try:
-        yield from pool.imap_unordered(run, work)
+        yield pool
     finally:
         # Waited for: what they share is gone before this process is.
         pool.terminate()
         pool.join()
+
+
+def results(
+    run: Callable[[Work], Result], work: Iterable[Work], *, jobs: int, runs_per_process: int
+) -> Generator[Result, None, None]:
+    """Yield what `run` returns for each piece of work, as they end, from at most `jobs` processes (1 or more)."""
+    with worker_processes(jobs, runs_per_process) as pool:
+        yield from pool.imap_unordered(run, work)
 
 
 def number_of_processes(text: str) -> int:

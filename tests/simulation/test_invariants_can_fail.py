@@ -1,23 +1,21 @@
 """A checker must be able to fail: every invariant is shown a bug of the kind it is there for, alone, and objects."""
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.simulation.invariants import ALL
 from tests.simulation.invariants.group_offsets import GroupOffsets
 from tests.simulation.invariants.group_owners import GroupOwners
-from tests.simulation.known_bugs.hunt import SEEDS_MAX, hunt_alone
+from tests.simulation.known_bugs.hunt import Hunt
 from tests.simulation.known_bugs.invariants_alone import ALONE
-from tests.simulation.known_bugs.pins import first_seed, read_pins
 from tests.simulation.known_bugs.table import BUGS
-
-_PINS = read_pins()
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("invariant", "plant"), ALONE, ids=[invariant.__name__ for invariant, _ in ALONE])
-def test_an_invariant_objects(invariant, plant) -> None:
-    first = first_seed(_PINS, invariant.__name__)
-    found = hunt_alone(invariant, plant, range(first, first + SEEDS_MAX))
+@pytest.mark.parametrize("name", [invariant.__name__ for invariant, _ in ALONE])
+def test_an_invariant_objects(name: str, hunted: Callable[[str], Hunt]) -> None:
+    found = hunted(name)
     assert found.seed is not None, f"it does not object: {found.others}"
 
 

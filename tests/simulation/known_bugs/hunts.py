@@ -1,11 +1,13 @@
 """Many hunts on several processes."""
 
-from collections.abc import Generator, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Iterator, Sequence
 
-from tests.simulation.known_bugs.hunt import Hunt, hunt, hunt_alone
+from tests.simulation.known_bugs.hunt import SEEDS_MAX, Hunt, hunt, hunt_alone
 from tests.simulation.known_bugs.invariants_alone import ALONE
+from tests.simulation.known_bugs.pins import first_seed, read_pins
 from tests.simulation.known_bugs.table import BUGS
-from tests.simulation.processes import results
+from tests.simulation.processes import results, worker_processes
 
 # What is hunted: a bug, or under the name of an invariant the bug that this one finds alone.
 NAMES = [*(bug.name for bug in BUGS), *(invariant.__name__ for invariant, _ in ALONE)]
@@ -20,6 +22,15 @@ def hunt_all(names: Sequence[str], tries: int, first_seed: int, seeds: int, jobs
     """Yield the hunts as they end, `tries` for each name; a hunt runs `seeds` seeds at most."""
     work = [(name, first_seed + number * _TRY_STEP, seeds) for number in range(tries) for name in names]
     yield from results(_hunt, work, jobs=jobs, runs_per_process=_HUNTS_PER_PROCESS)
+
+
+@contextlib.contextmanager
+def pinned_hunts(names: Sequence[str], jobs: int) -> Iterator[Callable[[str], Hunt]]:
+    """Begin each hunt at its pin, in this order, and yield what waits for the one of a name."""
+    pins = read_pins()
+    with worker_processes(jobs, _HUNTS_PER_PROCESS) as pool:
+        under_way = {name: pool.apply_async(_hunt, [(name, first_seed(pins, name), SEEDS_MAX)]) for name in names}
+        yield lambda name: under_way[name].get()
 
 
 def _hunt(work: tuple[str, int, int]) -> Hunt:
