@@ -8,14 +8,14 @@ from tests.simulation.minimise import PassedError, kind_of, minimise
 from tests.simulation.plan import Plan
 from tests.simulation.run import run
 
-_SECONDS = 30.0
+_SECONDS = 15.0
 
 
 def test_what_a_failure_does_not_need_is_left_out(monkeypatch) -> None:
     votes_go_to_any_log(monkeypatch)
     plan = next(plan for plan in (Plan(seed, _SECONDS) for seed in range(1, 40)) if run(plan).error is not None)
     before = run(plan)
-    small = minimise(plan, trials_max=120)
+    small = minimise(plan, trials_max=60)
     assert kind_of(small.result) == kind_of(before)
     assert small.events < len(before.faults) + len(before.operations)
     # What is left is as much a run as the whole: in another process, from a file, it is the same.
@@ -25,4 +25,4 @@ def test_what_a_failure_does_not_need_is_left_out(monkeypatch) -> None:
 
 def test_a_run_that_passes_has_nothing_to_leave_out() -> None:
     with pytest.raises(PassedError):
-        minimise(Plan(2, _SECONDS))
+        minimise(Plan(2, 2 * _SECONDS))
