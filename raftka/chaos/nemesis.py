@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from raftka.admin_client import AdminError, request_json
@@ -19,12 +20,30 @@ from raftka.chaos.schedule import COOL_DOWN_SECONDS, Fault, Schedule
 
 _STEP_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0
+_LATE_SECONDS_MAX = 60.0
 _THROTTLED_BYTES_PER_SECOND = 100 * 1024
 _TRANSFER_PAUSE = 0.5
 _TRANSFER_SECONDS = 3.0
 # A full disk has none, or too little for producers but enough for what brokers write themselves.
 _LEFT_BYTES = (0, 8 * 1024 * 1024)
 _NO_ROOM = os.strerror(errno.ENOSPC)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Action:
+    """The beginning of a fault, or its end if there is something to take back.
+
+    Attributes:
+        due: When, in seconds of the run.
+        late: By how much that is later than planned.
+    """
+
+    due: float
+    number: int
+    fault: Fault = field(compare=False)
+    take_back: Callable[[], None] | None = field(default=None, compare=False)
+    victims: tuple[int, ...] = field(default=(), compare=False)
+    late: float = field(default=0.0, compare=False)
 
 
 class Nemesis:
@@ -61,16 +80,22 @@ class Nemesis:
         self.deaths: list[tuple[int, int, str]] = []
 
     def run(self, is_interrupted: Callable[[], bool]) -> None:
-        """Return when the run's time is over, or it was interrupted; everything that is left is taken back."""
+        """Return when the run's time is over, or it was interrupted; everything that is left is taken back.
+
+        What a busy machine did late is made up for at the end: behind the last fault there is as much time as planned.
+        """
         began = time.monotonic()
-        actions: list[tuple[float, int, Callable[[], None]]] = []
-        for number, fault in enumerate(self._schedule.faults):
-            actions.append((fault.at, number, lambda fault=fault: self._begin(fault, actions, began)))  # type: ignore[misc]
+        late = 0.0
+        actions = [_Action(fault.at, number, fault) for number, fault in enumerate(self._schedule.faults)]
         heapify(actions)
         try:
-            while (elapsed := time.monotonic() - began) < self._schedule.seconds and not is_interrupted():
-                if actions and actions[0][0] <= elapsed:
-                    heappop(actions)[2]()
+            while (elapsed := time.monotonic() - began) < self._schedule.seconds + late and not is_interrupted():
+                if actions and actions[0].due <= elapsed:
+                    action = heappop(actions)
+                    following = self._act(action, began)
+                    late = min(max(late, action.late + time.monotonic() - began - action.due), _LATE_SECONDS_MAX)
+                    if following is not None:
+                        heappush(actions, following)
                     continue
                 self.look_after_the_dead()
                 time.sleep(_STEP_SECONDS)
@@ -91,24 +116,26 @@ class Nemesis:
         self.look_after_the_dead()
         self._history.fault("healed")
 
-    def _begin(self, fault: Fault, actions: list[tuple[float, int, Callable[[], None]]], began: float) -> None:
+    def _act(self, action: "_Action", began: float) -> "_Action | None":
+        """Begin a fault, or end it; returns what is to be done later because of it."""
+        fault = action.fault
+        if action.take_back is not None:
+            action.take_back()
+            self._history.fault(f"{fault.kind} ends", nodes=action.victims, nemesis=fault.nemesis)
+            return None
         victims = self._victims(fault.target)
         take_back = getattr(self, "_" + fault.kind.replace("-", "_"))(victims, fault)
+        now = time.monotonic() - began
         if take_back is None:
             # Not yet: there is nothing to do it to. What never happens, the run tells.
-            later = time.monotonic() - began + _AGAIN_SECONDS
-            if later <= self._schedule.seconds - COOL_DOWN_SECONDS:
-                heappush(actions, (later, id(fault), lambda: self._begin(fault, actions, began)))
-            return
+            later = now + _AGAIN_SECONDS
+            is_in_time = later <= self._schedule.seconds - COOL_DOWN_SECONDS
+            return _Action(later, action.number, fault) if is_in_time else None
         self.done.append(fault)
-        if fault.seconds:
-            name = f"{fault.kind} ends"
-
-            def end() -> None:
-                take_back()
-                self._history.fault(name, nodes=victims, nemesis=fault.nemesis)
-
-            heappush(actions, (time.monotonic() - began + fault.seconds, id(fault), end))
+        if not fault.seconds:
+            return None
+        late = action.late + now - action.due
+        return _Action(now + fault.seconds, action.number, fault, take_back, tuple(victims), late)
 
     def _victims(self, target: str) -> list[int]:
         nodes = list(self._cluster.nodes)

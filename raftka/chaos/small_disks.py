@@ -4,6 +4,7 @@ Nobody outside sees the mounts, and they are gone with the last process of the r
 """
 
 import ctypes
+import errno
 import os
 import subprocess
 from pathlib import Path
@@ -13,7 +14,7 @@ from raftka.chaos.errors import ChaosError
 _CLONE_NEWNS = 0x00020000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _FILLER = "filler"
-_CHUNK_BYTES = 1024 * 1024
+_STEP_BYTES = 64 * 1024
 
 
 def leave_shared_mounts() -> None:
@@ -47,18 +48,24 @@ def unmount(path: Path) -> None:
 
 
 def fill(path: Path, left_bytes: int) -> int:
-    """Fill a disk until so many bytes are left; returns how many were taken."""
+    """Fill a disk until so many bytes are left; returns how many were taken, 0 if there were no more.
+
+    It is done at once: what is written piece by piece takes seconds while clients are at work in other threads.
+    """
     status = os.statvfs(path)
     taken = max(0, status.f_bavail * status.f_frsize - left_bytes)
-    chunk, written = bytes(_CHUNK_BYTES), 0
     with (path / _FILLER).open("wb", buffering=0) as stream:
-        try:
-            while written < taken:
-                written += stream.write(chunk[: taken - written])
-        except OSError:
-            # The brokers were faster: full is full.
-            pass
-    return written
+        while taken > 0:
+            try:
+                os.posix_fallocate(stream.fileno(), 0, taken)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                # The brokers were faster: as much as they have left.
+                taken = max(0, taken - _STEP_BYTES)
+            else:
+                break
+    return taken
 
 
 def empty(path: Path) -> None:

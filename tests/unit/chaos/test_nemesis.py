@@ -1,6 +1,7 @@
 """Who starts a broker again, and whose end is a death; the clusters of runs are in tests/chaos."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,16 @@ def test_a_broker_that_ends_with_room_to_write_is_a_death_with_its_last_words(br
     assert nemesis.deaths == [(1, 1, "AssertionError: committed beyond the log")]
     assert names == ["ended by itself", "healed"]
     assert (brokers.code, brokers.starts) == (None, 1)
+
+
+def test_what_was_done_late_leaves_as_much_time_behind_it(
+    brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Or a busy machine would leave a run without anything to show that the cluster has recovered."""
+    monkeypatch.setattr(brokers, "kill", lambda node: threading.Event().wait(0.7))
+    _run(brokers, 1, [Fault(0.1, 0.2, "kill", "kill", "all")], tmp_path)
+    at = {
+        each["name"]: each["inv"] / 1e9
+        for each in map(json.loads, (tmp_path / "history.jsonl").read_text().splitlines())
+    }
+    assert at["healed"] - at["kill ends"] >= 0.6 - 0.1
