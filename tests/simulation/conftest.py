@@ -1,13 +1,40 @@
-"""Planted bugs are hunted by processes beside the one of the tests, which ask for what came of it one by one."""
+"""What takes long here is done by processes beside the one of the tests, which ask for what came of it."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from tests.simulation.campaign import campaign_in_the_background
 from tests.simulation.known_bugs.hunt import Hunt
 from tests.simulation.known_bugs.hunts import pinned_hunts
+from tests.simulation.plan import RUN_SECONDS
+from tests.simulation.run import RunResult
 
 _JOBS = 2
+_SEEDS = range(1, 501)
+_CAMPAIGN = pytest.StashKey[Callable[[], list[RunResult]]]()
+_BACKGROUND = pytest.StashKey[ExitStack]()
+
+
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Begin the campaign before the first test: those that start brokers leave much of the machine's time unused."""
+    session.stash[_BACKGROUND] = background = ExitStack()
+    if not session.config.option.collectonly and any("campaign" in each.fixturenames for each in _functions(session)):
+        campaign = campaign_in_the_background(_SEEDS, RUN_SECONDS, _JOBS)
+        session.stash[_CAMPAIGN] = background.enter_context(campaign)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End what is still under way, also when the tests were interrupted."""
+    if _BACKGROUND in session.stash:
+        session.stash[_BACKGROUND].close()
+
+
+@pytest.fixture(scope="session")
+def campaign(request: pytest.FixtureRequest) -> Callable[[], list[RunResult]]:
+    """Return what waits for the runs of the campaign, and returns what came of them."""
+    return request.session.stash[_CAMPAIGN]
 
 
 @pytest.fixture(scope="session")
@@ -16,6 +43,10 @@ def hunted(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Hunt]]:
 
     Those of all tests of this session that are going to ask are under way from the first one on.
     """
-    names = [item.callspec.params["name"] for item in request.session.items if "hunted" in item.fixturenames]  # type: ignore[attr-defined]
+    names = [each.callspec.params["name"] for each in _functions(request.session) if "hunted" in each.fixturenames]
     with pinned_hunts(names, _JOBS) as result_of:
         yield result_of
+
+
+def _functions(session: pytest.Session) -> list[pytest.Function]:
+    return [each for each in session.items if isinstance(each, pytest.Function)]

@@ -15,11 +15,14 @@ Result = TypeVar("Result")
 
 
 @contextlib.contextmanager
-def worker_processes(jobs: int, runs_per_process: int) -> Iterator[Pool]:
-    """Have at most `jobs` processes (1 or more), each replaced after so many runs."""
+def worker_processes(jobs: int, runs_per_process: int, niceness: int = 0) -> Iterator[Pool]:
+    """Have at most `jobs` processes (1 or more), each replaced after so many runs.
+
+    With a niceness of 19 they take only the time that nobody else wants.
+    """
     context = get_context("spawn")
     size = min(jobs, os.cpu_count() or 1)
-    pool = context.Pool(size, initializer=_leave_signals_to_the_parent, maxtasksperchild=runs_per_process)
+    pool = context.Pool(size, _begin_as_a_worker, (niceness,), maxtasksperchild=runs_per_process)
     try:
         yield pool
     finally:
@@ -61,5 +64,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _leave_signals_to_the_parent() -> None:
+def _begin_as_a_worker(niceness: int) -> None:
+    # Ctrl-C is for the parent to act on.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(niceness)
