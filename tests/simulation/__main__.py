@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from tests.simulation.campaign import plant, run_seeds
-from tests.simulation.campaign_report import CampaignReport
+from tests.simulation.campaign_part import CampaignRecorder
+from tests.simulation.campaign_report import add_part
 from tests.simulation.known_bugs.table import BUGS
 from tests.simulation.minimise import Minimised, PassedError, minimise
 from tests.simulation.plan import RUN_SECONDS, SECONDS_MIN, Plan
@@ -32,7 +33,7 @@ def main() -> int:
     what.add_argument("--plan", type=_plan, metavar="FILE", help="run what --minimise has left, again")
     parser.add_argument("--seconds", type=_seconds, default=RUN_SECONDS, help="virtual seconds (default %(default)s)")
     parser.add_argument("--jobs", type=number_of_processes, default=1, help="processes (default %(default)s)")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="with --seeds: write the campaign's page there")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="with --seeds: add a part to the page there")
     parser.add_argument("--log", action="store_true", help="with --seed or --plan: print the brokers' log lines too")
     parser.add_argument(
         "--bug",
@@ -41,6 +42,8 @@ def main() -> int:
         help="plant one of tests/simulation/known_bugs",
     )
     arguments = parser.parse_args()
+    if arguments.bug is not None and arguments.report is not None:
+        parser.error("a report is of the product as it is: --bug does not go with --report")
     if arguments.bug is not None:
         # For the rest of the process.
         plant(pytest.MonkeyPatch(), arguments.bug)
@@ -126,15 +129,15 @@ def _keep(path: Path, found: Minimised) -> None:
 def _many(arguments: argparse.Namespace) -> int:
     logging.disable(logging.CRITICAL)
     seeds, seconds, jobs, bug = arguments.seeds, arguments.seconds, arguments.jobs, arguments.bug
-    report = CampaignReport(seeds, seconds, jobs, bug)
+    found = CampaignRecorder(seeds, seconds, jobs, bug)
     with interruptible(), contextlib.closing(run_seeds(seeds, seconds, jobs, bug)) as results:
         for result in results:
-            report.add(result)
+            found.add(result)
             _tell_of(result, bug)
-            if report.runs % 100 == 0:
-                print(f"{report.runs} of {len(seeds)} runs, {len(report.failed)} failed", flush=True)
-    _tell_of_all(report, arguments.report)
-    return 1 if report.failed or report.differing or report.is_blind else 0
+            if found.part.runs % 100 == 0:
+                print(f"{found.part.runs} of {len(seeds)} runs, {len(found.part.failed)} failed", flush=True)
+    _tell_of_all(found, arguments.report)
+    return 1 if found.part.failed or found.part.differing or found.is_blind else 0
 
 
 def _tell_of(result: RunResult, bug: str | None) -> None:
@@ -145,17 +148,16 @@ def _tell_of(result: RunResult, bug: str | None) -> None:
         print(f"seed {result.seed} FAILED: {result.error.splitlines()[0]}\n  replay: {again}", flush=True)
 
 
-def _tell_of_all(report: CampaignReport, page: Path | None) -> None:
-    for name, count in sorted(report.totals.items()):
+def _tell_of_all(found: CampaignRecorder, page: Path | None) -> None:
+    for name, count in sorted(found.part.totals.items()):
         print(f"  {count:10} {name}")
     if page is not None:
         print("traces under three values of PYTHONHASHSEED ...", flush=True)
-        report.compare_hash_seeds()
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(report.page())
-    if report.missed:
-        print("never seen: " + "; ".join(report.missed))
-    print(report.summary())
+        found.compare_hash_seeds()
+        add_part(page, found.part)
+    if found.missed:
+        print("never seen: " + "; ".join(found.missed))
+    print(found.summary())
 
 
 def _told() -> int:

@@ -4,14 +4,17 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.simulation.campaign import run_seeds
-from tests.simulation.campaign_report import CampaignReport
+from tests.simulation.campaign_part import CampaignPart, CampaignRecorder
+from tests.simulation.campaign_report import add_part
 from tests.simulation.invariants.invariant import InvariantBrokenError
 from tests.simulation.observer import Observer
 from tests.simulation.plan import Plan
+from tests.simulation.probes import SOMETIMES
 from tests.simulation.run import run
 
 _ROOT = Path(__file__).parents[2]
@@ -23,15 +26,37 @@ def _command(*arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen
     return subprocess.Popen(command, cwd=_ROOT, stdout=stdout, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_bug_is_planted_in_the_processes_of_a_campaign_and_named_by_its_report() -> None:
+def test_a_bug_is_planted_in_the_processes_of_a_campaign_and_named_by_its_summary() -> None:
     bug = "one_broker_opens_no_replicas_of_new_topics"
-    report = CampaignReport(range(1, 2), _SECONDS, 1, bug)
+    found = CampaignRecorder(range(1, 2), _SECONDS, 1, bug)
     with closing(run_seeds(range(1, 2), _SECONDS, jobs=1, bug=bug)) as results:
         for result in results:
-            report.add(result)
-    assert "the replicas have not converged" in report.failed[1]
-    assert bug in report.summary()
-    assert bug in report.page()
+            found.add(result)
+    assert "the replicas have not converged" in found.part.failed[1]
+    assert bug in found.summary()
+
+
+def _part(first: int, last: int, **fields: Any) -> CampaignPart:
+    return CampaignPart(first, last, 60.0, 2, "0123456789ab", "2 cores", 1.0, 50.0, last - first + 1, 20, **fields)
+
+
+def test_a_page_is_made_of_parts_and_a_new_one_replaces_those_that_it_overlaps(tmp_path: Path) -> None:
+    page = tmp_path / "campaign.md"
+    probe = SOMETIMES[0]
+    add_part(page, _part(1, 10, hits={probe: 3}, totals={probe: 7, "client send ok": 6_000}))
+    add_part(page, _part(21, 30, hits={probe: 2}, totals={probe: 5, "client send ok": 6_000}))
+    add_part(page, _part(11, 20, failed={17: "LogMatching: they differ"}))
+    text = page.read_text()
+    assert "| runs of 60 virtual seconds | 30 (0.5 h) |" in text
+    assert "- seed 17 failed: LogMatching: they differ" in text
+    assert f"| {probe} | 5 | 12 |" in text
+    assert "| client operations per virtual second | 6.7 |" in text
+    assert [line.split(" | ")[0] for line in text.splitlines() if "0123456789ab" in line] == [
+        *("| 1..10", "| 11..20", "| 21..30"),
+    ]
+    add_part(page, _part(11, 25))
+    assert "| runs of 60 virtual seconds | 25 " in page.read_text()
+    assert "seed 17" not in page.read_text()
 
 
 def test_an_invariant_that_objects_to_an_answer_is_what_the_run_ends_with(monkeypatch) -> None:
@@ -51,6 +76,7 @@ def test_an_invariant_that_objects_to_an_answer_is_what_the_run_ends_with(monkey
         (["--plan", "/nofile"], "cannot read /nofile"),
         (["--plan", "pyproject.toml"], "pyproject.toml is not a plan"),
         (["--seeds", "1..1", "--jobs", "0"], "'0' is not a number of processes"),
+        (["--seeds", "1..1", "--report", "x.md", "--bug", "one_vote_elects"], "--bug does not go with --report"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_line(arguments: list[str], told: str) -> None:
