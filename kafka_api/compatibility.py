@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from kafka_api.groups.answered_errors import ANSWERED_ERRORS
 from kafka_api.handlers.registry import ADVERTISED, SERVED
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.schema.message_schema import Direction, schema_of
@@ -51,6 +52,14 @@ def _api_table() -> Iterable[str]:
         yield f"| {key} | {name} | {versions} | {differs} |".replace("  |", " |")
 
 
+def _group_errors_table() -> Iterable[str]:
+    yield "| API | errors |"
+    yield "| --- | --- |"
+    for key, errors in sorted(ANSWERED_ERRORS.items()):
+        name = schema_of(key, Direction.REQUEST).name.removesuffix("Request")
+        yield f"| {name} | {', '.join(f'{error.name} {error}' for error in sorted(errors))} |"
+
+
 def _topic_config_table() -> Iterable[str]:
     yield "| key | default | accepted | broker's default |"
     yield "| --- | --- | --- | --- |"
@@ -61,6 +70,7 @@ def _topic_config_table() -> Iterable[str]:
 
 _TABLES: Mapping[str, Callable[[], Iterable[str]]] = {
     "API keys": _api_table,
+    "group errors": _group_errors_table,
     "topic configuration": _topic_config_table,
 }
 

@@ -6,6 +6,8 @@ Pure, with neither clock nor I/O:
 - members, member: who belongs to a group, who leads it, which protocol all of them have
 - rebalance_timing: how long a group waits for its members to join
 - subscription: which topics a consumer's metadata names
+- answered_errors: which errors each key of the group protocol is answered with
+- deletion_parts: how a long list of deletions is written
 - expiry: which committed offsets have outlived their retention
 
 Around it:

@@ -13,6 +13,7 @@ from cluster.groups.group_table import GroupTable
 from cluster.groups.offsets_topic import OFFSETS_LEVEL
 from cluster.groups.records import GroupKey, Key, OffsetKey, StoredGroup, Value, encode_record
 from cluster.partition import Partition
+from kafka_api.groups.deletion_parts import deletion_parts
 from kafka_api.groups.expiry import expired_offsets
 from kafka_api.groups.group import Group, GroupState
 from kafka_api.groups.group_errors import coordinator_error
@@ -242,8 +243,19 @@ class CoordinatedPartition:
         if (error := await self.confirm()) is not ErrorCode.NONE:
             return error
         group_id = held.group_id
-        places = [OffsetKey(group_id, *place) for place in self.table.offsets(group_id)]
-        return await held.write([*((place, None) for place in places), (GroupKey(group_id), None)])
+        keys: list[Key] = [OffsetKey(group_id, *place) for place in self.table.offsets(group_id)]
+        # The group itself goes last: what is left of one that was deleted by half can be deleted again.
+        return await self._delete(held, [*keys, GroupKey(group_id)])
+
+    async def _delete(self, held: HeldGroup, keys: Sequence[Key]) -> ErrorCode:
+        """Write the deletion of all of these; at an error some of them may be deleted."""
+        written = await asyncio.gather(*self._begin_deletion(held, keys))
+        return next((error for error in written if error is not ErrorCode.NONE), ErrorCode.NONE)
+
+    def _begin_deletion(self, held: HeldGroup, keys: Sequence[Key]) -> "list[asyncio.Future[ErrorCode]]":
+        # In parts: what a group has committed over time may be more than one record batch holds.
+        parts = deletion_parts(keys, self._options.record_bytes_max)
+        return [held.write([(key, None) for key in part]) for part in parts]
 
     async def delete_offsets(
         self, group_id: str, places: Sequence[tuple[str, int]]
@@ -264,7 +276,7 @@ class CoordinatedPartition:
             subscribed = {topic for topic, _ in places} if named is None else named
         free = [place for place in places if place[0] not in subscribed]
         if free:
-            error = await held.write([(OffsetKey(group_id, *place), None) for place in free])
+            error = await self._delete(held, [OffsetKey(group_id, *place) for place in free])
             if error is not ErrorCode.NONE:
                 return error
         return {
@@ -288,20 +300,20 @@ class CoordinatedPartition:
     def _expire_group(self, group_id: str, stored: StoredGroup | None, held: HeldGroup | None) -> None:
         offsets = self.table.offsets(group_id)
         expired = expired_offsets(self.now_ms(), self._options.offsets_retention_ms, stored, offsets)
-        records: list[tuple[Key, Value | None]] = [(OffsetKey(group_id, *place), None) for place in expired]
+        keys: list[Key] = [OffsetKey(group_id, *place) for place in expired]
         is_empty = stored is not None and not stored.members and (held is None or held.is_idle)
         if is_empty and len(expired) == len(offsets):
-            records.append((GroupKey(group_id), None))
-        if records:
+            keys.append(GroupKey(group_id))
+        if keys:
             _logger.info("group %s: %d committed offsets have outlived their retention", group_id[:100], len(expired))
-            self.hold(group_id).write(records)
+            self._begin_deletion(self.hold(group_id), keys)
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: delete what was committed of it."""
         for group_id in self.table.group_ids():
             places = [place for place in self.table.offsets(group_id) if place[0] == topic]
             if places:
-                self.hold(group_id).write([(OffsetKey(group_id, *place), None) for place in places])
+                self._begin_deletion(self.hold(group_id), [OffsetKey(group_id, *place) for place in places])
 
     def check_commit(self, group_id: str, identity: Identity) -> ErrorCode:
         """Whether offsets may be committed under this name; a group that nobody knows has no generations."""

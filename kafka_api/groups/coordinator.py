@@ -84,17 +84,19 @@ class GroupCoordinator:
         """Return every partition that is kept here; an error while one of them is not known yet."""
         found = []
         for partition in self._led_here():
-            active = self._active_of(partition)
+            active = self._active_of(partition) if partition.is_in_office else None
             if active is None or not active.is_loaded:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             found.append(active)
         return found
 
     def _led_here(self) -> list[Partition]:
+        """Return what this broker was elected for, in office yet or not."""
         topic = self._node.controller.topics.get(OFFSETS_TOPIC)
         numbers = range(0 if topic is None else len(topic.replicas))
         partitions = [self._node.partitions.get(topic.group(number)) for number in numbers if topic is not None]
-        return [partition for partition in partitions if partition is not None and partition.is_in_office]
+        whole = [each for each in partitions if each is not None and each.consensus.failure is None]
+        return [partition for partition in whole if partition.consensus.state.is_leader]
 
     def _active_of(self, partition: Partition) -> CoordinatedPartition | None:
         """Return the groups of a partition that is led here, from the term's first look on."""
@@ -128,7 +130,8 @@ class GroupCoordinator:
     async def _look(self) -> None:
         while True:
             for partition in self._led_here():
-                self._active_of(partition)
+                if partition.is_in_office:
+                    self._active_of(partition)
             await asyncio.sleep(_LOOK_INTERVAL)
 
     def _on_deleted(self, topic: Topic) -> None:
@@ -171,6 +174,9 @@ class GroupCoordinator:
     async def sync(self, group_id: str, request: Sync) -> "SyncResult | asyncio.Future[SyncResult]":
         """Give a member its assignment; the future is done when that is stored."""
         active = self._locate_named(group_id)
+        if active is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # As in Kafka: clients do not expect that code here, and a generation that nobody has stored is over.
+            return SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS)
         if isinstance(active, ErrorCode):
             return SyncResult(error=active)
         held = active.held(group_id)
@@ -186,6 +192,10 @@ class GroupCoordinator:
     async def heartbeat(self, group_id: str, identity: Identity) -> ErrorCode:
         """Note that a member is alive."""
         active = self._locate_named(group_id)
+        if active is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # Clients do not expect that code here: aiokafka hands it to its user as an error. Kafka says that all is
+            # well, which nobody knows before this broker is in office.
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if isinstance(active, ErrorCode):
             return active
         held = active.held(group_id)
@@ -240,7 +250,7 @@ class GroupCoordinator:
         self, group_id: str, places: Sequence[tuple[str, int]]
     ) -> ErrorCode | dict[tuple[str, int], ErrorCode]:
         """Delete positions of topics that no member subscribes to; a code each, or one for all of it."""
-        active = self.locate(group_id)
+        active = self._locate_named(group_id)
         return active if isinstance(active, ErrorCode) else await active.delete_offsets(group_id, places)
 
     async def delete_group(self, group_id: str) -> ErrorCode:

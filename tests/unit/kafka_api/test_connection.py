@@ -3,34 +3,17 @@
 import asyncio
 import logging
 import struct
-import threading
-from contextlib import asynccontextmanager
 
 import pytest
-from wire_client import FETCH, PRODUCE, broker_in, fetch_request, produce_request
+from wire_client import FETCH, PRODUCE, broker_in, fetch_request, produce_request, stuck_disk
 
 from kafka_api.closed_log import ClosedLog
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.codec import RequestHeader
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ApiVersionsRequest, MetadataRequest, MetadataResponse
-from runtime.workers import POOL_THREADS, Pool
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.model.record_batches import build_batch
-
-
-@asynccontextmanager
-async def stuck_disk(broker):
-    """Every fsync waits until the event that is yielded is set."""
-    release = threading.Event()
-    workers = broker.node.env.workers
-    blockers = [asyncio.create_task(workers.run(Pool.FSYNC, release.wait)) for _ in range(POOL_THREADS[Pool.FSYNC])]
-    await asyncio.sleep(0)
-    try:
-        yield release
-    finally:
-        release.set()
-        await asyncio.gather(*blockers)
 
 
 async def still_answered(client):

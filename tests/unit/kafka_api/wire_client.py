@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+import threading
 from contextlib import asynccontextmanager, suppress
 
 from cluster.commands import BrokerRecord
@@ -15,6 +16,7 @@ from kafka_api.protocol.messages import (
     ProduceRequest,
 )
 from kafka_api.server import KafkaServer
+from runtime.workers import POOL_THREADS, Pool
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.model.record_batches import build_batch
 
@@ -195,6 +197,20 @@ async def broker_in(directory, *, defaults=None, **options):
         yield broker
     finally:
         await broker.close()
+
+
+@asynccontextmanager
+async def stuck_disk(broker):
+    """Every fsync waits until the event that is yielded is set."""
+    release = threading.Event()
+    workers = broker.node.env.workers
+    blockers = [asyncio.create_task(workers.run(Pool.FSYNC, release.wait)) for _ in range(POOL_THREADS[Pool.FSYNC])]
+    await asyncio.sleep(0)
+    try:
+        yield release
+    finally:
+        release.set()
+        await asyncio.gather(*blockers)
 
 
 def with_client(path, test, **options):

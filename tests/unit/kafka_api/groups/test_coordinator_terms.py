@@ -79,7 +79,7 @@ def test_whoever_waits_is_sent_to_the_next_coordinator_when_the_term_ends(tmp_pa
             assert (await joining).error_code == ErrorCode.NOT_COORDINATOR
             assert await at.heartbeat(me, generation) in (
                 ErrorCode.NOT_COORDINATOR,
-                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
             )
             # The next one has the generation that was stored, and nobody who had not got into one.
             at = brokers.groups[await coordinator(brokers)]

@@ -227,6 +227,23 @@ async def test_a_generation_that_is_too_large_to_be_stored_is_not_taken(_broker,
     assert (await groups.sync(me, again.generation_id, {me: b"small"})).assignment == b"small"
 
 
+@with_groups(GroupOptions(initial_rebalance_delay_ms=0, record_bytes_max=1000))
+async def test_a_group_is_deleted_that_has_committed_more_than_one_record_batch_may_hold(_broker, groups):
+    long, longer = "l" * 240, "m" * 240
+    for topic in (long, longer):
+        await groups.client.create_topic(topic, partitions=10)
+        for partition in range(10):
+            assert await groups.commit(partition, topic=topic, partition=partition) == 0
+    request = DeleteTopicsRequest(topic_names=[longer], timeout_ms=5000)
+    assert (await groups.client.call(ApiKey.DELETE_TOPICS, 4, request)).responses[0].error_code == 0
+    async with asyncio.timeout(10):
+        while (await groups.fetch(topic=longer, partition=9))[1] != -1:
+            await asyncio.sleep(0.01)
+    assert await groups.fetch(topic=long, partition=9) == (0, 9, 3, "")
+    assert await groups.delete() == 0
+    assert await groups.fetch(everything=True) == (0, None, None, None)
+
+
 @with_groups()
 async def test_only_groups_without_members_are_deleted(_broker, groups):
     me, generation = await groups.member()
