@@ -188,6 +188,7 @@ class Connection(asyncio.BufferedProtocol):
             incomplete_bytes=self._splitter.incomplete_bytes,
             is_busy=self._is_handling or bool(self._frames) or bool(self._answers),
             is_its_turn=self._is_reading or self._is_waiting_for_memory,
+            is_waited_for=self._lease is not None and self._lease.is_waited_for,
         )
         if reason is not None:
             self._end(reason)

@@ -31,7 +31,8 @@ class KafkaOptions:
         fetch_memory_bytes: Memory of all fetch responses that the kernel has not taken yet. One takes at most 1/16.
         fetch_sessions: Bounds of the sessions of consumers (KIP-227).
         stalled_request_timeout: A client that sends less than 1/16 of a request that it has begun in this time is
-            disconnected.
+            disconnected; looked at six times in it. Where others wait for the memory that such a request has taken, it
+            has to come with 16 KiB/s from one look to the next.
         groups: Bounds and times of consumer groups.
         idle_timeout: A client without a request for this long is disconnected (connections.max.idle.ms).
     """

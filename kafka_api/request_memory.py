@@ -14,6 +14,11 @@ class RequestLease(NamedTuple):
     budget: ByteBudget
     units: int
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether others wait for such memory."""
+        return self.budget.is_waited_for
+
     def release(self) -> None:
         """Give it back."""
         self.budget.release(self.units)

@@ -23,6 +23,11 @@ class ByteBudget:
         """Bytes out now, in [0, limit]."""
         return self._taken
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody stands in line."""
+        return bool(self._waiters)
+
     def try_acquire(self, size: int) -> int:
         """Take `min(size, limit)` bytes now and return how many; 0 if they are not free or others wait."""
         units = min(size, self._limit)

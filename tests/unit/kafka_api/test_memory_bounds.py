@@ -139,7 +139,7 @@ def test_a_connection_without_requests_ends_and_one_that_waits_for_an_answer_doe
     run(test)
 
 
-def verdict(progress, now, received, *, frames=0, incomplete=0, is_busy=False, is_its_turn=True):
+def verdict(progress, now, received, *, frames=0, incomplete=0, is_busy=False, is_its_turn=True, is_waited_for=False):
     return progress.verdict(
         now,
         received_bytes=received,
@@ -147,6 +147,7 @@ def verdict(progress, now, received, *, frames=0, incomplete=0, is_busy=False, i
         incomplete_bytes=incomplete,
         is_busy=is_busy,
         is_its_turn=is_its_turn,
+        is_waited_for=is_waited_for,
     )
 
 
@@ -155,6 +156,55 @@ def test_a_trickle_is_no_progress():
     assert verdict(progress, 0.0, 100, incomplete=160_000) is None
     assert verdict(progress, 29.0, 9_999, incomplete=160_000) is None
     assert "no progress" in verdict(progress, 30.0, 9_999, incomplete=160_000)
+
+
+def test_a_trickle_that_others_wait_for_is_ended_sooner():
+    progress = ClientProgress(0.0, 30.0, 600.0)
+    assert verdict(progress, 0.0, 100, incomplete=160_000, is_waited_for=True) is None
+    assert "others wait" in verdict(progress, 5.0, 9_999, incomplete=160_000, is_waited_for=True)
+
+
+def test_who_sends_on_while_others_wait_may_end_what_it_began():
+    progress = ClientProgress(0.0, 30.0, 600.0)
+    for look in range(12):
+        # Slow, and no less than a sixteenth in half a minute.
+        received = look * 5 * 16 * 1024
+        assert verdict(progress, look * 5.0, received, incomplete=1_000_000, is_waited_for=True) is None
+
+
+def test_who_was_held_back_or_not_waited_for_until_now_gets_its_time():
+    progress = ClientProgress(0.0, 30.0, 600.0)
+    assert verdict(progress, 0.0, 100, incomplete=160_000, is_waited_for=True, is_its_turn=False) is None
+    assert verdict(progress, 5.0, 100, incomplete=160_000, is_waited_for=True) is None
+    assert verdict(progress, 10.0, 100, incomplete=160_000) is None
+    assert verdict(progress, 15.0, 100, incomplete=160_000, is_waited_for=True) is None
+    assert verdict(progress, 20.0, 100, frames=1, incomplete=160_000, is_waited_for=True) is None
+    assert verdict(progress, 25.0, 100, frames=1, incomplete=160_000, is_waited_for=True) is None
+    assert "others wait" in verdict(progress, 30.0, 100, frames=1, incomplete=160_000, is_waited_for=True)
+
+
+def test_who_waits_for_memory_does_not_wait_until_a_trickle_ends(tmp_path):
+    async def test():
+        async with broker_in(tmp_path, request_memory_bytes=2_000_000, stalled_request_timeout=3.0) as broker:
+            honest = await broker.client()
+            await honest.create_topic("t")
+            trickling = [await broker.client() for _ in range(10)]
+
+            async def trickle():
+                # Fast enough for a request that nobody waits for; all of it would take minutes.
+                for client in trickling:
+                    client.write(struct.pack(">i", 120_000))
+                while True:
+                    for client in trickling:
+                        client.write(b"x" * 800)
+                    await asyncio.sleep(0.2)
+
+            trickles = asyncio.create_task(trickle())
+            await until(lambda: broker.server._requests.taken > 900_000)
+            assert (await honest.produce("t", build_batch(b"x" * 100_000))).error_code == 0
+            trickles.cancel()
+
+    run(test, seconds=20)
 
 
 def test_a_sixteenth_in_each_time_is_progress():
