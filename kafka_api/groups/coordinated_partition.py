@@ -147,7 +147,7 @@ class CoordinatedPartition:
 
     def settled(self, held: HeldGroup) -> None:
         """Count its memory, and drop it where the table says the same."""
-        size = held.group.size_bytes
+        size = held.size_bytes
         self._memory.change(size - held.counted_bytes)
         held.counted_bytes = size
         if held.is_idle:

@@ -13,6 +13,7 @@ from cluster.partition import Partition
 from cluster.topic_table import Topic
 from kafka_api.groups.coordinated_partition import CoordinatedPartition
 from kafka_api.groups.group_events import Identity, Join, JoinResult, Sync, SyncResult
+from kafka_api.groups.held_group import new_group_bytes
 from kafka_api.groups.member_memory import MemberMemory
 from kafka_api.groups.offsets_creation import OffsetsCreation
 from kafka_api.groups.options import GroupOptions
@@ -158,6 +159,10 @@ class GroupCoordinator:
             return JoinResult(error=active, member_id=request.member_id)
         if request.member_id and not active.exists(group_id):
             return JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id)
+        known = active.held(group_id)
+        growth = new_group_bytes(group_id, request) if known is None else known.group.growth_bytes(request)
+        if not self._memory.has_room(growth):
+            return JoinResult(error=ErrorCode.GROUP_MAX_SIZE_REACHED, member_id=request.member_id)
         held = active.hold(group_id)
         return held.ask(lambda now, ticket: held.group.join(now, request, ticket), JoinResult)
 
@@ -167,8 +172,6 @@ class GroupCoordinator:
             return ErrorCode.INVALID_GROUP_ID
         if not options.min_session_timeout_ms <= request.session_timeout_ms <= options.max_session_timeout_ms:
             return ErrorCode.INVALID_SESSION_TIMEOUT
-        if not self._memory.has_room(sum(len(metadata) for _, metadata in request.protocols)):
-            return ErrorCode.GROUP_MAX_SIZE_REACHED
         return None
 
     async def sync(self, group_id: str, request: Sync) -> "SyncResult | asyncio.Future[SyncResult]":

@@ -37,6 +37,9 @@ from kafka_api.protocol.error_codes import ErrorCode
 _GENERATION_MAX = 2**31 - 1
 # What an id costs that was given out, about.
 _PENDING_BYTES = 512
+# Seconds between two looks at the deadlines, for each so many members and ids.
+_MANY = 1000
+_PAUSE_OF_MANY = 0.01
 
 
 class GroupState(Enum):
@@ -104,6 +107,12 @@ class Group:
     def size_bytes(self) -> int:
         """Memory of members and pending ids, about."""
         return self.members.size_bytes + _PENDING_BYTES * len(self.pending)
+
+    def growth_bytes(self, request: Join) -> int:
+        """How much more memory it will take, at most, for somebody who joins; a member may even take less."""
+        known = self.members.get(request.member_id) or self.members.static(request.instance_id)
+        before = 0 if known is None else known.size_bytes - len(known.assignment)
+        return new_member("", request).size_bytes - before
 
     def take_effects(self) -> list[Effect]:
         """Return what is to be done, in order, once."""
@@ -243,8 +252,7 @@ class Group:
     def _is_full_for(self, member_id: str) -> bool:
         member = self.members.get(member_id)
         if self.state is GroupState.PREPARING:
-            joined = sum(each.is_awaiting_join for each in self.members)
-            return not (member is not None and member.is_awaiting_join) and joined >= self._max_size
+            return not (member is not None and member.is_awaiting_join) and self.members.joined >= self._max_size
         return member is None and len(self.members) >= self._max_size
 
     def _add(self, now: float, member_id: str, request: Join, ticket: Ticket) -> None:
@@ -252,7 +260,7 @@ class Group:
         if not len(self.members):
             self.protocol_type = request.protocol_type
         self.members.add(member)
-        member.join_ticket = ticket
+        self.members.await_join(member, ticket)
         member.session_deadline = now + NEW_MEMBER_SECONDS
         self._wake(member.session_deadline)
         self._window.note_new_member()
@@ -279,7 +287,7 @@ class Group:
         member.adopt(request)
         self.members.after_change(member)
         self._answer_join(member, ErrorCode.REBALANCE_IN_PROGRESS)
-        member.join_ticket = ticket
+        self.members.await_join(member, ticket)
 
     def _replace_static(self, now: float, member: Member, request: Join, ticket: Ticket) -> None:
         """A static member has begun a new life, and its former one is fenced off (KIP-345)."""
@@ -295,7 +303,7 @@ class Group:
             self._rebalance(now)
             return
         # Nobody else notices, once its new id is stored.
-        member.join_ticket = None
+        self.members.take_join_ticket(member)
         is_leader = member.member_id == self.members.leader
         self._store(
             {each.member_id: each.assignment for each in self.members},
@@ -338,7 +346,7 @@ class Group:
 
     def _try_complete_join(self, now: float) -> None:
         is_open = self.state is GroupState.PREPARING and not self._window.waits_for_more
-        if is_open and not self.pending and all(member.is_awaiting_join for member in self.members):
+        if is_open and not self.pending and self.members.joined == len(self.members):
             self._complete_join(now)
 
     def _on_join_deadline(self, now: float) -> None:
@@ -373,10 +381,10 @@ class Group:
             member.is_new = False
             self._touch(now, member)
             self._wake(member.session_deadline)
-            if member.join_ticket is not None:
+            ticket = self.members.take_join_ticket(member)
+            if ticket is not None:
                 is_leader = member.member_id == self.members.leader
-                self._reply(member.join_ticket, self._joined(member, tells_members=is_leader))
-                member.join_ticket = None
+                self._reply(ticket, self._joined(member, tells_members=is_leader))
 
     def _store_assignment(self, assignments: Mapping[str, bytes]) -> None:
         generation = self.generation
@@ -455,9 +463,9 @@ class Group:
         self._answer_sync(member, SyncResult(error=error))
 
     def _answer_join(self, member: Member, error: ErrorCode) -> None:
-        if member.join_ticket is not None:
-            self._refuse(member.join_ticket, error, member.member_id)
-            member.join_ticket = None
+        ticket = self.members.take_join_ticket(member)
+        if ticket is not None:
+            self._refuse(ticket, error, member.member_id)
 
     def _answer_sync(self, member: Member, result: SyncResult) -> None:
         if member.sync_ticket is not None:
@@ -493,4 +501,6 @@ class Group:
     def _wake_next(self, now: float) -> None:
         deadlines = [member.session_deadline for member in self.members if not member.keeps_alive()]
         deadlines += [*self.pending.values(), self._window.deadline, self._sync_deadline]
-        self._wake(max(now, min(deadlines)))
+        # Each look goes over all of them: what is due to one of very many is found a little later.
+        pause = (len(self.members) + len(self.pending)) // _MANY * _PAUSE_OF_MANY
+        self._wake(max(now + pause, min(deadlines)))

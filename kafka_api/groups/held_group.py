@@ -7,12 +7,16 @@ from typing import Protocol, TypeVar
 
 from cluster.groups.records import GroupKey, Key, Value
 from kafka_api.groups.group import Group
-from kafka_api.groups.group_events import JoinResult, Reply, Store, SyncResult, Ticket
+from kafka_api.groups.group_events import Join, JoinResult, Reply, Store, SyncResult, Ticket
+from kafka_api.groups.member import new_member
 from kafka_api.protocol.error_codes import ErrorCode
 from model.ids import NO_INDEX, Index
 
 # To a member, too large a generation is no commit.
 _STORE_ERRORS = {ErrorCode.INVALID_COMMIT_OFFSET_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR}
+
+# What a group costs that is held, on top of its members, about.
+_HELD_BYTES = 3 * 1024
 
 T = TypeVar("T")
 R = TypeVar("R", JoinResult, SyncResult)
@@ -70,6 +74,11 @@ class HeldGroup:
         """Whether the table knows everything, as soon as `written_index` is applied."""
         is_held = self.pins or self.writes or self._tickets or self.is_uncertain
         return self.group.is_idle and not is_held
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that it takes, about."""
+        return _HELD_BYTES + len(self.group_id) + self.group.size_bytes
 
     def call(self, step: Callable[[float], T]) -> T:
         """Let `step` use the group at this time, and do what the group wants done."""
@@ -173,3 +182,8 @@ class HeldGroup:
     def _on_time(self) -> None:
         self._timer = None
         self.call(self.group.on_time)
+
+
+def new_group_bytes(group_id: str, request: Join) -> int:
+    """Return what a group will take, about, that somebody is the first to join."""
+    return _HELD_BYTES + len(group_id) + new_member("", request).size_bytes

@@ -9,8 +9,8 @@ class MemberMemory:
         self.used = 0
 
     def has_room(self, size: int) -> bool:
-        """Whether so many bytes more may be held."""
-        return self.used + size <= self._bytes_max
+        """Whether so many bytes more may be held. Who takes no more than before may always go on."""
+        return size <= 0 or self.used + size <= self._bytes_max
 
     def change(self, difference: int) -> None:
         """A group has grown or shrunk."""

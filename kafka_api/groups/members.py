@@ -3,18 +3,24 @@
 from collections import Counter
 from collections.abc import Collection, Iterator
 
+from kafka_api.groups.group_events import Ticket
 from kafka_api.groups.member import Member
 from kafka_api.protocol.error_codes import ErrorCode
 
 
 class Members:
-    """In the order in which they joined; the first becomes the leader, and the next one when it goes."""
+    """In the order in which they joined; the first becomes the leader, and the next one when it goes.
+
+    Tickets of joins are given and taken here.
+    """
 
     def __init__(self) -> None:
         self._by_id: dict[str, Member] = {}
         self._static: dict[str, str] = {}
         self._supported: Counter[str] = Counter()
         self.leader: str | None = None
+        # How many wait for the next generation: counted, for a group may have very many members.
+        self.joined = 0
         # Memory that they take, about.
         self.size_bytes = 0
 
@@ -58,6 +64,7 @@ class Members:
 
     def remove(self, member: Member) -> None:
         """Let a member go."""
+        self.take_join_ticket(member)
         del self._by_id[member.member_id]
         self.before_change(member)
         if member.instance_id is not None:
@@ -73,6 +80,17 @@ class Members:
         self._by_id = {(member_id if each is member else key): each for key, each in self._by_id.items()}
         member.member_id = member_id
         self._static[member.instance_id] = member_id
+
+    def await_join(self, member: Member, ticket: Ticket) -> None:
+        """A member waits for the next generation from now on."""
+        self.joined += member.join_ticket is None
+        member.join_ticket = ticket
+
+    def take_join_ticket(self, member: Member) -> Ticket | None:
+        """A member waits no longer; return what it waited with, if it did."""
+        ticket, member.join_ticket = member.join_ticket, None
+        self.joined -= ticket is not None
+        return ticket
 
     def before_change(self, member: Member) -> None:
         """Its protocols are about to be replaced; `after_change` follows."""

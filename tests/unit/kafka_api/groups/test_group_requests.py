@@ -149,8 +149,27 @@ async def test_members_of_all_groups_together_take_no_more_memory_than_they_may(
     other = Groups(groups.client, "other")
     assert (await other.join(protocols={"range": bytes(15_000)})).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert await groups.heartbeat(me, generation) == 0
+    # Who is a member already may say as much as before, and no more.
+    assert (await groups.join(me, protocols={"range": bytes(16_000)})).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert (await groups.join(me, protocols={"range": b"x" * 15_000})).error_code == 0
     assert await groups.leave(me) == 0
-    assert (await other.join(protocols={"range": bytes(15_000)})).error_code == 0
+    async with asyncio.timeout(60):
+        # The group is forgotten once it is on the disk that it has no members.
+        while (await other.join(protocols={"range": bytes(15_000)})).error_code:
+            await asyncio.sleep(0.01)
+
+
+@with_groups(GroupOptions(initial_rebalance_delay_ms=0, member_bytes_max=20_000, min_session_timeout_ms=200))
+async def test_groups_that_hold_nothing_but_ids_take_no_more_memory_than_they_may_either(_broker, groups):
+    codes = []
+    for number in range(10):
+        other = Groups(groups.client, f"{number}")
+        codes.append((await groups.call(ApiKey.JOIN_GROUP, 4, other.join_request(session_ms=500))).error_code)
+    assert set(codes[:4]) == {ErrorCode.MEMBER_ID_REQUIRED}
+    assert set(codes[-4:]) == {ErrorCode.GROUP_MAX_SIZE_REACHED}
+    async with asyncio.timeout(60):
+        while (await groups.join()).error_code:
+            await asyncio.sleep(0.05)
 
 
 @with_groups()
