@@ -35,7 +35,7 @@ pytestmark = pytest.mark.process
 
 KIB, MIB = 1024, 1024 * 1024
 LARGE, LARGE_PARTITIONS = "large", 8
-# What a broker gives to a connection that has been served once and is idle (docs/performance.md has the exact number).
+# What a broker gives, at most, to a connection that has been served once and is idle (`make bench ARGS=connections`).
 BYTES_PER_CONNECTION = 30 * KIB
 # What a broker's memory moves by itself: caches that fill, pieces that the allocator keeps.
 SLACK = 60 * MIB
