@@ -14,8 +14,11 @@ from typing import Any
 from benchmarks import checkers, failover, soak, start_time
 from benchmarks.cluster import BenchmarkError
 from benchmarks.compare import (
+    connections,
     consume,
     footprint,
+    group_consume,
+    groups,
     mixed_levels,
     one_in_flight,
     open_loop,
@@ -45,6 +48,9 @@ _BESIDE_KAFKA: dict[str, _Benchmark] = {
     "one_in_flight": one_in_flight.measure,
     "open_loop": open_loop.measure,
     "footprint": footprint.measure,
+    "groups": groups.measure,
+    "group_consume": group_consume.measure,
+    "connections": connections.measure,
 }
 _ALL = _BENCHMARKS | _BESIDE_KAFKA
 _SCRATCH = ROOT / "build" / "benchmarks"

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import resource
 import statistics
 import time
 from pathlib import Path
@@ -111,6 +112,12 @@ def busy_seconds() -> float:
     ticks = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
     user, nice, system, _idle, _iowait, irq, soft_irq, steal = ticks[:8]
     return (user + nice + system + irq + soft_irq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def allow_many_files() -> None:
+    """Let this process, and the brokers that it starts from now on, have as many files open as the system permits."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def foreign_load(seconds: float = 2.0) -> float:

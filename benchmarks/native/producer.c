@@ -1,6 +1,6 @@
 /* One producer with librdkafka's defaults: what it gets through, or how long each record takes.
  *
- *   producer mode=flood|single|open|end_to_end brokers=HOST:PORT topic=NAME size=BYTES acks=all|1|0 seconds=S
+ *   producer mode=flood|single|open|end_to_end|stamped brokers=HOST:PORT topic=NAME size=BYTES acks=all|1|0 seconds=S
  *            [warm_up=S] [count=RECORDS] [rate=RECORDS_PER_SECOND] [samples=FILE] [conf.NAME=VALUE ...]
  *
  *   flood       as fast as the queue takes records, to the partitions that librdkafka chooses; or `count` records
@@ -8,6 +8,8 @@
  *   open        record i is due at i / rate whatever happened to those before it, partition 0: time from that moment
  *               to the delivery report
  *   end_to_end  as open, but to the moment when a consumer in this process has the record
+ *   stamped     as open, and each value begins with the moment it was due (CLOCK_MONOTONIC, ns, in the machine's byte
+ *               order) for consumers in other processes; without samples of its own
  *
  * Prints `began` and `ended` around the measured window and one line of JSON. `samples` gets a double (seconds) for
  * each record that was sent in the window; a record without an answer is NaN. Values are random: no codec and no disk
@@ -185,7 +187,7 @@ static rd_kafka_t *new_consumer(int count, char **arguments) {
 }
 
 static void open_loop(int count, char **arguments) {
-    int is_end_to_end = !strcmp(plan.mode, "end_to_end");
+    int is_end_to_end = !strcmp(plan.mode, "end_to_end"), is_stamped = !strcmp(plan.mode, "stamped");
     skipped_length = (int64_t)(plan.warm_up * plan.rate);
     samples_length = (int64_t)(plan.seconds * plan.rate);
     if (samples_length > SAMPLES_MAX) die("more than %d samples", SAMPLES_MAX);
@@ -210,8 +212,9 @@ static void open_loop(int count, char **arguments) {
         int64_t late = now_ns() - due;
         if (i >= skipped_length && late > latest) latest = late;
         char *value = next_value();
-        if (is_end_to_end) memcpy(value, &i, sizeof i); /* librdkafka copies it, so the pool may be written to */
-        send_record(0, is_end_to_end ? RD_KAFKA_MSG_F_COPY : 0, value, (intptr_t)i + 1);
+        /* librdkafka copies the value, so the pool may be written to. */
+        if (is_end_to_end || is_stamped) memcpy(value, is_stamped ? &due : &i, sizeof i);
+        send_record(0, is_end_to_end || is_stamped ? RD_KAFKA_MSG_F_COPY : 0, value, (intptr_t)i + 1);
     }
     double seconds = (double)(now_ns() - began) / NANOSECONDS, used = cpu_seconds() - cpu;
     announce("ended");
@@ -263,8 +266,9 @@ int main(int count, char **arguments) {
 
     if (is_flood) flood();
     else if (!strcmp(plan.mode, "single")) single();
-    else if (!strcmp(plan.mode, "open") || !strcmp(plan.mode, "end_to_end")) open_loop(count, arguments);
-    else die("mode: %s", plan.mode);
+    else if (strcmp(plan.mode, "open") && strcmp(plan.mode, "end_to_end") && strcmp(plan.mode, "stamped"))
+        die("mode: %s", plan.mode);
+    else open_loop(count, arguments);
     const char *path = option(count, arguments, "samples", "");
     if (*path && samples) save_samples(path);
     /* Everything is answered and told; destroying the client in good order would only take time. */

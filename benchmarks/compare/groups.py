@@ -1,0 +1,175 @@
+"""Consumer groups: rebalances of ten members, alone and beside 99 other groups, and commits."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cluster import TOPIC, BenchmarkError
+from benchmarks.compare.match import BrokerCpu, Contender, Measurement, Metrics, play, rivals
+from benchmarks.compare.verdict import Target, match_row
+from benchmarks.machine import allow_many_files
+from benchmarks.plan import Plan
+from benchmarks.report import quantile
+from benchmarks.wire.connection import WireConnection
+from benchmarks.wire.group_member import MeasuredGroup, find_coordinator
+from kafka_api.protocol.api_keys import ApiKey
+from kafka_api.protocol.messages import OffsetCommitRequest
+
+_MEMBERS = 10
+_GROUPS, _QUICK_GROUPS = 100, 10
+_FOUNDED_AT_ONCE = 20
+_PARTITIONS = 10
+_HEARTBEAT_SECONDS = 3.0
+_COMMITTERS = 50
+_COMMIT_VERSION = 7
+
+_Sampled = Callable[[str, Plan], Awaitable[Metrics]]
+
+
+def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
+    """Return milliseconds of rebalances, and commits/s; the CPU of the brokers beside them."""
+    allow_many_files()
+    groups = _QUICK_GROUPS if plan.is_quick else _GROUPS
+    one, many = f"rebalance of a group of {_MEMBERS}", f"rebalance of one of {groups} groups of {_MEMBERS}"
+    commits = f"commits of one offset, {_COMMITTERS} clients with one on its way each"
+    rows, matches = [], {}
+    with rivals(data_dir, plan) as found:
+        for what, sampled in ((one, _one_group), (many, _many_groups), (commits, _commits)):
+            print(f"   -- {what}", flush=True)
+            match = play(found.both(), _PARTITIONS, plan.pairs, _measurement(sampled, plan))
+            matches[what] = match.to_json()
+            if sampled is _commits:
+                rows.append(match_row(match, what, "/s", "commits_per_second"))
+            else:
+                bound = [Target("<=", 1000, "value")] if sampled is _many_groups else []
+                rows.append(match_row(match, f"{what}: p50", "ms", "p50_ms"))
+                rows.append(match_row(match, f"{what}: p99", "ms", "p99_ms", *bound))
+            rows.append(match_row(match, f"{what}: CPU of the brokers", "% of a core", "cpu_percent"))
+    return {
+        "what": "a rebalance: all members join at once, until the last of them has its assignment; one group after the "
+        f"other, while the members of the rest send a heartbeat every {_HEARTBEAT_SECONDS:g} s. Every member has a "
+        "connection of its own, all of them in one Python process, whose time is in the numbers",
+        "rows": rows,
+        "matches": matches,
+    }
+
+
+def _measurement(sampled: _Sampled, plan: Plan) -> Measurement:
+    def run(contender: Contender) -> Metrics:
+        cpu = BrokerCpu(contender.cluster)
+        cpu.began()
+        found = asyncio.run(sampled(contender.cluster.bootstrap, plan))
+        cpu.ended()
+        return {**found, "cpu_percent": 100 * cpu.seconds / cpu.elapsed, "errors": 0}
+
+    return run
+
+
+async def _one_group(bootstrap: str, plan: Plan) -> Metrics:
+    async with _founded(bootstrap, 1) as groups:
+        return await _rebalances(groups, plan)
+
+
+async def _many_groups(bootstrap: str, plan: Plan) -> Metrics:
+    async with _founded(bootstrap, _QUICK_GROUPS if plan.is_quick else _GROUPS) as groups:
+        return await _rebalances(groups, plan)
+
+
+@asynccontextmanager
+async def _founded(bootstrap: str, count: int) -> AsyncIterator[list[MeasuredGroup]]:
+    """Hold so many groups, whose members send heartbeats."""
+    names = _names("rebalance", count)
+    groups: list[MeasuredGroup] = []
+    try:
+        for begin in range(0, count, _FOUNDED_AT_ONCE):
+            part = names[begin : begin + _FOUNDED_AT_ONCE]
+            groups += await asyncio.gather(*(MeasuredGroup.founded(bootstrap, name, _MEMBERS) for name in part))
+        beats = asyncio.create_task(_heartbeats(groups))
+        try:
+            yield groups
+        finally:
+            await _stopped(beats)
+    finally:
+        await asyncio.gather(*(each.leave() for each in groups))
+
+
+async def _heartbeats(groups: Sequence[MeasuredGroup]) -> None:
+    """Every member has its own moment in each interval."""
+    members = [member for group in groups for member in group.members]
+    began = time.perf_counter()
+    async with asyncio.TaskGroup() as under_way:
+        for number in range(10**9):
+            due = began + number * _HEARTBEAT_SECONDS / len(members)
+            if (left := due - time.perf_counter()) > 0:
+                await asyncio.sleep(left)
+            under_way.create_task(members[number % len(members)].heartbeat())
+
+
+async def _stopped(task: asyncio.Task[None]) -> None:
+    """End the heartbeats; what went wrong with them goes on from here."""
+    if task.done():
+        raise BenchmarkError(f"heartbeats ended: {task.exception()!r}")
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def _rebalances(groups: Sequence[MeasuredGroup], plan: Plan) -> Metrics:
+    """Let one group after the other rebalance, and each at least once behind the time to settle."""
+    settled = time.perf_counter() + plan.settle_seconds
+    number = 0
+    while time.perf_counter() < settled:
+        await groups[number % len(groups)].rebalance()
+        number += 1
+    samples: list[float] = []
+    end = time.perf_counter() + plan.seconds
+    while time.perf_counter() < end or len(samples) < len(groups):
+        samples.append(await groups[number % len(groups)].rebalance())
+        number += 1
+    return {
+        "p50_ms": 1000 * quantile(samples, 0.5),
+        "p99_ms": 1000 * quantile(samples, 0.99),
+        "max_ms": 1000 * max(samples),
+        "rebalances": len(samples),
+    }
+
+
+async def _commits(bootstrap: str, plan: Plan) -> Metrics:
+    """Simple consumers, which have no members: what is measured is the way of a commit to the disks."""
+    names = _names("commits", _COMMITTERS)
+    connections = [await WireConnection.open(await find_coordinator(bootstrap, name)) for name in names]
+    began = time.perf_counter() + plan.settle_seconds
+    try:
+        counts = await asyncio.gather(
+            *(
+                _commit_on(connection, name, number % _PARTITIONS, began, began + plan.seconds)
+                for number, (name, connection) in enumerate(zip(names, connections, strict=True))
+            )
+        )
+    finally:
+        await asyncio.gather(*(each.close() for each in connections))
+    return {"commits_per_second": sum(counts) / plan.seconds}
+
+
+async def _commit_on(connection: WireConnection, group: str, partition: int, began: float, end: float) -> int:
+    """Commit one offset after the other; return how many were answered between these moments."""
+    asked = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=partition)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[asked])
+    request = OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=[topic])
+    count = 0
+    while (now := time.perf_counter()) < end:
+        asked.committed_offset += 1
+        answer = await connection.call(ApiKey.OFFSET_COMMIT, _COMMIT_VERSION, request)
+        if code := answer.topics[0].partitions[0].error_code:
+            raise BenchmarkError(f"OffsetCommit: error {code}")
+        count += now >= began
+    return count
+
+
+def _names(kind: str, count: int) -> list[str]:
+    """Names that no run before has used: what is left of those must not be found."""
+    run = os.urandom(4).hex()
+    return [f"{kind}-{run}-{number}" for number in range(count)]
