@@ -1,12 +1,13 @@
 """What a connection costs that is open and idle: memory of the broker for each of two thousand."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cluster import BenchmarkError, Cluster, running_cluster
+from benchmarks.cluster import DEADLINE_SECONDS, BenchmarkError, Cluster, running_cluster
 from benchmarks.compare.verdict import Target, row
 from benchmarks.kafka.kafka_cluster import running_kafka
 from benchmarks.machine import allow_many_files
@@ -21,6 +22,7 @@ _WARM_UP = 100
 _REST_SECONDS, _WINDOW_SECONDS = 5.0, 10.0
 _QUICK_SECONDS = 1.0
 _API_VERSIONS, _METADATA = 3, 9
+_POLL_SECONDS = 0.2
 _KB = 1e-3
 # Kafka refuses a client without a name.
 _WHO = ApiVersionsRequest(client_software_name="benchmark", client_software_version="1")
@@ -58,23 +60,41 @@ async def _measure_broker(cluster: Cluster, plan: Plan) -> dict[str, float]:
     rest, window = (_QUICK_SECONDS,) * 2 if plan.is_quick else (_REST_SECONDS, _WINDOW_SECONDS)
     # The broker behind the first address is the one with the lowest number.
     address, pid = cluster.bootstrap.split(",")[0], cluster.pids[min(cluster.pids)]
-    await _close(await _open(address, _WARM_UP))
+    await _wait_served(address)
+    await close_all(await open_served(address, _WARM_UP))
     await asyncio.sleep(rest)
     before = rss_megabytes(pid)
-    connections = await _open(address, count)
+    connections = await open_served(address, count)
     try:
         await asyncio.sleep(rest)
         after, cpu = rss_megabytes(pid), cpu_seconds(pid)
         await asyncio.sleep(window)
         used = 100 * (cpu_seconds(pid) - cpu) / window
     finally:
-        await _close(connections)
+        await close_all(connections)
     kilobytes = max(after - before, 0.0) * 1e6 * _KB / count
     return {"connections": count, "rss_before_mb": before, "rss_mb": after, "kilobytes": kilobytes, "cpu_percent": used}
 
 
-async def _open(address: str, count: int) -> list[WireConnection]:
-    """Connections that were served: a client's first two requests."""
+async def _wait_served(address: str) -> None:
+    """Wait until this broker serves: its cluster is complete when any of them knows them all."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        try:
+            await close_all(await open_served(address, 1))
+            return
+        except BenchmarkError:
+            if time.monotonic() >= deadline:
+                raise
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def open_served(address: str, count: int) -> list[WireConnection]:
+    """Return connections that were served with a client's first two requests.
+
+    Raises:
+        BenchmarkError: One was not.
+    """
     connections = []
     for _ in range(count):
         connection = await WireConnection.open(address)
@@ -86,5 +106,6 @@ async def _open(address: str, count: int) -> list[WireConnection]:
     return connections
 
 
-async def _close(connections: Sequence[WireConnection]) -> None:
+async def close_all(connections: Sequence[WireConnection]) -> None:
+    """End all of them."""
     await asyncio.gather(*(each.close() for each in connections))

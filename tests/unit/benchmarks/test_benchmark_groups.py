@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from benchmarks.cluster import BenchmarkError
+from benchmarks.compare.connections import close_all, open_served
 from benchmarks.wire.connection import WireConnection
 from benchmarks.wire.group_member import GroupMember, MeasuredGroup, find_coordinator
 from kafka_api.protocol.error_codes import ErrorCode
-from tests.unit.cluster.cluster_nodes import free_port, run
+from tests.unit.cluster.cluster_nodes import free_port, run, until
 from tests.unit.kafka_api.groups.group_calls import QUICK, Groups
 from tests.unit.kafka_api.wire_client import broker_in
 
@@ -58,6 +59,17 @@ def test_what_a_broker_refuses_ends_the_measurement(tmp_path):
         await group.leave()
 
     with_group(tmp_path, 1, test)
+
+
+def test_idle_connections_were_served_before_they_are_counted(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            opened = await open_served(f"127.0.0.1:{broker.port}", 20)
+            assert len(broker.server._connections) == 20
+            await close_all(opened)
+            await until(lambda: not broker.server._connections)
+
+    run(test)
 
 
 def test_nobody_there_is_said_in_one_line():
