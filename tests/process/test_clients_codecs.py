@@ -16,6 +16,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = ("0", "1", "all")
 CREATE_TIME = 1
 T0_MS = 1_700_000_000_000
+# Records of that time are older than a topic keeps them by default.
+FOR_EVER = {"retention.ms": "-1"}
 
 
 def _messages(count: int) -> list[dict[str, Any]]:
@@ -41,7 +43,7 @@ def _read_when_visible(cluster: BrokerCluster, topic: str, count: int) -> list[R
 @pytest.mark.parametrize("codec", CODECS)
 def test_librdkafka_reads_back_what_it_produced(shared_cluster: BrokerCluster, codec: str, acks: str):
     topic, messages = f"rd-{codec}-{acks}", _messages(200)
-    create_topic(shared_cluster, topic)
+    create_topic(shared_cluster, topic, **FOR_EVER)
     reports: list[tuple[Any, int]] = []
     producer = Producer(
         {
@@ -77,7 +79,7 @@ def test_librdkafka_reads_back_what_it_produced(shared_cluster: BrokerCluster, c
 
 def test_a_timestamp_finds_the_first_record_at_or_after_it(shared_cluster: BrokerCluster):
     topic, messages = "by-time", _messages(100)
-    create_topic(shared_cluster, topic)
+    create_topic(shared_cluster, topic, **FOR_EVER)
     producer = Producer({"bootstrap.servers": shared_cluster.bootstrap, "batch.num.messages": 16, "linger.ms": 20})
     for message in messages:
         producer.produce(topic, partition=0, **message)
