@@ -30,6 +30,10 @@ test: system-packages $(TESTS_STAMP)  ## install what tests need and run the def
 test-long: system-packages $(TESTS_STAMP)  ## the tests that take too long for the default suite
 	@$(BIN)/python -m pytest -m long $(ARGS)
 
+sent-requests: system-packages $(TESTS_STAMP)  ## run every client's tasks; record what each sent for docs/compatibility.md
+	@$(BIN)/python -m tests.clients.sent $(ARGS)
+	@$(BIN)/python -m kafka_api.compatibility
+
 lint: $(TESTS_STAMP)  ## ruff, formatting, mypy, import contracts; changes nothing
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .

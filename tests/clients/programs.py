@@ -1,0 +1,54 @@
+"""The programs for clients in other languages: fetched and built below build/ when a test first needs them."""
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+from benchmarks.kafka.jars import class_path
+
+FOLDER = Path(__file__).parent
+_BUILD = FOLDER.parents[1] / "build" / "clients"
+# Dependencies are fetched on the first run.
+_BUILD_SECONDS = 900.0
+# A small machine runs three brokers beside it.
+JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+def missing(*tools: str) -> str | None:
+    """Return what is missing of the tools, for a skipped test; None if nothing is."""
+    absent = [tool for tool in tools if shutil.which(tool) is None]
+    return f"{', '.join(absent)} not installed" if absent else None
+
+
+def java_program() -> list[str]:
+    """Return the command of the Java client's program, which Java compiles when it starts."""
+    return [*JAVA, "-cp", class_path(), str(FOLDER / "java" / "Driver.java")]
+
+
+def go_program(name: str) -> list[str]:
+    """Return the command of a Go client's program, built."""
+    _BUILD.mkdir(parents=True, exist_ok=True)
+    built = _BUILD / name
+    _run(["go", "build", "-buildvcs=false", "-o", str(built), f"./{name}"], FOLDER / "go")
+    return [str(built)]
+
+
+def node_program() -> list[str]:
+    """Return the command of the Node client's program, beside what it needs."""
+    source = FOLDER / "node"
+    lock = source / "package-lock.json"
+    folder = _BUILD / f"node-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
+    complete = folder / "complete"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json", "driver.js"):
+        shutil.copy(source / name, folder / name)
+    if not complete.exists():
+        _run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+        complete.touch()
+    return ["node", str(folder / "driver.js")]
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
