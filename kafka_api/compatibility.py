@@ -1,12 +1,15 @@
 """The tables of docs/compatibility.md, from the code: `python -m kafka_api.compatibility` writes them anew.
 
 A developer tool; nothing of the broker imports it. Each table stands between two comments of the page, which name it;
-a test compares the page with the code.
+a test compares the page with the code. Which client has sent what is told by the brokers of the tests: `make
+sent-requests` writes it into a file, and this module into the page.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kafka_api.groups.answered_errors import ANSWERED_ERRORS
 from kafka_api.handlers.registry import ADVERTISED, SERVED
@@ -15,6 +18,7 @@ from kafka_api.protocol.schema.message_schema import Direction, schema_of
 from model.topic_config import TOPIC_CONFIGS
 
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
+SENT_REQUESTS = Path(__file__).parents[1] / "tests" / "clients" / "sent_requests.json"
 
 # What an answer is not that Kafka's would be. What holds for more than one key stands in the page's text.
 _DIFFERENCES: Mapping[ApiKey, str] = {
@@ -40,16 +44,36 @@ _DIFFERENCES: Mapping[ApiKey, str] = {
 }
 
 
+def sent_requests() -> dict[str, dict[str, Any]]:
+    """Return of each client its `version` and its `requests`: API names with the versions that it sent."""
+    clients: dict[str, dict[str, Any]] = json.loads(SENT_REQUESTS.read_text(encoding="utf-8"))
+    return {client: clients[client] for client in sorted(clients, key=str.lower)}
+
+
+def _seen_from(api: str) -> str:
+    seen = {client: told["requests"][api] for client, told in sent_requests().items() if api in told["requests"]}
+    return "; ".join(f"{client} {', '.join(map(str, versions))}" for client, versions in seen.items())
+
+
+def _client_table() -> Iterable[str]:
+    yield "| client | version |"
+    yield "| --- | --- |"
+    for client, told in sent_requests().items():
+        yield f"| {client} | {told['version']} |"
+
+
 def _api_table() -> Iterable[str]:
-    yield "| key | API | versions | what differs from Kafka |"
-    yield "| --- | --- | --- | --- |"
+    yield "| key | API | versions | seen from | what differs from Kafka |"
+    yield "| --- | --- | --- | --- | --- |"
     for key in sorted(ADVERTISED):
         served = SERVED.get(key)
         low, high = (served.first_version, served.last_version) if served else ADVERTISED[key]
         name = schema_of(key, Direction.REQUEST).name.removesuffix("Request")
         versions = str(low) if low == high else f"{low} to {high}"
         differs = _DIFFERENCES.get(ApiKey(key), "")
-        yield f"| {key} | {name} | {versions} | {differs} |".replace("  |", " |")
+        yield f"| {key} | {name} | {versions} | {_seen_from(name)} | {differs} |".replace("  |", " |").replace(
+            "  |", " |"
+        )
 
 
 def _group_errors_table() -> Iterable[str]:
@@ -69,6 +93,7 @@ def _topic_config_table() -> Iterable[str]:
 
 
 _TABLES: Mapping[str, Callable[[], Iterable[str]]] = {
+    "clients": _client_table,
     "API keys": _api_table,
     "group errors": _group_errors_table,
     "topic configuration": _topic_config_table,
