@@ -1,5 +1,6 @@
 """A consumer of a group that reads what is being written: MB/s, and end-to-end latency at given rates."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ def _tail(
     # The consumer stands at the end of the partition once it says that it began.
     read = native_client.run(
         "group_consumer",
-        {**where, "group": "benchmark-tail", **consumer},
+        # Of a group of its own: what one before has committed is about another topic of that name.
+        {**where, "group": f"tail-{os.urandom(4).hex()}", **consumer},
         began=lambda: written.append(native_client.run("producer", {**where, **producer})),
     )
     if not written:
