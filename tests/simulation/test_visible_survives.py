@@ -1,0 +1,48 @@
+"""Who must have what consumers could see: leaders of later terms, whenever they are elected."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from raft.replica_state import Role
+from tests.simulation.history import History
+from tests.simulation.invariants.invariant import InvariantBrokenError
+from tests.simulation.invariants.visible_survives import VisibleSurvives
+from tests.simulation.replica_view import Ghost
+
+_GROUP = "orders/0"
+
+
+def _leader(term: int, ghosts: list[Ghost], visible: int) -> Any:
+    return SimpleNamespace(
+        group=_GROUP,
+        now=SimpleNamespace(role=Role.LEADER, term=term, visible=visible),
+        entries=ghosts,
+        at=lambda index: ghosts[index - 1],
+        chain_at=lambda index: ghosts[index - 1].chain,
+    )
+
+
+@pytest.fixture
+def entries() -> list[Ghost]:
+    return [SimpleNamespace(index=index, chain=b"%d" % index) for index in (1, 2, 3)]  # type: ignore[misc]
+
+
+@pytest.fixture
+def invariant(entries: list[Ghost]) -> VisibleSurvives:
+    """It has seen the leader of term 9 show three entries."""
+    invariant = VisibleSurvives(History(3))
+    nothing: Any = SimpleNamespace(role=Role.FOLLOWER, term=8, visible=0)
+    invariant.on_moved(_leader(9, entries, 3), nothing)
+    return invariant
+
+
+def test_a_candidate_that_wins_its_old_term_late_need_not_have_it(invariant: VisibleSurvives, entries: list[Ghost]):
+    """It was paused before it read the votes: seed 10832, in which the leader of the next term had shown two entries."""
+    invariant.on_elected(_leader(8, entries[:1], 1))
+
+
+def test_the_leader_of_a_later_term_must_have_it(invariant: VisibleSurvives, entries: list[Ghost]):
+    with pytest.raises(InvariantBrokenError, match="it leads without entry 3"):
+        invariant.on_elected(_leader(10, entries[:2], 2))
