@@ -10,6 +10,7 @@
 * `dev`             `raftka dev`: a cluster of processes on this machine.
 * `check`           judges histories of clients: `raftka check`.
 * `chaos`           runs clients while faults happen, and has them judged: `raftka chaos`.
+* `pipeline`        pipelines on Spark, the archive among them: `raftka pipeline`, `raftka archive`.
 * `story`           what `make run` tells.
 * `story_clients`   the producers and the reader of the story.
 * `broker`          the broker process.

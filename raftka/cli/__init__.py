@@ -33,4 +33,5 @@ Commands:
 * `doctor`    `raftka doctor`, with `findings`, `machine_checks`, `clock_state` and `cluster_checks`.
 * `check`     `raftka check`.
 * `chaos`     `raftka chaos`.
+* `pipeline`  `raftka pipeline`.
 """

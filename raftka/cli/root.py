@@ -11,6 +11,7 @@ from raftka.cli.exit_codes import DONE, FAILED, INTERRUPTED, UNJUDGED, USAGE, Co
 from raftka.cli.lazy_group import LazyCommand, lazy_group
 from raftka.dev.errors import DevError
 from raftka.kafka_client import KafkaClientError
+from raftka.pipeline.errors import PipelineError
 from raftka.version import installed_version
 
 # Newer versions of typer carry their own copy of click, older ones use click itself: these are theirs in either case.
@@ -31,6 +32,7 @@ COMMANDS = {
     "config": LazyCommand("raftka.cli.broker", "config_app", "The broker's configuration file."),
     "check": LazyCommand("raftka.cli.check", "check", "Judge histories of what clients saw."),
     "chaos": LazyCommand("raftka.cli.chaos", "chaos", "Run clients while faults happen, and judge what they saw."),
+    "pipeline": LazyCommand("raftka.cli.pipeline", "app", "Run pipelines on Spark, and see how they stand."),
     "completion": LazyCommand("raftka.cli.completion", "completion", "Print a script for a shell's completion."),
 }
 
@@ -79,7 +81,7 @@ def run(arguments: list[str]) -> int:
         return _usage(error)
     except CommandError as error:
         return _complain(str(error), error.exit_code)
-    except (DevError, KafkaClientError, AdminError) as error:
+    except (DevError, KafkaClientError, AdminError, PipelineError) as error:
         return _complain(str(error), FAILED)
     except _ClickException as error:
         return _complain(error.format_message(), FAILED)  # type: ignore[attr-defined]

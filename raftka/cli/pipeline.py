@@ -1,0 +1,189 @@
+"""`raftka pipeline`: Spark pipelines, run, looked at and stopped."""
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from raftka.cli.exit_codes import DONE, FAILED, CommandError
+from raftka.cli.options import Format, FormatOption, check_brokers, parse_pairs
+from raftka.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from raftka.pipeline.config_file import PipelineFile
+    from raftka.pipeline.run_folder import RunFolder
+    from raftka.pipeline.status import Status
+
+app = typer.Typer(help="Run pipelines on Spark, see how they stand, and stop them.", no_args_is_help=True)
+
+FileOption = Annotated[
+    Path | None,
+    typer.Option("--file", metavar="FILE", help="Pipelines in TOML. [default: RAFTKA_PIPELINES, ./pipelines.toml]"),
+]
+DirOption = Annotated[
+    Path | None,
+    typer.Option("--dir", metavar="DIR", help="Checkpoints, status, output. [default: dir of the file]"),
+]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A pipeline of the file, or a kind.")]
+
+
+@app.command("run")
+def run(
+    name: NameArgument,
+    values: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A key of the pipeline, over the file's; repeat for more."),
+    ] = None,
+    brokers: Annotated[
+        str | None, typer.Option("--brokers", metavar="HOST:PORT,...", help="Where to find the cluster.")
+    ] = None,
+    file: FileOption = None,
+    folder: DirOption = None,
+) -> int:
+    """Run a pipeline until it has read what is there, or until SIGTERM or Ctrl-C.
+
+    A stop waits for the end of the running batch; nothing is read twice after it.
+    """
+    from raftka.pipeline.kinds import KINDS, load_kind
+    from raftka.pipeline.run_folder import RunFolder
+    from raftka.pipeline.runner import Runner, StopRequest, stop_on_signals
+    from raftka.pipeline.settings import convert
+    from raftka.pipeline.spark_session import require_spark
+
+    found = _load(file, folder)
+    flags = parse_pairs(values or [], "--set")
+    if brokers is not None:
+        flags["brokers"] = check_brokers(brokers)
+    wanted = found.values_of(name, KINDS, flags)
+    if not isinstance(wanted.get("kind"), str):
+        raise CommandError(f"{found.where(name)}: kind is not set (there are {', '.join(KINDS)})")
+    require_spark()
+    stop = StopRequest()
+    with stop_on_signals(stop):
+        kind = load_kind(wanted["kind"])
+        settings = convert(wanted, kind.settings, found.where(name))
+        Runner(name, kind, settings, RunFolder(found.dir, name), stop).run()
+    return DONE
+
+
+@app.command("list")
+def list_pipelines(file: FileOption = None, folder: DirOption = None, output: FormatOption = Format.TEXT) -> None:
+    """List the pipelines of the file, and the kinds there are."""
+    from raftka.pipeline.kinds import KINDS
+    from raftka.pipeline.run_folder import RunFolder
+
+    found = _load(file, folder)
+    rows = []
+    for name, section in found.sections.items():
+        status = RunFolder(found.dir, name).load()
+        reads = section.get("topics") or section.get("topics.pattern") or "-"
+        rows.append(
+            {
+                "pipeline": name,
+                "kind": section.get("kind", "-"),
+                "topics": reads if isinstance(reads, str) else ",".join(map(str, reads)),
+                "trigger": section.get("trigger", "available-now"),
+                "state": "never run" if status is None else status.seen().value,
+            }
+        )
+    if output is Format.JSON:
+        print_json({"pipelines": rows, "kinds": {name: kind.summary for name, kind in KINDS.items()}})
+        return
+    if rows:
+        print_table([key.upper() for key in rows[0]], [list(row.values()) for row in rows])
+        print()
+    print_table(["KIND", "WHAT IT DOES"], [[name, kind.summary] for name, kind in KINDS.items()])
+
+
+@app.command("status")
+def status(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One pipeline; all that have run.")] = None,
+    file: FileOption = None,
+    folder: DirOption = None,
+    output: FormatOption = Format.TEXT,
+) -> int:
+    """Show how runs stand: exit code 1 if one failed or died."""
+    from raftka.pipeline.run_folder import run_folders
+    from raftka.pipeline.status import State
+
+    found = _load(file, folder)
+    folders = run_folders(found.dir) if name is None else [_folder(found, name)]
+    statuses = [each for each in (folder.load() for folder in folders) if each is not None]
+    if output is Format.JSON:
+        print_json([_as_json(each) for each in statuses])
+    elif not statuses:
+        print(f"no pipeline has run in {found.dir}")
+    else:
+        header = ["PIPELINE", "KIND", "STATE", "PID", "SINCE", "BATCHES", "RECORDS", "BEHIND"]
+        print_table(header, [_row(each) for each in statuses])
+        for each in statuses:
+            if each.error is not None:
+                print(f"{each.name}: {each.error}")
+    return FAILED if any(each.seen() in (State.FAILED, State.DIED) for each in statuses) else DONE
+
+
+@app.command("stop")
+def stop(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A pipeline that runs.")],
+    file: FileOption = None,
+    folder: DirOption = None,
+    seconds: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0, max=86_400, help="How long to wait for the end.")
+    ] = 120.0,
+) -> int:
+    """Stop a pipeline after the batch that runs, and wait until it has ended."""
+    found = _load(file, folder)
+    run = _folder(found, name)
+    status = run.load()
+    assert status is not None
+    if not status.runner.send_signal(signal.SIGTERM):
+        raise CommandError(f"pipeline {name} does not run (it is {status.seen().value})")
+    if not status.runner.wait_gone(seconds):
+        raise CommandError(f"pipeline {name} has not ended within {seconds:g} s (pid {status.pid})")
+    ended = run.load()
+    assert ended is not None
+    print(f"{name}: {ended.seen().value} after {ended.batches:,} batches, {ended.rows:,} records")
+    return FAILED if ended.error is not None else DONE
+
+
+def _load(file: Path | None, folder: Path | None) -> "PipelineFile":
+    import dataclasses
+
+    from raftka.pipeline.config_file import load_file
+
+    found = load_file(file, os.environ)
+    return found if folder is None else dataclasses.replace(found, dir=folder.absolute())
+
+
+def _folder(found: "PipelineFile", name: str) -> "RunFolder":
+    from raftka.pipeline.run_folder import RunFolder
+    from raftka.pipeline.settings import check_name
+
+    check_name(name)
+    run = RunFolder(found.dir, name)
+    if run.load() is None:
+        raise CommandError(f"pipeline {name} has never run in {found.dir}")
+    return run
+
+
+def _row(status: "Status") -> list[Any]:
+    behind = "-" if status.last is None else status.last.behind
+    return [
+        status.name,
+        status.kind,
+        status.seen().value,
+        status.pid,
+        status.since,
+        status.batches,
+        status.rows,
+        behind,
+    ]
+
+
+def _as_json(status: "Status") -> dict[str, Any]:
+    import msgspec
+
+    found: dict[str, Any] = msgspec.to_builtins(status)
+    return found | {"state": status.seen().value}

@@ -1,0 +1,31 @@
+"""Pipelines on Spark (RFC 0010): `raftka pipeline` and `raftka archive`.
+
+A kind of pipeline is a module with `Settings`, a `PipelineSettings`, and `build(run)`, which returns a query that is
+not started yet. What it computes are functions from DataFrame to DataFrame. PySpark is imported by kinds, and by what
+is used when one runs.
+
+What a person sets:
+
+* `settings`     keys and their types.
+* `config_file`  pipelines.toml, the environment, flags.
+* `kinds`        which kinds there are.
+
+A run:
+
+* `spark_session`    PySpark, Java and the Kafka connector, or what to install; a session.
+* `run`              what a kind builds its query with.
+* `runner`           start, watch, stop.
+* `run_folder`       lock, checkpoints, status; `durable_files` writes.
+* `status`           how a run stands.
+* `topic_identity`   a topic that was made anew is noticed.
+* `progress`         what a batch came to.
+* `listener`         ... as Spark tells it.
+* `progress_outputs` ... to the terminal, Prometheus and a topic.
+* `query_errors`     why a query failed, in a line.
+* `errors`           what all of it raises.
+
+Kinds:
+
+* `archive`   topics to Parquet, verified, restored, compacted.
+* `examples`  four short ones.
+"""

@@ -1,0 +1,38 @@
+"""Why a query failed, in one line: what Spark says is pages of stack traces."""
+
+import re
+
+_LOST = re.compile(r"(?:some data may have been missed|data may have been lost|failOnDataLoss)", re.IGNORECASE)
+_CAUSE = re.compile(r"^(?:Caused by: )?(?:[a-z][\w$]*\.)+([A-Z][\w$]*(?:Exception|Error)): (.+)$")
+_PYTHON = re.compile(r"^((?:raftka\.)?(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): (.+)$")
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{3,})\] ?(.*)")
+_SEARCH_LINES = 400
+_LENGTH_MAX = 500
+
+
+def query_error(text: str) -> str:
+    """Return what a failed query's exception means."""
+    lines = [line.strip() for line in text.splitlines()[:_SEARCH_LINES] if line.strip()]
+    if any(_LOST.search(line) for line in lines):
+        told = next((line for line in lines if re.search(r"offset|Partition|partitions", line)), lines[0])
+        return _cut(
+            "records are gone that were not read yet (retention was faster, or a topic was deleted);"
+            f" fail.on.data.loss = false goes on without them: {_plain(told)}"
+        )
+    # An error of our own, raised in a batch, is the cause and its words are for people.
+    for line in reversed(lines):
+        if (own := _PYTHON.match(line)) and own[1].startswith("raftka."):
+            return _cut(own[2])
+    causes = [found for line in lines if (found := _CAUSE.match(line) or _PYTHON.match(line))]
+    if causes:
+        return _cut(f"the query failed: {causes[-1][1]}: {_plain(causes[-1][2])}")
+    return _cut(f"the query failed: {_plain(lines[0])}" if lines else "the query failed, and Spark does not say why")
+
+
+def _plain(line: str) -> str:
+    found = _CONDITION.search(line)
+    return found[2] if found and found[2] else line
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LENGTH_MAX else f"{text[:_LENGTH_MAX]}..."

@@ -1,0 +1,96 @@
+"""A pipeline's folder: the lock of its runner, its status, the places of its checkpoints."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from raftka.dev.process_identity import ProcessIdentity
+from raftka.pipeline.durable_files import replace_file
+from raftka.pipeline.errors import PipelineError
+from raftka.pipeline.status import Status, decode_status, encode_status
+
+# A JVM ends when its Python does; while it still writes, nobody else may.
+_JVM_SECONDS = 60.0
+
+
+class RunFolder:
+    """DIR/NAME."""
+
+    def __init__(self, parent: Path, name: str) -> None:
+        self.name = name
+        self.path = parent / name
+
+    @property
+    def status_path(self) -> Path:
+        """What `raftka pipeline status` reads."""
+        return self.path / "status.json"
+
+    @property
+    def spark_log(self) -> Path:
+        """What the JVM says."""
+        return self.path / "spark.log"
+
+    def checkpoint(self, version: int) -> Path:
+        """Return Spark's checkpoint of a version of the query."""
+        return self.path / f"v{version}" / "checkpoint"
+
+    def topics_path(self, version: int) -> Path:
+        """Return where the topic ids are that the checkpoint's offsets are of."""
+        return self.path / f"v{version}" / "topics.json"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the pipeline: nobody else runs it, and the JVM of a runner that was killed is gone.
+
+        Raises:
+            PipelineError: Somebody runs it.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise PipelineError(f"{error.filename}: {error.strerror}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._wait_for_jvm()
+            yield
+        except BlockingIOError:
+            status = self.load()
+            pid = "" if status is None else f" (pid {status.pid})"
+            raise PipelineError(f"pipeline {self.name} runs already{pid}: `raftka pipeline stop {self.name}`") from None
+        finally:
+            os.close(descriptor)
+
+    def save(self, status: Status) -> None:
+        """Replace the status."""
+        replace_file(self.status_path, encode_status(status))
+
+    def load(self) -> Status | None:
+        """Return the status; None where the pipeline has never run.
+
+        Raises:
+            PipelineError: It cannot be read.
+        """
+        try:
+            return decode_status(self.status_path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise PipelineError(f"{self.status_path}: {error}") from None
+
+    def _wait_for_jvm(self) -> None:
+        status = self.load()
+        if status is None or status.jvm_pid is None or status.jvm_started is None:
+            return
+        jvm = ProcessIdentity(status.jvm_pid, status.jvm_started)
+        if jvm.pid != os.getpid() and not jvm.wait_gone(_JVM_SECONDS):
+            raise PipelineError(f"the JVM of an earlier run of {self.name} still runs (pid {jvm.pid})")
+
+
+def run_folders(parent: Path) -> list[RunFolder]:
+    """Return the folders of pipelines that have run, in order."""
+    if not parent.is_dir():
+        return []
+    return [RunFolder(parent, path.name) for path in sorted(parent.iterdir()) if (path / "status.json").exists()]

@@ -1,0 +1,236 @@
+"""Runs one pipeline: name, checkpoint, trigger, progress, and an end between two batches."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from raftka.dev.process_identity import ProcessIdentity
+from raftka.kafka_client import KafkaClientError
+from raftka.pipeline.errors import PipelineError
+from raftka.pipeline.kinds import Kind
+from raftka.pipeline.progress import Progress
+from raftka.pipeline.progress_outputs import (
+    ProgressOutput,
+    ProgressTopic,
+    Prometheus,
+    Terminal,
+    complain,
+    print_line,
+)
+from raftka.pipeline.query_errors import query_error
+from raftka.pipeline.run import PipelineRun
+from raftka.pipeline.run_folder import RunFolder
+from raftka.pipeline.settings import PipelineSettings
+from raftka.pipeline.spark_session import jvm_pid, open_session, require_spark
+from raftka.pipeline.status import State, Status
+from raftka.pipeline.topic_identity import TopicIdentity
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_POLL_SECONDS = 0.5
+_IDENTITY_SECONDS = 10.0
+_LISTENER_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class StopRequest:
+    """Whether somebody wants the run to end."""
+
+    is_set: bool = False
+
+    def set(self) -> None:
+        """Ask for the end."""
+        self.is_set = True
+
+
+class Runner:
+    """One run, from its lock to its last status. `run` returns when the query has ended, and raises if it failed."""
+
+    def __init__(
+        self,
+        name: str,
+        kind: Kind,
+        settings: PipelineSettings,
+        folder: RunFolder,
+        stop: StopRequest,
+        out: Callable[[str], None] = print_line,
+    ) -> None:
+        self._name = name
+        self._kind = kind
+        self._settings = settings
+        self._folder = folder
+        self._stop = stop
+        self._out = out
+        # The listener's thread and ours write the status.
+        self._status_lock = threading.Lock()
+        me = ProcessIdentity.of(os.getpid())
+        assert me is not None
+        self._status = Status(
+            name=name,
+            kind=settings.kind,
+            version=settings.version,
+            state=State.STARTING,
+            pid=me.pid,
+            started=me.started,
+            since=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def run(self, session: "SparkSession | None" = None) -> Status:
+        """Run the pipeline in a session, or in one of its own, which ends with it.
+
+        Raises:
+            PipelineError: It cannot start, or the query failed.
+            KafkaClientError: The brokers do not answer.
+        """
+        require_spark()
+        with self._folder.locked():
+            self._note(state=State.STARTING)
+            try:
+                identity = TopicIdentity(self._settings, self._folder.topics_path(self._settings.version))
+                identity.check()
+                if session is not None:
+                    self._run_in(session, identity)
+                else:
+                    with self._own_session() as spark:
+                        self._run_in(spark, identity)
+            except (PipelineError, KafkaClientError) as error:
+                self._note(state=State.FAILED, error=str(error))
+                raise
+            except BaseException as error:
+                self._note(state=State.FAILED, error=f"{type(error).__name__}: {error}")
+                raise
+            self._note(state=State.STOPPED if self._stop.is_set else State.DONE)
+        return self._status
+
+    @contextmanager
+    def _own_session(self) -> "Iterator[SparkSession]":
+        spark = open_session(self._name, self._settings.spark, self._folder.spark_log)
+        pid = jvm_pid(spark)
+        jvm = None if pid is None else ProcessIdentity.of(pid)
+        if jvm is not None:
+            self._note(jvm_pid=jvm.pid, jvm_started=jvm.started)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+    def _run_in(self, spark: "SparkSession", identity: TopicIdentity) -> None:
+        from raftka.pipeline.listener import ProgressListener
+
+        checkpoint = self._folder.checkpoint(self._settings.version)
+        with ExitStack() as stack:
+            outputs = self._outputs(stack)
+            listener = ProgressListener(self._name, outputs, self._on_batch, complain)
+            writer = self._kind.build(
+                PipelineRun(self._name, self._settings, spark, self._folder.path, checkpoint)
+            ).queryName(self._name)
+            writer = writer.option("checkpointLocation", str(checkpoint))
+            seconds = self._settings.trigger_seconds
+            if seconds is None:
+                writer = writer.trigger(availableNow=True)
+            else:
+                writer = writer.trigger(processingTime=f"{round(seconds * 1_000)} milliseconds")
+            spark.streams.addListener(listener)
+            stack.callback(spark.streams.removeListener, listener)
+            query = self._start(writer)
+            try:
+                self._note(state=State.RUNNING)
+                self._watch(query, identity)
+            finally:
+                if query.isActive:
+                    query.stop()
+                # Its last progress is on its way until then.
+                listener.has_ended.wait(_LISTENER_SECONDS)
+
+    def _start(self, writer: Any) -> "StreamingQuery":
+        from pyspark.errors import PySparkException
+
+        try:
+            return writer.start()
+        except PySparkException as error:
+            raise PipelineError(query_error(str(error))) from None
+
+    def _outputs(self, stack: ExitStack) -> list[ProgressOutput]:
+        outputs: list[ProgressOutput] = [Terminal(self._out)]
+        if self._settings.metrics_port is not None:
+            served = Prometheus(self._name, self._settings.metrics_port)
+            self._out(f"metrics: http://127.0.0.1:{served.port}/metrics")
+            outputs.append(served)
+        if self._settings.progress_topic is not None:
+            outputs.append(ProgressTopic(self._settings.brokers, self._settings.progress_topic, complain))
+        for output in outputs:
+            stack.callback(output.close)
+        return outputs
+
+    def _watch(self, query: "StreamingQuery", identity: TopicIdentity) -> None:
+        from pyspark.errors import PySparkException
+
+        next_check = time.monotonic() + _IDENTITY_SECONDS
+        try:
+            while not query.awaitTermination(_POLL_SECONDS):
+                if self._stop.is_set:
+                    self._note(state=State.STOPPING)
+                    self._wait_for_batch(query)
+                    query.stop()
+                    return
+                if time.monotonic() >= next_check:
+                    self._check_identity(identity)
+                    next_check = time.monotonic() + _IDENTITY_SECONDS
+        except PySparkException as error:
+            raise PipelineError(query_error(str(error))) from None
+
+    def _wait_for_batch(self, query: "StreamingQuery") -> None:
+        """Wait until the batch that runs is complete, or for as long as a stop may take."""
+        completed = self._status.batches
+        deadline = time.monotonic() + self._settings.stop_seconds
+        while query.isActive and query.status["isTriggerActive"] and self._status.batches == completed:
+            if time.monotonic() >= deadline:
+                complain(
+                    f"the batch took longer than stop.seconds = {self._settings.stop_seconds:g}: it is interrupted,"
+                    " and repeated by the next start"
+                )
+                return
+            time.sleep(_POLL_SECONDS / 5)
+
+    def _check_identity(self, identity: TopicIdentity) -> None:
+        try:
+            identity.check()
+        except KafkaClientError as error:
+            # Spark's own clients wait for the brokers, and so do we.
+            complain(f"the topics cannot be looked at: {error}")
+
+    def _on_batch(self, progress: Progress) -> None:
+        self._note(last=progress, rows=self._status.rows + progress.rows, batches=self._status.batches + 1)
+
+    def _note(self, **changes: Any) -> None:
+        with self._status_lock:
+            self._status = msgspec.structs.replace(self._status, **changes)
+            self._folder.save(self._status)
+
+
+@contextmanager
+def stop_on_signals(stop: StopRequest) -> Iterator[None]:
+    """Let SIGTERM and Ctrl-C ask for the end of the run; a second one interrupts it."""
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        if stop.is_set:
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

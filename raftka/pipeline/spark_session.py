@@ -1,0 +1,174 @@
+"""PySpark and Java, or what to install; a session with Spark's own Kafka connector."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from raftka.pipeline.errors import PipelineError, SparkMissingError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SPARK_HINT = "pip install 'raftka[spark]'"
+_JAVA_HINT = "apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
+_JAVA_MIN = 17
+_SPARK_MIN = 4
+_JAVA_SECONDS = 30
+_LOG_LINES = 3
+_DEFAULTS = {
+    "spark.master": "local[2]",
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    # Days and timestamps mean the same on every machine.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.streaming.stopTimeout": "60s",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def require_spark() -> str:
+    """Return the version of PySpark; Java is there, too.
+
+    Raises:
+        SparkMissingError: One of them is not, or is too old.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise SparkMissingError(f"pipelines need PySpark: {_SPARK_HINT}")
+    version = metadata.version("pyspark")
+    if int(version.partition(".")[0]) < _SPARK_MIN:
+        raise SparkMissingError(f"pipelines need PySpark {_SPARK_MIN}, and {version} is installed: {_SPARK_HINT}")
+    require_java()
+    return version
+
+
+def require_java() -> str:
+    """Return the path of a Java that Spark 4 runs on.
+
+    Raises:
+        SparkMissingError: There is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(f"{home}/bin/java") if home else shutil.which("java")
+    if java is None:
+        where = f"JAVA_HOME = {home} has no bin/java" if home else "there is none"
+        raise SparkMissingError(f"pipelines need Java {_JAVA_MIN} or newer, and {where}: {_JAVA_HINT}")
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SparkMissingError(f"{java} -version: {error}: {_JAVA_HINT}") from None
+    release = java_release(said)
+    if release is None or release < _JAVA_MIN:
+        found = "says no version" if release is None else f"is Java {release}"
+        raise SparkMissingError(f"pipelines need Java {_JAVA_MIN} or newer, and {java} {found}: {_JAVA_HINT}")
+    return java
+
+
+def java_release(said: str) -> int | None:
+    """Return the release out of `java -version`: 17 of "17.0.15", 8 of "1.8.0_402"; None: none is named."""
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    return None if found is None else int(found[1])
+
+
+def connector(version: str) -> str:
+    """Return the coordinates of the Kafka connector for a PySpark.
+
+    Of each minor release the first connector is taken. It runs on all patch releases of it, and later ones are missing
+    in repositories, or what they need is.
+    """
+    major, minor = version.split(".")[:2]
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{major}.{minor}.0"
+
+
+def session_options(version: str, own: Mapping[str, str]) -> dict[str, str]:
+    """Return the configuration of a session: defaults, and what a pipeline sets below `spark.`."""
+    options = dict(_DEFAULTS) | {f"spark.{key}": value for key, value in own.items()}
+    # Whoever brings JARs brings the connector among them: a machine without network has no other way.
+    if "spark.jars" not in options and "spark.jars.packages" not in options:
+        options["spark.jars.packages"] = connector(version)
+    return options
+
+
+def open_session(name: str, own: Mapping[str, str], log: Path) -> "SparkSession":
+    """Start a JVM and return its session; what the JVM prints goes to `log`, for as long as it lives.
+
+    Raises:
+        SparkMissingError: PySpark or Java is missing.
+        PipelineError: Spark did not start.
+    """
+    options = session_options(require_spark(), own)
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    # Workers are this Python, which has what this process has.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"raftka {name}")
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    begin = log.stat().st_size if log.exists() else 0
+    try:
+        with _output_into(log):
+            spark = builder.getOrCreate()
+    except (PySparkException, OSError, RuntimeError) as error:
+        raise PipelineError(f"Spark did not start: {_why(log, begin) or error} (all of it is in {log})") from None
+    spark.sparkContext.setLogLevel(own.get("log.level", "WARN"))
+    return spark
+
+
+def jvm_pid(spark: "SparkSession") -> int | None:
+    """Return the process of a session's JVM; None where it is not a child of ours."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)  # noqa: SLF001
+    return None if process is None else int(process.pid)
+
+
+@contextmanager
+def _output_into(log: Path) -> Iterator[None]:
+    """Let processes that are started inside write to a file.
+
+    PySpark gives the JVM our own stdout and stderr, and its output would stand between our lines.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(number) for number in (1, 2)]
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        for number in (1, 2):
+            os.dup2(descriptor, number)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, copy in zip((1, 2), kept, strict=True):
+            os.dup2(copy, number)
+            os.close(copy)
+        os.close(descriptor)
+
+
+def _why(log: Path, begin: int) -> str:
+    """Return the lines of the JVM that say why it ended."""
+    with log.open("rb") as stream:
+        stream.seek(begin)
+        lines = stream.read().decode(errors="replace").splitlines()
+    if any("unresolved dependency" in line or "UNRESOLVED DEPENDENCIES" in line for line in lines):
+        missing = sorted(
+            {line.split("::")[1].strip() for line in lines if line.count("::") > 1 and "not found" in line}
+        )
+        return (
+            f"the Kafka connector could not be fetched ({', '.join(missing) or 'no repository answers'}):"
+            " spark.jars names files of your own, spark.jars.ivy another cache"
+        )
+    telling = [
+        line.strip() for line in lines if re.match(r"(Exception|Error|Caused by|Unrecognized|\S+Exception)", line)
+    ]
+    return "; ".join(telling[:_LOG_LINES])
