@@ -1,5 +1,6 @@
 """What a kind builds its query with."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -19,6 +20,7 @@ class PipelineRun(Generic[S]):
         spark: The session.
         folder: Where the pipeline may keep files of its own.
         checkpoint: Spark's folder of this version of the query.
+        resources: Closed when the query has ended.
     """
 
     def __init__(self, name: str, settings: S, spark: "SparkSession", folder: Path, checkpoint: Path) -> None:
@@ -27,6 +29,7 @@ class PipelineRun(Generic[S]):
         self.spark = spark
         self.folder = folder
         self.checkpoint = checkpoint
+        self.resources = ExitStack()
 
     def read(self, *topics: str, **options: Any) -> "DataFrame":
         """Return the stream of the pipeline's topics, or of those named here, in the form of Spark's Kafka source."""

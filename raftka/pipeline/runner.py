@@ -132,9 +132,9 @@ class Runner:
         with ExitStack() as stack:
             outputs = self._outputs(stack)
             listener = ProgressListener(self._name, outputs, self._on_batch, complain)
-            writer = self._kind.build(
-                PipelineRun(self._name, self._settings, spark, self._folder.path, checkpoint)
-            ).queryName(self._name)
+            run = PipelineRun(self._name, self._settings, spark, self._folder.path, checkpoint)
+            stack.enter_context(run.resources)
+            writer = self._kind.build(run).queryName(self._name)
             writer = writer.option("checkpointLocation", str(checkpoint))
             seconds = self._settings.trigger_seconds
             if seconds is None:

@@ -77,6 +77,12 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         """Seconds between the starts of two batches; None: read what is there and end."""
         return None if self.trigger == AVAILABLE_NOW else parse_duration(self.trigger)
 
+    def matches(self, topic: str) -> bool:
+        """Return whether a topic is one that is read."""
+        if self.topics_pattern is None:
+            return topic in self.topics
+        return re.fullmatch(self.topics_pattern, topic) is not None
+
     def check(self) -> None:
         """Compare the values with each other.
 

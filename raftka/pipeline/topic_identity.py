@@ -1,6 +1,5 @@
 """Topics are known by their ids: one that was deleted and made anew is not the one that a checkpoint is of."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -43,8 +42,9 @@ class TopicIdentity:
     def _names(self) -> list[str]:
         if self._settings.topics_pattern is None:
             return list(self._settings.topics)
-        pattern = re.compile(self._settings.topics_pattern)
-        return [name for name in kafka_client.read_cluster(self._settings.brokers).topics if pattern.fullmatch(name)]
+        return [
+            name for name in kafka_client.read_cluster(self._settings.brokers).topics if self._settings.matches(name)
+        ]
 
 
 def compare(known: Mapping[str, str], found: Mapping[str, str]) -> str | None:

@@ -1,0 +1,101 @@
+"""Places in an archive's folder, and who may change it."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from raftka.pipeline.durable_files import replace_file, sync_folder
+from raftka.pipeline.errors import PipelineError
+
+FORMAT = 1
+
+
+class ArchiveFolder:
+    """One archive: Parquet files below `topic=T/day=D`, and what says which of them count below `_raftka`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._own = path / "_raftka"
+        self.commits = self._own / "commits"
+        self.staging = self._own / "staging"
+
+    @classmethod
+    def open(cls, text: str | Path) -> "ArchiveFolder":
+        """Return an archive that is there.
+
+        Raises:
+            PipelineError: There is none, or one of another format.
+        """
+        folder = cls(local_path(text))
+        folder._check_format()
+        return folder
+
+    @classmethod
+    def create(cls, text: str | Path) -> "ArchiveFolder":
+        """Return an archive, which is made where there is none.
+
+        Raises:
+            PipelineError: The folder holds something else, or cannot be made.
+        """
+        folder = cls(local_path(text))
+        try:
+            if folder.path.is_dir() and any(folder.path.iterdir()) and not folder._own.is_dir():
+                raise PipelineError(f"{folder.path} holds other things: an archive needs a folder of its own")
+            folder.commits.mkdir(parents=True, exist_ok=True)
+            folder.staging.mkdir(exist_ok=True)
+            if not folder._format_path.exists():
+                replace_file(folder._format_path, msgspec.json.encode({"format": FORMAT}) + b"\n")
+                sync_folder(folder.path)
+        except OSError as error:
+            raise PipelineError(f"{error.filename}: {error.strerror}") from None
+        folder._check_format()
+        return folder
+
+    @property
+    def _format_path(self) -> Path:
+        return self._own / "archive.json"
+
+    @contextmanager
+    def locked(self, what: str) -> Iterator[None]:
+        """Be the only one who does this to the archive: one pipeline writes, one compaction joins files.
+
+        Raises:
+            PipelineError: Somebody else does.
+        """
+        descriptor = os.open(self._own / f"{what}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise PipelineError(f"{self.path}: another process is {what} it") from None
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _check_format(self) -> None:
+        try:
+            found = msgspec.json.decode(self._format_path.read_bytes(), type=dict[str, int]).get("format")
+        except FileNotFoundError:
+            raise PipelineError(
+                f"{self.path} is no archive: it has no {self._format_path.relative_to(self.path)}"
+            ) from None
+        except (OSError, msgspec.DecodeError) as error:
+            raise PipelineError(f"{self._format_path}: {error}") from None
+        if found != FORMAT:
+            raise PipelineError(f"{self.path} is an archive of format {found}, and {FORMAT} is known here")
+
+
+def local_path(text: str | Path) -> Path:
+    """Return the path of a local folder.
+
+    Raises:
+        PipelineError: It is an URL: renaming would not be atomic there.
+    """
+    if "://" in str(text) and not str(text).startswith("file://"):
+        raise PipelineError(f"{text}: an archive is a local folder, because its commits are renames")
+    return Path(str(text).removeprefix("file://")).absolute()

@@ -1,0 +1,136 @@
+"""All commit records of an archive together: the files that count, and where each partition stands."""
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from raftka.pipeline.archive.folder import ArchiveFolder
+from raftka.pipeline.archive.records import (
+    ArchivedFile,
+    BatchCommit,
+    Commit,
+    CompactionCommit,
+    OffsetRange,
+    decode_commit,
+    is_record,
+)
+from raftka.pipeline.errors import PipelineError
+
+Partition = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Manifest:
+    """What an archive holds, by its records.
+
+    Attributes:
+        files: Files that count, by path.
+        ranges: What batches were asked to read, by partition, in order of offsets.
+        batches: Batches by name of their record.
+        compactions: How many compactions there were.
+        replaced: Paths that compactions have replaced; they do not count, and may still be there.
+    """
+
+    files: dict[str, ArchivedFile] = field(default_factory=dict)
+    ranges: dict[Partition, list[OffsetRange]] = field(default_factory=dict)
+    batches: dict[str, BatchCommit] = field(default_factory=dict)
+    compactions: int = 0
+    replaced: set[str] = field(default_factory=set)
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics of which there is something, in order."""
+        return sorted({topic for topic, _ in self.ranges})
+
+    def rows(self, partition: Partition) -> int:
+        """Return how many records of a partition the batches have committed."""
+        return sum(each.rows for each in self.ranges.get(partition, []))
+
+    def ends(self) -> dict[Partition, int]:
+        """Return the offset behind the last that was read, by partition."""
+        return {partition: ranges[-1].end for partition, ranges in self.ranges.items()}
+
+    def files_of(self, topic: str) -> list[ArchivedFile]:
+        """Return the files that count for a topic, by day and offset."""
+        found = [file for file in self.files.values() if file.topic == topic]
+        return sorted(found, key=lambda file: (file.day, file.first, file.path))
+
+
+def gather(commits: Iterable[Commit]) -> Manifest:
+    """Return what the records come to.
+
+    Raises:
+        PipelineError: They contradict each other: two batches have the same offsets, or what a compaction replaces is
+            not there.
+    """
+    manifest = Manifest()
+    commits = list(commits)
+    for batch in (each for each in commits if isinstance(each, BatchCommit)):
+        manifest.batches[batch.name] = batch
+        manifest.files |= {file.path: file for file in batch.files}
+        for found in batch.ranges:
+            manifest.ranges.setdefault((found.topic, found.partition), []).append(found)
+    compactions = sorted((each for each in commits if isinstance(each, CompactionCommit)), key=lambda each: each.number)
+    for compaction in compactions:
+        for path in compaction.replaces:
+            if manifest.files.pop(path, None) is None:
+                raise PipelineError(f"record {compaction.name} replaces {path}, which no earlier record has")
+        manifest.files |= {file.path: file for file in compaction.files}
+        manifest.replaced.update(compaction.replaces)
+        manifest.compactions = compaction.number + 1
+    for partition, ranges in manifest.ranges.items():
+        ranges.sort(key=lambda each: (each.begin, each.end))
+        for one, other in itertools.pairwise(ranges):
+            if other.begin < one.end:
+                raise PipelineError(
+                    f"two batches have read {partition[0]}-{partition[1]}: offsets {one.begin} to {one.end - 1}"
+                    f" and {other.begin} to {other.end - 1}"
+                )
+    return manifest
+
+
+def load_manifest(folder: ArchiveFolder) -> Manifest:
+    """Read all records of an archive.
+
+    Raises:
+        PipelineError: One cannot be read, or they contradict each other.
+    """
+    return gather(load_commit(path) for path in record_paths(folder))
+
+
+def record_paths(folder: ArchiveFolder) -> list[Path]:
+    """Return the files of all records, in order of their names."""
+    return sorted(path for path in folder.commits.iterdir() if is_record(path.name))
+
+
+def load_commit(path: Path) -> Commit:
+    """Return one record.
+
+    Raises:
+        PipelineError: It cannot be read.
+    """
+    try:
+        return decode_commit(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise PipelineError(f"{path}: {error}") from None
+
+
+def place_of(folder: ArchiveFolder, file: ArchivedFile) -> Path:
+    """Return where a file that counts lies now.
+
+    Raises:
+        PipelineError: It is gone.
+    """
+    for path in (folder.path / file.path, folder.staging / file.staged):
+        if path.exists():
+            return path
+    raise PipelineError(
+        f"{folder.path / file.path} is gone: a record has it, with {file.rows:,} records of {file.topic}"
+    )
+
+
+def unknown_files(folder: ArchiveFolder, manifest: Manifest) -> list[str]:
+    """Return Parquet files in the archive's folders that no record has: somebody else put them there."""
+    found = (path.relative_to(folder.path).as_posix() for path in folder.path.glob("topic=*/day=*/*.parquet"))
+    return sorted(path for path in found if path not in manifest.files and path not in manifest.replaced)

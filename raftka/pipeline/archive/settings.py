@@ -1,0 +1,31 @@
+"""Keys of the kind `archive`."""
+
+from raftka.pipeline.settings import PipelineSettings, Positive
+
+MIB = 1 << 20
+
+
+class Settings(PipelineSettings, frozen=True, kw_only=True):
+    """Keys of its own.
+
+    Attributes:
+        to: The archive's folder; None: `archive` in the pipeline's folder.
+        json_schema: Columns that values have as JSON, in DDL (id BIGINT, name STRING); other values are dead letters.
+        dead_letter_topic: Gets the dead letters; it is made if it does not exist.
+        compact_batches: Small files are joined after so many batches; None: when `raftka archive compact` says so.
+        target_bytes: How large joined files are, about.
+    """
+
+    to: str | None = None
+    json_schema: str | None = None
+    dead_letter_topic: str | None = None
+    compact_batches: Positive | None = None
+    target_bytes: Positive = 128 * MIB
+
+    def check(self) -> None:
+        """Compare the values with each other."""
+        super().check()
+        if (self.json_schema is None) != (self.dead_letter_topic is None):
+            raise ValueError("json.schema and dead.letter.topic belong together: set both or none")
+        if self.dead_letter_topic in self.topics:
+            raise ValueError(f"dead.letter.topic = {self.dead_letter_topic} is one of the topics that are read")

@@ -1,0 +1,184 @@
+"""The archive on real Spark and real brokers: written, restarted, compacted."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import crc32c
+import pytest
+
+from raftka.pipeline.archive import commits
+from raftka.pipeline.archive.compaction import compact
+from raftka.pipeline.archive.folder import ArchiveFolder
+from raftka.pipeline.archive.manifest import load_manifest
+from raftka.pipeline.archive.reading import read_archive
+from raftka.pipeline.errors import PipelineError
+from tests.pipeline.pipelines import Record, new_topic, read, run, write
+from tests.process.broker_processes import BrokerCluster
+
+HOUR = 3_600_000
+BASE = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+DAY = 24 * HOUR
+
+
+def some(count: int, partition: int = 0, begin: int = 0) -> list[Record]:
+    return [
+        Record(b"k%d" % number, b"value %d" % number, BASE + number * HOUR, partition, (("n", b"%d" % number),))
+        for number in range(begin, begin + count)
+    ]
+
+
+def archived_offsets(spark: Any, path: Path, topic: str) -> list[tuple[int, int]]:
+    rows = read_archive(spark, path, topic).select("partition", "offset").collect()
+    return sorted((row.partition, row.offset) for row in rows)
+
+
+def expected(*counts: int) -> list[tuple[int, int]]:
+    return [(partition, offset) for partition, count in enumerate(counts) for offset in range(count)]
+
+
+def test_every_record_is_in_the_folder_of_its_topic_and_day_with_the_checksum_of_its_value(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    topic, path = new_topic(cluster, "orders", 2), tmp_path / "cold"
+    records = [*some(30), *some(20, 1), Record(None, None, BASE + DAY, 1)]
+    write(cluster.bootstrap, topic, records)
+    status, _ = run(spark, tmp_path, "archive", topics=topic, to=str(path), brokers=cluster.bootstrap)
+    assert status.rows == 51
+    rows = {(row.partition, row.offset): row for row in read_archive(spark, path, topic).collect()}
+    for record in read(cluster.bootstrap, topic, 2):
+        row = rows.pop((record.partition, record.offset))
+        assert (row.key, row.value) == (record.key, record.value)
+        assert row.value_crc32c == (None if record.value is None else crc32c.crc32c(record.value))
+        assert int(row.timestamp.timestamp() * 1000) == record.timestamp
+        assert [(each.key, bytes(each.value)) for each in row.headers or []] == list(record.headers)
+    assert rows == {}
+    days = sorted(each.name for each in (path / f"topic={topic}").iterdir())
+    assert days == ["day=2026-01-01", "day=2026-01-02"]
+    # Whoever knows nothing of records sees the same.
+    assert spark.read.parquet(str(path)).count() == 51
+
+
+def test_a_restart_reads_on_and_a_lost_checkpoint_too(spark: Any, cluster: BrokerCluster, tmp_path: Path) -> None:
+    topic, path = new_topic(cluster, "orders", 2), tmp_path / "cold"
+    wanted = {"topics": topic, "to": str(path), "brokers": cluster.bootstrap, "max_offsets_per_trigger": "40"}
+    write(cluster.bootstrap, topic, some(100))
+    status, _ = run(spark, tmp_path, "archive", **wanted)
+    assert status.batches >= 3
+    write(cluster.bootstrap, topic, some(10, 0, 100) + some(15, 1))
+    run(spark, tmp_path, "archive", **wanted)
+    assert archived_offsets(spark, path, topic) == expected(110, 15)
+    write(cluster.bootstrap, topic, some(5, 1, 15))
+    run(spark, tmp_path, "archive", version="2", **wanted)
+    assert archived_offsets(spark, path, topic) == expected(110, 20)
+    manifest = load_manifest(ArchiveFolder.open(path))
+    assert manifest.ends() == {(topic, 0): 110, (topic, 1): 20}
+    assert (manifest.rows((topic, 0)), manifest.rows((topic, 1))) == (110, 20)
+
+
+@pytest.mark.parametrize("step", ["commit", "settle"])
+def test_a_batch_that_ends_halfway_is_in_the_archive_once(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    topic, path = new_topic(cluster, "orders"), tmp_path / "cold"
+    wanted = {"topics": topic, "to": str(path), "brokers": cluster.bootstrap}
+    write(cluster.bootstrap, topic, some(50))
+
+    def torn(*_: object) -> None:
+        raise OSError("the machine went away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(commits, step, torn)
+        with pytest.raises(PipelineError, match="the machine went away"):
+            run(spark, tmp_path, "archive", **wanted)
+    write(cluster.bootstrap, topic, some(50, 0, 50))
+    run(spark, tmp_path, "archive", **wanted)
+    assert archived_offsets(spark, path, topic) == expected(100)
+    assert list(ArchiveFolder.open(path).staging.iterdir()) == []
+
+
+def test_what_is_no_json_of_the_schema_is_a_dead_letter_and_archived_all_the_same(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    topic, path, dead = new_topic(cluster, "orders"), tmp_path / "cold", new_topic(cluster, "dead")
+    good = [b'{"id": 1}', b'{"id": 2, "name": "x", "more": true}', b' {"name": null}', None]
+    bad = [
+        b"no json",
+        b'{"id": "x"}',
+        b"[1]",
+        b'[{"id": 1}]',
+        b"12",
+        b"",
+        b"\xff\xfe",
+        b'{"id": 1} trailing',
+        b'{"id":',
+    ]
+    headers = (("trace", b"t"),)
+    write(cluster.bootstrap, topic, [Record(b"k", value, BASE, 0, headers) for value in [*good, *bad]])
+    run(
+        spark,
+        tmp_path,
+        "archive",
+        topics=topic,
+        to=str(path),
+        brokers=cluster.bootstrap,
+        json_schema="id BIGINT, name STRING",
+        dead_letter_topic=dead,
+    )
+    letters = read(cluster.bootstrap, dead)
+    found = {dict(each.headers)["raftka.offset"]: each for each in letters}
+    assert {offset: each.value for offset, each in found.items()} == {
+        b"%d" % (len(good) + number): value for number, value in enumerate(bad)
+    }
+    assert all(dict(each.headers)["raftka.topic"] == topic.encode() and each.key == b"k" for each in letters)
+    assert all(each.headers[0] == headers[0] for each in letters)
+    assert archived_offsets(spark, path, topic) == expected(len(good) + len(bad))
+    manifest = load_manifest(ArchiveFolder.open(path))
+    assert sum(batch.dead_letters for batch in manifest.batches.values()) == len(bad)
+
+
+def test_small_files_are_joined_and_every_record_is_still_there_once(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    topic, path = new_topic(cluster, "orders", 2), tmp_path / "cold"
+    wanted = {"topics": topic, "to": str(path), "brokers": cluster.bootstrap, "max_offsets_per_trigger": "20"}
+    write(cluster.bootstrap, topic, some(60) + some(40, 1))
+    run(spark, tmp_path, "archive", **wanted)
+    folder = ArchiveFolder.open(path)
+    before = load_manifest(folder)
+    done = compact(spark, folder, 1 << 20)
+    after = load_manifest(folder)
+    assert (done.files_before, done.files_after) == (len(before.files), len(after.files))
+    # One file per day.
+    assert len(after.files) == 3 < len(before.files)
+    assert archived_offsets(spark, path, topic) == expected(60, 40)
+    assert spark.read.parquet(str(path)).count() == 100
+    assert len(list(path.glob("topic=*/day=*/*.parquet"))) == 3
+    assert compact(spark, folder, 1 << 20) == (3, 3)
+    # What comes later is joined with what was joined.
+    write(cluster.bootstrap, topic, some(5, 0, 60))
+    run(spark, tmp_path, "archive", compact_batches="1", **wanted)
+    assert archived_offsets(spark, path, topic) == expected(65, 40)
+    assert len(load_manifest(folder).files) == 3
+
+
+def test_a_topic_that_was_made_anew_is_refused_even_where_it_is_longer_than_before(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    from tests.process.kafka_topics import create_topic, delete_topic, wait_topic_nowhere
+
+    topic = new_topic(cluster, "orders")
+    wanted = {"topics": topic, "to": str(tmp_path / "cold"), "brokers": cluster.bootstrap}
+    write(cluster.bootstrap, topic, some(5))
+    run(spark, tmp_path, "archive", **wanted)
+    delete_topic(cluster.bootstrap, topic)
+    wait_topic_nowhere(cluster, topic)
+    with pytest.raises(PipelineError, match=f"topic {topic} was deleted"):
+        run(spark, tmp_path, "archive", **wanted)
+    create_topic(cluster, topic, 1, **{"retention.ms": "-1"})
+    write(cluster.bootstrap, topic, some(50))
+    with pytest.raises(PipelineError, match=f"topic {topic} was deleted and made anew"):
+        run(spark, tmp_path, "archive", **wanted)
+    status = json.loads((tmp_path / "archive" / "status.json").read_text())
+    assert status["state"] == "failed"
+    assert "made anew" in status["error"]
