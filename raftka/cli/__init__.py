@@ -34,4 +34,5 @@ Commands:
 * `check`     `raftka check`.
 * `chaos`     `raftka chaos`.
 * `pipeline`  `raftka pipeline`.
+* `archive`   `raftka archive`.
 """

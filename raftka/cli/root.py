@@ -33,6 +33,7 @@ COMMANDS = {
     "check": LazyCommand("raftka.cli.check", "check", "Judge histories of what clients saw."),
     "chaos": LazyCommand("raftka.cli.chaos", "chaos", "Run clients while faults happen, and judge what they saw."),
     "pipeline": LazyCommand("raftka.cli.pipeline", "app", "Run pipelines on Spark, and see how they stand."),
+    "archive": LazyCommand("raftka.cli.archive", "app", "Verify, restore and compact archives of topics."),
     "completion": LazyCommand("raftka.cli.completion", "completion", "Print a script for a shell's completion."),
 }
 

@@ -1,5 +1,6 @@
 """One Spark session and one cluster for all tests on real Spark; without PySpark or Java they are skipped."""
 
+import functools
 import os
 import warnings
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from tests.process.broker_processes import BrokerCluster, ClusterMaker
 TESTS_FOLDER = Path(__file__).parent
 
 
+@functools.cache
 def missing() -> str | None:
     """Return what is missing for these tests; None: nothing is."""
     try:
@@ -24,17 +26,27 @@ def missing() -> str | None:
     return None
 
 
+class WithoutSpark(pytest.Module):
+    """A module of tests that cannot be imported: it is skipped, and why is said."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        pytest.skip(f"{missing()}", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    if missing() is None or os.environ.get("RAFTKA_NEED_SPARK"):
+        return None
+    return WithoutSpark.from_parent(parent, path=module_path)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    ours = [item for item in items if TESTS_FOLDER in item.path.parents]
-    reason = missing() if ours and not os.environ.get("RAFTKA_NEED_SPARK") else None
-    for item in ours:
-        item.add_marker(pytest.mark.long)
-        item.add_marker(pytest.mark.timeout(900))
-        # py4j leaves the sockets between Python and the JVM to the garbage collector.
-        item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
-        item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
-        if reason is not None:
-            item.add_marker(pytest.mark.skip(reason=reason))
+    for item in items:
+        if TESTS_FOLDER in item.path.parents:
+            item.add_marker(pytest.mark.long)
+            item.add_marker(pytest.mark.timeout(900))
+            # py4j leaves the sockets between Python and the JVM to the garbage collector.
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
 
 
 @pytest.fixture(scope="session")

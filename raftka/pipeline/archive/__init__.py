@@ -22,5 +22,5 @@ Reading:
 * `blocks`     sums over offsets, compared.
 * `findings`   what a comparison comes to.
 * `verification` the archive against the log.
-* `restoring`  a range back into a topic.
+* `restoring`  a range back into a topic, `replay` writes it.
 """

@@ -56,6 +56,11 @@ class ArchiveFolder:
         return folder
 
     @property
+    def spark_log(self) -> Path:
+        """What the JVM says of commands on this archive."""
+        return self._own / "spark.log"
+
+    @property
     def _format_path(self) -> Path:
         return self._own / "archive.json"
 

@@ -1,0 +1,142 @@
+"""`raftka archive`: what the pipeline `archive` has written, shown, verified, restored and compacted."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from raftka.cli.exit_codes import DONE, FAILED, CommandError
+from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption
+from raftka.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from raftka.pipeline.archive.folder import ArchiveFolder
+
+app = typer.Typer(help="Verify, restore and compact archives of topics.", no_args_is_help=True)
+
+PathArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The archive's folder.")]
+TopicsOption = Annotated[
+    list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeat for more.")
+]
+BeginOption = Annotated[
+    int | None, typer.Option("--begin", metavar="OFFSET", min=0, help="First offset, of every partition.")
+]
+EndOption = Annotated[int | None, typer.Option("--end", metavar="OFFSET", min=0, help="The offset behind the last.")]
+MIB = 1 << 20
+
+
+@app.command("show")
+def show(path: PathArgument, output: FormatOption = Format.TEXT) -> None:
+    """Show what an archive holds, by its commit records; needs no Spark."""
+    from raftka.pipeline.archive.folder import ArchiveFolder
+    from raftka.pipeline.archive.manifest import load_manifest
+
+    manifest = load_manifest(ArchiveFolder.open(path))
+    rows: list[dict[str, Any]] = []
+    for (topic, partition), ranges in sorted(manifest.ranges.items()):
+        files = sum(partition in file.partitions for file in manifest.files_of(topic))
+        rows.append(
+            {
+                "topic": topic,
+                "partition": partition,
+                "begin": ranges[0].begin,
+                "end": ranges[-1].end,
+                "records": manifest.rows((topic, partition)),
+                "files": files,
+            }
+        )
+    if output is Format.JSON:
+        print_json(rows)
+    elif rows:
+        print_table([key.upper() for key in rows[0]], [list(row.values()) for row in rows])
+    else:
+        print("nothing is archived yet")
+
+
+@app.command("verify")
+def verify(
+    path: PathArgument,
+    topics: TopicsOption = None,
+    begin: BeginOption = None,
+    end: EndOption = None,
+    is_committed: Annotated[
+        bool, typer.Option("--read-committed", help="The archive was written with isolation.level = read_committed.")
+    ] = False,
+    brokers: BrokersOption = DEFAULT_BROKERS,
+    output: FormatOption = Format.TEXT,
+) -> int:
+    """Prove that every offset is there once, with the CRC32C of its value in the log: exit code 1 if it is not so."""
+    with _spark(path) as (spark, folder):
+        import msgspec
+
+        from raftka.pipeline.archive.findings import render
+        from raftka.pipeline.archive.verification import Wanted
+        from raftka.pipeline.archive.verification import verify as verified
+
+        level = "read_committed" if is_committed else "read_uncommitted"
+        wanted = Wanted(brokers, tuple(topics) if topics else None, begin, end, level)
+        found = verified(spark, folder, wanted)
+    if output is Format.JSON:
+        print_json({"whole": found.is_whole} | msgspec.to_builtins(found))
+    else:
+        for line in render(found):
+            print(line)
+    return DONE if found.is_whole else FAILED
+
+
+@app.command("restore")
+def restore(
+    path: PathArgument,
+    topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Which topic of the archive.")],
+    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="Where to: an empty topic, or a new one.")],
+    begin: BeginOption = None,
+    end: EndOption = None,
+    brokers: BrokersOption = DEFAULT_BROKERS,
+) -> None:
+    """Write a range of an archived topic into an empty topic: same partitions, order, keys, headers, timestamps."""
+    with _spark(path) as (spark, folder):
+        from raftka.pipeline.archive.restoring import Restore
+        from raftka.pipeline.archive.restoring import restore as restored
+
+        done = restored(spark, folder, Restore(brokers, topic, to, begin or 0, end))
+    for partition, records in done.records.items():
+        print(f"{to}-{partition}: {records:,} records")
+    if done.is_new_topic:
+        print(f"topic {to} is new, and keeps its records forever (retention.ms = -1)")
+
+
+@app.command("compact")
+def compact(
+    path: PathArgument,
+    target_mib: Annotated[
+        int, typer.Option("--target-mib", metavar="MIB", min=1, max=65_536, help="Size of a joined file, about.")
+    ] = 128,
+) -> None:
+    """Join small files of each topic and day. The pipeline may go on writing."""
+    with _spark(path) as (spark, folder):
+        from raftka.pipeline.archive.compaction import compact as compacted
+
+        done = compacted(spark, folder, target_mib * MIB)
+    print(f"{done.files_before:,} files before, {done.files_after:,} now")
+
+
+@contextmanager
+def _spark(path: Path) -> "Iterator[tuple[Any, ArchiveFolder]]":
+    """Open an archive and a session; what Spark raises becomes a line."""
+    from raftka.pipeline.archive.folder import ArchiveFolder
+    from raftka.pipeline.query_errors import query_error
+    from raftka.pipeline.spark_session import open_session, require_spark
+
+    require_spark()
+    folder = ArchiveFolder.open(path)
+    from pyspark.errors import PySparkException
+
+    session = open_session("archive", {}, folder.spark_log)
+    try:
+        yield session, folder
+    except PySparkException as error:
+        raise CommandError(query_error(str(error))) from None
+    finally:
+        session.stop()

@@ -1,0 +1,209 @@
+"""What comparing an archive with a log comes to: counts, faults, a verdict. Pure arithmetic."""
+
+from enum import StrEnum
+
+import msgspec
+
+from raftka.pipeline.archive.blocks import Span
+
+Partition = tuple[str, int]
+
+
+class FaultKind(StrEnum):
+    """What is wrong with offsets of an archive."""
+
+    MISSING = "missing"
+    DUPLICATED = "duplicated"
+    DIFFERENT = "different"
+    DAMAGED = "damaged"
+    SURPLUS = "surplus"
+    HOLE = "hole"
+    ROWS = "rows"
+    FILES = "files"
+
+
+WORDS = {
+    FaultKind.MISSING: "in the log and not in the archive",
+    FaultKind.DUPLICATED: "more than once in the archive",
+    FaultKind.DIFFERENT: "with another value in the log",
+    FaultKind.DAMAGED: "with a value that does not have the CRC32C it was archived with",
+    FaultKind.SURPLUS: "in the archive and not in the log",
+    FaultKind.HOLE: "never read by a batch, and no longer in the log",
+    FaultKind.ROWS: "records more or fewer in the files than in their commit records",
+    FaultKind.FILES: "files that no commit record has, or that are gone",
+}
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """Offsets with which the same thing is wrong.
+
+    Attributes:
+        count: How many.
+        first: The lowest; None where offsets are not the point.
+        last: The highest; those between may be in order.
+    """
+
+    kind: FaultKind
+    count: int
+    first: int | None = None
+    last: int | None = None
+
+
+class PartitionFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition.
+
+    Attributes:
+        begin: First offset of the range that was verified.
+        end: The offset behind it.
+        proven: Offsets that are in the archive once, with the CRC32C that their value has in the log.
+        expired: Offsets that the log no longer has; they are there once, with the CRC32C they were archived with.
+        gaps: Offsets that neither side has: control records, aborted or compacted away.
+        compacted: Offsets that the log has compacted away since; they are there once, with the CRC32C as above.
+        bytes: Size of the values in the archive.
+    """
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
+    proven: int
+    expired: int
+    gaps: int
+    compacted: int
+    bytes: int
+    faults: list[Fault]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.faults
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """All partitions, and what is wrong with the archive's folder as a whole."""
+
+    partitions: list[PartitionFinding]
+    faults: list[Fault]
+    seconds: float
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every offset is proven or explained."""
+        return not self.faults and all(each.is_whole for each in self.partitions)
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """What comparing record by record has found.
+
+    Attributes:
+        kind: MISSING, DUPLICATED, DIFFERENT, DAMAGED or SURPLUS.
+        offsets: How many offsets.
+        rows: How many records the archive has of them.
+        first: Lowest offset.
+        last: Highest offset.
+    """
+
+    kind: FaultKind
+    offsets: int
+    rows: int
+    first: int
+    last: int
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """What has been counted of a partition.
+
+    Attributes:
+        span: The range that is verified.
+        log_begin: First offset that the log still has.
+        recorded: Records of the range, by the commit records; None where the range cuts a batch.
+        archived: Records in the files, of the range.
+        expired: ... of which lie below the log's start.
+        expired_distinct: Different offsets of those.
+        expired_damaged: How many of those have a value that does not fit its CRC32C.
+        holes: Offsets below the log's start that no batch was asked to read.
+        bytes: Size of the values.
+        differences: What comparing with the log has found.
+        is_compacted: Whether the topic's log may lose records to compaction.
+    """
+
+    span: Span
+    log_begin: int
+    recorded: int | None = None
+    archived: int = 0
+    expired: int = 0
+    expired_distinct: int = 0
+    expired_damaged: int = 0
+    holes: tuple[Span, ...] = ()
+    bytes: int = 0
+    differences: tuple[Difference, ...] = ()
+    is_compacted: bool = False
+
+
+def conclude(partition: Partition, tally: Tally) -> PartitionFinding:
+    """Return what the counts of a partition mean."""
+    compacted = sum(each.offsets for each in tally.differences if _is_explained(each, tally))
+    proven = tally.archived - tally.expired - sum(each.rows for each in tally.differences)
+    told = sum(each.offsets for each in tally.differences) + sum(hole.offsets for hole in tally.holes)
+    return PartitionFinding(
+        topic=partition[0],
+        partition=partition[1],
+        begin=tally.span.begin,
+        end=tally.span.end,
+        proven=proven,
+        expired=tally.expired_distinct - tally.expired_damaged,
+        gaps=max(0, tally.span.offsets - tally.expired_distinct - proven - told),
+        compacted=compacted,
+        bytes=tally.bytes,
+        faults=_faults(tally),
+    )
+
+
+def _faults(tally: Tally) -> list[Fault]:
+    faults = [
+        Fault(kind=each.kind, count=each.offsets, first=each.first, last=each.last)
+        for each in tally.differences
+        if not _is_explained(each, tally)
+    ]
+    expired = {"first": tally.span.begin, "last": max(tally.span.begin, min(tally.log_begin, tally.span.end) - 1)}
+    if again := tally.expired - tally.expired_distinct:
+        faults.append(Fault(kind=FaultKind.DUPLICATED, count=again, **expired))
+    if tally.expired_damaged:
+        faults.append(Fault(kind=FaultKind.DAMAGED, count=tally.expired_damaged, **expired))
+    faults += [
+        Fault(kind=FaultKind.HOLE, count=hole.offsets, first=hole.begin, last=hole.end - 1) for hole in tally.holes
+    ]
+    if tally.recorded is not None and tally.recorded != tally.archived:
+        faults.append(Fault(kind=FaultKind.ROWS, count=abs(tally.recorded - tally.archived)))
+    return faults
+
+
+def _is_explained(difference: Difference, tally: Tally) -> bool:
+    return difference.kind is FaultKind.SURPLUS and tally.is_compacted
+
+
+def render(verification: Verification) -> list[str]:
+    """Return lines for a person."""
+    lines = []
+    for each in verification.partitions:
+        parts = [f"{each.proven:,} proven"]
+        parts += [f"{each.expired:,} no longer in the log"] if each.expired else []
+        parts += [f"{each.compacted:,} compacted away in the log"] if each.compacted else []
+        parts += [f"{each.gaps:,} offsets without a record"] if each.gaps else []
+        verdict = "whole" if each.is_whole else "NOT WHOLE"
+        lines.append(f"{each.topic}-{each.partition} [{each.begin}, {each.end}): {verdict}: {', '.join(parts)}")
+        lines += [f"  {_line(fault)}" for fault in each.faults]
+    lines += [_line(fault) for fault in verification.faults]
+    proven = sum(each.proven for each in verification.partitions)
+    size = sum(each.bytes for each in verification.partitions)
+    rate = size / verification.seconds / 1e9 if verification.seconds > 0 else 0.0
+    verdict = "the archive is whole" if verification.is_whole else "the archive is NOT whole"
+    lines.append(
+        f"{verdict}: {proven:,} offsets proven, {size:,} bytes in {verification.seconds:.1f} s ({rate:.3f} GB/s)"
+    )
+    return lines
+
+
+def _line(fault: Fault) -> str:
+    where = "" if fault.first is None else f", from {fault.first} to {fault.last}"
+    return f"{fault.kind.value}: {fault.count:,} {WORDS[fault.kind]}{where}"

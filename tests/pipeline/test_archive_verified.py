@@ -1,0 +1,217 @@
+"""`raftka archive verify` and `restore` on real Spark and real brokers: what is whole is proven, each fault is found."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from raftka import kafka_offsets
+from raftka.pipeline.archive.compaction import compact
+from raftka.pipeline.archive.findings import Verification, render
+from raftka.pipeline.archive.folder import ArchiveFolder
+from raftka.pipeline.archive.frames import SCHEMA
+from raftka.pipeline.archive.manifest import load_manifest
+from raftka.pipeline.archive.restoring import Restore, restore
+from raftka.pipeline.archive.verification import Wanted, verify
+from raftka.pipeline.errors import PipelineError
+from tests.pipeline.pipelines import Record, new_topic, read, run, write
+from tests.process.broker_processes import BrokerCluster
+
+HOUR = 3_600_000
+BASE = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+RECORDS = 60
+
+
+class Archived(NamedTuple):
+    """A topic of two partitions with 60 and 20 records, and its archive."""
+
+    topic: str
+    path: Path
+    brokers: str
+
+    def verified(self, spark: Any, path: Path | None = None, **wanted: Any) -> Verification:
+        return verify(spark, ArchiveFolder.open(path or self.path), Wanted(self.brokers, **wanted))
+
+
+def archived(spark: Any, cluster: BrokerCluster, folder: Path) -> Archived:
+    topic = new_topic(cluster, "orders", 2)
+    first = [Record(b"k", b"value %d" % n, BASE + n * HOUR, 0, (("n", b"%d" % n),)) for n in range(RECORDS)]
+    second = [Record(None, None if n == 3 else b"", BASE + n * HOUR, 1) for n in range(20)]
+    write(cluster.bootstrap, topic, [*first, *second])
+    options = {"brokers": cluster.bootstrap, "max_offsets_per_trigger": "40"}
+    run(spark, folder, "archive", topics=topic, to=str(folder / "cold"), **options)
+    return Archived(topic, folder / "cold", cluster.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def kept(spark: Any, cluster: BrokerCluster, tmp_path_factory: pytest.TempPathFactory) -> Archived:
+    """An archive that tests copy before they damage it."""
+    return archived(spark, cluster, tmp_path_factory.mktemp("kept"))
+
+
+def rewrite(spark: Any, path: Path, offset: int, change: Callable[[DataFrame], DataFrame]) -> None:
+    """Rewrite the file in which an offset of partition 0 is."""
+    folder = ArchiveFolder.open(path)
+    for file in load_manifest(folder).files.values():
+        place = path / file.path
+        rows = spark.read.schema(SCHEMA).option("basePath", str(path)).parquet(str(place))
+        if rows.where(f"partition = 0 AND offset = {offset}").count():
+            written = path / "_raftka" / "rewritten"
+            change(rows.drop("topic", "day")).coalesce(1).write.parquet(str(written))
+            (part,) = written.glob("*.parquet")
+            shutil.copyfile(part, place)
+            (place.parent / f".{place.name}.crc").unlink(missing_ok=True)
+            shutil.rmtree(written)
+            return
+    raise AssertionError(f"no file has offset {offset}")
+
+
+def at(offset: int) -> Any:
+    return (F.col("partition") == 0) & (F.col("offset") == offset)
+
+
+def without(offset: int) -> Callable[[DataFrame], DataFrame]:
+    return lambda rows: rows.where(~at(offset))
+
+
+def twice(offset: int) -> Callable[[DataFrame], DataFrame]:
+    return lambda rows: rows.unionByName(rows.where(at(offset)))
+
+
+def with_value(offset: int, value: str) -> Callable[[DataFrame], DataFrame]:
+    return lambda rows: rows.withColumn(
+        "value", F.when(at(offset), F.lit(value).cast("binary")).otherwise(F.col("value"))
+    )
+
+
+def with_value_and_crc(offset: int) -> Callable[[DataFrame], DataFrame]:
+    # CRC-32C of "123456789", the check value of its definition.
+    changed = with_value(offset, "123456789")
+    return lambda rows: changed(rows).withColumn(
+        "value_crc32c", F.when(at(offset), F.lit(0xE3069283)).otherwise(F.col("value_crc32c"))
+    )
+
+
+def kinds(found: Verification) -> set[str]:
+    return {fault.kind.value for each in [found, *found.partitions] for fault in each.faults}
+
+
+def test_an_archive_is_proven_offset_by_offset(spark: Any, kept: Archived) -> None:
+    found = kept.verified(spark)
+    assert found.is_whole, render(found)
+    assert [(each.partition, each.begin, each.end, each.proven, each.gaps) for each in found.partitions] == [
+        (0, 0, 60, 60, 0),
+        (1, 0, 20, 20, 0),
+    ]
+    part = kept.verified(spark, begin=10, end=30)
+    assert part.is_whole
+    assert [each.proven for each in part.partitions] == [20, 10]
+    assert render(part)[-1].startswith("the archive is whole: 30 offsets proven")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected", "first"),
+    [
+        (without(7), {"missing", "rows"}, 7),
+        (twice(8), {"duplicated", "rows"}, 8),
+        (with_value(9, "other"), {"damaged"}, 9),
+        (with_value_and_crc(10), {"different"}, 10),
+    ],
+    ids=["missing", "duplicated", "damaged", "different"],
+)
+def test_a_fault_in_a_file_is_found_and_named_with_its_offset(
+    spark: Any, kept: Archived, tmp_path: Path, change: Callable[[DataFrame], DataFrame], expected: set[str], first: int
+) -> None:
+    path = tmp_path / "cold"
+    shutil.copytree(kept.path, path)
+    rewrite(spark, path, first, change)
+    found = kept.verified(spark, path)
+    assert not found.is_whole
+    assert kinds(found) == expected
+    assert (found.partitions[0].faults[0].first, found.partitions[0].faults[0].count) == (first, 1)
+    assert (found.partitions[0].proven, found.partitions[1].proven) == (59, 20)
+
+
+def test_files_that_are_gone_and_files_of_strangers_are_found(spark: Any, kept: Archived, tmp_path: Path) -> None:
+    path = tmp_path / "cold"
+    shutil.copytree(kept.path, path)
+    file = next(iter(load_manifest(ArchiveFolder.open(path)).files.values()))
+    place = path / file.path
+    shutil.copyfile(place, place.with_name("stranger.parquet"))
+    stranger = kept.verified(spark, path)
+    assert kinds(stranger) == {"files"}
+    assert all(each.is_whole for each in stranger.partitions)
+    place.unlink()
+    gone = kept.verified(spark, path)
+    assert kinds(gone) == {"files", "missing", "rows"}
+    assert sum(each.proven for each in gone.partitions) == 80 - file.rows
+
+
+def test_what_the_log_no_longer_has_is_held_against_its_own_checksum_and_the_commit_records(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    made = archived(spark, cluster, tmp_path)
+    kafka_offsets.delete_records(cluster.bootstrap, {(made.topic, 0): 30})
+    found = made.verified(spark)
+    assert found.is_whole, render(found)
+    assert (found.partitions[0].expired, found.partitions[0].proven) == (30, 30)
+    for number, (change, expected) in enumerate(
+        [
+            (without(5), {"rows"}),
+            (twice(5), {"duplicated", "rows"}),
+            (with_value(5, "other"), {"damaged"}),
+        ]
+    ):
+        path = tmp_path / f"copy-{number}"
+        shutil.copytree(made.path, path)
+        rewrite(spark, path, 5, change)
+        assert kinds(made.verified(spark, path)) == expected
+    # A batch whose record is gone: its offsets were never read, and its files are strangers.
+    path = tmp_path / "copy-hole"
+    shutil.copytree(made.path, path)
+    folder = ArchiveFolder.open(path)
+    batches = sorted(load_manifest(folder).batches.values(), key=lambda each: each.batch)
+    assert len(batches) >= 2
+    kafka_offsets.delete_records(cluster.bootstrap, {(made.topic, 0): 60})
+    (folder.commits / batches[0].name).unlink()
+    first = kinds(made.verified(spark, path))
+    assert "files" in first
+
+
+def test_an_archive_of_a_former_topic_has_more_than_the_log(spark: Any, cluster: BrokerCluster, tmp_path: Path) -> None:
+    from tests.process.kafka_topics import create_topic, delete_topic, wait_topic_nowhere
+
+    made = archived(spark, cluster, tmp_path)
+    delete_topic(cluster.bootstrap, made.topic)
+    wait_topic_nowhere(cluster, made.topic)
+    create_topic(cluster, made.topic, 2, **{"retention.ms": "-1"})
+    write(cluster.bootstrap, made.topic, [Record(b"k", b"value 0", BASE)])
+    found = made.verified(spark)
+    assert kinds(found) == {"surplus"}
+    assert [each.proven for each in found.partitions] == [1, 0]
+
+
+def test_a_range_is_restored_in_order_with_everything_that_a_record_has(
+    spark: Any, cluster: BrokerCluster, kept: Archived, tmp_path: Path
+) -> None:
+    path, to = tmp_path / "cold", f"{kept.topic}-back"
+    shutil.copytree(kept.path, path)
+    folder = ArchiveFolder.open(path)
+    compact(spark, folder, 1 << 20)
+    done = restore(spark, folder, Restore(cluster.bootstrap, kept.topic, to, 0, None))
+    assert done.records == {0: 60, 1: 20}
+    assert done.is_new_topic
+    assert read(cluster.bootstrap, to, 2) == read(cluster.bootstrap, kept.topic, 2)
+    with pytest.raises(PipelineError, match="is not empty"):
+        restore(spark, folder, Restore(cluster.bootstrap, kept.topic, to, 0, None))
+    part = new_topic(cluster, "part", 2)
+    assert restore(spark, folder, Restore(cluster.bootstrap, kept.topic, part, 10, 15)).records == {0: 5, 1: 5}
+    values = [record.value for record in read(cluster.bootstrap, part, 2) if record.partition == 0]
+    assert values == [b"value %d" % number for number in range(10, 15)]
+    narrow = new_topic(cluster, "narrow")
+    with pytest.raises(PipelineError, match="has 1 partitions, and 2 are needed"):
+        restore(spark, folder, Restore(cluster.bootstrap, kept.topic, narrow, 0, None))
