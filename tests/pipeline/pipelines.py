@@ -1,7 +1,7 @@
 """Pipelines as the tests run them: in the session of all tests, or as a process of their own."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,7 +101,13 @@ def read(bootstrap: str, topic: str, partitions: int = 1) -> list[Record]:
 
 
 def run(
-    spark: Any, folder: Path, kind: str, name: str | None = None, stop: StopRequest | None = None, **values: Any
+    spark: Any,
+    folder: Path,
+    kind: str,
+    name: str | None = None,
+    stop: StopRequest | None = None,
+    out: Callable[[str], None] | None = None,
+    **values: Any,
 ) -> tuple[Status, list[str]]:
     """Run a pipeline in a session; return its last status and its lines."""
     loaded = load_kind(kind)
@@ -110,5 +116,5 @@ def run(
         {"kind": kind} | {key.replace("_", "."): value for key, value in values.items()}, loaded.settings, name
     )
     lines: list[str] = []
-    runner = Runner(name, loaded, settings, RunFolder(folder, name), stop or StopRequest(), lines.append)
+    runner = Runner(name, loaded, settings, RunFolder(folder, name), stop or StopRequest(), out or lines.append)
     return runner.run(spark), lines

@@ -102,4 +102,4 @@ def decode_commit(data: bytes) -> Commit:
     Raises:
         ValueError: It is something else.
     """
-    return msgspec.json.decode(data, type=BatchCommit | CompactionCommit)  # type: ignore[arg-type, return-value]
+    return msgspec.json.decode(data, type=BatchCommit | CompactionCommit)
