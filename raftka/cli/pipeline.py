@@ -139,7 +139,7 @@ def stop(
     status = run.load()
     assert status is not None
     if not status.runner.send_signal(signal.SIGTERM):
-        raise CommandError(f"pipeline {name} does not run (it is {status.seen().value})")
+        raise CommandError(f"pipeline {name} does not run (its last run: {status.seen().value})")
     if not status.runner.wait_gone(seconds):
         raise CommandError(f"pipeline {name} has not ended within {seconds:g} s (pid {status.pid})")
     ended = run.load()

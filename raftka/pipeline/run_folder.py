@@ -53,15 +53,19 @@ class RunFolder:
         except OSError as error:
             raise PipelineError(f"{error.filename}: {error.strerror}") from None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._take(descriptor)
             self._wait_for_jvm()
             yield
+        finally:
+            os.close(descriptor)
+
+    def _take(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             status = self.load()
             pid = "" if status is None else f" (pid {status.pid})"
             raise PipelineError(f"pipeline {self.name} runs already{pid}: `raftka pipeline stop {self.name}`") from None
-        finally:
-            os.close(descriptor)
 
     def save(self, status: Status) -> None:
         """Replace the status."""

@@ -23,6 +23,7 @@ _JAVA_MIN = 17
 _SPARK_MIN = 4
 _JAVA_SECONDS = 30
 _LOG_LINES = 3
+_NOT_FOUND = re.compile(r":: (\S+): not found$")
 _DEFAULTS = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
@@ -161,9 +162,7 @@ def _why(log: Path, begin: int) -> str:
         stream.seek(begin)
         lines = stream.read().decode(errors="replace").splitlines()
     if any("unresolved dependency" in line or "UNRESOLVED DEPENDENCIES" in line for line in lines):
-        missing = sorted(
-            {line.split("::")[1].strip() for line in lines if line.count("::") > 1 and "not found" in line}
-        )
+        missing = sorted({found[1] for line in lines if (found := _NOT_FOUND.match(line.strip()))})
         return (
             f"the Kafka connector could not be fetched ({', '.join(missing) or 'no repository answers'}):"
             " spark.jars names files of your own, spark.jars.ivy another cache"

@@ -1,0 +1,95 @@
+"""What the records of an archive come to, and which files are joined."""
+
+from pathlib import Path
+
+import pytest
+
+from raftka.pipeline.archive import commits
+from raftka.pipeline.archive.compaction_plan import plan
+from raftka.pipeline.archive.manifest import gather, load_manifest, place_of, unknown_files
+from raftka.pipeline.archive.records import BatchCommit, CompactionCommit, decode_commit, encode_commit, is_record
+from raftka.pipeline.errors import PipelineError
+from tests.unit.pipeline.archives import CHECKPOINT, archived_file, new_archive, offset_range, staged_batch
+
+A, B, C = (archived_file(f"s/{name}", f"topic=orders/day=2026-01-01/{name}.parquet") for name in "abc")
+
+
+def batch(number: int, *ranges: tuple[int, int], files: list[object] | None = None) -> BatchCommit:
+    return BatchCommit(
+        checkpoint=CHECKPOINT, batch=number, files=files or [], ranges=[offset_range(*each) for each in ranges]
+    )
+
+
+def test_records_are_read_as_they_were_written() -> None:
+    for record in (batch(3, (0, 10), files=[A]), CompactionCommit(number=7, files=[B], replaces=[A.path])):
+        assert decode_commit(encode_commit(record)) == record
+        assert is_record(record.name)
+    assert not is_record(".b0000000003-0123abcd.json.new")
+
+
+def test_ranges_are_in_order_whatever_the_names_of_records_say() -> None:
+    manifest = gather([batch(0, (20, 30)), batch(1, (0, 20, 15))])
+    assert [(each.begin, each.end) for each in manifest.ranges["orders", 0]] == [(0, 20), (20, 30)]
+    assert manifest.rows(("orders", 0)) == 25
+    assert manifest.ends() == {("orders", 0): 30}
+
+
+def test_two_batches_with_the_same_offsets_contradict_each_other() -> None:
+    with pytest.raises(PipelineError, match="two batches have read orders-0: offsets 0 to 19 and 19 to 29"):
+        gather([batch(0, (0, 20)), batch(1, (19, 30))])
+
+
+def test_what_a_compaction_replaces_counts_no_longer_and_must_have_been_there() -> None:
+    first = CompactionCommit(number=0, files=[B], replaces=[A.path])
+    second = CompactionCommit(number=1, files=[C], replaces=[B.path])
+    manifest = gather([second, first, batch(0, (0, 10), files=[A])])
+    assert list(manifest.files) == [C.path]
+    assert manifest.compactions == 2
+    with pytest.raises(
+        PipelineError, match=r"record c0000000000.json replaces .*/a.parquet, which no earlier record has"
+    ):
+        gather([first])
+
+
+def test_a_file_counts_where_it_lies_and_strangers_and_losses_are_named(tmp_path: Path) -> None:
+    folder = new_archive(tmp_path)
+    record = staged_batch(folder, 0)
+    commits.commit(folder, record)
+    manifest = load_manifest(folder)
+    file = manifest.files_of("orders")[0]
+    assert place_of(folder, file) == folder.staging / file.staged
+    commits.settle(folder, record)
+    assert place_of(folder, file) == folder.path / file.path
+    assert unknown_files(folder, manifest) == []
+    place_of(folder, file).rename(folder.path / "topic=orders" / "day=2026-01-01" / "stranger.parquet")
+    assert unknown_files(folder, manifest) == ["topic=orders/day=2026-01-01/stranger.parquet"]
+    with pytest.raises(PipelineError, match="is gone: a record has it, with 10 records of orders"):
+        place_of(folder, file)
+
+
+def test_a_record_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    folder = new_archive(tmp_path)
+    (folder.commits / "b0000000000-0123abcd.json").write_text("{")
+    with pytest.raises(PipelineError, match=r"b0000000000-0123abcd\.json: "):
+        load_manifest(folder)
+
+
+def sized(name: str, size: int, first: int, day: str = "2026-01-01") -> object:
+    return archived_file(name, name, first=first, size=size, day=day)
+
+
+def planned(*files: object, target: int = 100) -> list[list[str]]:
+    return [[file.path for file in group] for group in plan(files, target)]  # type: ignore[arg-type]
+
+
+def test_small_files_of_one_day_are_joined_in_order_of_offsets_up_to_the_target() -> None:
+    assert planned(sized("b", 40, 10), sized("a", 40, 0), sized("c", 40, 20), sized("d", 40, 30)) == [
+        ["a", "b"],
+        ["c", "d"],
+    ]
+
+
+def test_what_is_large_or_alone_stays_as_it_is() -> None:
+    assert planned(sized("a", 50, 0), sized("b", 10, 10)) == []
+    assert planned(sized("a", 10, 0), sized("b", 10, 10, "2026-01-02")) == []
+    assert planned() == []

@@ -1,0 +1,135 @@
+"""PySpark, Java and the connector: what is missing is said, and what Spark says is put in a line."""
+
+import importlib.util
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from raftka.pipeline import spark_session
+from raftka.pipeline.errors import SparkMissingError
+from raftka.pipeline.query_errors import query_error
+from raftka.pipeline.spark_session import connector, java_release, require_java, require_spark, session_options
+from raftka.pipeline.topic_identity import compare
+
+
+def java(folder: Path, said: str) -> None:
+    """Make a Java that says which one it is."""
+    (folder / "bin").mkdir(parents=True)
+    program = folder / "bin" / "java"
+    program.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("said", "release"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_402"', 8),
+        ('openjdk version "21"', 21),
+        ("", None),
+    ],
+)
+def test_the_release_of_a_java_is_what_it_says(said: str, release: int | None) -> None:
+    assert java_release(said) == release
+
+
+def test_java_is_looked_for_where_java_home_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "new"))
+    with pytest.raises(
+        SparkMissingError, match=r"need Java 17 or newer, and JAVA_HOME = .*/new has no bin/java: apt-get"
+    ):
+        require_java()
+    java(tmp_path / "new", 'openjdk version "21.0.1"')
+    assert require_java() == str(tmp_path / "new" / "bin" / "java")
+    java(tmp_path / "old", 'openjdk version "11.0.2"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    with pytest.raises(SparkMissingError, match="is Java 11"):
+        require_java()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SparkMissingError, match="there is none"):
+        require_java()
+
+
+def test_without_pyspark_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java(tmp_path, 'openjdk version "17"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(SparkMissingError, match=r"pip install 'raftka\[spark\]'"):
+        require_spark()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+    monkeypatch.setattr(metadata, "version", lambda _: "3.5.1")
+    with pytest.raises(SparkMissingError, match=r"need PySpark 4, and 3\.5\.1 is installed"):
+        require_spark()
+    monkeypatch.setattr(metadata, "version", lambda _: "4.0.5")
+    assert require_spark() == "4.0.5"
+
+
+def test_the_connector_is_the_first_of_the_minor_release_unless_jars_are_named() -> None:
+    coordinates = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+    assert connector("4.0.5") == coordinates
+    assert session_options("4.0.5", {})["spark.jars.packages"] == coordinates
+    assert session_options("4.0.5", {"driver.memory": "2g"})["spark.driver.memory"] == "2g"
+    assert "spark.jars.packages" not in session_options("4.0.5", {"jars": "a.jar,b.jar"})
+
+
+def test_why_a_jvm_ended_is_read_out_of_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text("Exception from before\n")
+    begin = log.stat().st_size
+    with log.open("a") as stream:
+        stream.write(
+            ":: problems summary ::\n\t::          UNRESOLVED DEPENDENCIES         ::\n"
+            "\t:: org.apache.spark#spark-sql-kafka-0-10_2.13;9.9.9: not found\n"
+        )
+    said = spark_session._why(log, begin)
+    assert said.startswith(
+        "the Kafka connector could not be fetched (org.apache.spark#spark-sql-kafka-0-10_2.13;9.9.9)"
+    )
+    assert spark_session._why(log, 0).count("before") == 0
+    assert spark_session._why(log, log.stat().st_size) == ""
+
+
+SPARK_FAILED = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted. SQLSTATE: XXKST
+=== Streaming Query ===
+py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "somewhere.py", line 1, in call
+    raise PipelineError(1)
+raftka.pipeline.errors.PipelineError: batch 3 has offsets 4 to 9 of orders-0, and should have 5 to 9
+"""
+
+
+def test_an_error_of_our_own_in_a_batch_is_the_reason() -> None:
+    assert query_error(SPARK_FAILED) == "batch 3 has offsets 4 to 9 of orders-0, and should have 5 to 9"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "[STREAM_FAILED] terminated\njava.lang.IllegalStateException: Partition orders-0's offset moved: data may have been lost",
+            "records are gone that were not read yet",
+        ),
+        (
+            "[X] top\nCaused by: java.io.IOException: No space left on device\n\tat a.b",
+            "IOException: No space left on device",
+        ),
+        ("top\nOSError: the machine went away", "the query failed: OSError: the machine went away"),
+        ("[SOME_CONDITION] words for people", "the query failed: words for people"),
+        ("", "Spark does not say why"),
+    ],
+)
+def test_pages_of_stack_traces_become_a_line(text: str, reason: str) -> None:
+    found = query_error(text)
+    assert reason in found
+    assert "\n" not in found
+    assert len(query_error(text * 1000)) <= 600
+
+
+def test_a_topic_with_another_id_is_another_topic() -> None:
+    assert compare({"a": "1"}, {"a": "1", "b": "2"}) is None
+    assert compare({"a": "1", "gone": "3"}, {"a": "1"}) is None
+    said = compare({"a": "1"}, {"a": "2"})
+    assert said is not None
+    assert said.startswith("topic a was deleted and made anew (its id was 1 and is 2)")
