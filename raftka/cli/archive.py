@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raftka.cli.exit_codes import DONE, FAILED, CommandError
-from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption
+from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption, parse_pairs
 from raftka.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ BeginOption = Annotated[
     int | None, typer.Option("--begin", metavar="OFFSET", min=0, help="First offset, of every partition.")
 ]
 EndOption = Annotated[int | None, typer.Option("--end", metavar="OFFSET", min=0, help="The offset behind the last.")]
+SparkOption = Annotated[
+    list[str] | None,
+    typer.Option("--spark", metavar="KEY=VALUE", help="Configuration of the session, as driver.memory=2g; repeat."),
+]
 MIB = 1 << 20
 
 
@@ -65,10 +69,11 @@ def verify(
         bool, typer.Option("--read-committed", help="The archive was written with isolation.level = read_committed.")
     ] = False,
     brokers: BrokersOption = DEFAULT_BROKERS,
+    session: SparkOption = None,
     output: FormatOption = Format.TEXT,
 ) -> int:
     """Prove that every offset is there once, with the CRC32C of its value in the log: exit code 1 if it is not so."""
-    with _spark(path) as (spark, folder):
+    with _spark(path, session) as (spark, folder):
         import msgspec
 
         from raftka.pipeline.archive.findings import render
@@ -94,9 +99,10 @@ def restore(
     begin: BeginOption = None,
     end: EndOption = None,
     brokers: BrokersOption = DEFAULT_BROKERS,
+    session: SparkOption = None,
 ) -> None:
     """Write a range of an archived topic into an empty topic: same partitions, order, keys, headers, timestamps."""
-    with _spark(path) as (spark, folder):
+    with _spark(path, session) as (spark, folder):
         from raftka.pipeline.archive.restoring import Restore
         from raftka.pipeline.archive.restoring import restore as restored
 
@@ -113,9 +119,10 @@ def compact(
     target_mib: Annotated[
         int, typer.Option("--target-mib", metavar="MIB", min=1, max=65_536, help="Size of a joined file, about.")
     ] = 128,
+    session: SparkOption = None,
 ) -> None:
     """Join small files of each topic and day. The pipeline may go on writing."""
-    with _spark(path) as (spark, folder):
+    with _spark(path, session) as (spark, folder):
         from raftka.pipeline.archive.compaction import compact as compacted
 
         done = compacted(spark, folder, target_mib * MIB)
@@ -123,17 +130,20 @@ def compact(
 
 
 @contextmanager
-def _spark(path: Path) -> "Iterator[tuple[Any, ArchiveFolder]]":
+def _spark(path: Path, options: list[str] | None) -> "Iterator[tuple[Any, ArchiveFolder]]":
     """Open an archive and a session; what Spark raises becomes a line."""
     from raftka.pipeline.archive.folder import ArchiveFolder
     from raftka.pipeline.query_errors import query_error
     from raftka.pipeline.spark_session import open_session, require_spark
 
+    own = parse_pairs(options or [], "--spark")
     require_spark()
     folder = ArchiveFolder.open(path)
     from pyspark.errors import PySparkException
 
-    session = open_session("archive", {}, folder.spark_log)
+    session = open_session(
+        "archive", {key.removeprefix("spark."): value for key, value in own.items()}, folder.spark_log
+    )
     try:
         yield session, folder
     except PySparkException as error:

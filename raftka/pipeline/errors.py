@@ -7,3 +7,7 @@ class PipelineError(Exception):
 
 class SparkMissingError(PipelineError):
     """PySpark or Java is not there, or not as new as it must be; the line says what to install."""
+
+
+class ArchiveBusyError(PipelineError):
+    """Another process does the same to the archive."""

@@ -115,6 +115,7 @@ class Runner:
 
     @contextmanager
     def _own_session(self) -> "Iterator[SparkSession]":
+        self._out(f"starting Spark, which writes to {self._folder.spark_log}")
         spark = open_session(self._name, self._settings.spark, self._folder.spark_log)
         pid = jvm_pid(spark)
         jvm = None if pid is None else ProcessIdentity.of(pid)

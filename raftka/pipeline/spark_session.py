@@ -4,8 +4,10 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
@@ -119,7 +121,7 @@ def open_session(name: str, own: Mapping[str, str], log: Path) -> "SparkSession"
         builder = builder.config(key, value)
     begin = log.stat().st_size if log.exists() else 0
     try:
-        with _output_into(log):
+        with _output_into(log), _same_ctrl_c():
             spark = builder.getOrCreate()
     except (PySparkException, OSError, RuntimeError) as error:
         raise PipelineError(f"Spark did not start: {_why(log, begin) or error} (all of it is in {log})") from None
@@ -154,6 +156,19 @@ def _output_into(log: Path) -> Iterator[None]:
             os.dup2(copy, number)
             os.close(copy)
         os.close(descriptor)
+
+
+@contextmanager
+def _same_ctrl_c() -> Iterator[None]:
+    """Leave to Ctrl-C the meaning that it has: PySpark would cancel the batch that runs."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _why(log: Path, begin: int) -> str:

@@ -139,7 +139,8 @@ def test_a_pipeline_is_run_looked_at_and_stopped_by_its_name(
         assert "cold: stopped after" in raftka("pipeline", "stop", "cold", *file).stdout
         out, errors = process.communicate(timeout=DEADLINE_SECONDS)
     assert (process.returncode, errors) == (0, "")
-    assert out.startswith("batch 0: ")
+    assert out.splitlines()[0].startswith("starting Spark")
+    assert out.splitlines()[1].startswith("batch 0: ")
     assert "does not run" in raftka("pipeline", "stop", "cold", *file, code=1).stderr
     raftka(
         "pipeline", "run", "cold", *file, "--set", "trigger=available-now", "--set", "max.offsets.per.trigger=100000"
@@ -147,6 +148,18 @@ def test_a_pipeline_is_run_looked_at_and_stopped_by_its_name(
     assert_whole(spark, tmp_path / "cold", cluster.bootstrap, load.acked)
     done = raftka("archive", "verify", str(tmp_path / "cold"), "--brokers", cluster.bootstrap).stdout
     assert "the archive is whole" in done
+
+
+def test_ctrl_c_ends_a_pipeline_between_two_batches(spark: Any, cluster: BrokerCluster, tmp_path: Path) -> None:
+    topic = new_topic(cluster, "orders", PARTITIONS)
+    file = ["--file", str(pipelines_file(tmp_path, cluster, topic))]
+    load = Load(cluster.bootstrap, topic)
+    with load.running(), started([*RAFTKA, "pipeline", "run", "cold", *file]) as process:
+        progressed(RunFolder(tmp_path / "state", "cold"), process.pid)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=DEADLINE_SECONDS)
+    assert (process.returncode, errors) == (0, "")
+    assert "stopped" in raftka("pipeline", "status", *file).stdout
 
 
 def test_a_driver_that_is_killed_in_the_middle_of_batches_loses_and_repeats_nothing(

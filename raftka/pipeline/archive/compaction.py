@@ -25,7 +25,8 @@ def compact(spark: SparkSession, folder: ArchiveFolder, target_bytes: int) -> Co
     """Join what is small. The archive may be written and read meanwhile.
 
     Raises:
-        PipelineError: Another compaction runs, or files are damaged or gone.
+        ArchiveBusyError: Another compaction runs.
+        PipelineError: Files are damaged or gone.
     """
     with folder.locked("compacting"):
         commits.settle_compactions(folder)

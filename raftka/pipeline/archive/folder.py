@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from raftka.pipeline.durable_files import replace_file, sync_folder
-from raftka.pipeline.errors import PipelineError
+from raftka.pipeline.errors import ArchiveBusyError, PipelineError
 
 FORMAT = 1
 
@@ -69,14 +69,14 @@ class ArchiveFolder:
         """Be the only one who does this to the archive: one pipeline writes, one compaction joins files.
 
         Raises:
-            PipelineError: Somebody else does.
+            ArchiveBusyError: Somebody else does.
         """
         descriptor = os.open(self._own / f"{what}.lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise PipelineError(f"{self.path}: another process is {what} it") from None
+            raise ArchiveBusyError(f"{self.path}: another process is {what} it") from None
         try:
             yield
         finally:

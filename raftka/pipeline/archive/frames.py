@@ -11,6 +11,7 @@ SCHEMA = (
     "partition INT, offset BIGINT, key BINARY, value BINARY, value_crc32c BIGINT, timestamp TIMESTAMP,"
     " timestamp_type INT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, topic STRING, day DATE"
 )
+_DAY_MS = 86_400_000
 _CORRUPT = "_raftka_corrupt"
 _OBJECT = r"(?s)^\s*\{.*\}\s*$"
 
@@ -32,8 +33,13 @@ def archived(records: DataFrame) -> DataFrame:
         F.col("timestampType").alias("timestamp_type"),
         "headers",
         "topic",
-        F.to_date("timestamp").alias("day"),
+        _day(F.col("timestamp")).alias("day"),
     ).sortWithinPartitions("topic", "day", "partition", "offset")
+
+
+def _day(timestamp: Column) -> Column:
+    """Return the day in UTC, whatever the session's time zone is."""
+    return F.date_from_unix_date(F.floor(F.unix_millis(timestamp) / _DAY_MS).cast("int"))
 
 
 def typed(rows: DataFrame, schema: str) -> DataFrame:

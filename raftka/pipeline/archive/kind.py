@@ -1,5 +1,6 @@
 """The pipeline `archive`: topics to Parquet, every offset exactly once."""
 
+import contextlib
 import json
 from typing import Any
 
@@ -15,7 +16,7 @@ from raftka.pipeline.archive.manifest import Manifest, load_manifest
 from raftka.pipeline.archive.reading import describe_staged
 from raftka.pipeline.archive.records import BatchCommit
 from raftka.pipeline.archive.settings import Settings
-from raftka.pipeline.errors import PipelineError
+from raftka.pipeline.errors import ArchiveBusyError, PipelineError
 from raftka.pipeline.progress_outputs import ensure_topic
 from raftka.pipeline.run import PipelineRun
 
@@ -61,7 +62,9 @@ class BatchWriter:
         commits.settle(self._folder, record)
         every = self._run.settings.compact_batches
         if every is not None and (batch + 1) % every == 0:
-            compact(frame.sparkSession, self._folder, self._run.settings.target_bytes)
+            # Whoever joins files by hand at this moment does the same.
+            with contextlib.suppress(ArchiveBusyError):
+                compact(frame.sparkSession, self._folder, self._run.settings.target_bytes)
 
     def _write(self, frame: DataFrame, checkpoint: str, batch: int) -> BatchCommit:
         settings, spark = self._run.settings, frame.sparkSession

@@ -1,0 +1,119 @@
+"""What Spark's own Kafka source and sink ask of the brokers, option by option."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftka.pipeline.archive.reading import read_archive
+from raftka.pipeline.errors import PipelineError
+from raftka.pipeline.runner import StopRequest
+from tests.pipeline.pipelines import Record, new_topic, read, run, write
+from tests.process.broker_processes import BrokerCluster
+
+BASE = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+
+
+def numbered(count: int, partition: int = 0, begin: int = 0) -> list[Record]:
+    return [Record(b"k", b"%d" % number, BASE + number * 1_000, partition) for number in range(begin, begin + count)]
+
+
+def loaded(spark: Any, cluster: BrokerCluster, topic: str, **options: Any) -> Any:
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", cluster.bootstrap).option("subscribe", topic)
+    return reader.options(**options).load()
+
+
+def test_a_batch_is_read_by_timestamps_and_by_offsets_in_as_many_tasks_as_asked_for(
+    spark: Any, cluster: BrokerCluster
+) -> None:
+    topic = new_topic(cluster, "numbers", 2)
+    write(cluster.bootstrap, topic, numbered(100) + numbered(50, 1))
+
+    def values(**options: Any) -> list[tuple[int, int]]:
+        rows = loaded(spark, cluster, topic, **options).select("partition", "value").collect()
+        return sorted((row.partition, int(row.value)) for row in rows)
+
+    whole = [(0, number) for number in range(100)] + [(1, number) for number in range(50)]
+    assert values() == whole
+    assert loaded(spark, cluster, topic, minPartitions=8).rdd.getNumPartitions() >= 8
+    assert values(minPartitions=8) == whole
+    times = {topic: {"0": BASE + 89_500, "1": BASE + 45_000}}
+    by_time = values(startingOffsetsByTimestamp=json.dumps(times))
+    assert by_time == [(0, number) for number in range(90, 100)] + [(1, number) for number in range(45, 50)]
+    # Nothing is that late in partition 1, and it is said.
+    late = json.dumps({topic: {"0": BASE + 99_000, "1": BASE + 99_000}})
+    assert values(startingOffsetsByTimestamp=late, startingOffsetsByTimestampStrategy="latest") == [(0, 99)]
+    begin, end = (json.dumps({topic: {"0": offset, "1": offset}}) for offset in (10, 12))
+    assert values(startingOffsets=begin, endingOffsets=end) == [(0, 10), (0, 11), (1, 10), (1, 11)]
+    assert values(**{"kafka.isolation.level": "read_committed"}) == whole
+
+
+@pytest.mark.parametrize("acks", ["all", "1"])
+def test_the_sink_writes_keys_headers_and_partitions_at_every_level(
+    spark: Any, cluster: BrokerCluster, acks: str
+) -> None:
+    topic = new_topic(cluster, "written", 2)
+    rows = spark.range(1000).selectExpr(
+        "CAST(id AS STRING) AS key",
+        "CAST(id * 2 AS STRING) AS value",
+        "CAST(id % 2 AS INT) AS partition",
+        "array(named_struct('key', 'h', 'value', CAST('x' AS BINARY))) AS headers",
+    )
+    sink = rows.write.format("kafka").option("kafka.bootstrap.servers", cluster.bootstrap).option("topic", topic)
+    # The Java producer is idempotent by default, and then takes no acks below all.
+    idempotence = "true" if acks == "all" else "false"
+    sink.options(**{"kafka.acks": acks, "kafka.enable.idempotence": idempotence}).save()
+    found = read(cluster.bootstrap, topic, 2)
+    assert sorted((int(each.key or b""), int(each.value or b""), each.partition) for each in found) == [
+        (number, number * 2, number % 2) for number in range(1000)
+    ]
+    assert {each.headers for each in found} == {(("h", b"x"),)}
+
+
+def test_a_topic_that_appears_under_a_running_query_is_read_from_its_beginning(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    first, later = new_topic(cluster, "appearing-a"), []
+    write(cluster.bootstrap, first, numbered(10))
+    stop = StopRequest()
+
+    def watch(line: str) -> None:
+        if not later:
+            later.append(new_topic(cluster, "appearing-b"))
+            write(cluster.bootstrap, later[0], numbered(20))
+        elif line.startswith("batch") and " 20 records" in line:
+            stop.set()
+
+    status, _ = run(
+        spark,
+        tmp_path,
+        "archive",
+        stop=stop,
+        out=watch,
+        topics_pattern="appearing-.*",
+        trigger="500ms",
+        to=str(tmp_path / "cold"),
+        brokers=cluster.bootstrap,
+        **{"kafka_metadata.max.age.ms": "1000"},
+    )
+    assert status.rows == 30
+    assert read_archive(spark, tmp_path / "cold", later[0]).count() == 20
+
+
+def test_records_that_retention_took_before_they_were_read_end_the_query_with_a_clear_error(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    from raftka import kafka_offsets
+
+    topic = new_topic(cluster, "short")
+    wanted = {"topics": topic, "to": str(tmp_path / "cold"), "brokers": cluster.bootstrap}
+    write(cluster.bootstrap, topic, numbered(10))
+    run(spark, tmp_path, "archive", **wanted)
+    write(cluster.bootstrap, topic, numbered(10, 0, 10))
+    kafka_offsets.delete_records(cluster.bootstrap, {(topic, 0): 15})
+    with pytest.raises(PipelineError, match="records are gone that were not read yet"):
+        run(spark, tmp_path, "archive", **wanted)
+    run(spark, tmp_path, "archive", fail_on_data_loss="false", **wanted)
+    offsets = sorted(row.offset for row in read_archive(spark, tmp_path / "cold", topic).select("offset").collect())
+    assert offsets == [*range(10), *range(15, 20)]
