@@ -229,7 +229,9 @@ def stop_on_signals(stop: StopRequest) -> Iterator[None]:
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    # Whoever starts us with Ctrl-C ignored, as nohup does, means it.
+    wanted = [each for each in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, on_signal) for number in wanted}
     try:
         yield
     finally:

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest
 from raftka.pipeline.errors import SparkMissingError
 from raftka.pipeline.spark_session import open_session, require_spark
 from tests.process.broker_processes import BrokerCluster, ClusterMaker
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and every process they start inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS_FOLDER = Path(__file__).parent
 

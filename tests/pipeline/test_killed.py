@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -22,13 +23,14 @@ from raftka.pipeline.status import Status
 from tests.pipeline.pipelines import new_topic, run
 from tests.process.acked_log import quiet_logger
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, ClusterMaker, eventually
-from tests.process.command_line import RAFTKA, raftka, started
+from tests.process.command_line import RAFTKA, environment, raftka, started
 
 DRIVER_KILLS = 3
 LEADER_KILLS = 20
 PARTITIONS = 2
+TO_THE_END = ("--set", "trigger=available-now", "--set", "max.offsets.per.trigger=100000")
 # A JVM starts slowly where others run.
-START_SECONDS = 180.0
+JVM_SECONDS = 600.0
 
 
 class Load:
@@ -115,6 +117,20 @@ spark.log.level = "ERROR"
     return path
 
 
+def finished(*arguments: str) -> str:
+    """Run a command that starts a JVM to its end, and return what it printed."""
+    done = subprocess.run(
+        [*RAFTKA, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=JVM_SECONDS,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), f"{arguments}: {done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
 def progressed(folder: RunFolder, pid: int) -> Status:
     """Wait until a process has completed batches with records, and return its status."""
 
@@ -122,7 +138,7 @@ def progressed(folder: RunFolder, pid: int) -> Status:
         found = folder.load()
         return found if found is not None and found.pid == pid and found.batches >= 2 and found.rows else None
 
-    return eventually(f"batches of process {pid}", status, START_SECONDS)
+    return eventually(f"batches of process {pid}", status, JVM_SECONDS)
 
 
 def test_a_pipeline_is_run_looked_at_and_stopped_by_its_name(
@@ -137,17 +153,15 @@ def test_a_pipeline_is_run_looked_at_and_stopped_by_its_name(
         assert "runs already (pid" in raftka("pipeline", "run", "cold", *file, code=1).stderr
         assert "archive" in raftka("pipeline", "list", *file).stdout
         assert "cold: stopped after" in raftka("pipeline", "stop", "cold", *file).stdout
-        out, errors = process.communicate(timeout=DEADLINE_SECONDS)
+        out, errors = process.communicate(timeout=JVM_SECONDS)
     assert (process.returncode, errors) == (0, "")
     assert out.splitlines()[0].startswith("starting Spark")
     assert out.splitlines()[1].startswith("batch 0: ")
     assert "does not run" in raftka("pipeline", "stop", "cold", *file, code=1).stderr
-    raftka(
-        "pipeline", "run", "cold", *file, "--set", "trigger=available-now", "--set", "max.offsets.per.trigger=100000"
-    )
+    finished("pipeline", "run", "cold", *file, *TO_THE_END)
     assert_whole(spark, tmp_path / "cold", cluster.bootstrap, load.acked)
-    done = raftka("archive", "verify", str(tmp_path / "cold"), "--brokers", cluster.bootstrap).stdout
-    assert "the archive is whole" in done
+    told = finished("archive", "verify", str(tmp_path / "cold"), "--brokers", cluster.bootstrap)
+    assert "the archive is whole" in told
 
 
 def test_ctrl_c_ends_a_pipeline_between_two_batches(spark: Any, cluster: BrokerCluster, tmp_path: Path) -> None:
@@ -157,7 +171,7 @@ def test_ctrl_c_ends_a_pipeline_between_two_batches(spark: Any, cluster: BrokerC
     with load.running(), started([*RAFTKA, "pipeline", "run", "cold", *file]) as process:
         progressed(RunFolder(tmp_path / "state", "cold"), process.pid)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=DEADLINE_SECONDS)
+        _, errors = process.communicate(timeout=JVM_SECONDS)
     assert (process.returncode, errors) == (0, "")
     assert "stopped" in raftka("pipeline", "status", *file).stdout
 
@@ -179,9 +193,7 @@ def test_a_driver_that_is_killed_in_the_middle_of_batches_loses_and_repeats_noth
                 process.communicate(timeout=DEADLINE_SECONDS)
             assert status.jvm_pid is not None
             assert "died" in raftka("pipeline", "status", *file, code=1).stdout
-    raftka(
-        "pipeline", "run", "cold", *file, "--set", "trigger=available-now", "--set", "max.offsets.per.trigger=100000"
-    )
+    finished("pipeline", "run", "cold", *file, *TO_THE_END)
     jvm = ProcessIdentity(status.jvm_pid, status.jvm_started or "")
     assert not jvm.is_alive
     assert_whole(spark, tmp_path / "cold", cluster.bootstrap, load.acked)
