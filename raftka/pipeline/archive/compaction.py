@@ -25,10 +25,10 @@ def compact(spark: SparkSession, folder: ArchiveFolder, target_bytes: int) -> Co
     """Join what is small. The archive may be written and read meanwhile.
 
     Raises:
-        ArchiveBusyError: Another compaction runs.
+        ArchiveBusyError: Another compaction runs, or the archive is verified or restored.
         PipelineError: Files are damaged or gone.
     """
-    with folder.locked("compacting"):
+    with folder.compacted():
         commits.settle_compactions(folder)
         manifest = load_manifest(folder)
         before = len(manifest.files)

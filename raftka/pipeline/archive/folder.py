@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ from raftka.pipeline.durable_files import replace_file, sync_folder
 from raftka.pipeline.errors import ArchiveBusyError, PipelineError
 
 FORMAT = 1
+_COMPACTION_SECONDS = 300.0
+_POLL_SECONDS = 0.2
 
 
 class ArchiveFolder:
@@ -65,19 +68,44 @@ class ArchiveFolder:
         return self._own / "archive.json"
 
     @contextmanager
-    def locked(self, what: str) -> Iterator[None]:
-        """Be the only one who does this to the archive: one pipeline writes, one compaction joins files.
+    def written(self) -> Iterator[None]:
+        """Be the only pipeline that writes to the archive.
 
         Raises:
-            ArchiveBusyError: Somebody else does.
+            ArchiveBusyError: Another one does.
         """
-        descriptor = os.open(self._own / f"{what}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        with self._locked("writing", fcntl.LOCK_EX, 0.0, "another pipeline writes to it"):
+            yield
+
+    @contextmanager
+    def compacted(self) -> Iterator[None]:
+        """Be the only one who replaces files; nobody who has to see all of them reads meanwhile.
+
+        Raises:
+            ArchiveBusyError: Somebody does.
+        """
+        with self._locked("files", fcntl.LOCK_EX, 0.0, "another process compacts, verifies or restores it"):
+            yield
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep files from being replaced, after waiting for a compaction to end.
+
+        Raises:
+            ArchiveBusyError: It does not end.
+        """
+        with self._locked("files", fcntl.LOCK_SH, _COMPACTION_SECONDS, "it is being compacted"):
+            yield
+
+    @contextmanager
+    def _locked(self, name: str, how: int, seconds: float, otherwise: str) -> Iterator[None]:
+        descriptor = os.open(self._own / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise ArchiveBusyError(f"{self.path}: another process is {what} it") from None
-        try:
+            deadline = time.monotonic() + seconds
+            while not _try_lock(descriptor, how):
+                if time.monotonic() >= deadline:
+                    raise ArchiveBusyError(f"{self.path}: {otherwise}")
+                time.sleep(_POLL_SECONDS)
             yield
         finally:
             os.close(descriptor)
@@ -93,6 +121,14 @@ class ArchiveFolder:
             raise PipelineError(f"{self._format_path}: {error}") from None
         if found != FORMAT:
             raise PipelineError(f"{self.path} is an archive of format {found}, and {FORMAT} is known here")
+
+
+def _try_lock(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def local_path(text: str | Path) -> Path:

@@ -32,7 +32,7 @@ def build(run: PipelineRun[Settings]) -> Any:
     if settings.json_schema is not None:
         check_schema(run.spark, settings.json_schema)
     folder = ArchiveFolder.create(settings.to or run.folder / "archive")
-    run.resources.enter_context(folder.locked("writing"))
+    run.resources.enter_context(folder.written())
     commits.settle_batches(folder)
     manifest = load_manifest(folder)
     if settings.dead_letter_topic is not None:
@@ -62,7 +62,7 @@ class BatchWriter:
         commits.settle(self._folder, record)
         every = self._run.settings.compact_batches
         if every is not None and (batch + 1) % every == 0:
-            # Whoever joins files by hand at this moment does the same.
+            # Whoever joins files by hand does the same, and whoever verifies them needs all of them: there is time.
             with contextlib.suppress(ArchiveBusyError):
                 compact(frame.sparkSession, self._folder, self._run.settings.target_bytes)
 

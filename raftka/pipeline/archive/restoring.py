@@ -47,6 +47,11 @@ def restore(spark: SparkSession, folder: ArchiveFolder, wanted: Restore) -> Rest
         PipelineError: The archive has no such topic, the target is not empty, or records did not arrive.
         KafkaClientError: The brokers do not answer.
     """
+    with folder.kept():
+        return _restore(spark, folder, wanted)
+
+
+def _restore(spark: SparkSession, folder: ArchiveFolder, wanted: Restore) -> Restored:
     from pyspark.errors import PySparkException
 
     manifest = load_manifest(folder)

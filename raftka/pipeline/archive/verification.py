@@ -53,9 +53,14 @@ def verify(spark: SparkSession, folder: ArchiveFolder, wanted: Wanted) -> Verifi
     """Compare an archive with the log.
 
     Raises:
-        PipelineError: The archive has no such topic, or cannot be read.
+        PipelineError: The archive has no such topic, cannot be read, or is being compacted for long.
         KafkaClientError: The brokers do not answer, or the topic is gone.
     """
+    with folder.kept():
+        return _verify(spark, folder, wanted)
+
+
+def _verify(spark: SparkSession, folder: ArchiveFolder, wanted: Wanted) -> Verification:
     begun = time.monotonic()
     manifest = load_manifest(folder)
     topics = sorted(manifest.topics if wanted.topics is None else wanted.topics)

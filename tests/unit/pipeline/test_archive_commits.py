@@ -12,7 +12,7 @@ import pytest
 from raftka.pipeline.archive import commits
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.manifest import load_manifest
-from raftka.pipeline.errors import PipelineError
+from raftka.pipeline.errors import ArchiveBusyError, PipelineError
 from tests.unit.pipeline.archives import CHECKPOINT, contents, new_archive, staged_batch, staged_compaction
 
 # Every call by which the folder changes, or becomes durable.
@@ -125,14 +125,17 @@ def test_batches_of_another_checkpoint_have_records_of_their_own(tmp_path: Path)
     assert commits.find_batch(folder, "ffff0000-0000", 0) is None
 
 
-def test_one_process_writes_and_one_compacts(tmp_path: Path) -> None:
+def test_one_process_writes_and_one_compacts_and_nobody_compacts_what_is_verified(tmp_path: Path) -> None:
     folder = new_archive(tmp_path)
-    with folder.locked("writing"), folder.locked("compacting"):
-        with pytest.raises(PipelineError, match="another process is writing it"), folder.locked("writing"):
+    with folder.written(), folder.compacted():
+        with pytest.raises(ArchiveBusyError, match="another pipeline writes to it"), folder.written():
             pass
-        with pytest.raises(PipelineError, match="another process is compacting it"), folder.locked("compacting"):
+        with pytest.raises(ArchiveBusyError, match="another process compacts"), folder.compacted():
             pass
-    with folder.locked("writing"):
+    busy = pytest.raises(ArchiveBusyError, match="verifies")
+    with folder.kept(), folder.kept(), folder.written(), busy, folder.compacted():
+        pass
+    with folder.compacted():
         pass
 
 
