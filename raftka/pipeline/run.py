@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Generic
 
 from raftka.pipeline.settings import S
 
@@ -31,22 +31,27 @@ class PipelineRun(Generic[S]):
         self.checkpoint = checkpoint
         self.resources = ExitStack()
 
-    def read(self, *topics: str, **options: Any) -> "DataFrame":
-        """Return the stream of the pipeline's topics, or of those named here, in the form of Spark's Kafka source."""
-        reader = self.spark.readStream.format("kafka").options(**self.source_options())
+    def read(self, *topics: str, starting_offsets: str | None = None) -> "DataFrame":
+        """Return the stream of the pipeline's topics, or of those named here, in the form of Spark's Kafka source.
+
+        Args:
+            topics: Instead of the settings' topics.
+            starting_offsets: Where a query without checkpoint begins, as JSON for Spark; None: where the settings say.
+        """
+        reader = self.spark.readStream.format("kafka").options(**self.source_options(starting_offsets))
         if topics:
             reader = reader.option("subscribe", ",".join(topics))
         elif self.settings.topics_pattern is not None:
             reader = reader.option("subscribePattern", self.settings.topics_pattern)
         else:
             reader = reader.option("subscribe", ",".join(self.settings.topics))
-        return reader.options(**options).load()
+        return reader.load()
 
     def to_topic(self, frame: "DataFrame", topic: str) -> "DataStreamWriter":
         """Return a query that writes key and value, and headers and partition where there are any, to a topic."""
         return frame.writeStream.format("kafka").options(**self.kafka_options()).option("topic", topic)
 
-    def source_options(self) -> dict[str, str]:
+    def source_options(self, starting_offsets: str | None = None) -> dict[str, str]:
         """Return the options of a Kafka source, without what it reads."""
         settings = self.settings
         options = {
@@ -55,8 +60,8 @@ class PipelineRun(Generic[S]):
             "includeHeaders": "true",
             "kafka.isolation.level": settings.isolation_level,
         }
-        if settings.starting_timestamp is None:
-            options["startingOffsets"] = settings.starting_offsets
+        if starting_offsets is not None or settings.starting_timestamp is None:
+            options["startingOffsets"] = starting_offsets or settings.starting_offsets
         else:
             options["startingTimestamp"] = str(settings.starting_timestamp)
             # Where a partition has nothing that late, what comes next is what was asked for.

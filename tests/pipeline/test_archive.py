@@ -1,6 +1,7 @@
 """The archive on real Spark and real brokers: written, restarted, compacted."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,28 @@ def test_a_restart_reads_on_and_a_lost_checkpoint_too(spark: Any, cluster: Broke
     manifest = load_manifest(ArchiveFolder.open(path))
     assert manifest.ends() == {(topic, 0): 110, (topic, 1): 20}
     assert (manifest.rows((topic, 0)), manifest.rows((topic, 1))) == (110, 20)
+
+
+def test_a_checkpoint_of_another_archive_is_refused_before_anything_is_there_twice(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, "orders")
+    write(cluster.bootstrap, topic, some(10))
+    wanted = {"topics": topic, "to": str(tmp_path / "cold"), "brokers": cluster.bootstrap}
+    run(spark, tmp_path / "one", "archive", **wanted)
+    older = tmp_path / "two" / "archive" / "v1" / "checkpoint"
+    shutil.copytree(tmp_path / "one" / "archive" / "v1" / "checkpoint", older)
+    write(cluster.bootstrap, topic, some(10, 0, 10))
+    run(spark, tmp_path / "one", "archive", **wanted)
+    # The id of a checkpoint that was begun anew at the same place.
+    (older / "metadata").write_text('{"id":"ffffffff-0000-0000-0000-000000000000"}')
+    with pytest.raises(PipelineError, match=f"the archive has {topic}-0 up to offset 19, and this batch begins at 10"):
+        run(spark, tmp_path / "two", "archive", **wanted)
+    assert archived_offsets(spark, tmp_path / "cold", topic) == expected(20)
+    # A timestamp says where a new partition begins, not where the archive goes on.
+    write(cluster.bootstrap, topic, some(5, 0, 20))
+    run(spark, tmp_path / "three", "archive", starting_timestamp=str(BASE), **wanted)
+    assert archived_offsets(spark, tmp_path / "cold", topic) == expected(25)
 
 
 @pytest.mark.parametrize("step", ["commit", "settle"])

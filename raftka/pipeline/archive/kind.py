@@ -12,7 +12,7 @@ from raftka.pipeline.archive.batch_offsets import checkpoint_id, offset_ranges
 from raftka.pipeline.archive.compaction import compact
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.frames import SCHEMA, archived, dead_letters
-from raftka.pipeline.archive.manifest import Manifest, load_manifest
+from raftka.pipeline.archive.manifest import Manifest, Partition, load_manifest, refuse_overlap
 from raftka.pipeline.archive.reading import describe_staged
 from raftka.pipeline.archive.records import BatchCommit
 from raftka.pipeline.archive.settings import Settings
@@ -22,8 +22,8 @@ from raftka.pipeline.run import PipelineRun
 
 __all__ = ["Settings", "build"]
 
-# What Spark's Kafka source takes for: from the first record that is there.
-_EARLIEST = -2
+# What Spark's Kafka source takes for: from the first record that is there, and from the next one.
+_SPARK_OFFSETS = {"earliest": -2, "latest": -1}
 
 
 def build(run: PipelineRun[Settings]) -> Any:
@@ -37,20 +37,20 @@ def build(run: PipelineRun[Settings]) -> Any:
     manifest = load_manifest(folder)
     if settings.dead_letter_topic is not None:
         ensure_topic(settings.brokers, settings.dead_letter_topic)
-    options = {}
+    begin = None
     if manifest.ranges and not (run.checkpoint / "metadata").exists():
         # The checkpoint is lost, or of a former version: the archive itself knows where it ends.
-        options["startingOffsets"] = starting_offsets(settings, manifest)
-    frame = run.read(**options)
-    return frame.writeStream.foreachBatch(BatchWriter(run, folder))
+        begin = starting_offsets(settings, manifest)
+    return run.read(starting_offsets=begin).writeStream.foreachBatch(BatchWriter(run, folder, manifest.ends()))
 
 
 class BatchWriter:
     """Makes each batch a part of the archive, once."""
 
-    def __init__(self, run: PipelineRun[Settings], folder: ArchiveFolder) -> None:
+    def __init__(self, run: PipelineRun[Settings], folder: ArchiveFolder, ends: dict[Partition, int]) -> None:
         self._run = run
         self._folder = folder
+        self._ends = ends
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Write one batch; Spark calls again with the same records until we have returned and it has noted that."""
@@ -58,7 +58,9 @@ class BatchWriter:
         record = commits.find_batch(self._folder, checkpoint, batch)
         if record is None:
             record = self._write(frame, checkpoint, batch)
+            refuse_overlap(self._ends, record.ranges)
             commits.commit(self._folder, record)
+            self._ends |= {(each.topic, each.partition): each.end for each in record.ranges}
         commits.settle(self._folder, record)
         every = self._run.settings.compact_batches
         if every is not None and (batch + 1) % every == 0:
@@ -116,9 +118,13 @@ def starting_offsets(settings: Settings, manifest: Manifest) -> str:
     partitions = [(name, info.partition) for name in names for info in cluster.topic(name)]
     ends = manifest.ends()
     log_ends = kafka_offsets.end_offsets(settings.brokers, [each for each in partitions if each in ends])
+    new = [each for each in partitions if each not in ends]
+    begins = dict.fromkeys(new, _SPARK_OFFSETS[settings.starting_offsets])
+    if settings.starting_timestamp is not None:
+        begins = kafka_offsets.offsets_at(settings.brokers, new, settings.starting_timestamp)
     found: dict[str, dict[str, int]] = {}
     for topic, partition in partitions:
-        end = ends.get((topic, partition), _EARLIEST)
+        end = ends[topic, partition] if (topic, partition) in ends else begins[topic, partition]
         if end > log_ends.get((topic, partition), end):
             raise PipelineError(
                 f"the archive has {topic}-{partition} up to offset {end - 1}, and the log ends at"

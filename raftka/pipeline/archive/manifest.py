@@ -1,7 +1,7 @@
 """All commit records of an archive together: the files that count, and where each partition stands."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,6 +88,21 @@ def gather(commits: Iterable[Commit]) -> Manifest:
                     f" and {other.begin} to {other.end - 1}"
                 )
     return manifest
+
+
+def refuse_overlap(ends: Mapping[Partition, int], ranges: Iterable[OffsetRange]) -> None:
+    """Refuse what begins before an archive's ends: it would be there twice.
+
+    Raises:
+        PipelineError: A range does.
+    """
+    for each in ranges:
+        end = ends.get((each.topic, each.partition), 0)
+        if each.begin < end:
+            raise PipelineError(
+                f"the archive has {each.topic}-{each.partition} up to offset {end - 1}, and this batch begins at"
+                f" {each.begin}: its checkpoint is of another archive, or older than this one"
+            )
 
 
 def load_manifest(folder: ArchiveFolder) -> Manifest:

@@ -6,7 +6,7 @@ import pytest
 
 from raftka.pipeline.archive import commits
 from raftka.pipeline.archive.compaction_plan import plan
-from raftka.pipeline.archive.manifest import gather, load_manifest, place_of, unknown_files
+from raftka.pipeline.archive.manifest import gather, load_manifest, place_of, refuse_overlap, unknown_files
 from raftka.pipeline.archive.records import BatchCommit, CompactionCommit, decode_commit, encode_commit, is_record
 from raftka.pipeline.errors import PipelineError
 from tests.unit.pipeline.archives import CHECKPOINT, archived_file, new_archive, offset_range, staged_batch
@@ -37,6 +37,15 @@ def test_ranges_are_in_order_whatever_the_names_of_records_say() -> None:
 def test_two_batches_with_the_same_offsets_contradict_each_other() -> None:
     with pytest.raises(PipelineError, match="two batches have read orders-0: offsets 0 to 19 and 19 to 29"):
         gather([batch(0, (0, 20)), batch(1, (19, 30))])
+
+
+def test_a_batch_that_begins_before_the_archives_end_is_refused() -> None:
+    ends = gather([batch(0, (0, 20))]).ends()
+    refuse_overlap(ends, [offset_range(20, 30), offset_range(0, 5, partition=1)])
+    with pytest.raises(
+        PipelineError, match="has orders-0 up to offset 19, and this batch begins at 19: its checkpoint"
+    ):
+        refuse_overlap(ends, [offset_range(19, 30)])
 
 
 def test_what_a_compaction_replaces_counts_no_longer_and_must_have_been_there() -> None:
