@@ -189,6 +189,8 @@ class Runner:
                     self._check_identity(identity)
                     next_check = time.monotonic() + _IDENTITY_SECONDS
         except PySparkException as error:
+            # A topic that is gone, or is another one now, explains more than what Spark says of its offsets.
+            self._check_identity(identity)
             raise PipelineError(query_error(str(error))) from None
 
     def _wait_for_batch(self, query: "StreamingQuery") -> None:

@@ -11,6 +11,7 @@ from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.runner import StopRequest
 from tests.pipeline.pipelines import Record, new_topic, read, run, write
 from tests.process.broker_processes import BrokerCluster
+from tests.process.kafka_topics import delete_topic
 
 BASE = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
@@ -99,6 +100,21 @@ def test_a_topic_that_appears_under_a_running_query_is_read_from_its_beginning(
     )
     assert status.rows == 30
     assert read_archive(spark, tmp_path / "cold", later[0]).count() == 20
+
+
+def test_a_topic_that_is_deleted_under_a_query_ends_it_with_its_name(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, "gone")
+    write(cluster.bootstrap, topic, numbered(10))
+
+    def delete(line: str) -> None:
+        if line.startswith("batch 0"):
+            delete_topic(cluster.bootstrap, topic)
+
+    wanted = {"topics": topic, "to": str(tmp_path / "cold"), "brokers": cluster.bootstrap, "trigger": "500ms"}
+    with pytest.raises(PipelineError, match=f"topic {topic} was deleted"):
+        run(spark, tmp_path, "archive", out=delete, **wanted)
 
 
 def test_records_that_retention_took_before_they_were_read_end_the_query_with_a_clear_error(
