@@ -13,6 +13,9 @@ import pytest
 from raftka.pipeline.errors import SparkMissingError
 from raftka.pipeline.spark_session import open_session, require_spark
 from tests.process.broker_processes import BrokerCluster, ClusterMaker
+from tests.process.conftest import pytest_runtest_makereport
+
+__all__ = ["pytest_runtest_makereport"]
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and every process they start inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,7 +44,7 @@ class Load:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
         self._is_ending = threading.Event()
-        self._failures: list[Any] = []
+        self._failures: Counter[tuple[int, str]] = Counter()
         self.acked = 0
         self._producer = Producer(
             {
@@ -57,11 +58,11 @@ class Load:
         )
         self._thread = threading.Thread(target=self._write, name="load")
 
-    def _note(self, error: Any, _: Any) -> None:
+    def _note(self, error: Any, message: Any) -> None:
         if error is None:
             self.acked += 1
         else:
-            self._failures.append(error)
+            self._failures[message.partition(), error.name()] += 1
 
     def _write(self) -> None:
         for number in itertools.count():
@@ -87,7 +88,7 @@ class Load:
             self._is_ending.set()
             self._thread.join(DEADLINE_SECONDS)
             left = self._producer.flush(150)
-        assert (left, self._failures) == (0, [])
+        assert (left, dict(self._failures)) == (0, {}), f"{self.acked} were acknowledged"
 
 
 def assert_whole(spark: Any, path: Path, bootstrap: str, records: int) -> None:
