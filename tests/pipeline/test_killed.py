@@ -209,6 +209,7 @@ def test_leaders_are_killed_under_a_query_and_it_neither_fails_nor_misses_a_reco
     wanted = {"topics": topic, "to": str(tmp_path / "cold"), "brokers": cluster.bootstrap}
     load, stop = Load(cluster.bootstrap, topic), StopRequest()
     failures: list[Exception] = []
+    is_over = threading.Event()
 
     def kill_leaders() -> None:
         try:
@@ -223,15 +224,18 @@ def test_leaders_are_killed_under_a_query_and_it_neither_fails_nor_misses_a_reco
             failures.append(error)
         finally:
             stop.set()
+            # A broker dies with the thread that started it.
+            is_over.wait()
 
     killer = threading.Thread(target=kill_leaders, name="killer")
-    with load.running():
-        killer.start()
-        try:
+    killer.start()
+    try:
+        with load.running():
             status, _ = run(spark, tmp_path, "archive", stop=stop, trigger="200ms", fail_on_data_loss="true", **wanted)
-        finally:
-            killer.join(900)
-    assert failures == []
-    assert status.error is None
-    run(spark, tmp_path, "archive", **wanted)
-    assert_whole(spark, tmp_path / "cold", cluster.bootstrap, load.acked)
+        assert failures == []
+        assert status.error is None
+        run(spark, tmp_path, "archive", **wanted)
+        assert_whole(spark, tmp_path / "cold", cluster.bootstrap, load.acked)
+    finally:
+        is_over.set()
+        killer.join(DEADLINE_SECONDS)
