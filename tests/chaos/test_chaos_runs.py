@@ -72,6 +72,7 @@ def test_a_log_run_with_every_nemesis_is_valid_and_leaves_its_traces(tmp_path: P
     assert raftka("check", str(out / "history.jsonl")).returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("network")
 def test_a_bit_is_flipped_as_soon_as_there_is_a_closed_segment(tmp_path: Path):
     """Eight seconds after the start there is none yet."""

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -68,10 +69,13 @@ def test_a_partition_without_a_leader_is_named_by_who_waits_for_it(dev: DevFolde
     bootstrap = ",".join(each["kafka"] for each in dev.status() if each["node_id"] != node)
     dev.dev("kill", str(node))
     arguments = ("single", "--brokers", bootstrap)
-    for end in (["-e"], ["-n", "2"], ["-e", "--offset", "-1"]):
-        assert "partition single-0 " in raftka("consume", *arguments, *end, code=1).stderr
-    told = raftka("produce", *arguments, "--timeout", "3", stdin="x\n", code=1).stderr
-    assert "line 1: 1 bytes not acknowledged in 3 s: partition single-0 " in told
+    ends = (["-e"], ["-n", "2"], ["-e", "--offset", "-1"])
+    # Side by side: each of them waits.
+    with ThreadPoolExecutor(len(ends) + 1) as pool:
+        reads = [pool.submit(raftka, "consume", *arguments, *end, code=1) for end in ends]
+        write = pool.submit(raftka, "produce", *arguments, "--timeout", "3", stdin="x\n", code=1)
+        assert all("partition single-0 " in read.result().stderr for read in reads)
+        assert "line 1: 1 bytes not acknowledged in 3 s: partition single-0 " in write.result().stderr
     with started([*RAFTKA, "consume", *arguments]) as follower:
         assert follower.stdout is not None
         assert follower.stderr is not None

@@ -82,7 +82,7 @@ def elections(cluster: BrokerCluster) -> dict[int, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("slow_followers", [1, 2])
+@pytest.mark.parametrize("slow_followers", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_throttled_link_with_full_windows_causes_no_election(
     network: NetworkNamespace, make_cluster: ClusterMaker, slow_followers: int
 ):
