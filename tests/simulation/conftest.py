@@ -18,11 +18,25 @@ _BACKGROUND = pytest.StashKey[ExitStack]()
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Begin the campaign before the first test: those that start brokers leave much of the machine's time unused."""
-    session.stash[_BACKGROUND] = background = ExitStack()
-    if not session.config.option.collectonly and any("campaign" in each.fixturenames for each in _functions(session)):
-        campaign = campaign_in_the_background(_SEEDS, RUN_SECONDS, _JOBS)
-        session.stash[_CAMPAIGN] = background.enter_context(campaign)
+    """Begin the campaign before the first test: those that start brokers leave much of the machine's time unused.
+
+    A worker of several (pytest-xdist) begins it with the first test of the simulation, which only one of them gets.
+    """
+    if not session.config.option.collectonly and not hasattr(session.config, "workerinput"):
+        _begin_campaign(session)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """As above; this is called for the tests of this folder alone."""
+    _begin_campaign(item.session)
+
+
+def _begin_campaign(session: pytest.Session) -> None:
+    if _BACKGROUND not in session.stash:
+        session.stash[_BACKGROUND] = background = ExitStack()
+        if any("campaign" in each.fixturenames for each in _functions(session)):
+            campaign = campaign_in_the_background(_SEEDS, RUN_SECONDS, _JOBS)
+            session.stash[_CAMPAIGN] = background.enter_context(campaign)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
