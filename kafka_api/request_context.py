@@ -1,5 +1,6 @@
 """What a handler may use: the node below, the options of this listener, memory for what it reads, the sessions of
-consumers, who creates topics on demand, the consumer groups that are kept here, what is counted, and who asks."""
+consumers, who creates topics on demand, the consumer groups that are kept here, what is counted, who asks, and what of
+its batches was refused for now."""
 
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ from kafka_api.fetch_memory import FetchLease
 from kafka_api.fetch_sessions import FetchSessions
 from kafka_api.groups.coordinator import GroupCoordinator
 from kafka_api.options import KafkaOptions
+from kafka_api.refused_batches import RefusedBatches
 from kafka_api.request_counts import RequestCounts
 
 
@@ -32,3 +34,4 @@ class RequestContext:
     groups: GroupCoordinator
     counts: RequestCounts
     client: AskingClient = field(default_factory=AskingClient)
+    refused_batches: RefusedBatches = field(default_factory=RefusedBatches)

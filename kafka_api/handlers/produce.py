@@ -8,12 +8,14 @@ import asyncio
 from collections.abc import Callable
 
 from cluster.partition import Partition
+from cluster.producer_batch import read_sequence
 from cluster.topic_table import Topic
 from kafka_api.error_mapping import error_code
 from kafka_api.handlers.leader_hints import LeaderHints
 from kafka_api.handlers.partition_lookup import find_leader, find_topic
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ProduceRequest, ProduceResponse
+from kafka_api.refused_batches import PartitionName
 from kafka_api.request_context import RequestContext
 from model.ids import ConsistencyLevel
 from model.record_batch import (
@@ -71,15 +73,16 @@ async def handle_produce(
         results = answer.add_topic(asked.name, asked.topic_id)
         for data in asked.partition_data:
             found = topic if isinstance(topic, ErrorCode) else _find_writable(context, topic, data.index)
+            sender = _Sender(context, (asked.name, asked.topic_id, data.index), data)
             if isinstance(found, ErrorCode):
-                answer.add_error(results, data.index, found, None, topic)
+                answer.add_error(results, data.index, sender.code(found), None, topic)
                 continue
             try:
                 stages, append_time = _append(found, data, version, level, deadline, clock.now_ms())
             except RefusedBatchError as error:
                 answer.add_error(results, data.index, error.code, str(error))
                 continue
-            answer.add(results, data.index, found, stages, append_time)
+            answer.add(results, data.index, found, stages, append_time, sender)
             # The order is fixed before the next batch, and before the connection's next request, is looked at.
             await stages.enqueued
     return answer.finish()
@@ -175,6 +178,19 @@ def _refuse_all(context: RequestContext, request: ProduceRequest, code: ErrorCod
     return answer.response
 
 
+class _Sender:
+    """Whose a batch is, for what this connection remembers of idempotent producers."""
+
+    def __init__(self, context: RequestContext, partition: PartitionName, data: _Data) -> None:
+        self._refused = context.refused_batches
+        self._partition = partition
+        self._batch = None if data.records is None else read_sequence(data.records)
+
+    def code(self, code: ErrorCode) -> ErrorCode:
+        """Return what the batch is answered with, instead of `code`."""
+        return code if self._batch is None else self._refused.answered(self._partition, self._batch, code)
+
+
 class _PendingAnswer:
     """The response under construction: complete once the last partition has ended."""
 
@@ -219,13 +235,14 @@ class _PendingAnswer:
         partition: Partition,
         stages: ReplicateStages,
         append_time: int,
+        sender: "_Sender",
     ) -> None:
         result = _Partition(index=index, base_offset=-1)
         results.append(result)
         if not self._is_wanted:
             return  # Nobody learns what becomes of it: only what is refused at once ends the connection.
         self._open += 1
-        stages.replicated.add_done_callback(self._taker(result, partition, append_time))
+        stages.replicated.add_done_callback(self._taker(result, partition, append_time, sender))
 
     def finish(self) -> asyncio.Future[ProduceResponse] | ProduceResponse | None:
         """All partitions are under way."""
@@ -236,7 +253,7 @@ class _PendingAnswer:
         return self.response if self._done.done() else self._done
 
     def _taker(
-        self, result: _Partition, partition: Partition, append_time: int
+        self, result: _Partition, partition: Partition, append_time: int, sender: "_Sender"
     ) -> Callable[[asyncio.Future[ReplicateResult]], None]:
         def take(future: asyncio.Future[ReplicateResult]) -> None:
             error = future.exception()
@@ -247,8 +264,9 @@ class _PendingAnswer:
                 if append_time != _NO_TIMESTAMP and placed.original_timestamp is not None:
                     result.log_append_time_ms = placed.original_timestamp
                 result.log_start_offset = partition.start_offset
+                sender.code(ErrorCode.NONE)
             else:
-                result.error_code = error_code(error)
+                result.error_code = sender.code(error_code(error))
                 result.error_message = str(error) if isinstance(error, RaftError) else None
                 self._name_leader(result, partition.topic)
             self._close_one()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import InitProducerIdRequest
+from kafka_api.refused_batches import FOR_NOW
 from tests.simulation.kafka_producers import NOT_APPENDED, Producer, SentRecords
 from tests.simulation.kafka_wire import Address, KafkaWire, LostError, NotSentError
 from tests.simulation.recorder import Recorder
@@ -161,12 +162,22 @@ class SimIdempotentProducer(Producer):
                 if not tries:
                     await asyncio.sleep(0.1)
                 return False
-            answer = asyncio.get_running_loop().create_task(self._settle(partition, batch, address, sent))
+            # Still under way at the same broker, so by the same connection.
+            before = next((each for each in reversed(tries) if each.is_open and each.batch.asked[-1] == address), None)
+            settled = self._settle(partition, batch, address, sent, before.answer if before else None)
+            answer = asyncio.get_running_loop().create_task(settled)
             answer.add_done_callback(lambda _: self._changed[partition].set())
             tries.append(_Try(batch, answer, is_first))
         return True
 
-    async def _settle(self, partition: int, batch: _Batch, address: Address, sent: asyncio.Future) -> ErrorCode | None:
+    async def _settle(
+        self,
+        partition: int,
+        batch: _Batch,
+        address: Address,
+        sent: asyncio.Future,
+        before: asyncio.Task[ErrorCode | None] | None,
+    ) -> ErrorCode | None:
         try:
             answer = await self.wire.answer(address, sent)
         except LostError:
@@ -181,4 +192,11 @@ class SimIdempotentProducer(Producer):
             batch.records.end("ok", offset, None)
             return None
         batch.may_be_there |= error not in NOT_APPENDED and error not in _LOST_TRACK
+        if before is not None and (why := await before) in FOR_NOW:
+            self.recorder.counts["refused behind a refused batch"] += 1
+            if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                # RFC 0007: librdkafka would begin a new epoch, and send again what may be there.
+                self.recorder.wrong.append(
+                    f"{self.topic}-{partition}: {error!r} behind a batch that was refused with {why!r}"
+                )
         return error

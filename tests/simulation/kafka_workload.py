@@ -190,6 +190,9 @@ class KafkaWorkload:
         for finding in (*verdict.findings, *topics.findings):
             shown = "\n".join(f"{each.subject}: {each.text}\n{each.operations}" for each in finding.examples)
             raise AssertionError(f"clients saw {finding.name}, {finding.cases} cases:\n{shown}")
+        if self.recorder.wrong:
+            shown = "\n".join(self.recorder.wrong)
+            raise AssertionError(f"clients saw false-gaps, {len(self.recorder.wrong)} cases:\n{shown}")
         if self.deletions.wrong:
             shown = "\n".join(self.deletions.wrong)
             raise AssertionError(f"clients saw broken-deletion, {len(self.deletions.wrong)} cases:\n{shown}")

@@ -32,6 +32,8 @@ class Recorder:
         # Of each value that was sent.
         self.timestamps: dict[str, int] = {}
         self.counts: Counter[str] = Counter()
+        # What no history tells: answers that are allowed, and harmful.
+        self.wrong: list[str] = []
         self._open: dict[int, dict[str, Any]] = {}
         self._processes = count()
 

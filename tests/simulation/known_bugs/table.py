@@ -171,6 +171,7 @@ _IDEMPOTENCE = (
     (idempotence.duplicate_is_answered_at_once, "counterexample 8", ("AcknowledgedWrites",)),
     (idempotence.out_of_order_is_taken_for_a_duplicate, "KIP-98", ("AcknowledgedWrites",)),
     (idempotence.gaps_in_a_producers_numbers_are_taken, "KIP-98", ("ProducerSequences",)),
+    (idempotence.what_is_behind_a_refused_batch_is_a_gap, "a run of `raftka chaos`", ("false-gaps",)),
     (idempotence.every_broker_hands_out_the_same_producer_ids, "KIP-98", ("AcknowledgedWrites", *_LOST)),
 )
 _FETCH = (

@@ -4,7 +4,7 @@ import pytest
 from wire_client import broker_in, produce_request
 from wire_cluster import with_brokers
 
-from kafka_api.handlers import describe_producers
+from kafka_api.handlers import describe_producers, produce
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeProducersRequest, InitProducerIdRequest
@@ -104,6 +104,34 @@ def test_pipelined_batches_and_their_retries_keep_their_order(tmp_path):
                 results.append(result.base_offset if not result.error_code else result.error_code)
             assert results == [0, 1, 2, 1, 3, 4, 0, 4, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
             assert (await client.list_offsets("t", -1)).offset == 5
+
+    run(test)
+
+
+def test_what_was_sent_behind_a_batch_that_was_refused_for_now_is_refused_alike(tmp_path, monkeypatch):
+    # A leader that is not in office yet gets the first of three, and is in office when the others come.
+    codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    find_leader = produce.find_leader
+    monkeypatch.setattr(produce, "find_leader", lambda *asked: codes.pop() if codes else find_leader(*asked))
+
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t")
+            producer = await new_id(client)
+
+            async def answers(*sent):
+                for number in sent:
+                    client.send(ApiKey.PRODUCE, 7, produce_request("t", batch(producer, number)))
+                received = [(await client.receive())[1] for _ in sent]
+                return [each.responses[0].partition_responses[0].error_code for each in received]
+
+            assert await answers(0, 1, 2) == 3 * [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+            # Who does not send the first one again is told that it is missing.
+            assert await answers(1) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+            assert await answers(0, 1, 2) == [0, 0, 0]
+            assert await answers(4) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+            assert (await client.list_offsets("t", -1)).offset == 3
 
     run(test)
 

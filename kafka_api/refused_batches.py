@@ -1,0 +1,92 @@
+"""What a connection has refused of idempotent producers for now: what they had sent behind it shares its fate.
+
+A producer has several batches of a partition on their way. Where the first one meets a leader that is not in office yet
+and the next one meets it in office, the next one does not follow what the log has. To answer
+OUT_OF_ORDER_SEQUENCE_NUMBER would be true, and harmful: librdkafka takes it for a gap, goes on in a new epoch, and
+sends again under new numbers what other partitions may have (RFC 0007).
+"""
+
+from dataclasses import dataclass, field
+
+from cluster.producer_batch import SEQUENCE_MASK, BatchSequence, distance
+from kafka_api.protocol.error_codes import ErrorCode
+
+# The topic's name or id and the number of the partition.
+PartitionName = tuple[str, str, int]
+
+# What clients answer by sending the same batch again.
+FOR_NOW = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+_IN_THE_LOG = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
+# Clients have five batches of a partition on their way at most.
+_BEHIND_MAX = 16
+# Partitions of one connection; the one that was refused longest ago is forgotten first.
+_PARTITIONS_MAX = 1024
+# Up to here a sequence number is ahead, beyond it is behind.
+_HALF = SEQUENCE_MASK // 2
+
+
+@dataclass(slots=True)
+class _Refused:
+    sequence: BatchSequence
+    code: ErrorCode
+    # First sequence numbers of those behind it that were told the same.
+    told: set[int] = field(default_factory=set)
+
+    def code_behind(self, batch: BatchSequence) -> ErrorCode:
+        """Return what a batch that is out of order is answered with."""
+        is_behind = _is_ahead(batch, self.sequence)
+        if not is_behind or batch.first in self.told or len(self.told) >= _BEHIND_MAX:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        self.told.add(batch.first)
+        return self.code
+
+
+class RefusedBatches:
+    """One connection's, in the order of its requests; a partition is named as its requests name it."""
+
+    def __init__(self) -> None:
+        self._refused: dict[tuple[PartitionName, int], _Refused] = {}
+
+    def answered(self, partition: PartitionName, batch: BatchSequence, code: ErrorCode) -> ErrorCode:
+        """Note what a batch is about to be answered with; return what to answer instead, which mostly is the same.
+
+        Only OUT_OF_ORDER_SEQUENCE_NUMBER is ever replaced, by what an earlier batch of this producer was refused with,
+        and once per batch: a producer that never sends the earlier one again learns that it is missing.
+        """
+        if code in FOR_NOW:
+            self._note(partition, batch, code)
+        elif self._refused:
+            key = (partition, batch.producer_id)
+            refused = self._refused.get(key)
+            if refused is not None and refused.sequence.epoch == batch.epoch:
+                if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                    return refused.code_behind(batch)
+                if code in _IN_THE_LOG and not _is_ahead(refused.sequence, batch):
+                    # So everything before it is there as well. The answer to one that was sent before may be late.
+                    del self._refused[key]
+        return code
+
+    def _note(self, partition: PartitionName, batch: BatchSequence, code: ErrorCode) -> None:
+        key = (partition, batch.producer_id)
+        refused = self._refused.get(key)
+        if refused is not None and refused.sequence.epoch == batch.epoch and _is_ahead(batch, refused.sequence):
+            refused.told.clear()
+            return
+        self._refused.pop(key, None)
+        if len(self._refused) >= _PARTITIONS_MAX:
+            del self._refused[next(iter(self._refused))]
+        self._refused[key] = _Refused(batch, code)
+
+
+def _is_ahead(batch: BatchSequence, other: BatchSequence) -> bool:
+    """Whether `batch` has larger sequence numbers than `other`, across the wrap."""
+    return 0 < distance(other.first, batch.first) <= _HALF
