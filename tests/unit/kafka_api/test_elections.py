@@ -1,5 +1,7 @@
 """ElectLeaders and DescribeQuorum at three brokers: leaderships move to where they belong, and raft0 is shown."""
 
+import asyncio
+
 import pytest
 from wire_client import with_client
 from wire_cluster import with_brokers
@@ -78,8 +80,9 @@ def test_the_preferred_replicas_lead_again_whichever_broker_is_asked(tmp_path, v
 def test_of_all_partitions_only_those_are_told_that_needed_an_election(tmp_path):
     async def test(brokers):
         cluster, client = brokers.cluster, brokers.clients[1]
-        await elect(client, None)
-        assert await elect(client, None) == {}
+        # Who leads may still be news to the broker that is asked.
+        while await elect(client, None):
+            await asyncio.sleep(0.05)
         await move_away(cluster, "t", 0)
         assert await elect(client, None) == {("t", 0): 0}
         assert await elect(client, None, kind=UNCLEAN) == {}
