@@ -1,4 +1,8 @@
-"""`python -m tests.chaos.report DIR`: docs/verification/chaos.md from the summaries of the runs below a folder."""
+"""`python -m tests.chaos.report DIR`: docs/verification/chaos.md from the summaries of the runs below a folder.
+
+The matrix takes more than an hour, so the page may be made of runs from several days: the summary of each run's last one
+lies beside the page, in chaos.json. A summary names commit and machine.
+"""
 
 import json
 import sys
@@ -24,12 +28,8 @@ _COLUMNS = (
 def render(summaries: dict[str, dict[str, Any]]) -> str:
     """Return the page for summaries by name of run."""
     lines = [_HEAD]
-    first = next(iter(summaries.values()))
-    machine = first["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
-    kind = f"{machine['cores']} cores, {machine['memory_gib']:g} GiB, Linux {machine['kernel']}, Python {machine['python']}"
     lines += [
-        f"{versions}. {kind}; brokers and clients share them.",
+        f"{'; or '.join(dict.fromkeys(_where(each) for each in summaries.values()))}; brokers and clients share it.",
         "",
         f"| {' | '.join(_COLUMNS)} |",
         f"| --- | --- {'| ---: ' * (len(_COLUMNS) - 2)}|",
@@ -40,6 +40,13 @@ def render(summaries: dict[str, dict[str, Any]]) -> str:
     lines += [f"- {name}: {_details(summary)}" for name, summary in summaries.items()]
     lines += ["", "Again:", "", *(f"    {_again(name, summary)}" for name, summary in summaries.items())]
     return "\n".join(lines) + "\n"
+
+
+def _where(summary: dict[str, Any]) -> str:
+    machine = summary["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in summary["versions"].items())
+    kind = f"{machine['cores']} cores, {machine['memory_gib']:g} GiB, Linux {machine['kernel']}, Python {machine['python']}"
+    return f"{versions} on {kind}"
 
 
 def _again(name: str, summary: dict[str, Any]) -> str:
@@ -83,14 +90,18 @@ def _details(summary: dict[str, Any]) -> str:
     return "; ".join([*parts, *summary["problems"]])
 
 
-def write_page(folder: Path) -> None:
-    """Write the page from `NAME/summary.json` of every run that there is below a folder."""
+def write_page(folder: Path, page: Path = PAGE) -> None:
+    """Write the page from `NAME/summary.json` of every run below a folder, and from what is kept of the others."""
     paths = {name: folder / name / "summary.json" for name in NAMES}
-    summaries = {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
-    if not summaries:
+    found = {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
+    if not found:
         raise SystemExit(f"there is no run in {folder}")
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(render(summaries))
+    kept_in = page.with_suffix(".json")
+    kept = json.loads(kept_in.read_text()) if kept_in.exists() else {}
+    summaries = {name: (kept | found)[name] for name in NAMES if name in kept or name in found}
+    page.parent.mkdir(exist_ok=True)
+    kept_in.write_text(json.dumps(summaries, indent=1) + "\n")
+    page.write_text(render(summaries))
 
 
 if __name__ == "__main__":

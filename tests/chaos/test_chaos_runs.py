@@ -139,7 +139,7 @@ def test_tools_that_are_missing_are_named(tmp_path: Path):
     assert list((tmp_path / "run").iterdir()) == []
 
 
-def test_the_page_of_the_matrix_is_made_from_summaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_page_of_the_matrix_is_made_from_the_last_summary_of_each_run(tmp_path: Path):
     summary = {
         "command": "raftka chaos",
         "commit": "abc",
@@ -164,8 +164,13 @@ def test_the_page_of_the_matrix_is_made_from_summaries(tmp_path: Path, monkeypat
         assert command_line(run, 10, 1, "x")[0] == "chaos"
         (tmp_path / run.name).mkdir()
         (tmp_path / run.name / "summary.json").write_text(json.dumps(summary))
-    monkeypatch.setattr(report, "PAGE", tmp_path / "verification" / "chaos.md")
-    report.write_page(tmp_path)
+    report.write_page(tmp_path, tmp_path / "verification" / "chaos.md")
+    # On another day, one run alone.
+    (tmp_path / "later" / "kill").mkdir(parents=True)
+    later = summary | {"acked": 600_000, "commit": "def"}
+    (tmp_path / "later" / "kill" / "summary.json").write_text(json.dumps(later))
+    report.write_page(tmp_path / "later", tmp_path / "verification" / "chaos.md")
     page = (tmp_path / "verification" / "chaos.md").read_text()
-    assert "| kill | valid | 10.0 | 720,000 | 1,200 | 700,000 | 5 / 50 / 5,000 | 4.5 s | 3 | 12 |" in page
+    assert "| kill | valid | 10.0 | 720,000 | 1,200 | 600,000 | 5 / 50 / 5,000 | 4.5 s | 3 | 12 | def |" in page
+    assert "| pause | valid | 10.0 | 720,000 | 1,200 | 700,000 | 5 / 50 / 5,000 | 4.5 s | 3 | 12 | abc |" in page
     assert "7 of 1,000 records acknowledged by a leader alone were lost, 7 of them" in page
