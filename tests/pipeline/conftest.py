@@ -49,7 +49,6 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if TESTS_FOLDER in item.path.parents:
-            item.add_marker(pytest.mark.long)
             item.add_marker(pytest.mark.timeout(900))
             # py4j leaves the sockets between Python and the JVM to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))

@@ -77,6 +77,7 @@ def test_a_restart_reads_on_and_a_lost_checkpoint_too(spark: Any, cluster: Broke
     assert (manifest.rows((topic, 0)), manifest.rows((topic, 1))) == (110, 20)
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_another_archive_is_refused_before_anything_is_there_twice(
     spark: Any, cluster: BrokerCluster, tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_checkpoint_of_another_archive_is_refused_before_anything_is_there_twi
     assert archived_offsets(spark, tmp_path / "cold", topic) == expected(25)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["commit", "settle"])
 def test_a_batch_that_ends_halfway_is_in_the_archive_once(
     spark: Any, cluster: BrokerCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
@@ -120,6 +122,7 @@ def test_a_batch_that_ends_halfway_is_in_the_archive_once(
     assert list(ArchiveFolder.open(path).staging.iterdir()) == []
 
 
+@pytest.mark.long
 def test_what_is_no_json_of_the_schema_is_a_dead_letter_and_archived_all_the_same(
     spark: Any, cluster: BrokerCluster, tmp_path: Path
 ) -> None:
@@ -160,6 +163,7 @@ def test_what_is_no_json_of_the_schema_is_a_dead_letter_and_archived_all_the_sam
     assert sum(batch.dead_letters for batch in manifest.batches.values()) == len(bad)
 
 
+@pytest.mark.long
 def test_small_files_are_joined_and_every_record_is_still_there_once(
     spark: Any, cluster: BrokerCluster, tmp_path: Path
 ) -> None:
@@ -185,6 +189,7 @@ def test_small_files_are_joined_and_every_record_is_still_there_once(
     assert len(load_manifest(folder).files) == 3
 
 
+@pytest.mark.long
 def test_a_topic_that_was_made_anew_is_refused_even_where_it_is_longer_than_before(
     spark: Any, cluster: BrokerCluster, tmp_path: Path
 ) -> None:

@@ -113,6 +113,7 @@ def test_an_archive_is_proven_offset_by_offset(spark: Any, kept: Archived) -> No
     assert render(part)[-1].startswith("the archive is whole: 30 offsets proven")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "expected", "first"),
     [
@@ -136,6 +137,7 @@ def test_a_fault_in_a_file_is_found_and_named_with_its_offset(
     assert (found.partitions[0].proven, found.partitions[1].proven) == (59, 20)
 
 
+@pytest.mark.long
 def test_files_that_are_gone_and_files_of_strangers_are_found(spark: Any, kept: Archived, tmp_path: Path) -> None:
     path = tmp_path / "cold"
     shutil.copytree(kept.path, path)
@@ -151,6 +153,7 @@ def test_files_that_are_gone_and_files_of_strangers_are_found(spark: Any, kept: 
     assert sum(each.proven for each in gone.partitions) == 80 - file.rows
 
 
+@pytest.mark.long
 def test_what_the_log_no_longer_has_is_held_against_its_own_checksum_and_the_commit_records(
     spark: Any, cluster: BrokerCluster, tmp_path: Path
 ) -> None:
@@ -182,6 +185,7 @@ def test_what_the_log_no_longer_has_is_held_against_its_own_checksum_and_the_com
     assert "files" in first
 
 
+@pytest.mark.long
 def test_an_archive_of_a_former_topic_has_more_than_the_log(spark: Any, cluster: BrokerCluster, tmp_path: Path) -> None:
     from tests.process.kafka_topics import create_topic, delete_topic, wait_topic_nowhere
 
@@ -195,6 +199,7 @@ def test_an_archive_of_a_former_topic_has_more_than_the_log(spark: Any, cluster:
     assert [each.proven for each in found.partitions] == [1, 0]
 
 
+@pytest.mark.long
 def test_a_range_is_restored_in_order_with_everything_that_a_record_has(
     spark: Any, cluster: BrokerCluster, kept: Archived, tmp_path: Path
 ) -> None:

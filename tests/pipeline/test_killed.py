@@ -142,6 +142,7 @@ def progressed(folder: RunFolder, pid: int) -> Status:
     return eventually(f"batches of process {pid}", status, JVM_SECONDS)
 
 
+@pytest.mark.long
 def test_a_pipeline_is_run_looked_at_and_stopped_by_its_name(
     spark: Any, cluster: BrokerCluster, tmp_path: Path
 ) -> None:
@@ -165,6 +166,7 @@ def test_a_pipeline_is_run_looked_at_and_stopped_by_its_name(
     assert "the archive is whole" in told
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_a_pipeline_between_two_batches(spark: Any, cluster: BrokerCluster, tmp_path: Path) -> None:
     topic = new_topic(cluster, "orders", PARTITIONS)
     file = ["--file", str(pipelines_file(tmp_path, cluster, topic))]
@@ -177,6 +179,7 @@ def test_ctrl_c_ends_a_pipeline_between_two_batches(spark: Any, cluster: BrokerC
     assert "stopped" in raftka("pipeline", "status", *file).stdout
 
 
+@pytest.mark.long
 def test_a_driver_that_is_killed_in_the_middle_of_batches_loses_and_repeats_nothing(
     spark: Any, cluster: BrokerCluster, tmp_path: Path
 ) -> None:
@@ -200,6 +203,7 @@ def test_a_driver_that_is_killed_in_the_middle_of_batches_loses_and_repeats_noth
     assert_whole(spark, tmp_path / "cold", cluster.bootstrap, load.acked)
 
 
+@pytest.mark.long
 def test_leaders_are_killed_under_a_query_and_it_neither_fails_nor_misses_a_record(
     spark: Any, make_cluster: ClusterMaker, tmp_path: Path
 ) -> None:

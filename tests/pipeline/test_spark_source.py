@@ -72,6 +72,7 @@ def test_the_sink_writes_keys_headers_and_partitions_at_every_level(
     assert {each.headers for each in found} == {(("h", b"x"),)}
 
 
+@pytest.mark.long
 def test_a_topic_that_appears_under_a_running_query_is_read_from_its_beginning(
     spark: Any, cluster: BrokerCluster, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ def test_a_topic_that_appears_under_a_running_query_is_read_from_its_beginning(
     assert read_archive(spark, tmp_path / "cold", later[0]).count() == 20
 
 
+@pytest.mark.long
 def test_a_topic_that_is_deleted_under_a_query_ends_it_with_its_name(
     spark: Any, cluster: BrokerCluster, tmp_path: Path
 ) -> None:
@@ -117,6 +119,7 @@ def test_a_topic_that_is_deleted_under_a_query_ends_it_with_its_name(
         run(spark, tmp_path, "archive", out=delete, **wanted)
 
 
+@pytest.mark.long
 def test_records_that_retention_took_before_they_were_read_end_the_query_with_a_clear_error(
     spark: Any, cluster: BrokerCluster, tmp_path: Path
 ) -> None:
