@@ -14,7 +14,7 @@ from raftka.chaos.errors import ChaosError
 _CLONE_NEWNS = 0x00020000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _FILLER = "filler"
-_STEP_BYTES = 64 * 1024
+_PAGE_BYTES = 4096
 
 
 def leave_shared_mounts() -> None:
@@ -52,20 +52,31 @@ def fill(path: Path, left_bytes: int) -> int:
 
     It is done at once: what is written piece by piece takes seconds while clients are at work in other threads.
     """
-    status = os.statvfs(path)
-    taken = max(0, status.f_bavail * status.f_frsize - left_bytes)
+    taken = 0
     with (path / _FILLER).open("wb", buffering=0) as stream:
-        while taken > 0:
-            try:
-                os.posix_fallocate(stream.fileno(), 0, taken)
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
-                # The brokers were faster: as much as they have left.
-                taken = max(0, taken - _STEP_BYTES)
-            else:
+        while (step := _free_bytes(path) - left_bytes) > 0:
+            while step > 0 and not _allocate(stream.fileno(), taken, step):
+                # Brokers write at the same time. What they leave of the half will be taken next.
+                step = step // 2 if step > _PAGE_BYTES else 0
+            if not step:
                 break
+            taken += step
     return taken
+
+
+def _free_bytes(path: Path) -> int:
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize
+
+
+def _allocate(descriptor: int, position: int, size: int) -> bool:
+    try:
+        os.posix_fallocate(descriptor, position, size)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return False
+    return True
 
 
 def empty(path: Path) -> None:
