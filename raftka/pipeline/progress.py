@@ -23,6 +23,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         state_rows: Rows that stateful operators hold.
         watermark: ISO 8601; None where the query has none.
         end: Where the batch ends, by topic and partition.
+        late: Rows that a stateful operator left out because they came behind the watermark.
+        observed: What the query itself has counted in the batch (`DataFrame.observe`), by name.
     """
 
     query: str
@@ -35,6 +37,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     state_rows: int
     watermark: str | None
     end: dict[str, dict[str, int]]
+    late: int = 0
+    observed: dict[str, int] = {}
 
     @property
     def rows_per_second(self) -> float:
@@ -66,12 +70,23 @@ def parse_progress(text: str) -> Progress:
             seconds=phases.get("triggerExecution", int(found.get("batchDuration", 0))) / _MS,
             phases=phases,
             behind=behind,
-            state_rows=sum(int(each.get("numRowsTotal", 0)) for each in found.get("stateOperators", [])),
+            state_rows=_sum(found, "numRowsTotal"),
             watermark=found.get("eventTime", {}).get("watermark"),
             end=end,
+            late=_sum(found, "numRowsDroppedByWatermark"),
+            observed={
+                name: int(value)
+                for counts in found.get("observedMetrics", {}).values()
+                for name, value in counts.items()
+                if isinstance(value, int)
+            },
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no progress of a query: {error!r}") from None
+
+
+def _sum(found: Mapping[str, Any], key: str) -> int:
+    return sum(int(each.get(key, 0)) for each in found.get("stateOperators", []))
 
 
 def _offsets(value: Any) -> dict[str, dict[str, int]]:
@@ -103,6 +118,11 @@ def render_progress(progress: Progress) -> str:
     line += f", {progress.behind:,} behind"
     if progress.state_rows:
         line += f", {progress.state_rows:,} rows of state"
+    if progress.late:
+        line += f", {progress.late:,} too late"
+    for name, count in progress.observed.items():
+        if count:
+            line += f", {count:,} {name.replace('_', ' ')}"
     if progress.watermark is not None:
         line += f", watermark {progress.watermark}"
     return line

@@ -96,6 +96,8 @@ class PipelineMetrics:
         self._batches = counter("batches", "Batches that are complete.").labels(pipeline)
         self._rows = counter("rows", "Records that were read.").labels(pipeline)
         self._phases = counter("phase_seconds", "Seconds by what took them.", "phase")
+        self._late = counter("late_rows", "Rows that came behind the watermark and were left out.").labels(pipeline)
+        self._observed = counter("observed", "What the query itself counts, by name.", "what")
         self._behind = gauge("offsets_behind", "Offsets between the batch and the ends of the topics.")
         self._state_rows = gauge("state_rows", "Rows that stateful operators hold.")
         self._batch = gauge("batch", "Number of the newest batch.")
@@ -107,6 +109,9 @@ class PipelineMetrics:
         self._rows.inc(progress.rows)
         for phase, milliseconds in progress.phases.items():
             self._phases.labels(self._pipeline, phase).inc(milliseconds / 1_000)
+        self._late.inc(progress.late)
+        for name, count in progress.observed.items():
+            self._observed.labels(self._pipeline, name).inc(count)
         self._behind.set(progress.behind)
         self._state_rows.set(progress.state_rows)
         self._batch.set(progress.batch)

@@ -53,6 +53,22 @@ def test_a_line_says_what_there_is_to_say() -> None:
     )
 
 
+def test_what_a_query_leaves_out_is_said_and_counted() -> None:
+    found = progress(
+        stateOperators=[{"numRowsTotal": 7, "numRowsDroppedByWatermark": 3}],
+        observedMetrics={"input": {"not_json": 1200, "incomplete": 0, "no count": "x"}},
+    )
+    assert (found.late, found.observed) == (3, {"not_json": 1200, "incomplete": 0})
+    assert ", 7 rows of state, 3 too late, 1,200 not json, watermark" in render_progress(found)
+    registry = CollectorRegistry()
+    metrics = PipelineMetrics("cold", registry)
+    metrics.take(found)
+    metrics.take(found)
+    assert registry.get_sample_value("raftka_pipeline_late_rows_total", {"pipeline": "cold"}) == 6.0
+    labels = {"pipeline": "cold", "what": "not_json"}
+    assert registry.get_sample_value("raftka_pipeline_observed_total", labels) == 2400.0
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"batchId": 1}', "12"])
 def test_what_is_no_progress_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
