@@ -35,4 +35,5 @@ Commands:
 * `chaos`     `raftka chaos`.
 * `pipeline`  `raftka pipeline`.
 * `archive`   `raftka archive`.
+* `telemetry` `raftka telemetry`.
 """

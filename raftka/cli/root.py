@@ -34,6 +34,7 @@ COMMANDS = {
     "chaos": LazyCommand("raftka.cli.chaos", "chaos", "Run clients while faults happen, and judge what they saw."),
     "pipeline": LazyCommand("raftka.cli.pipeline", "app", "Run pipelines on Spark, and see how they stand."),
     "archive": LazyCommand("raftka.cli.archive", "app", "Verify, restore and compact archives of topics."),
+    "telemetry": LazyCommand("raftka.cli.telemetry", "app", "Draw what brokers tell of their replicas."),
     "completion": LazyCommand("raftka.cli.completion", "completion", "Print a script for a shell's completion."),
 }
 

@@ -27,5 +27,6 @@ A run:
 Kinds:
 
 * `archive`   topics to Parquet, verified, restored, compacted.
+* `telemetry` what brokers tell of their replicas, in windows, with a plot.
 * `examples`  four short ones.
 """

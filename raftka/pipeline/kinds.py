@@ -31,6 +31,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     "archive": KindName("raftka.pipeline.archive.kind", "topics to Parquet, every offset exactly once"),
+    "telemetry": KindName("raftka.pipeline.telemetry.kind", "lag, latency, elections and unavailability in windows"),
     "windowed-count": KindName("raftka.pipeline.examples.windowed_count", "records per key and window, to a topic"),
     "join": KindName("raftka.pipeline.examples.join", "two topics joined by an id within a time, duplicates left out"),
     "copy": KindName("raftka.pipeline.examples.copy", "records of topics that match a pattern, to another topic"),

@@ -30,7 +30,7 @@ class TopicIdentity:
         found = topic_ids(self._settings.brokers, self._names())
         if missing := [name for name in self._settings.topics if name not in found]:
             what = "was deleted" if missing[0] in self._known else "does not exist"
-            raise PipelineError(f"topic {missing[0]} {what}: `raftka topic create {missing[0]}` makes it")
+            raise PipelineError(f"topic {missing[0]} {what}: {how_to_make(missing[0])}")
         verdict = compare(self._known, found)
         if verdict is not None:
             raise PipelineError(verdict)
@@ -45,6 +45,13 @@ class TopicIdentity:
         return [
             name for name in kafka_client.read_cluster(self._settings.brokers).topics if self._settings.matches(name)
         ]
+
+
+def how_to_make(topic: str) -> str:
+    """Return where a topic comes from that is not there."""
+    if topic.startswith("__"):
+        return "brokers make it themselves once they are told to use it"
+    return f"`raftka topic create {topic}` makes it"
 
 
 def compare(known: Mapping[str, str], found: Mapping[str, str]) -> str | None:

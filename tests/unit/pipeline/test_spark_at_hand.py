@@ -10,7 +10,7 @@ from raftka.pipeline import spark_session
 from raftka.pipeline.errors import SparkMissingError
 from raftka.pipeline.query_errors import query_error
 from raftka.pipeline.spark_session import connector, java_release, require_java, require_spark, session_options
-from raftka.pipeline.topic_identity import compare
+from raftka.pipeline.topic_identity import compare, how_to_make
 
 
 def java(folder: Path, said: str) -> None:
@@ -125,6 +125,11 @@ def test_pages_of_stack_traces_become_a_line(text: str, reason: str) -> None:
     assert reason in found
     assert "\n" not in found
     assert len(query_error(text * 1000)) <= 600
+
+
+def test_a_topic_of_the_brokers_own_is_not_for_people_to_make() -> None:
+    assert how_to_make("orders") == "`raftka topic create orders` makes it"
+    assert how_to_make("__raftka_telemetry") == "brokers make it themselves once they are told to use it"
 
 
 def test_a_topic_with_another_id_is_another_topic() -> None:

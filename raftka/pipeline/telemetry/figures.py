@@ -1,0 +1,62 @@
+"""Percentiles as expressions over arrays. All are by nearest rank: the value at place ceil(q n) of n in order.
+
+A histogram is an array of buckets (upper_us, count). It need not be in order, and an upper bound may be there several
+times: histograms are added up by joining their arrays.
+"""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+BUCKETS = "ARRAY<STRUCT<upper_us: BIGINT, count: BIGINT>>"
+# Percentiles that are computed, by the ends of their columns' names; whole numbers, so that ranks are exact.
+PERCENTS = {"p50": 50, "p99": 99}
+
+
+def joined(arrays: Column) -> Column:
+    """Return the elements of all arrays of a group, as an aggregate; an empty array where there are none."""
+    return F.flatten(F.collect_list(arrays))
+
+
+def rank(count: Column, percent: int) -> Column:
+    """Return the place of a percentile among so many values, from 1; 0 where there are none."""
+    return F.floor((count * percent + 99) / 100)
+
+
+def nearest_rank(values: Column, percent: int) -> Column:
+    """Return a percentile of an array of numbers; null of an empty one."""
+    return F.get(F.array_sort(values), (rank(F.size(values), percent) - 1).cast("int"))
+
+
+def bucket_count(buckets: Column) -> Column:
+    """Return how many values a histogram has."""
+    return F.aggregate(buckets, F.lit(0).cast("bigint"), lambda total, bucket: total + bucket["count"])
+
+
+def bucket_percentile(buckets: Column, percent: int, largest: Column) -> Column:
+    """Return the upper bound of the bucket with a percentile, at most the largest value; null of an empty histogram."""
+    place = rank(bucket_count(buckets), percent)
+    none = F.lit(None).cast("bigint")
+
+    def step(seen: Column, bucket: Column) -> Column:
+        total = seen["total"] + bucket["count"]
+        found = F.coalesce(seen["upper_us"], F.when(total >= place, bucket["upper_us"]))
+        return F.struct(total.alias("total"), found.alias("upper_us"))
+
+    start = F.struct(F.lit(0).cast("bigint").alias("total"), none.alias("upper_us"))
+    # least() passes over a null, and there is a largest value only where there is a bucket.
+    found = F.aggregate(F.array_sort(buckets), start, step)["upper_us"]
+    return F.when(found.isNotNull(), F.least(found, largest))
+
+
+def distribution(name: str, values: Column) -> list[Column]:
+    """Return the columns NAME_p50, NAME_p99 and NAME_max of an array of numbers."""
+    percentiles = [nearest_rank(values, percent).alias(f"{name}_{end}") for end, percent in PERCENTS.items()]
+    return [*percentiles, F.array_max(values).alias(f"{name}_max")]
+
+
+def latency(name: str, buckets: Column, largest: Column) -> list[Column]:
+    """Return the columns NAME_n, NAME_p50_us, NAME_p99_us and NAME_max_us of a histogram."""
+    percentiles = [
+        bucket_percentile(buckets, percent, largest).alias(f"{name}_{end}_us") for end, percent in PERCENTS.items()
+    ]
+    return [bucket_count(buckets).alias(f"{name}_n"), *percentiles, largest.alias(f"{name}_max_us")]

@@ -1,0 +1,68 @@
+"""Windows: figures of partitions, and of the whole cluster, over seconds."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from raftka.pipeline.telemetry.figures import distribution, joined, latency
+from raftka.pipeline.telemetry.reports import PARTITION
+from raftka.pipeline.telemetry.seconds import HISTOGRAMS, STATES
+
+CLUSTER = "cluster"
+_MINUTE = 60.0
+_DIMENSIONS = {"topic": "string", "topic_id": "string", "partition": "int"}
+
+
+def windows(rows: DataFrame) -> DataFrame:
+    """Return the table of windows of these seconds: a row per partition, and one of all, which has no topic."""
+    return _figures(rows, PARTITION).unionByName(_figures(rows, ())).sort("start", "topic", "topic_id", "partition")
+
+
+def _figures(rows: DataFrame, dimensions: Sequence[str]) -> DataFrame:
+    counted = [F.count_if(F.col("state") == state).alias(f"{state}_seconds") for state in STATES]
+    summed = ("elections", "reports", "recovery_bytes")
+    gathered = rows.groupBy("start", "end", *dimensions).agg(
+        F.count_distinct(*PARTITION).alias("partitions"),
+        # Of the cluster it would be one partition's.
+        (
+            F.max_by("leader", F.when(F.col("leader").isNotNull(), F.col("second")))
+            if dimensions
+            else F.lit(None).cast("int")
+        ).alias("leader"),
+        (F.max("term") if dimensions else F.lit(None).cast("bigint")).alias("term"),
+        *counted,
+        *(F.sum(name).alias(name) for name in summed),
+        joined(F.col("lags.lag")).alias("replica_lags"),
+        F.collect_list("commit_lag").alias("commit_lags"),
+        *(joined(F.col(f"{name}_buckets")).alias(f"{name}_buckets") for name in HISTOGRAMS),
+        *(F.max(f"{name}_max").alias(f"{name}_max") for name in HISTOGRAMS),
+    )
+    length = F.col("end").cast("double") - F.col("start").cast("double")
+    names = [
+        (F.col(name) if name in dimensions else F.lit(None).cast(kind)).alias(name)
+        for name, kind in _DIMENSIONS.items()
+    ]
+    return gathered.select(
+        "start",
+        "end",
+        *names,
+        "partitions",
+        "leader",
+        "term",
+        *distribution("replica_lag", F.col("replica_lags")),
+        *distribution("commit_lag", F.col("commit_lags")),
+        *(column for name in HISTOGRAMS for column in latency(name, F.col(f"{name}_buckets"), F.col(f"{name}_max"))),
+        "elections",
+        (F.col("elections") * _MINUTE / length).alias("elections_per_minute"),
+        *(f"{state}_seconds" for state in STATES),
+        (F.col("leaderless_seconds") + F.col("stalled_seconds")).alias("unavailable_seconds"),
+        *summed[1:],
+    )
+
+
+def as_records(table: DataFrame) -> DataFrame:
+    """Return windows as records of a topic: TOPIC-PARTITION, or `cluster`, with JSON."""
+    name = F.concat_ws("-", "topic", "partition")
+    key = F.when(F.col("topic").isNull(), CLUSTER).otherwise(name)
+    return table.select(key.alias("key"), F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value"))
