@@ -2,7 +2,7 @@
 
 `make test` runs two lanes (pytest-xdist). All tests that start brokers are in one of them, because two clusters at once
 would only keep each other from the processor; the simulation is in the other, because what it does beside its own tests
-must begin once. Whatever else there is goes to the lane that is free.
+must begin once. The tests on Spark, which share one JVM, and whatever else there is go to the lane that is free.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ settings.load_profile("raftka")
 _LANES = {
     "chaos": "brokers",
     "clients": "brokers",
-    "pipeline": "brokers",
+    "pipeline": "spark",
     "process": "brokers",
     "simulation": "simulation",
 }

@@ -9,5 +9,9 @@ class SparkMissingError(PipelineError):
     """PySpark or Java is not there, or not as new as it must be; the line says what to install."""
 
 
+class ConnectorMissingError(PipelineError):
+    """Spark's Kafka connector is not on this machine and no repository gave it."""
+
+
 class ArchiveBusyError(PipelineError):
     """Another process does the same to the archive."""

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from raftka.pipeline.errors import PipelineError, SparkMissingError
+from raftka.pipeline.errors import ConnectorMissingError, PipelineError, SparkMissingError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,6 +108,7 @@ def open_session(name: str, own: Mapping[str, str], log: Path) -> "SparkSession"
 
     Raises:
         SparkMissingError: PySpark or Java is missing.
+        ConnectorMissingError: The Kafka connector is not here and could not be fetched.
         PipelineError: Spark did not start.
     """
     options = session_options(require_spark(), own)
@@ -124,7 +125,9 @@ def open_session(name: str, own: Mapping[str, str], log: Path) -> "SparkSession"
         with _output_into(log), _same_ctrl_c():
             spark = builder.getOrCreate()
     except (PySparkException, OSError, RuntimeError) as error:
-        raise PipelineError(f"Spark did not start: {_why(log, begin) or error} (all of it is in {log})") from None
+        lines = _lines_of(log, begin)
+        kind = ConnectorMissingError if _is_unresolved(lines) else PipelineError
+        raise kind(f"Spark did not start: {_why(lines) or error} (all of it is in {log})") from None
     spark.sparkContext.setLogLevel(own.get("log.level", "WARN"))
     return spark
 
@@ -171,12 +174,19 @@ def _same_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _why(log: Path, begin: int) -> str:
-    """Return the lines of the JVM that say why it ended."""
+def _lines_of(log: Path, begin: int) -> list[str]:
     with log.open("rb") as stream:
         stream.seek(begin)
-        lines = stream.read().decode(errors="replace").splitlines()
-    if any("unresolved dependency" in line or "UNRESOLVED DEPENDENCIES" in line for line in lines):
+        return stream.read().decode(errors="replace").splitlines()
+
+
+def _is_unresolved(lines: list[str]) -> bool:
+    return any("unresolved dependency" in line or "UNRESOLVED DEPENDENCIES" in line for line in lines)
+
+
+def _why(lines: list[str]) -> str:
+    """Return the lines of the JVM that say why it ended."""
+    if _is_unresolved(lines):
         missing = sorted({found[1] for line in lines if (found := _NOT_FOUND.match(line.strip()))})
         return (
             f"the Kafka connector could not be fetched ({', '.join(missing) or 'no repository answers'}):"

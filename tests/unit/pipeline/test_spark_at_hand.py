@@ -83,12 +83,14 @@ def test_why_a_jvm_ended_is_read_out_of_its_log(tmp_path: Path) -> None:
             ":: problems summary ::\n\t::          UNRESOLVED DEPENDENCIES         ::\n"
             "\t:: org.apache.spark#spark-sql-kafka-0-10_2.13;9.9.9: not found\n"
         )
-    said = spark_session._why(log, begin)
+    lines = spark_session._lines_of(log, begin)
+    assert spark_session._is_unresolved(lines)
+    said = spark_session._why(lines)
     assert said.startswith(
         "the Kafka connector could not be fetched (org.apache.spark#spark-sql-kafka-0-10_2.13;9.9.9)"
     )
-    assert spark_session._why(log, 0).count("before") == 0
-    assert spark_session._why(log, log.stat().st_size) == ""
+    assert spark_session._why(spark_session._lines_of(log, 0)).count("before") == 0
+    assert spark_session._why(spark_session._lines_of(log, log.stat().st_size)) == ""
 
 
 SPARK_FAILED = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted. SQLSTATE: XXKST
