@@ -15,6 +15,7 @@
 * `producer_state`        the idempotent producers of a partition (RFC 0007): `producer_table`, `producer_batch`,
                           `producer_errors`; `producer_ids`, in blocks from raft0's `producer_id_table`.
 * `groups`                committed offsets and consumer groups, as a state of `__consumer_offsets` (RFC 0009).
+* `telemetry`             what every replica did and where it stands, each second, in a topic (RFC 0011).
 * `leadership`            who leads which partition, pushed between brokers.
 * `leadership_moves`      lets a chosen replica lead; any broker forwards to the partition's leader.
 * `quorum_status`         where raft0's voters stand, as its leader knows.

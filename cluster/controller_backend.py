@@ -140,7 +140,7 @@ class ControllerBackend:
                     log_options(topic.config),
                     log_state,
                 ),
-                is_internal=topic.is_internal,
+                is_internal=topic.is_vital,
             )
         except ReplicaRemovedError:
             # An earlier process was told to delete the topic; this one has not applied the command again yet.

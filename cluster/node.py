@@ -6,7 +6,7 @@ The broker process puts the Kafka listener and the admin port on top of it; the 
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cluster.admin_requests import AdminRequests, RegisterBrokerRequest
 from cluster.commands import BrokerRecord
@@ -26,6 +26,8 @@ from cluster.producer_state import ProducerState
 from cluster.producer_table import ProducerOptions
 from cluster.quorum_status import QuorumStatusReader
 from cluster.retention import Retention
+from cluster.telemetry.publisher import TelemetryPublisher
+from cluster.telemetry.telemetry_relay import TelemetryRelay
 from cluster.topic_table import Topic
 from model.ids import RAFT0, Index, NodeId, Replica
 from model.topic_config import TopicConfig
@@ -62,6 +64,7 @@ class NodeOptions:
         producers: How long, and how many, idempotent producers each partition remembers.
         raft0_segment_bytes: Size of a segment of raft0's log, and how much of it is kept behind its newest.
         retention_check_interval: How often leaders look for what has outlived its retention, seconds.
+        telemetry: Publish each second what every replica here did (RFC 0011).
     """
 
     node_id: NodeId
@@ -75,6 +78,10 @@ class NodeOptions:
     producers: ProducerOptions = field(default_factory=ProducerOptions)
     raft0_segment_bytes: int = 16 * 1024 * 1024
     retention_check_interval: float = 300.0
+    telemetry: bool = False
+
+
+_Part = GroupManager | Controller | Leadership | ControllerBackend | Retention | TelemetryPublisher | Links
 
 
 class Node:
@@ -90,6 +97,7 @@ class Node:
     admin: AdminRequests
     producer_ids: ProducerIds
     backend: ControllerBackend
+    telemetry: TelemetryPublisher | None = None
     replica: Replica
     cluster: ClusterRecord
 
@@ -99,7 +107,7 @@ class Node:
         self._kvstore = kvstore
         self._gate = Gate("node")
         self.is_registered = asyncio.Event()
-        self._started: list[GroupManager | Controller | Leadership | ControllerBackend | Retention | Links] = []
+        self._started: list[_Part] = []
 
     async def start(self) -> None:
         """Start, in order: links, founding, groups, raft0, what raft0 has placed here.
@@ -118,7 +126,7 @@ class Node:
             self._know(cluster)
         self.groups = GroupManager(
             self.env,
-            options.raft,
+            replace(options.raft, keeps_figures=options.telemetry),
             self.replica,
             self._kvstore,
             LinksRaftClient(self.links, options.raft),
@@ -184,6 +192,17 @@ class Node:
         )
         retention.start()
         self._started.append(retention)
+        self._start_telemetry(len(peers))
+
+    def _start_telemetry(self, brokers: int) -> None:
+        relay = TelemetryRelay(self.links, self.partitions, self.leadership, self.options.node_id)
+        if not self.options.telemetry:
+            return
+        self.telemetry = TelemetryPublisher(
+            self.env, self.options.node_id, brokers, self.controller, self.admin, self.partitions, relay
+        )
+        self.telemetry.start(self.is_registered)
+        self._started.append(self.telemetry)
 
     def _new_log_state(self, topic: Topic) -> LogState:
         if topic.name == OFFSETS_TOPIC:

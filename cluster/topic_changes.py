@@ -106,7 +106,7 @@ def check_growth(topic: Topic, count: int, assignment: Sequence[Sequence[int]], 
     """
     check_partition_count(count)
     if topic.is_internal:
-        raise InvalidPartitionsError(f"{topic.name} keeps its number of partitions: it says which one keeps a group")
+        raise InvalidPartitionsError(f"{topic.name} keeps its number of partitions: it says what is kept where")
     now = len(topic.replicas)
     if count <= now:
         raise InvalidPartitionsError(f"topic {topic.name!r} has {now} partitions already; there can only be more")

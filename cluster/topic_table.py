@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from cluster.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, ReplicaRecord
 from cluster.errors import InvalidPartitionsError, TopicExistsError, UnknownTopicError
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
+from cluster.telemetry.telemetry_topic import TELEMETRY_TOPIC
 from model.ids import DirectoryId, GroupId, NodeId, Replica, TopicId, partition_group
 from model.topic_config import TopicConfig, resolve_topic_config
 
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TELEMETRY_TOPIC})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,14 @@ class Topic:
     def is_internal(self) -> bool:
         """Whether the brokers write it themselves."""
         return self.name in INTERNAL_TOPICS
+
+    @property
+    def is_vital(self) -> bool:
+        """Whether the cluster cannot work without writing it: it has the reserves of memory and disk for itself.
+
+        Telemetry has not: what only watches must not take what elections and commits of groups need.
+        """
+        return self.name == OFFSETS_TOPIC
 
     def group(self, partition: int) -> GroupId:
         """Return the Raft group of a partition in [0, len(replicas))."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from cluster.admin_requests import CreateTopicRequest
 from cluster.errors import ClusterError, TopicExistsError
 from cluster.node import Node
+from cluster.topic_table import INTERNAL_TOPICS
 from kafka_api.options import KafkaOptions, automatic_replication_factor
 from runtime.gate import Gate
 
@@ -14,8 +15,8 @@ _PENDING_MAX = 64
 _TIMEOUT = 10.0
 # A name that was refused is not tried again before: clients ask many times a second.
 _PAUSE_AFTER_REFUSAL = 1.0
-# A coordinator creates these, in its own shape.
-_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
+# Brokers create these, in their own shape.
+_INTERNAL = INTERNAL_TOPICS | {"__transaction_state"}
 _logger = logging.getLogger("kafka")
 
 

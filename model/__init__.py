@@ -4,6 +4,7 @@
 * `record_batch`  the Kafka v2 record batch: header fields, validation, in-place stamping.
 * `record_codec`  the records inside a batch, for lookups by time.
 * `key_value_batch`  batches that brokers write themselves: keys and values.
+* `duration_histogram`  durations of one interval, in buckets that can be added up.
 * `config_definition`  one configuration key: type, default, bounds, words.
 * `topic_config`  topic configuration: the keys that exist, their types and defaults.
 """

@@ -29,6 +29,7 @@
 * `follower_index_metadata` what the leader knows of one follower.
 * `group_configuration`     voters, and the policy that turns them into quorums.
 * `retention_start`         where a log is to begin by its retention.
+* `interval_figures`        how long a replica's calls and fsyncs took since somebody last asked.
 * `deadline_queue`          one loop timer for the deadlines of all groups.
 * `messages`, `options`, `errors`, `probe`, `replica_context`
 """

@@ -22,6 +22,7 @@ from raft.errors import (
 )
 from raft.group_configuration import AgreementPolicy, GroupConfiguration
 from raft.group_heartbeats import GroupHeartbeats
+from raft.interval_figures import IntervalFigures
 from raft.leader_watch import LeaderWatch
 from raft.leadership_transfer import LeadershipTransfer
 from raft.linearizable_barrier import LinearizableBarrier
@@ -88,6 +89,8 @@ class Consensus:
         self.logger = ReplicaLogger(group, self.state)
         log.logger = ReplicaLogger(group, self.state, "storage")
         log.on_damage = self._on_damage
+        self.figures = IntervalFigures(asyncio.get_running_loop().time()) if options.keeps_figures else None
+        log.fsync_durations = self.figures.fsync if self.figures is not None else None
         self._context = ReplicaContext(
             group,
             env,
@@ -107,6 +110,7 @@ class Consensus:
             observe_term=self._observe_term,
             start_recovery=self._start_recovery,
             on_reply=self._on_reply,
+            figures=self.figures,
         )
         self.monitor = ReplicationMonitor(self.state)
         self._flusher = ReplicaFlusher(self._context, deadlines)

@@ -39,6 +39,7 @@ class RaftOptions:
             most about so many, and holds some 400 bytes for each of an idempotent producer.
         state_step_entries: Entries noted or settled in the state of a replica before other tasks run.
         tail_cache_bytes: The newest entries of all logs of a node that are kept in memory.
+        keeps_figures: Each replica notes how long its calls and fsyncs take, for whoever takes these figures.
     """
 
     heartbeat_interval: float = 0.150
@@ -67,6 +68,7 @@ class RaftOptions:
     snapshot_entries: int = 20_000
     state_step_entries: int = 256
     tail_cache_bytes: int = 64 * 1024 * 1024
+    keeps_figures: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.heartbeat_interval < self.election_timeout:

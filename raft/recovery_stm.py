@@ -92,6 +92,8 @@ class RecoveryStm:
         size = sum(entry.size for entry in entries)
         self._sent_since_flush = 0 if request.flush else self._sent_since_flush + size
         context.probe.recovery_bytes += size
+        if context.figures is not None:
+            context.figures.recovery_bytes += size
         reply = await self._exchange(request, entries, last)
         if reply is None or not self._is_current():
             return False
@@ -135,6 +137,8 @@ class RecoveryStm:
             request = InstallSnapshotRequest(
                 context.group, self._term, start, snapshot.applied_index, snapshot.applied_term, position, len(state)
             )
+            if context.figures is not None:
+                context.figures.recovery_bytes += len(chunk)
             reply = await self._settle(send_snapshot_chunk(context, follower, request, chunk))
             if reply is None or not self._is_current():
                 return False

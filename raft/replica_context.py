@@ -14,6 +14,7 @@ from typing import Any
 from model.ids import GroupId, NodeId
 from raft.client import RaftClient
 from raft.errors import RaftError, ReplicaFailedError
+from raft.interval_figures import IntervalFigures
 from raft.log_start_stm import LogStartStm
 from raft.node_limits import NodeLimits
 from raft.options import RaftOptions
@@ -62,6 +63,8 @@ class ReplicaContext:
     observe_term: Callable[[int], None]
     start_recovery: Callable[[NodeId], None]
     on_reply: Callable[[], None]
+    # None: nobody asks for them.
+    figures: IntervalFigures | None = None
     op_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def now(self) -> float:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from model.duration_histogram import DurationHistogram
 from model.ids import ConsistencyLevel, Index, Offset, Term
 from raft.errors import RaftError
 from storage.entry import EntryKind
@@ -51,6 +52,8 @@ class ReplicateItem:
     """Entries, level and stages of one call. Ends exactly once."""
 
     __slots__ = (
+        "_began",
+        "_durations",
         "_timer",
         "asks_flush",
         "entries",
@@ -77,6 +80,8 @@ class ReplicateItem:
         self.asks_flush = level is ConsistencyLevel.QUORUM_ACK
         self.result: ReplicateResult | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._began = 0.0
+        self._durations: DurationHistogram | None = None
 
     @property
     def is_done(self) -> bool:
@@ -86,6 +91,13 @@ class ReplicateItem:
     def expire_with(self, timer: asyncio.TimerHandle) -> None:
         """Keep the timer of the call's deadline, to cancel it at the end."""
         self._timer = timer
+
+    def measure(self, durations: DurationHistogram | None) -> None:
+        """Count how long it takes from now on, if it ends well."""
+        self._began, self._durations = self._now(), durations
+
+    def _now(self) -> float:
+        return self.stages.replicated.get_loop().time()
 
     def drop_entries(self) -> None:
         """The log has them: an item that waits for its answer keeps no batch in memory."""
@@ -100,6 +112,8 @@ class ReplicateItem:
         """The level is reached."""
         assert self.result is not None
         if not self.is_done:
+            if self._durations is not None:
+                self._durations.note(self._now() - self._began)
             self.stages.replicated.set_result(self.result)
         self._end()
 

@@ -95,6 +95,7 @@ class BrokerConfig:
     offset_metadata_max_bytes: int
     offsets_topic_num_partitions: int
     socket_request_max_bytes: int
+    telemetry_enable: bool
     log_level: str
 
     def to_json(self) -> str:

@@ -353,6 +353,12 @@ OPTIONS: tuple[Option, ...] = (
         _INT_MAX,
     ),
     Option(
+        key="telemetry.enable",
+        kind="bool",
+        default=False,
+        doc="Publish each second what every replica here did, and where it stands, into __raftka_telemetry (RFC 0011).",
+    ),
+    Option(
         key="log.level",
         kind="string",
         default="INFO",

@@ -8,6 +8,7 @@ in synchronous steps.
 import logging
 from collections.abc import Callable, Sequence
 
+from model.duration_histogram import DurationHistogram
 from model.ids import NO_INDEX, Index, Offset
 from runtime.environment import Environment
 from runtime.workers import Pool
@@ -143,6 +144,15 @@ class Log(LogPositions):
     @logger.setter
     def logger(self, logger: "logging.LoggerAdapter[logging.Logger]") -> None:
         self._health.logger = logger
+
+    @property
+    def fsync_durations(self) -> DurationHistogram | None:
+        """Where the time of each fsync is counted; the owner may put a histogram here."""
+        return self._flusher.durations
+
+    @fsync_durations.setter
+    def fsync_durations(self, durations: DurationHistogram | None) -> None:
+        self._flusher.durations = durations
 
     @property
     def is_poisoned(self) -> bool:

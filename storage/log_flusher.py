@@ -1,7 +1,9 @@
 """Fsyncs of one log: one job at a time, shared by all who wait; it covers what was written before it began."""
 
 import asyncio
+from collections.abc import Callable
 
+from model.duration_histogram import DurationHistogram
 from model.ids import Index
 from runtime.workers import Pool
 from storage.log_health import LogHealth
@@ -12,7 +14,11 @@ from storage.segment_indexer import SegmentIndexer
 
 
 class LogFlusher:
-    """One per log; `segments` is the log's own list."""
+    """One per log; `segments` is the log's own list.
+
+    Attributes:
+        durations: Where the time of each fsync is counted; None: nowhere.
+    """
 
     def __init__(
         self,
@@ -29,6 +35,7 @@ class LogFlusher:
         self._indexer = indexer
         self._dirty: list[Segment] = []
         self._running: asyncio.Future[None] | None = None
+        self.durations: DurationHistogram | None = None
 
     def note_written(self, segment: Segment) -> None:
         """A segment holds bytes that no fsync has covered."""
@@ -64,11 +71,14 @@ class LogFlusher:
         target, covered, truncations = positions.last_index, positions.unflushed_bytes, positions.truncations
         segments = self._dirty[:]
         self._dirty.clear()
+        clock = asyncio.get_running_loop().time
         try:
-            await self._jobs.use(Pool.FSYNC, lambda: _fsync_all(segments))
+            seconds = await self._jobs.use(Pool.FSYNC, lambda: _fsync_all(segments, clock))
         except OSError as error:
             self._health.poisoned(f"fsync failed: {error}")
         else:
+            if self.durations is not None:
+                self.durations.note(seconds)
             if truncations == positions.truncations:
                 positions.note_flushed(target, covered)
                 self._indexer.start()
@@ -84,6 +94,9 @@ class LogFlusher:
             await asyncio.shield(self._running)
 
 
-def _fsync_all(segments: list[Segment]) -> None:
+def _fsync_all(segments: list[Segment], clock: Callable[[], float]) -> float:
+    """Return how many seconds the disk took: neither the wait for a thread nor a late loop is its fault."""
+    began = clock()
     for segment in segments:
         segment.file.fsync()
+    return clock() - began

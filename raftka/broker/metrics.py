@@ -36,7 +36,18 @@ class NodeCollector(Collector):
             "Free bytes above disk.reserve.bytes; negative below it.",
             limits.disk.spare_bytes,
         )
+        yield from self._telemetry()
         yield from self._partitions()
+
+    def _telemetry(self) -> Iterator[Metric]:
+        if self._node.telemetry is None:
+            return
+        for field in dataclasses.fields(self._node.telemetry.counts):
+            yield CounterMetricFamily(
+                f"raftka_telemetry_{field.name}",
+                f"Telemetry: {field.name.replace('_', ' ')}.",
+                getattr(self._node.telemetry.counts, field.name),
+            )
 
     def _partitions(self) -> Iterator[Metric]:
         labels = ["topic", "partition"]

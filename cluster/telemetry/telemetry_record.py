@@ -1,0 +1,185 @@
+"""One record of `__raftka_telemetry`: what a replica is and knows at one moment, and what it did since the last one.
+
+Everything is read off what the replica keeps anyway. Nothing waits but for the offset of an entry that memory does not
+hold any more: that of a follower that is far behind, as a rule.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from cluster.partition import Partition
+from model.duration_histogram import Durations
+from model.ids import NO_INDEX, GroupId, Index, NodeId, Offset, Term
+from raft.consensus import Consensus
+from raft.interval_figures import TakenFigures
+from raft.replica_state import Role
+
+RECORD_VERSION = 1
+_ROLES = {Role.FOLLOWER: "follower", Role.CANDIDATE: "candidate", Role.LEADER: "leader"}
+
+
+class FollowerRecord(msgspec.Struct, frozen=True):
+    """What a leader knows of another replica: ends of its log (Kafka offsets), and how old the newest answer is."""
+
+    dirty: int
+    flushed: int
+    age_ms: int
+
+
+class ReplicateRecord(msgspec.Struct, frozen=True):
+    """How long producers' calls took, by level."""
+
+    quorum_ack: Durations | None
+    leader_ack: Durations | None
+
+
+class TelemetryRecord(msgspec.Struct, frozen=True):
+    """See RFC 0011. Offsets are Kafka's, of the record after the last one that is dirty, flushed, committed, visible.
+
+    Readers ignore what they do not know, so a field may be added; one that changes its meaning needs another `v`.
+    """
+
+    v: int
+    at: int
+    interval_ms: int
+    broker: int
+    boot: str
+    topic: str
+    topic_id: str
+    partition: int
+    role: str
+    in_office: bool
+    term: int
+    leader: int | None
+    voters: list[int]
+    in_sync: list[int] | None
+    log_start: int
+    dirty: int
+    flushed: int
+    commit: int
+    visible: int
+    followers: dict[str, FollowerRecord] | None
+    replicate: ReplicateRecord
+    fsync: Durations | None
+    recovery_bytes: int
+
+
+class Moment(NamedTuple):
+    """Who looks, and when.
+
+    Attributes:
+        broker: This node.
+        boot: Another one after each start of the process.
+        at_ms: Wall clock.
+        now: Loop time.
+    """
+
+    broker: NodeId
+    boot: str
+    at_ms: int
+    now: float
+
+
+class FarOffsets:
+    """End offsets of entries that memory does not hold any more, as far as they were asked for in the last round.
+
+    A follower that is down stays where it is: its entry is read from disk once and not each second.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[GroupId, Term, Index], Offset] = {}
+        self._before: dict[tuple[GroupId, Term, Index], Offset] = {}
+
+    def begin_round(self) -> None:
+        """Forget what the last round did not ask for."""
+        self._before, self._known = self._known, {}
+
+    async def end_offset(self, consensus: Consensus, index: Index) -> Offset:
+        """Return the offset after an entry, or where the log starts if the entry lies before that.
+
+        Raises:
+            StorageError: The log cannot be read, or has changed meanwhile.
+        """
+        log, state = consensus.log, consensus.state
+        index = Index(max(index, log.start_index - 1))
+        end = log.end_offset(index)
+        if end is not None:
+            return end
+        # What is committed keeps its place, and a leader truncates nothing; anything else is looked up each time.
+        if not state.is_leader and index > state.commit_index:
+            return await log.locate_end_offset(index)
+        key = (consensus.group, state.term, index)
+        end = self._before.get(key)
+        if end is None:
+            end = await log.locate_end_offset(index)
+        self._known[key] = end
+        return end
+
+
+def is_told_of(partition: Partition) -> bool:
+    """Whether a replica has anything to tell: one that has failed does not know where it stands."""
+    return partition.consensus.figures is not None and partition.consensus.state.role is not Role.FAILED
+
+
+def record_key(partition: Partition) -> bytes:
+    """Return the key of a replica's records: all replicas of a partition share it."""
+    return f"{partition.topic.name}-{partition.partition}".encode()
+
+
+async def read_replica(
+    partition: Partition, moment: Moment, taken: TakenFigures, far: FarOffsets
+) -> TelemetryRecord | None:
+    """Return what a replica says of itself and, where it leads, of the others; all of one instant.
+
+    None where its term has ended while offsets were looked up: they may be those of another log by then.
+
+    Raises:
+        StorageError: The log cannot be read, or has changed meanwhile.
+    """
+    consensus = partition.consensus
+    state, log, term = consensus.state, consensus.log, consensus.term
+    role, in_office, leader = _ROLES[state.role], state.is_in_office, state.leader_id
+    in_sync = list(map(int, consensus.in_sync)) if state.is_leader else None
+    log_start, dirty = log.start_offset, log.next_offset
+    indexes = (log.flushed_index, state.commit_index, state.visible_index)
+    # Without those in whose log this leader has not found its own yet: nothing is known of them.
+    others = [
+        (follower.node_id, follower.position, max(moment.now - follower.last_reply_at, 0.0))
+        for follower in state.followers.values()
+        if follower.match_index != NO_INDEX
+    ]
+    followers: dict[str, FollowerRecord] | None = {} if state.is_leader else None
+    flushed, commit, visible = [await far.end_offset(consensus, index) for index in indexes]
+    if followers is not None:
+        for node, position, age in others:
+            written = await far.end_offset(consensus, position.written)
+            fsynced = await far.end_offset(consensus, position.flushed)
+            followers[str(node)] = FollowerRecord(written, fsynced, round(age * 1000))
+    if consensus.term != term:
+        return None
+    return TelemetryRecord(
+        v=RECORD_VERSION,
+        at=moment.at_ms,
+        interval_ms=max(round((moment.now - taken.since) * 1000), 0),
+        broker=moment.broker,
+        boot=moment.boot,
+        topic=partition.topic.name,
+        topic_id=partition.topic.topic_id,
+        partition=partition.partition,
+        role=role,
+        in_office=in_office,
+        term=term,
+        leader=leader,
+        voters=sorted(map(int, consensus.configuration.node_ids)),
+        in_sync=in_sync,
+        log_start=log_start,
+        dirty=dirty,
+        flushed=flushed,
+        commit=commit,
+        visible=visible,
+        followers=followers,
+        replicate=ReplicateRecord(taken.quorum_ack, taken.leader_ack),
+        fsync=taken.fsync,
+        recovery_bytes=taken.recovery_bytes,
+    )
