@@ -46,6 +46,7 @@ class ClusterOptions:
     Attributes:
         digests: The replicas' states carry what proves that they fit the log; off for tests of other proofs.
         kafka: Each broker listens for Kafka clients.
+        telemetry: Each broker publishes its replicas' figures.
         plan: What the run leaves out.
         write_caching: acks=all of the topic promises what write caching does, and `topic_configs` say so.
     """
@@ -56,6 +57,7 @@ class ClusterOptions:
     raft: RaftOptions = field(default_factory=RaftOptions)
     digests: bool = True
     kafka: bool = False
+    telemetry: bool = False
     plan: Plan = field(default_factory=lambda: Plan(0))
     retention_bytes: int = -1
     write_caching: bool = False
@@ -114,6 +116,7 @@ class SimCluster:
                 retention_bytes=self.options.retention_bytes,
             ),
             retention_check_interval=1.0,
+            telemetry=self.options.telemetry,
         )
         lock_data_directory(environment, _DATA_DIR)
         node = self.nodes[node_id] = Node(environment, options, MemoryKvStore(environment, self._kvstores[node_id]))

@@ -53,6 +53,7 @@ class Scenario:
         segment_bytes: int = 64 * 1024,
         raft: RaftOptions | None = None,
         topic_configs: dict[str, str | None] | None = None,
+        telemetry: bool = False,
     ) -> None:
         self.world = World(seed)
         options = ClusterOptions(
@@ -61,6 +62,7 @@ class Scenario:
             segment_bytes=segment_bytes,
             raft=raft or RaftOptions(),
             topic_configs=topic_configs or {},
+            telemetry=telemetry,
         )
         self.cluster = SimCluster(self.world, options)
         self.writes: list[Write] = []

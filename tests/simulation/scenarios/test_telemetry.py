@@ -1,0 +1,224 @@
+"""RFC 0011: a record per replica and second, whoever leads the topic, and what becomes of a second that is not taken."""
+
+import itertools
+import json
+import logging
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from cluster.admin_requests import DeleteTopicRequest
+from cluster.partition import Partition
+from cluster.telemetry.publisher import INTERVAL, TelemetryPublisher
+from cluster.telemetry.telemetry_topic import TELEMETRY_TOPIC, telemetry_partition
+from cluster.topic_table import Topic
+from model.ids import Offset
+from model.key_value_batch import read_key_values
+from raft.options import RaftOptions
+from runtime.workers import Pool
+from tests.simulation.cluster import TOPIC
+from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario
+
+_RESERVE = 256 * 1024
+# Virtual: an answer and a fsync take milliseconds there.
+_SLACK_MS = 20
+
+Record = dict[str, Any]
+
+
+def _telemetry(seed: int, **options: Any) -> Scenario:
+    return Scenario(seed, telemetry=True, **options)
+
+
+def _topic(story: Scenario) -> Topic | None:
+    node = next(iter(story.cluster.nodes.values()))
+    return node.controller.topics.get(TELEMETRY_TOPIC)
+
+
+def _wait_topic(story: Scenario) -> Topic:
+    story.wait(lambda: _topic(story) is not None)
+    topic = _topic(story)
+    assert topic is not None
+    story.wait(lambda: all(_leads(story, number) for number in range(len(topic.replicas))))
+    return topic
+
+
+def _leads(story: Scenario, number: int) -> int | None:
+    topic = _topic(story)
+    return None if topic is None else story.cluster.leader_of(topic.group(number))
+
+
+def _place(story: Scenario) -> int:
+    """Return the partition of the topic that tells of the story's own."""
+    topic = _topic(story)
+    assert topic is not None
+    return telemetry_partition(f"{TOPIC}-0".encode(), len(topic.replicas))
+
+
+def _publisher(story: Scenario, node_id: int) -> TelemetryPublisher:
+    publisher = story.cluster.nodes[node_id].telemetry
+    assert publisher is not None
+    return publisher
+
+
+def _told(story: Scenario, number: int) -> list[Record]:
+    """Return every record of a partition of the topic that its leader shows."""
+    topic, leader = _topic(story), _leads(story, number)
+    assert topic is not None
+    assert leader is not None
+    partition = story.cluster.partition(leader, topic.group(number))
+    assert partition is not None
+    batches = story.world.run(story.machine(leader), _all_batches(partition))
+    return [json.loads(value) for batch in batches for _, value in read_key_values(batch) if value is not None]
+
+
+async def _all_batches(partition: Partition) -> list[Any]:
+    return await partition.fetch(Offset(partition.start_offset), 1 << 26)
+
+
+def _of(records: list[Record], broker: int) -> list[Record]:
+    return [each for each in records if (each["topic"], each["broker"]) == (TOPIC, broker)]
+
+
+def _answered(records: list[Record], level: str) -> int:
+    return sum(each["replicate"][level]["n"] for each in records if each["replicate"][level] is not None)
+
+
+def _write_for(story: Scenario, seconds: float, node_id: int) -> int:
+    """Write ten times a second at each level; return how many of each."""
+    rounds = round(seconds * 10)
+    for _ in range(rounds):
+        story.write(node_id, QUORUM)
+        story.write(node_id, LEADER)
+        story.run_for(0.1)
+    return rounds
+
+
+def test_every_replica_is_told_of_each_second_wherever_the_topic_is_led() -> None:
+    with _telemetry(1101) as story:
+        topic = _wait_topic(story)
+        leader, place = story.leader, _place(story)
+        written = _write_for(story, 6.0, leader)
+        story.run_for(2.5)
+        records = _told(story, place)
+        for node_id in story.world.nodes:
+            own = _of(records, node_id)
+            assert len(own) >= 7
+            assert len({each["boot"] for each in own}) == 1
+            for before, after in itertools.pairwise(own):
+                assert after["at"] - before["at"] == pytest.approx(1000 * INTERVAL, abs=_SLACK_MS)
+                assert after["interval_ms"] == pytest.approx(1000 * INTERVAL, abs=_SLACK_MS)
+            last = own[-1]
+            assert last["role"] == ("leader" if node_id == leader else "follower")
+            assert (last["leader"], last["voters"], last["log_start"]) == (leader, [1, 2, 3], 0)
+            assert [last[name] for name in ("dirty", "flushed", "commit", "visible")] == [2 * written] * 4
+        led = _of(records, leader)
+        assert _answered(led, "quorum_ack") == written
+        assert _answered(led, "leader_ack") == written
+        assert led[-1]["in_sync"] == [1, 2, 3]
+        assert all(known["flushed"] == 2 * written for known in led[-1]["followers"].values())
+        assert sorted(led[-1]["followers"]) == sorted(map(str, story.followers))
+        counts = _publisher(story, leader).counts
+        assert (counts.seconds_skipped, counts.batches_failed) == (0, 0)
+        replicas = Counter(
+            (each["topic"], each["partition"]) for number in range(len(topic.replicas)) for each in _told(story, number)
+        )
+        assert set(replicas) == {(TOPIC, 0), *((TELEMETRY_TOPIC, number) for number in range(len(topic.replicas)))}
+
+
+def test_what_is_not_taken_goes_into_the_next_record() -> None:
+    with _telemetry(1102) as story:
+        topic = _wait_topic(story)
+        place = _place(story)
+        story.run_for(3.0)
+        lost = _leads(story, place)
+        assert lost is not None
+        if story.leader == lost:
+            story.elect_into_office(next(node_id for node_id in story.world.nodes if node_id != lost))
+        leader = story.leader
+        group = topic.group(place)
+        before = _publisher(story, leader).counts.batches_failed
+        story.lose_power(lost)
+        written = _write_for(story, 8.0, leader)
+        story.wait(lambda: story.cluster.leader_of(group) not in (None, lost))
+        story.run_for(3.5)
+        own = _of(_told(story, place), leader)
+        assert _publisher(story, leader).counts.batches_failed > before
+        assert _answered(own, "quorum_ack") >= written
+        assert max(each["interval_ms"] for each in own) > 1500, "one record tells of more than a second"
+        for earlier, later in itertools.pairwise(own):
+            assert later["at"] - later["interval_ms"] <= earlier["at"] + _SLACK_MS, "no moment is left out"
+
+
+def test_a_publication_that_takes_longer_than_its_second_skips_the_next_and_says_so_once(caplog) -> None:
+    with _telemetry(1103) as story, caplog.at_level(logging.WARNING, logger="telemetry"):
+        _wait_topic(story)
+        story.run_for(2.0)
+        # All leaders lead on, for heartbeats are answered; only the disks take nothing.
+        for machine in story.world.nodes.values():
+            machine.workers.stall(Pool.FSYNC, 2.5)
+        story.run_for(6.0)
+        counts = _publisher(story, 1).counts
+        assert counts.seconds_skipped > 0
+        said = [each for each in caplog.records if "longer than its second" in each.message]
+        assert 0 < len(said) <= len(story.world.nodes)
+        published = counts.records_published
+        story.run_for(3.0)
+        assert counts.records_published > published, "it goes on by itself"
+
+
+def test_a_leader_that_stood_still_does_not_take_what_comes_too_late() -> None:
+    with _telemetry(1104) as story:
+        _wait_topic(story)
+        story.run_for(2.0)
+        place = _place(story)
+        still = _leads(story, place)
+        assert still is not None
+        story.machine(still).pause()
+        story.run_for(8.0)
+        story.machine(still).resume()
+        story.run_for(6.0)
+        records = _told(story, place)
+        for node_id in story.world.nodes:
+            times = [each["at"] for each in _of(records, node_id)]
+            assert times == sorted(set(times))
+            assert len(times) > 4
+
+
+def test_a_topic_that_was_deleted_is_made_again() -> None:
+    with _telemetry(1105) as story:
+        first = _wait_topic(story)
+        story.run_for(2.0)
+        node = story.cluster.nodes[1]
+        request = DeleteTopicRequest(TELEMETRY_TOPIC, "", 5.0)
+        story.world.run(story.machine(1), node.admin.delete_topic(request))
+        story.wait(lambda: (topic := _topic(story)) is not None and topic.topic_id != first.topic_id)
+        _wait_topic(story)
+        story.run_for(3.0)
+        assert _of(_told(story, _place(story)), story.leader)
+
+
+def test_telemetry_is_refused_where_producers_are_because_disks_are_full() -> None:
+    with _telemetry(1106, raft=RaftOptions(disk_reserve_bytes=_RESERVE)) as story:
+        _wait_topic(story)
+        story.run_for(2.0)
+        for machine in story.world.nodes.values():
+            machine.disk.capacity = machine.disk.used + _RESERVE // 2
+        story.run_for(3.0)
+        counts = {node_id: _publisher(story, node_id).counts for node_id in story.world.nodes}
+        published = {node_id: each.records_published for node_id, each in counts.items()}
+        story.run_for(3.0)
+        assert {node_id: each.records_published for node_id, each in counts.items()} == published
+        for machine in story.world.nodes.values():
+            machine.disk.capacity = 1 << 40
+        story.run_for(4.0)
+        assert all(each.records_published > published[node_id] for node_id, each in counts.items())
+
+
+def test_without_the_option_there_is_no_topic_and_nothing_is_kept() -> None:
+    with Scenario(1107) as story:
+        story.run_for(3.0)
+        assert _topic(story) is None
+        assert all(node.telemetry is None for node in story.cluster.nodes.values())
+        assert all(story.replica(node_id).figures is None for node_id in story.world.nodes)
