@@ -106,7 +106,9 @@ class TelemetryPublisher:
                 skipped = int(late / INTERVAL) + 1
                 due += skipped * INTERVAL
                 if self.counts.seconds_skipped == 0:
-                    _logger.warning("a publication took longer than its second: the next is left out; more of them are only counted")
+                    _logger.warning(
+                        "a publication took longer than its second: the next is left out; more of them are only counted"
+                    )
                 self.counts.seconds_skipped += skipped
 
     async def _publish(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Message, TopicPartition
 
 from tests.process.acked_log import LoadProducer, new_consumer
-from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
+from tests.process.broker_processes import ClusterMaker, eventually
 from tests.process.kafka_topics import create_topic, topics_at, wait_topic_everywhere
 
 pytestmark = pytest.mark.process
@@ -104,10 +104,6 @@ def test_every_replica_tells_where_it_stands_also_over_the_death_of_a_leader(mak
     check_messages(reader)
     check_lives(reader.records)
     assert published(cluster[new["broker"]].admin) > 0
-
-
-def test_the_topic_of_telemetry_is_internal_and_none_is_made_unless_asked_for(shared_cluster: BrokerCluster):
-    assert TELEMETRY not in topics_at(shared_cluster[1].kafka)
 
 
 def is_of(record: Record, broker: int | None = None) -> bool:
