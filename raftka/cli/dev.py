@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from raftka.cli.exit_codes import CommandError
-from raftka.cli.options import DEFAULT_BROKERS, DataDirOption, Format, FormatOption
+from raftka.cli.options import DEFAULT_BROKERS, DataDirOption, Format, FormatOption, parse_pairs
 from raftka.cli.output import print_json, print_table
 from raftka.dev import operations
 from raftka.dev.errors import InterruptedStartError
@@ -51,9 +51,14 @@ def dev(
     detach: Annotated[
         bool, typer.Option("--detach", help="Return when the cluster is ready; it keeps running.")
     ] = False,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("-c", "--config", metavar="K=V", help="A broker option, for every broker; kept for later starts."),
+    ] = None,
 ) -> None:
     """Run a cluster of brokers on this machine until Ctrl-C. What a former run left in the folder is resumed."""
-    request = StartRequest(nodes, port, admin_port, rpc_port, data_dir, ephemeral, detach)
+    options = parse_pairs(config or [], "-c")
+    request = StartRequest(nodes, port, admin_port, rpc_port, data_dir, ephemeral, detach, options)
     if context.invoked_subcommand is not None:
         if request != StartRequest():
             raise typer.BadParameter(f"options stand behind the command: raftka dev {context.invoked_subcommand} ...")

@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +47,13 @@ class ClusterState:
         brokers: In the order of their node ids, which run from 1.
         ephemeral: The folder goes away when the cluster is stopped.
         supervisor: `raftka dev` in the foreground; None for a detached or stopped cluster.
+        options: What `raftka dev -c` set on every broker; it wins over broker.toml.
     """
 
     brokers: tuple[BrokerEntry, ...]
     ephemeral: bool
     supervisor: ProcessIdentity | None = None
+    options: dict[str, str] = field(default_factory=dict)
 
     def broker(self, node_id: int) -> BrokerEntry:
         """Return one broker.
@@ -173,7 +175,9 @@ def _from_document(document: dict[str, Any]) -> ClusterState:
     )
     if [broker.node_id for broker in brokers] != list(range(1, len(brokers) + 1)):
         raise ValueError("node ids do not run from 1")
-    return ClusterState(brokers, bool(document["ephemeral"]), _identity(document["supervisor"]))
+    # An earlier version had none.
+    options = {str(key): str(value) for key, value in dict(document.get("options", {})).items()}
+    return ClusterState(brokers, bool(document["ephemeral"]), _identity(document["supervisor"]), options)
 
 
 def _identity(document: dict[str, Any] | None) -> ProcessIdentity | None:

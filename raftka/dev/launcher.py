@@ -39,13 +39,16 @@ def prepare_folder(folder: ClusterFolder, state: ClusterState) -> None:
 
 
 def broker_config(folder: ClusterFolder, state: ClusterState, broker: BrokerEntry) -> BrokerConfig:
-    """Return the configuration of one broker: broker.toml, with the addresses and folders of cluster.json.
+    """Return the configuration of one broker: broker.toml, with the options, addresses and folders of cluster.json.
 
     Raises:
-        DevError: broker.toml was edited into something that cannot be used.
+        DevError: broker.toml was edited into something that cannot be used, or an option cannot.
     """
     # What cluster.json decides wins over the file, so that a folder may be moved.
-    flags = _identity_keys(folder, state, broker)
+    identity = _identity_keys(folder, state, broker)
+    if taken := sorted(state.options.keys() & identity.keys()):
+        raise DevError(f"-c {taken[0]}: `raftka dev` decides that itself")
+    flags = state.options | identity
     try:
         return load_config(flags, file=folder.node_path(broker.node_id) / "broker.toml")
     except ConfigError as error:

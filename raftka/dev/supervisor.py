@@ -42,6 +42,7 @@ class StartRequest:
         data_dir: Folder of the cluster.
         ephemeral: Use a new temporary folder and remove it at the stop.
         detach: The brokers outlive this process.
+        options: Broker options by key, for every broker; kept for later starts.
     """
 
     nodes: int | None = None
@@ -51,6 +52,7 @@ class StartRequest:
     data_dir: Path | None = None
     ephemeral: bool = False
     detach: bool = False
+    options: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -130,6 +132,7 @@ def start_cluster(request: StartRequest) -> DevCluster:
                 prepare_folder(folder, state)
             else:
                 _check_resumable(folder, state, request)
+            state = replace(state, options=state.options | request.options)
             supervisor = None if request.detach else ProcessIdentity.of(os.getpid())
             cluster = DevCluster(folder, replace(state, supervisor=supervisor))
             _launch_all(cluster, tied=not request.detach)

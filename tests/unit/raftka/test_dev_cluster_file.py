@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,38 @@ def test_a_killed_process_is_gone_even_before_it_is_reaped() -> None:
         assert identity.wait_gone(10.0)
         child.wait()
     assert ProcessIdentity.of(child.pid) is None
+
+
+def test_options_of_the_cluster_reach_every_broker_and_win_over_its_file(tmp_path: Path) -> None:
+    folder = ClusterFolder(tmp_path)
+    state = replace(some_state(), options={"telemetry.enable": "true"})
+    prepare_folder(folder, state)
+    (folder.node_path(2) / "broker.toml").write_text("telemetry.enable = false\n")
+    folder.save(state)
+    loaded = folder.load_existing()
+    assert all(broker_config(folder, loaded, broker).telemetry_enable for broker in loaded.brokers)
+
+
+def test_a_folder_without_options_is_read(tmp_path: Path) -> None:
+    folder = ClusterFolder(tmp_path)
+    folder.save(some_state())
+    document = json.loads(folder.state_path.read_text())
+    del document["options"]
+    folder.state_path.write_text(json.dumps(document))
+    assert folder.load() == some_state()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "refusal"),
+    [
+        ("telemetry.enabel", "true", r"unknown option telemetry\.enabel; did you mean telemetry\.enable\?"),
+        ("telemetry.enable", "perhaps", "must be true or false"),
+        ("node.id", "7", "-c node.id: `raftka dev` decides that itself"),
+    ],
+)
+def test_options_that_no_broker_can_have_are_refused(tmp_path: Path, key: str, value: str, refusal: str) -> None:
+    folder = ClusterFolder(tmp_path)
+    state = replace(some_state(), options={key: value})
+    prepare_folder(folder, state)
+    with pytest.raises(DevError, match=refusal):
+        broker_config(folder, state, state.brokers[0])
