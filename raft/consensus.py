@@ -89,8 +89,6 @@ class Consensus:
         self.logger = ReplicaLogger(group, self.state)
         log.logger = ReplicaLogger(group, self.state, "storage")
         log.on_damage = self._on_damage
-        self.figures = IntervalFigures(asyncio.get_running_loop().time()) if options.keeps_figures else None
-        log.fsync_durations = self.figures.fsync if self.figures is not None else None
         self._context = ReplicaContext(
             group,
             env,
@@ -110,7 +108,6 @@ class Consensus:
             observe_term=self._observe_term,
             start_recovery=self._start_recovery,
             on_reply=self._on_reply,
-            figures=self.figures,
         )
         self.monitor = ReplicationMonitor(self.state)
         self._flusher = ReplicaFlusher(self._context, deadlines)
@@ -202,6 +199,11 @@ class Consensus:
     def leader_id(self) -> NodeId | None:
         """Who leads the current term, as far as known here."""
         return self.state.leader_id
+
+    @property
+    def figures(self) -> IntervalFigures | None:
+        """What this replica notes of its calls and fsyncs, for whoever takes it; None: nothing."""
+        return self._context.figures
 
     @property
     def in_sync(self) -> tuple[NodeId, ...]:

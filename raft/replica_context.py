@@ -63,9 +63,14 @@ class ReplicaContext:
     observe_term: Callable[[int], None]
     start_recovery: Callable[[NodeId], None]
     on_reply: Callable[[], None]
-    # None: nobody asks for them.
-    figures: IntervalFigures | None = None
     op_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # None: nobody asks for them.
+    figures: IntervalFigures | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.options.keeps_figures:
+            self.figures = IntervalFigures(self.now())
+            self.log.fsync_durations = self.figures.fsync
 
     def now(self) -> float:
         """Return the loop's time in seconds."""
