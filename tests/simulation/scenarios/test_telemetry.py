@@ -168,6 +168,29 @@ def test_a_publication_that_takes_longer_than_its_second_skips_the_next_and_says
         assert counts.records_published > published, "it goes on by itself"
 
 
+def test_a_broker_that_comes_back_is_another_boot_and_its_leader_tells_what_it_was_sent() -> None:
+    with _telemetry(1108) as story:
+        _wait_topic(story)
+        leader, gone = story.leader, story.followers[0]
+        story.run_for(2.0)
+        story.kill(gone)
+        written = _write_for(story, 3.0, leader)
+        story.restart(gone)
+        story.candidates = None
+        story.run_for(5.0)
+        records = _told(story, _place(story))
+        boots = [each["boot"] for each in _of(records, gone)]
+        assert len(set(boots)) == 2
+        assert boots == sorted(boots, key=boots.index), "nothing of the first life comes after it"
+        last = _of(records, gone)[-1]
+        assert (last["leader"], last["dirty"], last["recovery_bytes"]) == (leader, 2 * written, 0)
+        led = _of(records, leader)
+        assert sum(each["recovery_bytes"] for each in led) > 0
+        behind = [each["followers"][str(gone)] for each in led if str(gone) in each["followers"]]
+        assert max(known["age_ms"] for known in behind) > 1000
+        assert behind[-1]["dirty"] == 2 * written
+
+
 def test_a_leader_that_stood_still_does_not_take_what_comes_too_late() -> None:
     with _telemetry(1104) as story:
         _wait_topic(story)
