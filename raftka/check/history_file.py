@@ -1,7 +1,9 @@
 """Reads histories: JSON lines, in chunks, with the number of the line that is wrong."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -9,25 +11,45 @@ from raftka.check.errors import HistoryError
 from raftka.check.operations import Line
 
 # Small enough that what is decoded is still in the processor's caches when columns are made of it.
-_CHUNK_BYTES = 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
 _SHOWN_CHARACTERS = 120
 # No JSON or another shape; no UTF-8; nested beyond what the decoder follows.
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, list[Line]]]:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some chunks of a file: the lines that end in them. The parts of a file are read as the file is.
+
+    Attributes:
+        begin: The first chunk.
+        end: The chunk behind the last one; None: to the end of the file.
+        first_line: The number of the first line that ends there.
+    """
+
+    begin: int
+    end: int | None
+    first_line: int
+
+
+WHOLE = Part(0, None, 1)
+
+
+def read_lines(path: Path, part: Part = WHOLE) -> Iterator[tuple[int, list[Line]]]:
     """Yield (number of the first line, operations), chunk by chunk; numbers begin at 1. No line is left out.
 
     Raises:
         HistoryError: The file is empty or cut short, or a line is no operation.
         OSError: The file cannot be read.
     """
-    number = 1
-    # A line may be longer than a chunk.
-    pieces: list[bytes] = []
+    number = part.first_line
     with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
+        # A line may be longer than a chunk.
+        pieces = [_begun_before(stream, part.begin * CHUNK_BYTES)]
+        at = part.begin
+        while at != part.end and (chunk := stream.read(CHUNK_BYTES)):
+            at += 1
             whole, newline, tail = chunk.rpartition(b"\n")
             if not newline:
                 pieces.append(chunk)
@@ -36,12 +58,47 @@ def read_lines(path: Path) -> Iterator[tuple[int, list[Line]]]:
             pieces = [tail]
             yield number, operations
             number += len(operations)
+    if part.end is not None:
+        # What is left ends in the next part.
+        return
     rest = b"".join(pieces)
     if rest.strip():
         yield number, [_last(path, number, rest)]
         number += 1
     if number == 1:
         raise HistoryError(f"{path} is empty: there is nothing to judge")
+
+
+def count_lines(path: Path, begin: int, end: int | None) -> int:
+    """Return how many lines end in some chunks; one that nothing ends, the last of a file, is not counted.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    lines, at = 0, begin
+    with path.open("rb") as stream:
+        stream.seek(begin * CHUNK_BYTES)
+        while at != end and (chunk := stream.read(CHUNK_BYTES)):
+            lines += chunk.count(b"\n")
+            at += 1
+    return lines
+
+
+def _begun_before(stream: BinaryIO, begin: int) -> bytes:
+    """Return the bytes of the line that has begun before a place, up to there; the stream stands there then."""
+    pieces: list[bytes] = []
+    end = begin
+    while end > 0:
+        start = max(0, end - CHUNK_BYTES)
+        stream.seek(start)
+        chunk = stream.read(end - start)
+        end = start
+        _, newline, tail = chunk.rpartition(b"\n")
+        pieces.append(tail)
+        if newline:
+            break
+    stream.seek(begin)
+    return b"".join(reversed(pieces))
 
 
 def _decoded(path: Path, first: int, lines: bytes) -> list[Line]:

@@ -6,7 +6,7 @@ dictionary look-ups per record.
 
 import gc
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, count
@@ -105,6 +105,7 @@ class LogHistoryBuilder:
         columns["hw"] = _known([each.hw for each in polls])
         columns["final"] = _column([each.final for each in polls])
         columns["size"] = size = _column([len(each.recs) for each in polls])
+        columns["begin"] = np.zeros(len(polls), np.int64)
         self._polls.append(columns)
         pairs = list(chain.from_iterable([each.recs for each in polls]))
         offsets = np.fromiter(map(_OFFSET, pairs), np.int64, len(pairs))
@@ -153,17 +154,30 @@ class LogHistoryBuilder:
             numbers[begin:end] = self._values.of_poll(tp, offsets[begin:end], values[begin:end])
         return numbers
 
+    @property
+    def partitions(self) -> list[str]:
+        """The partitions so far, without those that only trims name."""
+        return list(self._tps)
+
+    @property
+    def trims(self) -> list[tuple[int, Trim]]:
+        """The trims that may have happened, with their lines."""
+        return self._trims
+
     def build(self) -> LogHistory:
         """Return the history.
 
         Raises:
             HistoryError: It contradicts itself: a value was sent twice, or a process did two things at once.
         """
-        trims: dict[int, int] = {}
-        for _, each in self._trims:
-            number = self._tps[each.tp]
-            trims[number] = max(trims.get(number, 0), each.off)
-        history = LogHistory(
+        history = self.build_part()
+        check_contradictions(history)
+        return history
+
+    def build_part(self) -> LogHistory:
+        """Return what there is as a history that may contradict itself; of partitions it knows those that it has."""
+        trims, deletions = trimmed(self._trims, self._tps)
+        return LogHistory(
             Sends(**_joined(self._sends, Sends)),
             Polls(**_joined(self._polls, Polls)),
             Records(**_joined(self._records, Records)),
@@ -172,12 +186,21 @@ class LogHistoryBuilder:
             self._values.names(),
             self._moves,
             trims,
-            [(line, each) for line, each in self._trims if each.type == "ok" and each.ret is not None],
+            deletions,
             sorted(self._power_losses),
             self.places,
         )
-        check_contradictions(history)
-        return history
+
+
+def trimmed(
+    trims: list[tuple[int, Trim]], numbers: Mapping[str, int]
+) -> tuple[dict[int, int], list[tuple[int, Trim]]]:
+    """Return (by partition the offset below which nothing is missed, the trims that were answered)."""
+    ends: dict[int, int] = {}
+    for _, each in trims:
+        number = numbers[each.tp]
+        ends[number] = max(ends.get(number, 0), each.off)
+    return ends, [(line, each) for line, each in trims if each.type == "ok" and each.ret is not None]
 
 
 def read_log_history(paths: Iterable[Path]) -> LogHistory:
@@ -188,7 +211,7 @@ def read_log_history(paths: Iterable[Path]) -> LogHistory:
         OSError: A file cannot be read.
     """
     builder, before = LogHistoryBuilder(), 0
-    with _collector_paused():
+    with collector_paused():
         for path in paths:
             builder.places.begin(str(path), before)
             last = 0
@@ -200,7 +223,7 @@ def read_log_history(paths: Iterable[Path]) -> LogHistory:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Operations are in no cycles, and looking for some among millions takes a third of the time."""
     was_enabled = gc.isenabled()
     gc.disable()

@@ -46,7 +46,10 @@ class Sends:
 
 @dataclass(frozen=True, slots=True)
 class Polls:
-    """One row per poll; its records are rows `first` to `first + size` of `Records`."""
+    """One row per poll; its records are rows `first` to `first + size` of `Records`.
+
+    A piece of a history has of a poll the records from `begin` on, which is 0 where the poll is whole.
+    """
 
     line: Numbers
     type: Numbers
@@ -57,6 +60,7 @@ class Polls:
     hw: Numbers
     final: Numbers
     size: Numbers
+    begin: Numbers
 
     @property
     def first(self) -> Numbers:
@@ -130,10 +134,25 @@ class LogHistory:
         Raises:
             HistoryError: They do not fit: an offset is too large.
         """
-        step = max(len(self.values), self._largest_offset()) + 2
-        if step * (len(self.partitions) + 1) >= NEVER:
-            raise HistoryError(f"offsets above {NEVER // (len(self.partitions) + 1)} cannot be judged")
+        step = max(len(self.values), self.largest_offset) + 2
+        check_offsets(step, len(self.partitions))
         return tp * step + number
 
-    def _largest_offset(self) -> int:
+    @property
+    def largest_offset(self) -> int:
+        """The largest offset of a record or an answer; 0: there is none."""
         return max(int(each.max(initial=0)) for each in (self.sends.off, self.records.off, self.latests.off))
+
+
+def check_offsets(step: int, partitions: int) -> None:
+    """Refuse offsets that, together with the number of a partition, are no number of 64 bits.
+
+    Args:
+        step: More than each of them.
+        partitions: How many there are.
+
+    Raises:
+        HistoryError: They are too large.
+    """
+    if step * (partitions + 1) >= NEVER:
+        raise HistoryError(f"offsets above {NEVER // (partitions + 1)} cannot be judged")

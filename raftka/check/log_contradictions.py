@@ -1,9 +1,17 @@
-"""What no log history may say, for then nothing follows from it: a value sent twice, a process in two places."""
+"""What no log history may say, for then nothing follows from it: a value sent twice, a process in two places.
+
+Both are found in pieces as well: a value within its partition, a process by who was last in one piece and is first in
+the next one.
+"""
+
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from raftka.check.errors import HistoryError
-from raftka.check.log_columns import NEVER, UNKNOWN, LogHistory
+from raftka.check.log_columns import NEVER, UNKNOWN, LogHistory, Numbers
+from raftka.check.places import Places
 from raftka.check.sorting import stable_order
 
 
@@ -13,51 +21,120 @@ def check_contradictions(history: LogHistory) -> None:
     Raises:
         HistoryError: It does; both lines are named.
     """
-    _check_unique(history)
-    _check_one_at_a_time(history)
+    if again := sent_again(history):
+        raise HistoryError(again.text)
+    if overlap := ProcessEnds.of(history).overlap:
+        raise HistoryError(overlap.text(history.places))
 
 
-def _check_unique(history: LogHistory) -> None:
+@dataclass(frozen=True, slots=True)
+class SentAgain:
+    """A value that was sent twice, and the line that did so."""
+
+    line: int
+    text: str
+
+
+def sent_again(history: LogHistory) -> SentAgain | None:
+    """Return the first line that sends a value once more; None: there is none."""
     sends = history.sends
     if not len(sends) or int(np.bincount(sends.val).max()) == 1:
-        return
-    keys = history.key(sends.tp, sends.val)
-    order = np.argsort(keys, kind="stable")
-    again = np.flatnonzero(np.diff(keys[order]) == 0)
-    if len(again):
-        first, second = order[again[0]], order[again[0] + 1]
-        raise HistoryError(
-            f"{_both(history, sends.line[first], sends.line[second])}: value {history.values[sends.val[first]]!r} is"
-            f" sent twice to {history.partitions[sends.tp[first]]}; only values that are unique in their partition can"
-            " be told apart"
+        return None
+    order = np.lexsort((sends.val, sends.tp))
+    again = np.flatnonzero((np.diff(sends.val[order]) == 0) & (np.diff(sends.tp[order]) == 0))
+    if not len(again):
+        return None
+    at = again[np.argmin(order[again + 1])]
+    first, second = order[at], order[at + 1]
+    text = (
+        f"{_both(history.places, sends.line[first], sends.line[second])}: value {history.values[sends.val[first]]!r} is"
+        f" sent twice to {history.partitions[sends.tp[first]]}; only values that are unique in their partition can"
+        " be told apart"
+    )
+    return SentAgain(int(sends.line[second]), text)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Two lines of one process, of which the second begins before the first has ended."""
+
+    proc: int
+    first: int
+    second: int
+
+    def text(self, places: Places) -> str:
+        """Return it in words."""
+        return (
+            f"{_both(places, self.first, self.second)}: process {self.proc} begins the second before the first has"
+            " ended; what is in flight side by side is of several processes, and each process's lines are in the order"
+            " of time"
         )
 
 
-def _check_one_at_a_time(history: LogHistory) -> None:
-    """Each process's lines are in the order of time, and none begins before the one before it has ended.
+@dataclass(frozen=True, slots=True)
+class ProcessEnds:
+    """Whether each process did one thing at a time, and all that what goes on behind has to know.
 
-    Lines of one poll that returned records of several partitions begin and end together.
+    Each process's lines are in the order of time, and none begins before the one before it has ended. Lines of one poll
+    that returned records of several partitions begin and end together.
+
+    Attributes:
+        firsts: Rows of process, line, beginning, end and whether it is a poll: of each process the first, by process.
+        lasts: The same, of each process the last.
+        overlap: Of the first process that has one, the first one.
     """
-    sorts = (history.sends, history.polls, history.latests)
-    size = max(int(each.line.max(initial=0)) for each in sorts) + 1
-    proc, inv, ret = np.full(size, UNKNOWN), np.zeros(size, np.int64), np.zeros(size, np.int64)
-    is_poll = np.zeros(size, np.bool_)
-    for each in sorts:
-        proc[each.line], inv[each.line], ret[each.line] = each.proc, each.inv, each.ret
-    is_poll[history.polls.line] = True
-    order = stable_order(proc)
-    order = order[proc[order] != UNKNOWN]
-    one, two = order[:-1], order[1:]
-    together = is_poll[one] & is_poll[two] & (inv[one] == inv[two]) & (ret[one] == ret[two])
-    ends = np.where(ret[one] == NEVER, inv[one], ret[one])
-    overlaps = np.flatnonzero((proc[one] == proc[two]) & (inv[two] < ends) & ~together)
-    if len(overlaps):
-        first, second = one[overlaps[0]], two[overlaps[0]]
-        raise HistoryError(
-            f"{_both(history, first, second)}: process {proc[first]} begins the second before the first has ended; what"
-            " is in flight side by side is of several processes, and each process's lines are in the order of time"
+
+    firsts: Numbers
+    lasts: Numbers
+    overlap: Overlap | None
+
+    @classmethod
+    def of(cls, history: LogHistory) -> Self:
+        """Return what a history says."""
+        sorts = (history.sends, history.polls, history.latests)
+        steps = np.concatenate(
+            [
+                np.stack([each.proc, each.line, each.inv, each.ret, np.full(len(each), each is history.polls)], axis=1)
+                for each in sorts
+            ]
+        )
+        # By line, which no two share: written where they belong, for to sort them takes longer.
+        base = int(steps[:, 1].min(initial=NEVER))
+        rows = np.full(int(steps[:, 1].max(initial=base)) - base + 1, UNKNOWN)
+        rows[steps[:, 1] - base] = np.arange(len(steps))
+        steps = steps[rows[rows != UNKNOWN]]
+        steps = steps[stable_order(steps[:, 0])]
+        new = np.diff(steps[:, 0], prepend=UNKNOWN) != 0
+        return cls(steps[new], steps[np.roll(new, -1)] if len(new) else steps, _overlap(steps[:-1], steps[1:]))
+
+    def followed_by(self, other: "ProcessEnds") -> "ProcessEnds":
+        """Return what two pieces say together, of which the other one goes on where this one ends."""
+        _, mine, its = np.intersect1d(self.lasts[:, 0], other.firsts[:, 0], assume_unique=True, return_indices=True)
+        overlaps = [self.overlap, other.overlap, _overlap(self.lasts[mine], other.firsts[its])]
+        known = [each for each in overlaps if each is not None]
+        return ProcessEnds(
+            _united(self.firsts, other.firsts),
+            _united(other.lasts, self.lasts),
+            min(known, key=lambda each: (each.proc, each.second), default=None),
         )
 
 
-def _both(history: LogHistory, first: int, second: int) -> str:
-    return f"{history.places.name(first)} and {history.places.name(second)}"
+def _overlap(one: Numbers, two: Numbers) -> Overlap | None:
+    """Return the first of the steps `one` that the step `two` beside it does not wait for, if both are of a process."""
+    together = (one[:, 4] == 1) & (two[:, 4] == 1) & (one[:, 2] == two[:, 2]) & (one[:, 3] == two[:, 3])
+    ends = np.where(one[:, 3] == NEVER, one[:, 2], one[:, 3])
+    overlaps = np.flatnonzero((one[:, 0] == two[:, 0]) & (two[:, 2] < ends) & ~together)
+    if not len(overlaps):
+        return None
+    at = overlaps[0]
+    return Overlap(int(one[at, 0]), int(one[at, 1]), int(two[at, 1]))
+
+
+def _united(steps: Numbers, others: Numbers) -> Numbers:
+    """Return one step of each process, by process: of those that have two, the one of `steps`."""
+    both = np.concatenate([steps, others[~np.isin(others[:, 0], steps[:, 0])]])
+    return both[np.argsort(both[:, 0])]
+
+
+def _both(places: Places, first: int, second: int) -> str:
+    return f"{places.name(first)} and {places.name(second)}"

@@ -1,11 +1,13 @@
 """What was deleted on purpose stays deleted: no poll that began after the answer returns it."""
 
+from functools import partial
+
 import numpy as np
 
 from raftka.check.levels import Level
 from raftka.check.log_columns import OK, UNKNOWN
 from raftka.check.log_index import LogIndex
-from raftka.check.log_lines import record_line, trim_line
+from raftka.check.log_lines import record_line, record_order, trim_line
 from raftka.check.running import prefix_max, take
 from raftka.check.verdict import Anomaly, Report
 
@@ -36,4 +38,4 @@ def check_deletions(index: LogIndex, report: Report) -> None:
         text = f"offset {records.off[row]} was polled after everything below {trim.off} had been deleted"
         return Anomaly(trim.tp, text, [trim_line(history, line), record_line(history, row)])
 
-    report.add("deleted-read", rows, describe)
+    report.add("deleted-read", rows, describe, order=partial(record_order, history))

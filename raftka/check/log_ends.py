@@ -1,8 +1,7 @@
-"""Where the log of each partition ends, by its final reads, and whether these have come that far."""
+"""Where the log of each partition ends, by its final reads, and which of these say that there is more."""
 
 import numpy as np
 
-from raftka.check.errors import HistoryError
 from raftka.check.log_columns import OK, UNKNOWN, LogHistory, Numbers
 from raftka.check.operations import Seek
 
@@ -13,10 +12,8 @@ class LogEnds:
     Attributes:
         read: How far the final reads came: behind their last record, to where a final reader moved, to a trim.
         told: The largest high watermark that came with them, or UNKNOWN; offsets below it may hold markers.
-
-    Raises:
-        HistoryError: The last final poll that has a high watermark says that there is more: what is missing then is
-            what nobody has read.
+        short: The first partition whose last final poll that has a high watermark says that there is more, with why
+            nothing can be said of it: what is missing then is what nobody has read. None: there is none.
     """
 
     def __init__(self, history: LogHistory) -> None:
@@ -31,7 +28,7 @@ class LogEnds:
         finals = np.flatnonzero(is_final & (polls.hw != UNKNOWN))
         self.told = np.full(len(history.partitions), UNKNOWN)
         np.maximum.at(self.told, polls.tp[finals], polls.hw[finals])
-        self._check_whole(history, finals)
+        self.short = self._short(history, finals)
 
     def _note_seeks(self, history: LogHistory, finals: Numbers) -> None:
         """A log whose records are all gone is read from its start, which is its end."""
@@ -47,7 +44,7 @@ class LogEnds:
             if tp is not None and line < last.get((move.proc, tp), UNKNOWN):
                 self.read[tp] = max(self.read[tp], move.off or 0)
 
-    def _check_whole(self, history: LogHistory, finals: Numbers) -> None:
+    def _short(self, history: LogHistory, finals: Numbers) -> tuple[int, str] | None:
         polls = history.polls
         last = np.full(len(history.partitions), UNKNOWN)
         # Of several assignments to one partition numpy keeps the last: the poll that began last.
@@ -55,10 +52,11 @@ class LogEnds:
         last[polls.tp[order]] = order
         ends = last[last != UNKNOWN]
         short = ends[self.read[polls.tp[ends]] < polls.hw[ends]]
-        if len(short):
-            poll = int(short[0])
-            tp = int(polls.tp[poll])
-            raise HistoryError(
-                f"{history.places.name(polls.line[poll])}: the final read of {history.partitions[tp]} ends at"
-                f" {self.read[tp]}, below its own high watermark, {polls.hw[poll]}: read to the end"
-            )
+        if not len(short):
+            return None
+        poll = int(short[0])
+        tp = int(polls.tp[poll])
+        return tp, (
+            f"{history.places.name(polls.line[poll])}: the final read of {history.partitions[tp]} ends at"
+            f" {self.read[tp]}, below its own high watermark, {polls.hw[poll]}: read to the end"
+        )

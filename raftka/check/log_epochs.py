@@ -48,7 +48,7 @@ def _check_time(index: LogIndex, report: Report) -> None:
         )
         return Anomaly(history.partitions[sends.tp[row]], text, [send_line(history, before), send_line(history, row)])
 
-    report.add("nonmonotonic-epoch", together(found), describe)
+    report.add("nonmonotonic-epoch", together(found), describe, order=lambda row: (sends.tp[row], sends.line[row]))
 
 
 def _check_log(index: LogIndex, report: Report) -> None:
@@ -75,7 +75,12 @@ def _check_log(index: LogIndex, report: Report) -> None:
         )
         return Anomaly(history.partitions[sends.tp[row]], text, [send_line(history, before), send_line(history, row)])
 
-    report.add("nonmonotonic-epoch", together(found), describe)
+    report.add(
+        "nonmonotonic-epoch",
+        together(found),
+        describe,
+        order=lambda row: (sends.tp[row], sends.off[row], sends.line[row]),
+    )
 
 
 def _value(index: LogIndex, row: int) -> str:

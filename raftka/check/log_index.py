@@ -4,9 +4,8 @@ from functools import cached_property
 
 import numpy as np
 
-from raftka.check.errors import HistoryError
 from raftka.check.levels import Level, levels_of
-from raftka.check.log_columns import FAIL, NEVER, NO_ACK, OK, UNKNOWN, Flags, LogHistory, Numbers
+from raftka.check.log_columns import FAIL, NEVER, OK, UNKNOWN, Flags, LogHistory, Numbers
 from raftka.check.log_ends import LogEnds
 from raftka.check.sessions import Sessions
 
@@ -15,12 +14,7 @@ FLUSH_SECONDS = 1.0
 
 
 class LogIndex:
-    """Derived columns; each is made when a check first asks for it.
-
-    Raises:
-        HistoryError: Nothing was sent, or no answer says anything, or a partition has no final read, or one that says
-            itself that it is not whole: then what is missing proves nothing.
-    """
+    """Derived columns; each is made when a check first asks for it. The history is one that can be judged."""
 
     def __init__(self, history: LogHistory, acks_all: Level, flush_seconds: float = FLUSH_SECONDS) -> None:
         self.history = history
@@ -30,44 +24,7 @@ class LogIndex:
         self.trim = np.zeros(len(history.partitions), np.int64)
         for tp, offset in history.trims.items():
             self.trim[tp] = offset
-        if not len(history.sends):
-            raise HistoryError("nothing was sent: there is nothing to judge")
-        self._check_answers()
-        self._check_final_reads()
         self.ends = LogEnds(history)
-
-    def _check_answers(self) -> None:
-        """What nobody acknowledged may be missing, and so a log of which nothing was seen contradicts nothing."""
-        sends, polls = self.history.sends, self.history.polls
-        is_acked = (sends.type == OK) & (sends.acks != NO_ACK)
-        if not (is_acked.any() or len(self.history.records) or len(self.history.latests) or (polls.hw > 0).any()):
-            raise HistoryError(
-                "no answer says anything: no record was acknowledged or polled, and latest was not answered"
-            )
-
-    def _check_final_reads(self) -> None:
-        """Without a final read, or one that began before a send had ended, a missing record proves nothing."""
-        history, sends, polls = self.history, self.history.sends, self.history.polls
-        # When the last final poll of each partition began.
-        latest = np.full(len(history.partitions), NEVER)
-        finals = np.flatnonzero((polls.final == 1) & (polls.type == OK))
-        latest[polls.tp[finals]] = -NEVER
-        np.maximum.at(latest, polls.tp[finals], polls.inv[finals])
-        without = np.setdiff1d(sends.tp, polls.tp[finals])
-        if len(without):
-            shown = ", ".join(history.partitions[tp] for tp in without[:3]) + (" and more" if len(without) > 3 else "")
-            raise HistoryError(
-                f"no final read of {shown}: what is missing from polls may have come later; read everything once more"
-                ' after the faults, as polls with "final": true'
-            )
-
-        late = np.flatnonzero((sends.type == OK) & (sends.acks != NO_ACK) & (sends.ret > latest[sends.tp]))
-        if len(late):
-            row = late[0]
-            raise HistoryError(
-                f"{history.places.name(sends.line[row])}: the final read of {history.partitions[sends.tp[row]]} began"
-                " before this send had ended; read everything once more at the very end"
-            )
 
     @cached_property
     def sessions(self) -> Sessions:

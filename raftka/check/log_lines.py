@@ -49,6 +49,12 @@ def record_line(history: LogHistory, record: int) -> dict[str, Any]:
     return poll_line(history, int(history.records.poll[record]), record)
 
 
+def record_order(history: LogHistory, record: int) -> tuple[int, int]:
+    """Return what orders polled records as they were read: the line, and which of its records."""
+    poll = int(history.records.poll[record])
+    return history.polls.line[poll], history.polls.begin[poll] + record - history.polls.first[poll]
+
+
 def latest_line(history: LogHistory, row: int) -> dict[str, Any]:
     """Return one ListOffsets latest."""
     latests = history.latests

@@ -25,7 +25,13 @@ def check_losses(index: LogIndex, report: Report) -> None:
         return Anomaly(history.partitions[sends.tp[row]], text, [send_line(history, row)])
 
     for name, chosen in (("lost-write", is_below), ("unseen", ~is_below)):
-        report.add(name, missed[chosen & ~is_allowed], describe, allowed=int((chosen & is_allowed).sum()))
+        report.add(
+            name,
+            missed[chosen & ~is_allowed],
+            describe,
+            order=lambda row: (sends.line[row],),
+            allowed=int((chosen & is_allowed).sum()),
+        )
     _check_reads(index, report)
 
 
@@ -44,7 +50,13 @@ def _check_reads(index: LogIndex, report: Report) -> None:
         lines = [send_line(history, row), record_line(history, int(first[row]))]
         return Anomaly(history.partitions[sends.tp[row]], text, lines)
 
-    report.add("lost-read", gone[~is_allowed], describe, allowed=int(is_allowed.sum()))
+    report.add(
+        "lost-read",
+        gone[~is_allowed],
+        describe,
+        order=lambda row: (sends.line[row],),
+        allowed=int(is_allowed.sum()),
+    )
 
 
 def _why_not_cut_off(index: LogIndex, row: int) -> str:

@@ -11,7 +11,18 @@ from raftka.check.log_overclaims import check_overclaims
 from raftka.check.log_realtime import check_realtime
 from raftka.check.log_sessions import check_sessions
 from raftka.check.log_values import check_values
+from raftka.check.log_wholeness import Wholeness
 from raftka.check.verdict import Report, Verdict
+
+_CHECKS = (
+    check_values,
+    check_losses,
+    check_deletions,
+    check_sessions,
+    check_realtime,
+    check_epochs,
+    check_overclaims,
+)
 
 
 def check_log(
@@ -27,13 +38,20 @@ def check_log(
     Raises:
         HistoryError: It cannot be judged.
     """
-    index, report = LogIndex(history, acks_all, flush_seconds), Report()
-    check_values(index, report)
-    check_losses(index, report)
-    check_deletions(index, report)
-    check_sessions(index, report)
-    check_realtime(index, report)
-    check_epochs(index, report)
-    check_overclaims(index, report)
+    index = LogIndex(history, acks_all, flush_seconds)
+    Wholeness.of(history, index.ends).check(history.partitions)
+    return judged(index).verdict("log", history.operations)
+
+
+def judged(index: LogIndex) -> Report:
+    """Return the report on a history, or on a piece of it that has all of some partitions.
+
+    Raises:
+        HistoryError: Offsets are too large.
+    """
+    report = Report()
+    for number, check in enumerate(_CHECKS):
+        report.begin(number)
+        check(index, report)
     measure(index, report)
-    return report.verdict("log", history.operations)
+    return report

@@ -38,10 +38,10 @@ def _check_ends(index: LogIndex, report: Report) -> None:
     def beyond(tp: int) -> str:
         return f"the log ends at {_ends(index)[tp]}, and no lost records were beyond"
 
-    report.add("future-latest", asked[~is_explained], latest)
+    report.add("future-latest", asked[~is_explained], latest, order=lambda row: (latests.line[row],))
     came = np.flatnonzero((polls.type == OK) & (polls.hw != UNKNOWN) & (told[polls.tp] != UNKNOWN))
     is_explained = _is_explained(index, visible, polls.tp[came], polls.hw[came], polls.ret[came])
-    report.add("future-hw", came[~is_explained], poll)
+    report.add("future-hw", came[~is_explained], poll, order=lambda row: (polls.line[row],))
 
 
 def _check_acks(index: LogIndex, report: Report) -> None:
@@ -71,7 +71,13 @@ def _check_acks(index: LogIndex, report: Report) -> None:
         )
         return Anomaly(history.partitions[sends.tp[row]], text, [send_line(history, row), record_line(history, read)])
 
-    report.add("duplicate", moved[is_wrong], describe, allowed=int((~is_wrong).sum()))
+    report.add(
+        "duplicate",
+        moved[is_wrong],
+        describe,
+        order=lambda row: (sends.line[row],),
+        allowed=int((~is_wrong).sum()),
+    )
 
 
 def _ends(index: LogIndex) -> Numbers:

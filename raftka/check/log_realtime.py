@@ -4,6 +4,8 @@ Per partition, with everything sorted by offset, one pass over running minima an
 cycles with real-time edges, for operations of one record each): O(n log n), nothing is searched.
 """
 
+from functools import partial
+
 import numpy as np
 
 from raftka.check.levels import Level
@@ -58,7 +60,12 @@ def _check_sends(index: LogIndex, placed: Numbers, report: Report) -> None:
         )
         return Anomaly(history.partitions[sends.tp[row]], text, [send_line(history, before), send_line(history, row)])
 
-    report.add("G0-realtime", together(found), describe)
+    report.add(
+        "G0-realtime",
+        together(found),
+        describe,
+        order=lambda row: (sends.tp[row], index.place[row], sends.line[row]),
+    )
 
 
 def _check_processes(index: LogIndex, placed: Numbers, report: Report) -> None:
@@ -80,7 +87,13 @@ def _check_processes(index: LogIndex, placed: Numbers, report: Report) -> None:
     # What nobody was told the end of may arrive late, unless its producer is idempotent and so in order.
     is_unknown = (sends.type[one] != OK) | (index.level[one] == Level.NO_ACK) | index.moved[one]
     is_late = is_unknown & (sends.idem[one] == 0)
-    report.add("nonmonotonic-send", np.flatnonzero(wrong & ~is_late), describe, allowed=int((wrong & is_late).sum()))
+    report.add(
+        "nonmonotonic-send",
+        np.flatnonzero(wrong & ~is_late),
+        describe,
+        order=lambda at: (sends.proc[two[at]], sends.tp[two[at]], sends.line[two[at]]),
+        allowed=int((wrong & is_late).sum()),
+    )
 
 
 def _check_polls(index: LogIndex, placed: Numbers, report: Report) -> None:
@@ -109,7 +122,12 @@ def _check_polls(index: LogIndex, placed: Numbers, report: Report) -> None:
             history.partitions[sends.tp[row]], text, [record_line(history, other[row]), send_line(history, row)]
         )
 
-    report.add("G1c-realtime", together(found), describe)
+    report.add(
+        "G1c-realtime",
+        together(found),
+        describe,
+        order=lambda row: (sends.tp[row], index.place[row], sends.line[row]),
+    )
 
 
 def _check_latests(index: LogIndex, placed: Numbers, report: Report) -> None:
@@ -172,7 +190,12 @@ def _check_latests(index: LogIndex, placed: Numbers, report: Report) -> None:
         ("future-latest", "future", future, "which covers a record that was sent only after the answer"),
         ("nonmonotonic-latest", "back", back, "after an earlier answer was larger"),
     ):
-        report.add(name, together(rows), lambda row, kind=kind, words=words: describe(kind, words, row))  # type: ignore[misc]
+        report.add(
+            name,
+            together(rows),
+            partial(describe, kind, words),
+            order=lambda row: (latests.tp[row], latests.line[row]),
+        )
 
 
 def _overtaken(places: Numbers, began: Numbers, others: Numbers, ended: Numbers) -> tuple[Numbers, Numbers]:

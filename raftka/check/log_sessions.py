@@ -1,10 +1,12 @@
 """What one process saw, poll after poll: each record once, in order, nothing left out, and no step back."""
 
+from functools import partial
+
 import numpy as np
 
-from raftka.check.log_columns import OK, UNKNOWN, Flags, LogHistory, Numbers
+from raftka.check.log_columns import OK, UNKNOWN, Flags, LogHistory, Numbers, Polls
 from raftka.check.log_index import LogIndex
-from raftka.check.log_lines import poll_line, seek_line
+from raftka.check.log_lines import poll_line, record_order, seek_line
 from raftka.check.verdict import Anomaly, Report
 
 
@@ -30,8 +32,9 @@ def _check_within(index: LogIndex, report: Report) -> None:
         return _step(history, int(records.poll[row]), row, int(records.poll[row]), row + 1)
 
     skips = (steps > 1) & ~_is_trimmed_before(index, rows + 1)
-    report.add("int-poll-skip", rows[skips], describe)
-    report.add("int-nonmonotonic-poll", rows[steps < 1], describe)
+    order = partial(record_order, history)
+    report.add("int-poll-skip", rows[skips], describe, order=order)
+    report.add("int-nonmonotonic-poll", rows[steps < 1], describe, order=order)
 
 
 def _check_across(index: LogIndex, report: Report) -> None:
@@ -43,12 +46,16 @@ def _check_across(index: LogIndex, report: Report) -> None:
     def describe(at: int) -> Anomaly:
         return _step(history, int(one[at]), int(last[one[at]]), int(two[at]), int(first[two[at]]))
 
+    def order(at: int) -> tuple[int, ...]:
+        return _stream_order(polls, two[at])
+
     is_group = sessions.is_subscribed[two]
     for name, flags in (
         ("poll-skip", (steps > 1) & ~_is_trimmed_before(index, first[two])),
         ("nonmonotonic-poll", steps < 1),
     ):
-        report.add(name, np.flatnonzero(flags & ~is_group), describe, allowed=int((flags & is_group).sum()))
+        is_wrong = np.flatnonzero(flags & ~is_group)
+        report.add(name, is_wrong, describe, order=order, allowed=int((flags & is_group).sum()))
 
 
 def _check_after_seeks(index: LogIndex, report: Report) -> None:
@@ -66,12 +73,16 @@ def _check_after_seeks(index: LogIndex, report: Report) -> None:
         lines = [seek_line(history, int(sessions.seek[poll])), poll_line(history, poll, record)]
         return Anomaly(history.partitions[polls.tp[poll]], text, lines)
 
+    def order(at: int) -> tuple[int, ...]:
+        return _stream_order(polls, rows[at])
+
     is_group = sessions.is_subscribed[rows]
     for name, flags in (
         ("poll-skip", (behind > 0) & ~_is_trimmed_before(index, first)),
         ("nonmonotonic-poll", history.records.off[first] < sought),
     ):
-        report.add(name, np.flatnonzero(flags & ~is_group), describe, allowed=int((flags & is_group).sum()))
+        is_wrong = np.flatnonzero(flags & ~is_group)
+        report.add(name, is_wrong, describe, order=order, allowed=int((flags & is_group).sum()))
 
 
 def _check_high_watermarks(index: LogIndex, report: Report) -> None:
@@ -85,7 +96,13 @@ def _check_high_watermarks(index: LogIndex, report: Report) -> None:
 
     back = polls.hw[two] < polls.hw[one]
     is_allowed = index.is_rewound(polls.tp[two], polls.hw[two], polls.ret[two])
-    report.add("nonmonotonic-hw", np.flatnonzero(back & ~is_allowed), describe, allowed=int((back & is_allowed).sum()))
+    report.add(
+        "nonmonotonic-hw",
+        np.flatnonzero(back & ~is_allowed),
+        describe,
+        order=lambda at: _stream_order(polls, two[at]),
+        allowed=int((back & is_allowed).sum()),
+    )
 
 
 def _check_beyond(index: LogIndex, report: Report) -> None:
@@ -101,7 +118,11 @@ def _check_beyond(index: LogIndex, report: Report) -> None:
         text = f"offset {records.off[row]} was returned with a high watermark of {polls.hw[poll]}"
         return Anomaly(history.partitions[polls.tp[poll]], text, [poll_line(history, poll, row)])
 
-    report.add("read-beyond-hw", rows, describe)
+    report.add("read-beyond-hw", rows, describe, order=partial(record_order, history))
+
+
+def _stream_order(polls: Polls, row: int) -> tuple[int, ...]:
+    return polls.proc[row], polls.tp[row], polls.line[row]
 
 
 def _step(history: LogHistory, one: int, before: int, two: int, after: int) -> Anomaly:

@@ -1,10 +1,12 @@
 """What was read: values that nobody sent, that were refused, that come from the future, that moved or changed."""
 
+from functools import partial
+
 import numpy as np
 
 from raftka.check.log_columns import FAIL, NO_ACK, OK, UNKNOWN, Flags, LogHistory, Numbers
 from raftka.check.log_index import LogIndex
-from raftka.check.log_lines import record_line, send_line
+from raftka.check.log_lines import record_line, record_order, send_line
 from raftka.check.verdict import Anomaly, Report
 
 
@@ -33,10 +35,11 @@ def _check_sources(index: LogIndex, report: Report) -> None:
         return Anomaly(_tp(history, row), text, [record_line(history, row), send_line(history, send_of[row])])
 
     is_known = send_of != UNKNOWN
-    report.add("phantom", np.flatnonzero(~is_known), phantom)
-    report.add("aborted-read", np.flatnonzero(is_known & (history.sends.type[send_of] == FAIL)), aborted)
+    report.add("phantom", np.flatnonzero(~is_known), phantom, order=partial(record_order, history))
+    is_refused = is_known & (history.sends.type[send_of] == FAIL)
+    report.add("aborted-read", np.flatnonzero(is_refused), aborted, order=partial(record_order, history))
     is_early = history.polls.ret[history.records.poll] < history.sends.inv[send_of]
-    report.add("future-read", np.flatnonzero(is_known & is_early), future)
+    report.add("future-read", np.flatnonzero(is_known & is_early), future, order=partial(record_order, history))
 
 
 def _check_offsets(index: LogIndex, report: Report) -> None:
@@ -51,14 +54,19 @@ def _check_offsets(index: LogIndex, report: Report) -> None:
     def line(row: int) -> dict[str, object]:
         return record_line(history, row) if row < len(records) else send_line(history, claims[row - len(records)])
 
+    def where(at: int) -> tuple[int, int]:
+        one = int(order[at])
+        if one < len(records):
+            return records.tp[one], records.off[one]
+        return sends.tp[claims[one - len(records)]], sends.off[claims[one - len(records)]]
+
     def describe(at: int) -> Anomaly:
         one, two = int(order[at]), int(order[at + 1])
-        tp = records.tp[one] if one < len(records) else sends.tp[claims[one - len(records)]]
-        offset = records.off[one] if one < len(records) else sends.off[claims[one - len(records)]]
+        tp, offset = where(at)
         text = f"offset {offset} holds {history.values[values[one]]!r} and {history.values[values[two]]!r}"
         return Anomaly(history.partitions[tp], text, [line(one), line(two)])
 
-    report.add("inconsistent-offsets", again, describe)
+    report.add("inconsistent-offsets", again, describe, order=where)
 
 
 def _check_acks(index: LogIndex, report: Report) -> None:
@@ -81,7 +89,11 @@ def _check_acks(index: LogIndex, report: Report) -> None:
         lines = [send_line(history, first), send_line(history, second)]
         return Anomaly(history.partitions[sends.tp[first]], text, lines)
 
-    report.add("inconsistent-acks", np.flatnonzero(same), describe)
+    def place(at: int) -> tuple[int, ...]:
+        row = one[at]
+        return sends.tp[row], sends.epoch[row], sends.off[row], sends.line[row]
+
+    report.add("inconsistent-acks", np.flatnonzero(same), describe, order=place)
 
 
 def _check_duplicates(index: LogIndex, report: Report) -> None:
@@ -100,7 +112,13 @@ def _check_duplicates(index: LogIndex, report: Report) -> None:
         lines = [send_line(history, row)] + [record_line(history, each) for each in (one, two) if each < len(records)]
         return Anomaly(history.partitions[sends.tp[row]], text, lines)
 
-    report.add("duplicate", again[is_idempotent], describe, allowed=int((~is_idempotent).sum()))
+    report.add(
+        "duplicate",
+        again[is_idempotent],
+        describe,
+        order=lambda at: (sends.line[sent[order[at]]],),
+        allowed=int((~is_idempotent).sum()),
+    )
 
 
 def _changes_within(keys: Numbers, values: Numbers, chosen: Flags) -> tuple[Numbers, Numbers]:

@@ -58,16 +58,36 @@ class RegisterHistory:
     operations: int = 0
     places: Places = field(default_factory=Places)
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether a read or a cas has an answer."""
+        return any(step.kind != WRITE and step.ret != NEVER for steps in self.steps.values() for step in steps)
+
+    def take(self, number: int, operation: Line) -> None:
+        """Take the next line; faults say nothing of registers.
+
+        Raises:
+            HistoryError: It lacks what it needs.
+        """
+        if not isinstance(operation, REGISTER_OPERATIONS):
+            return
+        self.operations += 1
+        step = _step(self, number, operation)
+        if step is not None:
+            self.steps[operation.key].append(step)
+            self.lines[number] = operation
+
     def shown(self, number: int) -> dict[str, Any]:
         """Return one operation as it was read, and where."""
         fields: dict[str, Any] = msgspec.to_builtins(self.lines[number])
         return self.places.of(number) | fields
 
     def value(self, number: int) -> str:
-        """Return a value as JSON."""
+        """Return a value as JSON; of a history that was made of steps, its number."""
         if number == NULL:
             return "null"
-        return next(encoded for encoded, its_number in self.values.items() if its_number == number).decode()
+        known = (encoded.decode() for encoded, its_number in self.values.items() if its_number == number)
+        return next(known, str(number))
 
 
 def read_register_history(paths: Iterable[Path], *, has_cas: bool) -> RegisterHistory:
@@ -78,58 +98,83 @@ def read_register_history(paths: Iterable[Path], *, has_cas: bool) -> RegisterHi
         OSError: A file cannot be read.
     """
     history, before = RegisterHistory(), 0
-    busy: dict[int, tuple[float, int]] = {}
+    busy = Busy()
     for path in paths:
         history.places.begin(str(path), before)
         last = 0
         for first, operations in read_lines(path):
             for number, each in enumerate(operations, first):
-                _add(history, busy, before + number, each, has_cas=has_cas)
+                busy.take(history.places, before + number, each, has_cas=has_cas)
+                history.take(before + number, each)
             last = first + len(operations) - 1
         before += last
-    if not history.operations:
-        raise HistoryError("nothing was read or written: there is nothing to judge")
-    if all(step.kind == WRITE or step.ret == NEVER for steps in history.steps.values() for step in steps):
-        raise HistoryError("no read and no cas was answered: writes alone contradict nothing, and so prove nothing")
+    check_answers(history.operations, is_answered=history.is_answered)
     return history
+
+
+def check_answers(operations: int, *, is_answered: bool) -> None:
+    """Refuse a history that says nothing.
+
+    Raises:
+        HistoryError: It has no operations, or no answers.
+    """
+    if not operations:
+        raise HistoryError("nothing was read or written: there is nothing to judge")
+    if not is_answered:
+        raise HistoryError("no read and no cas was answered: writes alone contradict nothing, and so prove nothing")
 
 
 def register_history(lines: Iterable[Line], *, has_cas: bool) -> RegisterHistory:
     """Return the history of lines at hand; an empty one too."""
-    history: RegisterHistory = RegisterHistory()
-    busy: dict[int, tuple[float, int]] = {}
+    history = RegisterHistory()
+    busy = Busy()
     for number, line in enumerate(lines, 1):
-        _add(history, busy, number, line, has_cas=has_cas)
+        busy.take(history.places, number, line, has_cas=has_cas)
+        history.take(number, line)
     return history
 
 
-def _add(
-    history: RegisterHistory, busy: dict[int, tuple[float, int]], number: int, operation: Line, *, has_cas: bool
-) -> None:
-    if isinstance(operation, Fault):
-        return
-    place = history.places.name
-    if not isinstance(operation, REGISTER_OPERATIONS) or (isinstance(operation, Cas) and not has_cas):
-        tag = operation.__struct_config__.tag
-        other = "cas" if isinstance(operation, Cas) else "log"
-        raise HistoryError(f"{place(number)}: `{tag}` is not of this model: --model {other}")
-    ret = NEVER if operation.ret is None else operation.ret
-    if ret < operation.inv:
-        raise HistoryError(f"{place(number)}: the operation ends before it began")
-    if operation.type == "ok" and operation.ret is None:
-        raise HistoryError(f"{place(number)}: the operation is ok and has no `ret`")
-    ended, former = busy.get(operation.proc, (0, 0))
-    if ended > operation.inv:
-        raise HistoryError(
-            f"{place(former)} and {place(number)}: process {operation.proc} begins the second before the first has"
-            " ended; each process's lines are in the order of time"
-        )
-    busy[operation.proc] = (operation.inv if operation.ret is None else operation.ret, number)
-    history.operations += 1
-    step = _step(history, number, operation)
-    if step is not None:
-        history.steps[operation.key].append(step)
-        history.lines[number] = operation
+@dataclass(slots=True)
+class Busy:
+    """What each process does: one thing at a time.
+
+    Attributes:
+        firsts: When each process first began something, and the line of it.
+        lasts: When each process was last busy, and the line of it.
+    """
+
+    firsts: dict[int, tuple[int, int]] = field(default_factory=dict)
+    lasts: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def take(self, places: Places, number: int, operation: Line, *, has_cas: bool) -> None:
+        """Take the next line.
+
+        Raises:
+            HistoryError: It is of another model, or contradicts itself or its process's former one.
+        """
+        if isinstance(operation, Fault):
+            return
+        if not isinstance(operation, REGISTER_OPERATIONS) or (isinstance(operation, Cas) and not has_cas):
+            tag = operation.__struct_config__.tag
+            other = "cas" if isinstance(operation, Cas) else "log"
+            raise HistoryError(f"{places.name(number)}: `{tag}` is not of this model: --model {other}")
+        if operation.ret is not None and operation.ret < operation.inv:
+            raise HistoryError(f"{places.name(number)}: the operation ends before it began")
+        if operation.type == "ok" and operation.ret is None:
+            raise HistoryError(f"{places.name(number)}: the operation is ok and has no `ret`")
+        ended, former = self.lasts.get(operation.proc, (operation.inv, number))
+        if ended > operation.inv:
+            raise HistoryError(overlap(places, operation.proc, former, number))
+        self.firsts.setdefault(operation.proc, (operation.inv, number))
+        self.lasts[operation.proc] = (operation.inv if operation.ret is None else operation.ret, number)
+
+
+def overlap(places: Places, process: int, former: int, number: int) -> str:
+    """Return what is wrong with two lines of one process."""
+    return (
+        f"{places.name(former)} and {places.name(number)}: process {process} begins the second before the first has"
+        " ended; each process's lines are in the order of time"
+    )
 
 
 def _step(history: RegisterHistory, number: int, operation: Read | Write | Cas) -> Step | None:

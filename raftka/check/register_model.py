@@ -13,7 +13,8 @@ end stay under way for ever, so those that cannot matter are dropped first.
 """
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,24 +45,51 @@ def check_register(history: RegisterHistory, model: str, configurations_max: int
     Raises:
         HistoryError: No key is wrong, but a window has too many explanations to be searched; it is named.
     """
+    return verdict_on_keys(
+        (check_key(history, key, configurations_max) for key in history.steps), model, history.operations
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyVerdict:
+    """What is said of one key.
+
+    Attributes:
+        anomaly: Why its operations have no explanation; None: they have one, or nobody knows.
+        unjudged: Why nobody knows.
+        widest: How many operations were under way at a time.
+    """
+
+    anomaly: Anomaly | None
+    unjudged: str | None
+    widest: int
+
+
+def check_key(history: RegisterHistory, key: str, configurations_max: int = CONFIGURATIONS_MAX) -> KeyVerdict:
+    """Return the verdict on one key: it depends on this key's operations only."""
+    search = _Search(history, key, configurations_max)
+    try:
+        anomaly = search.run()
+    except HistoryError as error:
+        return KeyVerdict(None, str(error), search.widest)
+    return KeyVerdict(anomaly, None, search.widest)
+
+
+def verdict_on_keys(keys: Iterable[KeyVerdict], model: str, operations: int) -> Verdict:
+    """Return the verdict on all keys, given in the order in which the history first has them.
+
+    Raises:
+        HistoryError: No key is wrong, but of some nobody knows.
+    """
     report = Report()
-    anomalies: list[Anomaly] = []
-    widest = 0
-    for key, steps in history.steps.items():
-        search = _Search(history, key, relevant(steps), configurations_max)
-        try:
-            anomaly = search.run()
-        except HistoryError as error:
-            report.unjudged.append(str(error))
-            anomaly = None
-        widest = max(widest, search.widest)
-        if anomaly is not None:
-            anomalies.append(anomaly)
+    verdicts = list(keys)
+    anomalies = [each.anomaly for each in verdicts if each.anomaly is not None]
+    report.unjudged = [each.unjudged for each in verdicts if each.unjudged is not None]
     if report.unjudged and not anomalies:
         raise HistoryError("; ".join(report.unjudged[:_SHOWN]))
-    report.add("not-linearizable", np.arange(len(anomalies)), lambda row: anomalies[row])
-    report.measures |= {"keys": len(history.steps), "widest-window": widest}
-    return report.verdict(model, history.operations)
+    report.add("not-linearizable", np.arange(len(anomalies)), lambda row: anomalies[row], order=lambda row: (row,))
+    report.measures |= {"keys": len(verdicts), "widest-window": max((each.widest for each in verdicts), default=0)}
+    return report.verdict(model, operations)
 
 
 def relevant(steps: list[Step]) -> list[Step]:
@@ -89,10 +117,14 @@ def relevant(steps: list[Step]) -> list[Step]:
 class _Search:
     """One key."""
 
-    def __init__(self, history: RegisterHistory, key: str, steps: list[Step], configurations_max: int) -> None:
+    def __init__(self, history: RegisterHistory, key: str, configurations_max: int) -> None:
         self._history = history
         self._key = key
-        self._steps = steps
+        # Values are numbered as this key first has them, whatever other keys have: what is said of a key, and when its
+        # window is too wide, is then the same in a history of this key alone.
+        self._numbers = {NULL: NULL}
+        self._steps = relevant([self._renumbered(each) for each in history.steps[key]])
+        self._values = list(self._numbers)
         self._max = configurations_max
         # Of what is under way: its bit, by number; freed bits are used again.
         self._open: dict[int, Step] = {}
@@ -121,6 +153,10 @@ class _Search:
             del self._open[slot]
             self._free.append(slot)
         return None
+
+    def _renumbered(self, step: Step) -> Step:
+        expected = self._numbers.setdefault(step.expected, len(self._numbers))
+        return replace(step, expected=expected, new=self._numbers.setdefault(step.new, len(self._numbers)))
 
     def _linearized(self, configurations: set[int], slot: int, width: int) -> set[int]:
         """Return every configuration in which the step at `slot` has taken effect, without its bit."""
@@ -170,7 +206,8 @@ class _Search:
 
     def _anomaly(self, step: Step, configurations: set[int], width: int) -> Anomaly:
         values = sorted({each >> width for each in configurations})
-        shown = ", ".join(map(self._history.value, values[:_SHOWN])) + (" or more" if len(values) > _SHOWN else "")
+        known = [self._history.value(self._values[each]) for each in values[:_SHOWN]]
+        shown = ", ".join(known) + (" or more" if len(values) > _SHOWN else "")
         text = (
             f"the operation of {self._history.places.name(step.line)} has no place between its beginning and its end:"
             f" everything that ended before leaves the register at {shown}, and what was under way does not explain it"

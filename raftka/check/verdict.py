@@ -1,7 +1,10 @@
-"""What a checker says: anomalies with the operations that prove them, what was allowed, and what was measured."""
+"""What a checker says: anomalies with the operations that prove them, what was allowed, and what was measured.
 
-from collections import Counter
-from collections.abc import Callable
+A history may be judged in pieces, each with a report of its own: `merged` makes one of them, which is the report of the
+whole history to the letter. So each case has its place in the order in which the whole history's are told.
+"""
+
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -59,28 +62,84 @@ class Verdict(msgspec.Struct):
         return not self.findings
 
 
+class Tally(msgspec.Struct):
+    """What one step of a check has found.
+
+    Attributes:
+        name: Of the anomaly.
+        cases: How many.
+        allowed: How many more the level allows.
+        first: The first EXAMPLES of the cases, each with what orders it among all cases of this step.
+    """
+
+    name: str
+    cases: int
+    allowed: int
+    first: list[tuple[tuple[int, ...], Anomaly]]
+
+
 class Report:
     """Collects a verdict."""
 
     def __init__(self) -> None:
-        self.findings: list[Finding] = []
-        self.allowed: Counter[str] = Counter()
+        # By number of the check, and of the step in it: findings are told in this order.
+        self.tallies: dict[tuple[int, int], Tally] = {}
         self.measures: dict[str, float] = {}
         self.unjudged: list[str] = []
+        self._check = self._step = 0
 
-    def add(self, name: str, rows: Numbers, describe: Callable[[int], Anomaly], *, allowed: int = 0) -> None:
-        """Note the cases at `rows`, each told by `describe`, and how many more were allowed; a name's cases add up."""
-        if len(rows):
-            examples = [describe(int(row)) for row in rows[:EXAMPLES]]
-            former = next((each for each in self.findings if each.name == name), None)
-            if former is None:
-                self.findings.append(Finding(name, len(rows), examples))
-            else:
-                together = Finding(name, former.cases + len(rows), [*former.examples, *examples][:EXAMPLES])
-                self.findings[self.findings.index(former)] = together
-        if allowed:
-            self.allowed[name] += allowed
+    def begin(self, check: int) -> None:
+        """Note that what is added from here on is found by a check: its number orders its findings among others'."""
+        self._check, self._step = check, 0
+
+    def add(
+        self,
+        name: str,
+        rows: Numbers,
+        describe: Callable[[int], Anomaly],
+        *,
+        order: Callable[[int], tuple[int, ...]],
+        allowed: int = 0,
+    ) -> None:
+        """Note the cases at `rows`, each told by `describe`, and how many more were allowed; a name's cases add up.
+
+        A check adds the same steps in the same order, whatever it finds; it may leave out the last ones.
+
+        Args:
+            name: Of the anomaly.
+            rows: One per case, in the order in which they are told.
+            describe: Tells the case at a row.
+            order: What the rows are ordered by, without reference to rows: it must hold for pieces of a history.
+            allowed: How many more there are.
+        """
+        first = [(tuple(map(int, order(int(row)))), describe(int(row))) for row in rows[:EXAMPLES]]
+        self.tallies[self._check, self._step] = Tally(name, len(rows), allowed, first)
+        self._step += 1
 
     def verdict(self, model: str, operations: int) -> Verdict:
         """Return what was collected."""
-        return Verdict(model, operations, self.findings, dict(self.allowed), self.measures, self.unjudged)
+        findings: dict[str, Finding] = {}
+        allowed: dict[str, int] = {}
+        for _, tally in sorted(self.tallies.items()):
+            if tally.cases:
+                former = findings.get(tally.name, Finding(tally.name, 0, []))
+                examples = [*former.examples, *(anomaly for _, anomaly in tally.first)]
+                findings[tally.name] = Finding(tally.name, former.cases + tally.cases, examples[:EXAMPLES])
+            if tally.allowed:
+                allowed[tally.name] = allowed.get(tally.name, 0) + tally.allowed
+        return Verdict(model, operations, list(findings.values()), allowed, self.measures, self.unjudged)
+
+
+def merged(reports: Iterable[Report]) -> Report:
+    """Return the report on a history, of reports on its pieces; figures are the caller's business."""
+    whole = Report()
+    for report in reports:
+        for slot, tally in report.tallies.items():
+            former = whole.tallies.setdefault(slot, Tally(tally.name, 0, 0, []))
+            former.cases += tally.cases
+            former.allowed += tally.allowed
+            former.first.extend(tally.first)
+        whole.unjudged.extend(report.unjudged)
+    for tally in whole.tallies.values():
+        tally.first = sorted(tally.first, key=lambda each: each[0])[:EXAMPLES]
+    return whole
