@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import SEEK_END
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,14 +27,16 @@ class Part:
         begin: The first chunk.
         end: The chunk behind the last one; None: to the end of the file.
         first_line: The number of the first line that ends there.
+        name: What the file is called when something is said of it; None: its path.
     """
 
-    begin: int
-    end: int | None
-    first_line: int
+    begin: int = 0
+    end: int | None = None
+    first_line: int = 1
+    name: str | None = None
 
 
-WHOLE = Part(0, None, 1)
+WHOLE = Part()
 
 
 def read_lines(path: Path, part: Part = WHOLE) -> Iterator[tuple[int, list[Line]]]:
@@ -44,6 +47,7 @@ def read_lines(path: Path, part: Part = WHOLE) -> Iterator[tuple[int, list[Line]
         OSError: The file cannot be read.
     """
     number = part.first_line
+    name = part.name or str(path)
     with path.open("rb") as stream:
         # A line may be longer than a chunk.
         pieces = [_begun_before(stream, part.begin * CHUNK_BYTES)]
@@ -54,7 +58,7 @@ def read_lines(path: Path, part: Part = WHOLE) -> Iterator[tuple[int, list[Line]
             if not newline:
                 pieces.append(chunk)
                 continue
-            operations = _decoded(path, number, b"".join([*pieces, whole]))
+            operations = _decoded(name, number, b"".join([*pieces, whole]))
             pieces = [tail]
             yield number, operations
             number += len(operations)
@@ -63,10 +67,10 @@ def read_lines(path: Path, part: Part = WHOLE) -> Iterator[tuple[int, list[Line]
         return
     rest = b"".join(pieces)
     if rest.strip():
-        yield number, [_last(path, number, rest)]
+        yield number, [_last(name, number, rest)]
         number += 1
     if number == 1:
-        raise HistoryError(f"{path} is empty: there is nothing to judge")
+        raise HistoryError(f"{name} is empty: there is nothing to judge")
 
 
 def count_lines(path: Path, begin: int, end: int | None) -> int:
@@ -82,6 +86,16 @@ def count_lines(path: Path, begin: int, end: int | None) -> int:
             lines += chunk.count(b"\n")
             at += 1
     return lines
+
+
+def has_open_end(path: Path) -> bool:
+    """Return whether there is a line behind the last newline of a file.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as stream:
+        return bool(_begun_before(stream, stream.seek(0, SEEK_END)).strip())
 
 
 def _begun_before(stream: BinaryIO, begin: int) -> bytes:
@@ -101,7 +115,7 @@ def _begun_before(stream: BinaryIO, begin: int) -> bytes:
     return b"".join(reversed(pieces))
 
 
-def _decoded(path: Path, first: int, lines: bytes) -> list[Line]:
+def _decoded(name: str, first: int, lines: bytes) -> list[Line]:
     try:
         operations = _decoder.decode_lines(lines)
     except _UNREADABLE:
@@ -109,22 +123,22 @@ def _decoded(path: Path, first: int, lines: bytes) -> list[Line]:
     if len(operations) == lines.count(b"\n") + 1:
         return operations
     # Something is wrong, or a line is empty, which the fast way passes over: once more, to say where.
-    return [_one(path, number, line) for number, line in enumerate(lines.split(b"\n"), first)]
+    return [_one(name, number, line) for number, line in enumerate(lines.split(b"\n"), first)]
 
 
-def _one(path: Path, number: int, line: bytes) -> Line:
+def _one(name: str, number: int, line: bytes) -> Line:
     if not line.strip():
-        raise HistoryError(f"{path}:{number}: empty")
+        raise HistoryError(f"{name}:{number}: empty")
     try:
         return _decoder.decode(line)
     except _UNREADABLE as error:
         shown = line[:_SHOWN_CHARACTERS].decode(errors="replace")
-        raise HistoryError(f"{path}:{number}: {error}: {shown}") from error
+        raise HistoryError(f"{name}:{number}: {error}: {shown}") from error
 
 
-def _last(path: Path, number: int, line: bytes) -> Line:
+def _last(name: str, number: int, line: bytes) -> Line:
     """Return the last line, which has no newline behind it: whoever wrote it may have been cut short."""
     try:
         return _decoder.decode(line)
     except _UNREADABLE as error:
-        raise HistoryError(f"{path}:{number}: the history is cut short in its last line ({error})") from error
+        raise HistoryError(f"{name}:{number}: the history is cut short in its last line ({error})") from error

@@ -1,11 +1,15 @@
 """Figures of a log history that are neither good nor bad: how late consumers were, how often they read twice."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from raftka.check.log_columns import NEVER, OK, UNKNOWN, Flags
 from raftka.check.log_index import LogIndex
 from raftka.check.sessions import AT_START
 from raftka.check.verdict import Report
+
+_WORST = "worst-realtime-lag-ms"
 
 
 def measure(index: LogIndex, report: Report) -> None:
@@ -19,8 +23,22 @@ def measure(index: LogIndex, report: Report) -> None:
         "polled": len(records),
         "polled-twice": _polled_twice(index, known),
         "polled-twice-subscribed": _polled_twice(index, known & index.sessions.is_subscribed[records.poll]),
-        "worst-realtime-lag-ms": _worst_lag_ns(index) / 1e6,
+        _WORST: _worst_lag_ns(index) / 1e6,
     }
+
+
+def together(measures: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the figures of a history, of those of pieces that have no partition in common."""
+    whole: dict[str, float] = {}
+    for each in measures:
+        for name, figure in each.items():
+            if name not in whole:
+                whole[name] = figure
+            elif name == _WORST:
+                whole[name] = max(whole[name], figure)
+            else:
+                whole[name] += figure
+    return whole
 
 
 def _polled_twice(index: LogIndex, chosen: Flags) -> int:

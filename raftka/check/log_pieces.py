@@ -29,14 +29,14 @@ class LogPart:
 
     Attributes:
         partitions: In the order in which they appear.
-        sizes: By partition: records sent and polled, and answers of latest.
+        sizes: By partition: how many records were sent, and how many operations there are.
         trims: With their lines.
         offset: The largest offset of a record or an answer.
         processes: What each process did.
     """
 
     partitions: list[str]
-    sizes: dict[str, int]
+    sizes: dict[str, tuple[int, int]]
     moves: list[tuple[int, Assign | Subscribe | Seek]]
     trims: list[tuple[int, Trim]]
     power_losses: list[int]
@@ -87,7 +87,7 @@ def read_part(path: Path, part: Part, before: int, places: Places) -> tuple[LogP
     pieces = split(history)
     summary = LogPart(
         partitions,
-        {name: piece.operations for name, piece in pieces.items()},
+        {name: (len(piece.sends), piece.operations) for name, piece in pieces.items()},
         history.moves,
         builder.trims,
         history.power_losses,

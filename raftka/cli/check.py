@@ -1,6 +1,7 @@
 """`raftka check`: the verdict on histories of any Kafka-compatible cluster."""
 
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,24 +33,35 @@ class LevelName(StrEnum):
     NO_ACK = "no_ack"
 
 
+ModelOption = Annotated[Model, typer.Option("--model", help="What they are histories of.")]
+LevelOption = Annotated[
+    LevelName, typer.Option("--level", help="What acks=all means there; other records are judged by their acks.")
+]
+OutputOption = Annotated[Format, typer.Option("--format", "-f", help="How to print.")]
+ExplainOption = Annotated[bool, typer.Option("--explain", help="Say in words what each anomaly means.")]
+
+
 def check(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Histories; several are one.")],
-    model: Annotated[Model, typer.Option(help="What they are histories of.")] = Model.LOG,
-    level: Annotated[
-        LevelName, typer.Option(help="What acks=all means there; other records are judged by their acks.")
-    ] = LevelName.QUORUM_ACK,
-    output: Annotated[Format, typer.Option("--format", "-f", help="How to print.")] = Format.TEXT,
-    explain: Annotated[bool, typer.Option("--explain", help="Say in words what each anomaly means.")] = False,
+    model: ModelOption = Model.LOG,
+    level: LevelOption = LevelName.QUORUM_ACK,
+    output: OutputOption = Format.TEXT,
+    explain: ExplainOption = False,
 ) -> int:
     """Judge histories (docs/history-format.md): exit code 0 valid, 1 anomalies, 2 they cannot be judged."""
+    return tell(lambda: _judged(files, model, level), model, output, explained=explain)
+
+
+def tell(judge: Callable[[], "Verdict"], model: Model, output: Format, *, explained: bool) -> int:
+    """Print a verdict and return its exit code; why there is none goes to stderr."""
     try:
         from raftka.check.errors import HistoryError
         from raftka.check.printable import printable
         from raftka.check.render import render
     except ImportError as error:
-        raise CommandError(f"{error}; `raftka check` needs numpy: pip install 'raftka[check]'") from None
+        raise CommandError(f"{error}; this needs numpy: pip install 'raftka[check]'") from None
     try:
-        verdict = _judged(files, model, level)
+        verdict = judge()
     except (HistoryError, OSError) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
         # It may quote the history, which is anybody's.
@@ -61,7 +73,7 @@ def check(
     if output is Format.JSON:
         _print_json({"valid": verdict.is_valid} | msgspec.to_builtins(verdict))
     else:
-        for line in render(verdict, explained=explain):
+        for line in render(verdict, explained=explained):
             print(line)
     return DONE if verdict.is_valid else FAILED
 

@@ -35,6 +35,7 @@ COMMANDS = {
     "pipeline": LazyCommand("raftka.cli.pipeline", "app", "Run pipelines on Spark, and see how they stand."),
     "archive": LazyCommand("raftka.cli.archive", "app", "Verify, restore and compact archives of topics."),
     "telemetry": LazyCommand("raftka.cli.telemetry", "app", "Draw what brokers tell of their replicas."),
+    "audit": LazyCommand("raftka.cli.audit", "audit", "Judge large histories in parallel, on Spark."),
     "completion": LazyCommand("raftka.cli.completion", "completion", "Print a script for a shell's completion."),
 }
 

@@ -1,0 +1,100 @@
+"""`raftka audit`: what `raftka check` says, on Spark, of histories that are large or lie in a topic."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from raftka.cli.check import ExplainOption, LevelName, LevelOption, Model, ModelOption, OutputOption, tell
+from raftka.cli.exit_codes import CommandError
+from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, parse_pairs
+
+if TYPE_CHECKING:
+    from raftka.check.verdict import Verdict
+    from raftka.pipeline.audit.cluster import Cluster
+    from raftka.pipeline.audit.parts import HistoryFile
+
+
+def audit(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE...]", help="Histories; several are one.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="TOPIC", help="... or a topic, whose values are their lines.")
+    ] = None,
+    model: ModelOption = Model.LOG,
+    level: LevelOption = LevelName.QUORUM_ACK,
+    brokers: BrokersOption = DEFAULT_BROKERS,
+    scratch: Annotated[
+        Path | None,
+        typer.Option("--scratch", metavar="DIR", help="Room for what tasks hand on. [default: the system's]"),
+    ] = None,
+    session: Annotated[
+        list[str] | None,
+        typer.Option("--spark", metavar="KEY=VALUE", help="Configuration of the session, as master=local[8]; repeat."),
+    ] = None,
+    output: OutputOption = Format.TEXT,
+    explain: ExplainOption = False,
+) -> int:
+    """Judge histories in parallel: the verdict and the exit codes of `raftka check`, to the letter.
+
+    Files and the scratch folder must be seen by all workers of the session.
+    """
+    if bool(files) == (topic is not None):
+        raise typer.BadParameter("either FILE... or --topic is needed")
+    with _spark(session, scratch) as (cluster, folder, read_topic):
+
+        def judge() -> "Verdict":
+            from raftka.pipeline.audit.parts import HistoryFile
+
+            if topic is not None:
+                return _judged(read_topic(brokers, topic), model, level, cluster, folder)
+            return _judged([HistoryFile(each) for each in files or []], model, level, cluster, folder)
+
+        return tell(judge, model, output, explained=explain)
+
+
+def _judged(
+    files: "list[HistoryFile]", model: Model, level: LevelName, cluster: "Cluster", folder: Path
+) -> "Verdict":
+    if model is Model.LOG:
+        from raftka.check.levels import Level
+        from raftka.pipeline.audit.logs import audit_log
+
+        return audit_log(files, Level[level.name], cluster, folder)
+    from raftka.pipeline.audit.registers import audit_registers
+
+    return audit_registers(files, model.value, cluster, folder)
+
+
+@contextmanager
+def _spark(
+    options: list[str] | None, scratch: Path | None
+) -> "Iterator[tuple[Cluster, Path, Callable[[str, str], list[HistoryFile]]]]":
+    """Open a session and a folder, which end together; what Spark raises becomes a line."""
+    from raftka.pipeline.query_errors import query_error
+    from raftka.pipeline.spark_session import open_session, require_spark
+
+    own = parse_pairs(options or [], "--spark")
+    require_spark()
+    try:
+        from raftka.pipeline.audit.cluster import OnSpark
+        from raftka.pipeline.audit.topic import read_topic
+    except ImportError as error:
+        raise CommandError(f"{error}; `raftka audit` needs numpy, too: pip install 'raftka[spark,check]'") from None
+    from pyspark.errors import PySparkException
+    from py4j.protocol import Py4JJavaError
+
+    with tempfile.TemporaryDirectory(prefix="raftka-audit-", dir=scratch) as name:
+        folder = Path(name)
+        (folder / "pieces").mkdir()
+        spark = open_session("audit", {key.removeprefix("spark."): each for key, each in own.items()}, folder / "log")
+        try:
+            yield OnSpark(spark), folder / "pieces", lambda brokers, topic: read_topic(spark, brokers, topic, folder)
+        except (PySparkException, Py4JJavaError) as error:
+            raise CommandError(query_error(str(error))) from None
+        finally:
+            spark.stop()

@@ -1,0 +1,166 @@
+"""The audit of partitions as logs: read in parts, judged partition by partition, and said as one verdict."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from pathlib import Path
+
+from raftka.check.errors import HistoryError
+from raftka.check.levels import Level
+from raftka.check.log_columns import check_offsets
+from raftka.check.log_contradictions import ProcessEnds, SentAgain, sent_again
+from raftka.check.log_index import LogIndex
+from raftka.check.log_measures import together
+from raftka.check.log_model import judged
+from raftka.check.log_pieces import LogPart, Shared, joined, read_part
+from raftka.check.log_wholeness import Wholeness
+from raftka.check.places import Places
+from raftka.check.verdict import Report, Verdict, merged
+from raftka.pipeline.audit.cluster import Cluster
+from raftka.pipeline.audit.parts import CHUNKS_PER_PART, FilePart, HistoryFile, divide
+from raftka.pipeline.audit.scratch import Kept, keep
+
+# Operations that one task judges: some hundred megabytes of columns, and the values.
+TASK_OPERATIONS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How an audit is cut; the verdict does not depend on it.
+
+    Attributes:
+        chunks: Of a part of a file.
+        operations: Of partitions that one task judges together.
+    """
+
+    chunks: int = CHUNKS_PER_PART
+    operations: int = TASK_OPERATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What came of a part: what it says, and where its pieces lie by partition; or what is wrong with it."""
+
+    summary: LogPart | None
+    pieces: dict[str, Kept]
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What came of some partitions; no report where there is nothing to judge."""
+
+    again: SentAgain | None
+    wholeness: Wholeness
+    report: Report | None
+
+
+def audit_log(
+    files: Sequence[HistoryFile], level: Level, cluster: Cluster, scratch: Path, sizes: Sizes = Sizes()
+) -> Verdict:
+    """Return the verdict of `check_log` on the history of these files.
+
+    Args:
+        files: One history; all workers see them.
+        level: What acks=all has on the topics that it was made on.
+        cluster: What does the work.
+        scratch: An empty folder, that all workers see, too.
+        sizes: How it is cut.
+
+    Raises:
+        HistoryError: It cannot be judged.
+        OSError: A file cannot be read.
+    """
+    parts = divide(files, cluster, sizes.chunks)
+    read = cluster.map(partial(_read, parts.places, scratch), parts.parts)
+    for each in read:
+        if each.error is not None:
+            raise HistoryError(each.error)
+    if parts.error is not None:
+        raise parts.error
+    summaries = [each.summary for each in read if each.summary is not None]
+    shared = Shared.of(summaries, parts.places)
+    too_large = _too_large(summaries, shared)
+    pieces = _by_partition(read, shared)
+    bundles = [
+        [kept for name in bundle for kept in pieces[name]] for bundle in _bundles(summaries, pieces, sizes.operations)
+    ]
+    found = cluster.map(partial(_judge, shared, level, too_large is None), bundles)
+    _check(found, summaries, shared)
+    if too_large is not None:
+        raise too_large
+    reports = [each.report for each in found if each.report is not None]
+    whole = merged(reports)
+    whole.measures = together([each.measures for each in reports])
+    return whole.verdict("log", sum(size for each in summaries for _, size in each.sizes.values()))
+
+
+def _read(places: Places, scratch: Path, part: FilePart) -> _Read:
+    try:
+        summary, pieces = read_part(part.path, part.part, part.before, places)
+    except HistoryError as error:
+        return _Read(None, {}, str(error))
+    return _Read(summary, keep(scratch, pieces), None)
+
+
+def _judge(shared: Shared, level: Level, is_judged: bool, pieces: list[Kept]) -> _Judged:
+    history = joined((each.load() for each in pieces), shared)
+    again = sent_again(history)
+    index = LogIndex(history, level)
+    wholeness = Wholeness.of(history, index.ends)
+    report = judged(index) if is_judged and again is None and wholeness.sends else None
+    return _Judged(again, wholeness, report)
+
+
+def _by_partition(read: Sequence[_Read], shared: Shared) -> dict[str, list[Kept]]:
+    """Return the pieces of each partition, in the order of the parts."""
+    pieces = defaultdict(list)
+    for each in read:
+        for name, kept in each.pieces.items():
+            pieces[name].append(kept)
+    return {name: pieces[name] for name in shared.partitions if name in pieces}
+
+
+def _bundles(summaries: Sequence[LogPart], pieces: dict[str, list[Kept]], operations: int) -> list[list[str]]:
+    """Return the partitions in bundles of about so many operations.
+
+    Those to which nothing was sent are with one to which something was: alone they are nothing that can be judged.
+    """
+    sends: dict[str, int] = defaultdict(int)
+    sizes: dict[str, int] = defaultdict(int)
+    for summary in summaries:
+        for name, (sent, size) in summary.sizes.items():
+            sends[name] += sent
+            sizes[name] += size
+    names = [name for name in pieces if sends[name]]
+    bundles: list[list[str]] = [[name for name in pieces if not sends[name]]]
+    filled = 0
+    for number, name in enumerate(names):
+        if number and filled + sizes[name] > operations:
+            bundles.append([])
+            filled = 0
+        bundles[-1].append(name)
+        filled += sizes[name]
+    return bundles
+
+
+def _too_large(summaries: Sequence[LogPart], shared: Shared) -> HistoryError | None:
+    """Return why offsets cannot be judged; that comes last of all reasons."""
+    try:
+        # The number of values counts as well, but so many nobody has.
+        check_offsets(max((each.offset for each in summaries), default=0) + 2, len(shared.partitions))
+    except HistoryError as error:
+        return error
+    return None
+
+
+def _check(found: Sequence[_Judged], summaries: Sequence[LogPart], shared: Shared) -> None:
+    """Refuse what contradicts itself, or proves nothing: in the order of the checker's reasons."""
+    repeated = [each.again for each in found if each.again is not None]
+    if repeated:
+        raise HistoryError(min(repeated, key=lambda each: each.line).text)
+    processes = reduce(ProcessEnds.followed_by, (each.processes for each in summaries))
+    if processes.overlap is not None:
+        raise HistoryError(processes.overlap.text(shared.places))
+    reduce(Wholeness.and_of, (each.wholeness for each in found)).check(shared.partitions)
