@@ -192,9 +192,7 @@ class LogHistoryBuilder:
         )
 
 
-def trimmed(
-    trims: list[tuple[int, Trim]], numbers: Mapping[str, int]
-) -> tuple[dict[int, int], list[tuple[int, Trim]]]:
+def trimmed(trims: list[tuple[int, Trim]], numbers: Mapping[str, int]) -> tuple[dict[int, int], list[tuple[int, Trim]]]:
     """Return (by partition the offset below which nothing is missed, the trims that were answered)."""
     ends: dict[int, int] = {}
     for _, each in trims:

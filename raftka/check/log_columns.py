@@ -5,6 +5,7 @@ values are numbered in the order in which they first appear. A record that was p
 knows its poll.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,7 +117,7 @@ class LogHistory:
     records: Records
     latests: Latests
     partitions: list[str]
-    values: list[str]
+    values: Sequence[str]
     moves: list[tuple[int, Assign | Subscribe | Seek]]
     trims: dict[int, int]
     deletions: list[tuple[int, Trim]]

@@ -148,9 +148,13 @@ class LogIndex:
     def survivors(self) -> Flags:
         """For each send whether the final reads have it where it was acknowledged, in a known epoch."""
         sends = self.history.sends
-        is_final = self.is_ok_record & (self.history.polls.final[self.history.records.poll] == 1)
-        flags: Flags = self._sends_at_place(is_final) & (sends.type == OK) & (sends.epoch >= 0)
+        flags: Flags = self.is_finally_at_place & (sends.type == OK) & (sends.epoch >= 0)
         return flags
+
+    @cached_property
+    def is_finally_at_place(self) -> Flags:
+        """For each send whether a final poll has returned its value at the acknowledged offset."""
+        return self._sends_at_place(self.is_ok_record & (self.history.polls.final[self.history.records.poll] == 1))
 
     def is_survived(self, sends: Numbers, survivors: Flags | None = None) -> Flags:
         """Return which of these sends lie before a survivor of their epoch, as their acknowledgements say.
@@ -177,11 +181,36 @@ class LogIndex:
 
         The lowest: a record that a retry has written twice was there as soon as the first of it was.
         """
-        sends, records = self.history.sends, self.history.records
-        lowest = np.full(len(sends), NEVER)
+        sends = self.history.sends
+        return np.where(self.lowest != NEVER, self.lowest, np.where(sends.type == OK, sends.off, UNKNOWN))
+
+    @cached_property
+    def lowest(self) -> Numbers:
+        """For each send the lowest offset at which its value was polled, or NEVER."""
+        lowest = np.full(len(self.history.sends), NEVER)
         known = np.flatnonzero(self.send_of != UNKNOWN)
-        np.minimum.at(lowest, self.send_of[known], records.off[known])
-        return np.where(lowest != NEVER, lowest, np.where(sends.type == OK, sends.off, UNKNOWN))
+        np.minimum.at(lowest, self.send_of[known], self.history.records.off[known])
+        return lowest
+
+    @cached_property
+    def placed(self) -> Numbers:
+        """Rows of sends whose place in the log is certain, by partition and offset.
+
+        That is what was polled, and what acks=all has promised. What acks=1 has acknowledged and nobody polled may be
+        lost, and then another record has its offset.
+        """
+        sends = self.history.sends
+        is_certain = (self.seen | self.promised) & (sends.type != FAIL) & ~self.gone
+        rows = np.flatnonzero((self.place != UNKNOWN) & is_certain)
+        return rows[np.argsort(self.history.key(sends.tp[rows], self.place[rows]), kind="stable")]
+
+    @cached_property
+    def known_since(self) -> Numbers:
+        """For each of `offsets` when it was first known, by the end of a poll or of a send, that something is there."""
+        since = np.full(len(self.offsets), NEVER)
+        np.minimum.at(since, self.position, self.history.polls.ret[self.history.records.poll])
+        np.minimum.at(since, self.claim_position, self.history.sends.ret[self.claims])
+        return since
 
     @cached_property
     def claims(self) -> Numbers:

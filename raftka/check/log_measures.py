@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from raftka.check.log_columns import NEVER, OK, UNKNOWN, Flags
+from raftka.check.log_columns import OK, UNKNOWN, Flags
 from raftka.check.log_index import LogIndex
 from raftka.check.sessions import AT_START
 from raftka.check.verdict import Report
@@ -21,8 +21,8 @@ def measure(index: LogIndex, report: Report) -> None:
         "acked": int((sends.type == OK).sum()),
         "polls": len(polls),
         "polled": len(records),
-        "polled-twice": _polled_twice(index, known),
-        "polled-twice-subscribed": _polled_twice(index, known & index.sessions.is_subscribed[records.poll]),
+        "polled-twice": polled_twice(index, known),
+        "polled-twice-subscribed": polled_twice(index, known & index.sessions.is_subscribed[records.poll]),
         _WORST: _worst_lag_ns(index) / 1e6,
     }
 
@@ -41,7 +41,7 @@ def together(measures: Sequence[dict[str, float]]) -> dict[str, float]:
     return whole
 
 
-def _polled_twice(index: LogIndex, chosen: Flags) -> int:
+def polled_twice(index: LogIndex, chosen: Flags) -> int:
     """Count the chosen records that the same process had polled before."""
     rows = np.flatnonzero(chosen)
     keys = index.history.polls.proc[index.history.records.poll[rows]] * len(index.history.sends) + index.send_of[rows]
@@ -56,9 +56,6 @@ def _worst_lag_ns(index: LogIndex) -> int:
     history, polls = index.history, index.history.polls
     if not len(index.offsets):
         return 0
-    known = np.full(len(index.offsets), NEVER)
-    np.minimum.at(known, index.position, polls.ret[history.records.poll])
-    np.minimum.at(known, index.claim_position, history.sends.ret[index.claims])
     last = np.full(len(polls), UNKNOWN)
     has = polls.size > 0
     last[has] = index.position[(polls.first + polls.size - 1)[has]]
@@ -69,5 +66,5 @@ def _worst_lag_ns(index: LogIndex) -> int:
     # The record behind may be of another partition.
     ends = np.searchsorted(index.offsets, history.key(polls.tp[rows] + 1, np.zeros(len(rows), np.int64)))
     inside = behind < ends
-    lag = polls.inv[rows[inside]] - known[behind[inside]]
+    lag = polls.inv[rows[inside]] - index.known_since[behind[inside]]
     return max(0, int(lag.max(initial=0)))

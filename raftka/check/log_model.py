@@ -1,5 +1,7 @@
 """Judges the history of partitions as logs: which anomalies there are, and which of them a level allows."""
 
+from collections.abc import Callable, Collection
+
 from raftka.check.levels import Level
 from raftka.check.log_columns import LogHistory
 from raftka.check.log_deletions import check_deletions
@@ -8,18 +10,35 @@ from raftka.check.log_index import FLUSH_SECONDS, LogIndex
 from raftka.check.log_losses import check_losses
 from raftka.check.log_measures import measure
 from raftka.check.log_overclaims import check_overclaims
-from raftka.check.log_realtime import check_realtime
-from raftka.check.log_sessions import check_sessions
-from raftka.check.log_values import check_values
+from raftka.check.log_realtime import check_latests, check_polls, check_processes, check_sends
+from raftka.check.log_sessions import (
+    check_across,
+    check_after_seeks,
+    check_beyond,
+    check_high_watermarks,
+    check_within,
+)
+from raftka.check.log_values import check_acks, check_duplicates, check_offsets, check_sources
 from raftka.check.log_wholeness import Wholeness
 from raftka.check.verdict import Report, Verdict
 
-_CHECKS = (
-    check_values,
+Check = Callable[[LogIndex, Report], None]
+CHECKS: tuple[Check, ...] = (
+    check_sources,
+    check_offsets,
+    check_acks,
+    check_duplicates,
     check_losses,
     check_deletions,
-    check_sessions,
-    check_realtime,
+    check_within,
+    check_across,
+    check_after_seeks,
+    check_high_watermarks,
+    check_beyond,
+    check_sends,
+    check_processes,
+    check_polls,
+    check_latests,
     check_epochs,
     check_overclaims,
 )
@@ -40,18 +59,20 @@ def check_log(
     """
     index = LogIndex(history, acks_all, flush_seconds)
     Wholeness.of(history, index.ends).check(history.partitions)
-    return judged(index).verdict("log", history.operations)
+    report = judged(index)
+    measure(index, report)
+    return report.verdict("log", history.operations)
 
 
-def judged(index: LogIndex) -> Report:
-    """Return the report on a history, or on a piece of it that has all of some partitions.
+def judged(index: LogIndex, checks: Collection[Check] = CHECKS) -> Report:
+    """Return the report on a history, or on a piece of it that has all that these checks look at.
 
     Raises:
         HistoryError: Offsets are too large.
     """
     report = Report()
-    for number, check in enumerate(_CHECKS):
-        report.begin(number)
-        check(index, report)
-    measure(index, report)
+    for number, check in enumerate(CHECKS):
+        if check in checks:
+            report.begin(number)
+            check(index, report)
     return report

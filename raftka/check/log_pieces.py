@@ -70,6 +70,24 @@ class Shared:
         ends, deletions = trimmed(trims, numbers)
         return cls(list(numbers), moves, ends, deletions, losses, places)
 
+    def history(
+        self, sends: Sends, polls: Polls, records: Records, latests: Latests, values: Sequence[str]
+    ) -> LogHistory:
+        """Return the history of these operations and of what all have in common."""
+        return LogHistory(
+            sends,
+            polls,
+            records,
+            latests,
+            self.partitions,
+            values,
+            self.moves,
+            self.trims,
+            self.deletions,
+            self.power_losses,
+            self.places,
+        )
+
 
 def read_part(path: Path, part: Part, before: int, places: Places) -> tuple[LogPart, dict[str, LogHistory]]:
     """Return what a part of a file says, and of each partition what it has of it.
@@ -137,9 +155,7 @@ def joined(pieces: Iterable[LogHistory], shared: Shared) -> LogHistory:
         sends.append(replace(piece.sends, val=its[piece.sends.val], tp=_same(tp, piece.sends)))
         polls.append(replace(piece.polls, tp=_same(tp, piece.polls)))
         of_poll = piece.records.poll + before
-        records.append(
-            replace(piece.records, val=its[piece.records.val], tp=_same(tp, piece.records), poll=of_poll)
-        )
+        records.append(replace(piece.records, val=its[piece.records.val], tp=_same(tp, piece.records), poll=of_poll))
         latests.append(replace(piece.latests, tp=_same(tp, piece.latests)))
         before += len(piece.polls)
     all_polls = united(polls, Polls)
@@ -148,18 +164,12 @@ def joined(pieces: Iterable[LogHistory], shared: Shared) -> LogHistory:
     if order is not None:
         all_records = _with_polls_in(order, all_polls, all_records)
         all_polls = chosen(all_polls, order)
-    return LogHistory(
+    return shared.history(
         _in_order(united(sends, Sends)),
         all_polls,
         all_records,
         _in_order(united(latests, Latests)),
-        shared.partitions,
         list(values),
-        shared.moves,
-        shared.trims,
-        shared.deletions,
-        shared.power_losses,
-        shared.places,
     )
 
 
@@ -172,7 +182,10 @@ def united(tables: Sequence[Rows], kind: type[Rows]) -> Rows:
     """Return the rows of several tables as one."""
     none = np.zeros(0, np.int64)
     return kind(
-        **{name: np.concatenate([none, *(getattr(each, name) for each in tables)]) for name in kind.__dataclass_fields__}
+        **{
+            name: np.concatenate([none, *(getattr(each, name) for each in tables)])
+            for name in kind.__dataclass_fields__
+        }
     )
 
 
@@ -202,4 +215,3 @@ def _by_partition(rows: Rows, count: int) -> list[Rows]:
 
 def _same(tp: int, rows: Rows) -> Numbers:
     return np.full(len(rows), tp, np.int64)
-

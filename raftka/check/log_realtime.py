@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from raftka.check.levels import Level
-from raftka.check.log_columns import FAIL, NEVER, OK, UNKNOWN, LogHistory, Numbers
+from raftka.check.log_columns import NEVER, OK, LogHistory, Numbers
 from raftka.check.log_index import LogIndex
 from raftka.check.log_lines import latest_line, record_line, send_line
 from raftka.check.running import by_partition, prefix_max, suffix_min, take, together
@@ -17,29 +17,8 @@ from raftka.check.sorting import stable_order
 from raftka.check.verdict import EXAMPLES, Anomaly, Report
 
 
-def check_realtime(index: LogIndex, report: Report) -> None:
-    """Report G0-realtime, nonmonotonic-send, G1c-realtime, and stale-, future- and nonmonotonic-latest."""
-    placed = _placed(index)
-    _check_sends(index, placed, report)
-    _check_processes(index, placed, report)
-    _check_polls(index, placed, report)
-    _check_latests(index, placed, report)
-
-
-def _placed(index: LogIndex) -> Numbers:
-    """Return the sends whose place in the log is certain, by partition and offset.
-
-    That is what was polled, and what acks=all has promised. What acks=1 has acknowledged and nobody polled may be lost,
-    and then another record has its offset.
-    """
-    sends = index.history.sends
-    is_certain = (index.seen | index.promised) & (sends.type != FAIL) & ~index.gone
-    rows = np.flatnonzero((index.place != UNKNOWN) & is_certain)
-    return rows[np.argsort(index.history.key(sends.tp[rows], index.place[rows]), kind="stable")]
-
-
-def _check_sends(index: LogIndex, placed: Numbers, report: Report) -> None:
-    """A send that began after another one was acknowledged lies behind it."""
+def check_sends(index: LogIndex, report: Report) -> None:
+    """Report G0-realtime: a send that began after another one was acknowledged lies behind it."""
     history, sends = index.history, index.history.sends
     found: list[Numbers] = []
     other: dict[int, int] = {}
@@ -47,7 +26,7 @@ def _check_sends(index: LogIndex, placed: Numbers, report: Report) -> None:
     # attempt whose record is lost says nothing of the one that is read.
     is_ended = (sends.type == OK) & (index.level > Level.NO_ACK) & ~index.moved
     ret = np.where(is_ended, sends.ret, NEVER)
-    for rows in by_partition(sends.tp, placed):
+    for rows in by_partition(sends.tp, index.placed):
         wrong, before = _overtaken(index.place[rows], sends.inv[rows], index.place[rows], ret[rows])
         found.append(rows[wrong])
         other.update(zip(rows[wrong[:EXAMPLES]].tolist(), rows[before[:EXAMPLES]].tolist(), strict=True))
@@ -68,11 +47,14 @@ def _check_sends(index: LogIndex, placed: Numbers, report: Report) -> None:
     )
 
 
-def _check_processes(index: LogIndex, placed: Numbers, report: Report) -> None:
-    """What one process sent, one after the other, lies in that order; also what it was not told the end of."""
+def check_processes(index: LogIndex, report: Report) -> None:
+    """Report nonmonotonic-send.
+
+    What one process sent, one after the other, lies in that order; also what it was not told the end of.
+    """
     history, sends = index.history, index.history.sends
     # Rows are in the order of lines, and so is what a process did.
-    rows = np.sort(placed)
+    rows = np.sort(index.placed)
     order = rows[stable_order(sends.proc[rows] * len(history.partitions) + sends.tp[rows])]
     one, two = order[:-1], order[1:]
     same = (sends.proc[one] == sends.proc[two]) & (sends.tp[one] == sends.tp[two])
@@ -96,15 +78,15 @@ def _check_processes(index: LogIndex, placed: Numbers, report: Report) -> None:
     )
 
 
-def _check_polls(index: LogIndex, placed: Numbers, report: Report) -> None:
-    """A send that began after a poll had returned an offset lies behind that offset."""
+def check_polls(index: LogIndex, report: Report) -> None:
+    """Report G1c-realtime: a send that began after a poll had returned an offset lies behind that offset."""
     history, sends, records = index.history, index.history.sends, index.history.records
     found: list[Numbers] = []
     other: dict[int, int] = {}
     rows_of = np.argsort(index.record_key, kind="stable")
     ends_of = np.where(index.is_ok_record & index.stays, history.polls.ret[records.poll], NEVER)
     starts = np.searchsorted(records.tp[rows_of], np.arange(len(history.partitions) + 1))
-    for rows in by_partition(sends.tp, placed):
+    for rows in by_partition(sends.tp, index.placed):
         tp = int(sends.tp[rows[0]])
         read = rows_of[starts[tp] : starts[tp + 1]]
         if not len(read):
@@ -130,11 +112,15 @@ def _check_polls(index: LogIndex, placed: Numbers, report: Report) -> None:
     )
 
 
-def _check_latests(index: LogIndex, placed: Numbers, report: Report) -> None:
-    """Latest covers all that was acknowledged at acks=all before it, nothing that began after it, and only grows."""
+def check_latests(index: LogIndex, report: Report) -> None:
+    """Report stale-, future- and nonmonotonic-latest.
+
+    Latest covers all that was acknowledged at acks=all before it, nothing that began after it, and only grows.
+    """
     history, sends, latests = index.history, index.history.sends, index.history.latests
     if not len(latests):
         return
+    placed = index.placed
     durable = placed[(sends.type[placed] == OK) & (index.level[placed] >= Level.WRITE_CACHING)]
     parts = [{int(sends.tp[rows[0]]): rows for rows in by_partition(sends.tp, each)} for each in (durable, placed)]
     stale: list[Numbers] = []

@@ -10,20 +10,8 @@ from raftka.check.log_lines import poll_line, record_order, seek_line
 from raftka.check.verdict import Anomaly, Report
 
 
-def check_sessions(index: LogIndex, report: Report) -> None:
-    """Report poll-skip, nonmonotonic-poll, both within one poll (int-), nonmonotonic-hw and read-beyond-hw.
-
-    Across polls, what a group's rebalance may have moved is allowed: a process that subscribes goes on where somebody
-    else has committed.
-    """
-    _check_within(index, report)
-    _check_across(index, report)
-    _check_after_seeks(index, report)
-    _check_high_watermarks(index, report)
-    _check_beyond(index, report)
-
-
-def _check_within(index: LogIndex, report: Report) -> None:
+def check_within(index: LogIndex, report: Report) -> None:
+    """Report int-poll-skip and int-nonmonotonic-poll."""
     history, records = index.history, index.history.records
     rows = np.flatnonzero((np.diff(records.poll) == 0) & index.is_ok_record[:-1])
     steps = index.position[rows + 1] - index.position[rows]
@@ -37,7 +25,12 @@ def _check_within(index: LogIndex, report: Report) -> None:
     report.add("int-nonmonotonic-poll", rows[steps < 1], describe, order=order)
 
 
-def _check_across(index: LogIndex, report: Report) -> None:
+def check_across(index: LogIndex, report: Report) -> None:
+    """Report poll-skip and nonmonotonic-poll.
+
+    What a group's rebalance may have moved is allowed: a process that subscribes goes on where somebody else has
+    committed.
+    """
     history, polls, sessions = index.history, index.history.polls, index.sessions
     first, last = polls.first, polls.first + polls.size - 1
     one, two = sessions.pairs((polls.type == OK) & (polls.size > 0))
@@ -58,8 +51,8 @@ def _check_across(index: LogIndex, report: Report) -> None:
         report.add(name, is_wrong, describe, order=order, allowed=int((flags & is_group).sum()))
 
 
-def _check_after_seeks(index: LogIndex, report: Report) -> None:
-    """A seek says where the next poll begins, as the end of a poll does."""
+def check_after_seeks(index: LogIndex, report: Report) -> None:
+    """Report the same behind a seek, which says where the next poll begins, as the end of a poll does."""
     history, polls, sessions = index.history, index.history.polls, index.sessions
     rows = sessions.first_after_seek((polls.type == OK) & (polls.size > 0))
     first, sought = polls.first[rows], sessions.sought[rows]
@@ -85,7 +78,8 @@ def _check_after_seeks(index: LogIndex, report: Report) -> None:
         report.add(name, is_wrong, describe, order=order, allowed=int((flags & is_group).sum()))
 
 
-def _check_high_watermarks(index: LogIndex, report: Report) -> None:
+def check_high_watermarks(index: LogIndex, report: Report) -> None:
+    """Report nonmonotonic-hw."""
     history, polls = index.history, index.history.polls
     one, two = index.sessions.pairs((polls.type == OK) & (polls.hw != UNKNOWN), across_moves=True)
 
@@ -105,8 +99,11 @@ def _check_high_watermarks(index: LogIndex, report: Report) -> None:
     )
 
 
-def _check_beyond(index: LogIndex, report: Report) -> None:
-    """What a poll returns lies below the high watermark that came with it: beyond it nothing is safe to show."""
+def check_beyond(index: LogIndex, report: Report) -> None:
+    """Report read-beyond-hw.
+
+    What a poll returns lies below the high watermark that came with it: beyond it nothing is safe to show.
+    """
     history, polls, records = index.history, index.history.polls, index.history.records
     hw = polls.hw[records.poll]
     rows = np.flatnonzero((hw != UNKNOWN) & (records.off >= hw) & index.is_ok_record)

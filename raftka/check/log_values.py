@@ -10,15 +10,8 @@ from raftka.check.log_lines import record_line, record_order, send_line
 from raftka.check.verdict import Anomaly, Report
 
 
-def check_values(index: LogIndex, report: Report) -> None:
-    """Report phantom, aborted-read, future-read, inconsistent-offsets, inconsistent-acks and duplicate."""
-    _check_sources(index, report)
-    _check_offsets(index, report)
-    _check_acks(index, report)
-    _check_duplicates(index, report)
-
-
-def _check_sources(index: LogIndex, report: Report) -> None:
+def check_sources(index: LogIndex, report: Report) -> None:
+    """Report phantom, aborted-read and future-read."""
     history, send_of = index.history, index.send_of
 
     def phantom(row: int) -> Anomaly:
@@ -42,8 +35,8 @@ def _check_sources(index: LogIndex, report: Report) -> None:
     report.add("future-read", np.flatnonzero(is_known & is_early), future, order=partial(record_order, history))
 
 
-def _check_offsets(index: LogIndex, report: Report) -> None:
-    """Two values at one offset, where a poll or a promise says that they are there."""
+def check_offsets(index: LogIndex, report: Report) -> None:
+    """Report inconsistent-offsets: two values at one offset, where a poll or a promise says that they are there."""
     history, claims = index.history, index.claims
     sends, records = history.sends, history.records
     # Rows from `len(records)` on are claims.
@@ -69,8 +62,11 @@ def _check_offsets(index: LogIndex, report: Report) -> None:
     report.add("inconsistent-offsets", again, describe, order=where)
 
 
-def _check_acks(index: LogIndex, report: Report) -> None:
-    """Two leaders may acknowledge two values at one offset where not both have promised it; one leader may not."""
+def check_acks(index: LogIndex, report: Report) -> None:
+    """Report inconsistent-acks.
+
+    Two leaders may acknowledge two values at one offset where not both have promised it; one leader may not.
+    """
     history, sends = index.history, index.history.sends
     rows = np.flatnonzero((sends.type == OK) & (sends.acks != NO_ACK) & (sends.off >= 0) & (sends.epoch >= 0))
     order = rows[np.lexsort((sends.off[rows], sends.epoch[rows], sends.tp[rows]))]
@@ -96,8 +92,8 @@ def _check_acks(index: LogIndex, report: Report) -> None:
     report.add("inconsistent-acks", np.flatnonzero(same), describe, order=place)
 
 
-def _check_duplicates(index: LogIndex, report: Report) -> None:
-    """One value at two offsets; a producer that is not idempotent may have sent it twice."""
+def check_duplicates(index: LogIndex, report: Report) -> None:
+    """Report duplicate: one value at two offsets; a producer that is not idempotent may have sent it twice."""
     history, claims = index.history, index.claims
     sends, records = history.sends, history.records
     sent = np.concatenate([index.send_of, claims])

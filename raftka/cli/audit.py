@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def audit(
-    files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE...]", help="Histories; several are one.")
-    ] = None,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE...]", help="Histories; several are one.")] = None,
     topic: Annotated[
         str | None, typer.Option("--topic", metavar="TOPIC", help="... or a topic, whose values are their lines.")
     ] = None,
@@ -57,9 +55,7 @@ def audit(
         return tell(judge, model, output, explained=explain)
 
 
-def _judged(
-    files: "list[HistoryFile]", model: Model, level: LevelName, cluster: "Cluster", folder: Path
-) -> "Verdict":
+def _judged(files: "list[HistoryFile]", model: Model, level: LevelName, cluster: "Cluster", folder: Path) -> "Verdict":
     if model is Model.LOG:
         from raftka.check.levels import Level
         from raftka.pipeline.audit.logs import audit_log
@@ -85,8 +81,8 @@ def _spark(
         from raftka.pipeline.audit.topic import read_topic
     except ImportError as error:
         raise CommandError(f"{error}; `raftka audit` needs numpy, too: pip install 'raftka[spark,check]'") from None
-    from pyspark.errors import PySparkException
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
     with tempfile.TemporaryDirectory(prefix="raftka-audit-", dir=scratch) as name:
         folder = Path(name)

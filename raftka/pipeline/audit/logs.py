@@ -11,18 +11,22 @@ from raftka.check.levels import Level
 from raftka.check.log_columns import check_offsets
 from raftka.check.log_contradictions import ProcessEnds, SentAgain, sent_again
 from raftka.check.log_index import LogIndex
-from raftka.check.log_measures import together
+from raftka.check.log_measures import measure, together
 from raftka.check.log_model import judged
 from raftka.check.log_pieces import LogPart, Shared, joined, read_part
 from raftka.check.log_wholeness import Wholeness
 from raftka.check.places import Places
 from raftka.check.verdict import Report, Verdict, merged
 from raftka.pipeline.audit.cluster import Cluster
+from raftka.pipeline.audit.giants import Giant, judge_giant
 from raftka.pipeline.audit.parts import CHUNKS_PER_PART, FilePart, HistoryFile, divide
 from raftka.pipeline.audit.scratch import Kept, keep
 
 # Operations that one task judges: some hundred megabytes of columns, and the values.
 TASK_OPERATIONS = 2_000_000
+# A partition with more is judged in blocks of so many offsets.
+GIANT_OPERATIONS = 5_000_000
+BLOCK_OFFSETS = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +36,14 @@ class Sizes:
     Attributes:
         chunks: Of a part of a file.
         operations: Of partitions that one task judges together.
+        giant: A partition with more is judged in blocks.
+        offsets: Of a block.
     """
 
     chunks: int = CHUNKS_PER_PART
     operations: int = TASK_OPERATIONS
+    giant: int = GIANT_OPERATIONS
+    offsets: int = BLOCK_OFFSETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +91,12 @@ def audit_log(
     shared = Shared.of(summaries, parts.places)
     too_large = _too_large(summaries, shared)
     pieces = _by_partition(read, shared)
-    bundles = [
-        [kept for name in bundle for kept in pieces[name]] for bundle in _bundles(summaries, pieces, sizes.operations)
-    ]
-    found = cluster.map(partial(_judge, shared, level, too_large is None), bundles)
+    giants, bundles = _bundles(summaries, pieces, sizes)
+    tasks = [[kept for name in bundle for kept in pieces[name]] for bundle in bundles]
+    found = cluster.map(partial(_judge, shared, level, too_large is None), tasks)
+    for name, operations in giants.items():
+        giant = Giant(shared, level, shared.partitions.index(name), sizes.offsets, scratch)
+        found.append(_Judged(*judge_giant(giant, pieces[name], operations, cluster, is_judged=too_large is None)))
     _check(found, summaries, shared)
     if too_large is not None:
         raise too_large
@@ -109,7 +119,10 @@ def _judge(shared: Shared, level: Level, is_judged: bool, pieces: list[Kept]) ->
     again = sent_again(history)
     index = LogIndex(history, level)
     wholeness = Wholeness.of(history, index.ends)
-    report = judged(index) if is_judged and again is None and wholeness.sends else None
+    report = None
+    if is_judged and again is None and wholeness.sends:
+        report = judged(index)
+        measure(index, report)
     return _Judged(again, wholeness, report)
 
 
@@ -122,8 +135,10 @@ def _by_partition(read: Sequence[_Read], shared: Shared) -> dict[str, list[Kept]
     return {name: pieces[name] for name in shared.partitions if name in pieces}
 
 
-def _bundles(summaries: Sequence[LogPart], pieces: dict[str, list[Kept]], operations: int) -> list[list[str]]:
-    """Return the partitions in bundles of about so many operations.
+def _bundles(
+    summaries: Sequence[LogPart], pieces: dict[str, list[Kept]], cut: Sizes
+) -> tuple[dict[str, int], list[list[str]]]:
+    """Return (partitions that are too large for a task, with their operations, the others in bundles).
 
     Those to which nothing was sent are with one to which something was: alone they are nothing that can be judged.
     """
@@ -134,15 +149,21 @@ def _bundles(summaries: Sequence[LogPart], pieces: dict[str, list[Kept]], operat
             sends[name] += sent
             sizes[name] += size
     names = [name for name in pieces if sends[name]]
-    bundles: list[list[str]] = [[name for name in pieces if not sends[name]]]
+    giants = {name: sizes[name] for name in names if sizes[name] > cut.giant}
+    unsent = [name for name in pieces if not sends[name]]
+    if unsent and len(giants) == len(names):
+        # One has to be with them, and it is a task's after all: nobody reads for long what nobody writes.
+        giants = dict(sorted(giants.items(), key=lambda each: each[1])[1:])
+    names = [name for name in names if name not in giants]
+    bundles: list[list[str]] = [unsent]
     filled = 0
     for number, name in enumerate(names):
-        if number and filled + sizes[name] > operations:
+        if number and filled + sizes[name] > cut.operations:
             bundles.append([])
             filled = 0
         bundles[-1].append(name)
         filled += sizes[name]
-    return bundles
+    return giants, [each for each in bundles if each]
 
 
 def _too_large(summaries: Sequence[LogPart], shared: Shared) -> HistoryError | None:
@@ -163,4 +184,5 @@ def _check(found: Sequence[_Judged], summaries: Sequence[LogPart], shared: Share
     processes = reduce(ProcessEnds.followed_by, (each.processes for each in summaries))
     if processes.overlap is not None:
         raise HistoryError(processes.overlap.text(shared.places))
-    reduce(Wholeness.and_of, (each.wholeness for each in found)).check(shared.partitions)
+    nothing = Wholeness(0, is_answered=False, unread=[], late=None, short=None)
+    reduce(Wholeness.and_of, (each.wholeness for each in found), nothing).check(shared.partitions)

@@ -36,7 +36,7 @@ class _KeyFound:
     verdict: KeyVerdict
 
 
-def audit_registers(  # noqa: PLR0913
+def audit_registers(
     files: Sequence[HistoryFile],
     model: str,
     cluster: Cluster,
@@ -67,7 +67,9 @@ def audit_registers(  # noqa: PLR0913
     check_answers(operations, is_answered=any(each.part.is_answered for each in read))
     buckets = sorted({bucket for each in read for bucket in each.pieces})
     tasks = [[each.pieces[bucket] for each in read if bucket in each.pieces] for bucket in buckets]
-    found = [each for several in cluster.map(partial(_judge, parts.places, configurations_max), tasks) for each in several]
+    found = [
+        each for several in cluster.map(partial(_judge, parts.places, configurations_max), tasks) for each in several
+    ]
     found.sort(key=lambda each: each.line)
     return verdict_on_keys((each.verdict for each in found), model, operations)
 
@@ -92,5 +94,3 @@ def _judge(places: Places, configurations_max: int, pieces: list[Kept]) -> list[
         history = key_history(several, places)
         found.append(_KeyFound(several[0][0][0], check_key(history, key, configurations_max)))
     return found
-
-
