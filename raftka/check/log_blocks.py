@@ -164,11 +164,12 @@ class BlockFound:
     polled_twice_subscribed: int
 
 
-def check_block(index: BlockIndex, is_irregular: Flags, names: Numbers) -> BlockFound:
+def check_block(index: BlockIndex, tp: int, is_irregular: Flags, names: Numbers) -> BlockFound:
     """Return what comes of a block.
 
     Args:
         index: Its index.
+        tp: The partition.
         is_irregular: For each send of the block whether it is judged elsewhere.
         names: What each value of the block is called in the partition.
     """
@@ -180,8 +181,7 @@ def check_block(index: BlockIndex, is_irregular: Flags, names: Numbers) -> Block
     other = known.copy()
     other[known] = is_irregular[its[known]]
     is_regular = known & ~other
-    # All of it is of one partition.
-    first = history.key(history.sends.tp[:1], np.zeros(1, np.int64))
+    first = history.key(np.array([tp]), np.zeros(1, np.int64))
     return BlockFound(
         judged(index, CHECKS_OF_BLOCKS),
         index.offsets - first,

@@ -35,6 +35,8 @@ class LogIndex:
     def send_of(self) -> Numbers:
         """For each polled record the row of its send, or UNKNOWN."""
         sends, records = self.history.sends, self.history.records
+        if not len(sends):
+            return np.full(len(records), UNKNOWN)
         if int(np.bincount(sends.val).max()) == 1:
             rows = np.full(len(self.history.values), UNKNOWN)
             rows[sends.val] = np.arange(len(sends))
@@ -87,7 +89,9 @@ class LogIndex:
     @cached_property
     def stays(self) -> Flags:
         """For each polled record whether it is not of a send that is gone."""
-        flags: Flags = (self.send_of == UNKNOWN) | ~self.gone[self.send_of]
+        flags: Flags = np.ones(len(self.send_of), np.bool_)
+        known = np.flatnonzero(self.send_of != UNKNOWN)
+        flags[known] = ~self.gone[self.send_of[known]]
         return flags
 
     def is_rewound(self, tp: Numbers, end: Numbers, until: Numbers, *, sent_by: Numbers | None = None) -> Flags:

@@ -7,6 +7,7 @@ import numpy as np
 from raftka.check.log_columns import FAIL, NO_ACK, OK, UNKNOWN, Flags, LogHistory, Numbers
 from raftka.check.log_index import LogIndex
 from raftka.check.log_lines import record_line, record_order, send_line
+from raftka.check.running import take
 from raftka.check.verdict import Anomaly, Report
 
 
@@ -29,9 +30,9 @@ def check_sources(index: LogIndex, report: Report) -> None:
 
     is_known = send_of != UNKNOWN
     report.add("phantom", np.flatnonzero(~is_known), phantom, order=partial(record_order, history))
-    is_refused = is_known & (history.sends.type[send_of] == FAIL)
+    is_refused = is_known & (take(history.sends.type, send_of, UNKNOWN) == FAIL)
     report.add("aborted-read", np.flatnonzero(is_refused), aborted, order=partial(record_order, history))
-    is_early = history.polls.ret[history.records.poll] < history.sends.inv[send_of]
+    is_early = history.polls.ret[history.records.poll] < take(history.sends.inv, send_of, UNKNOWN)
     report.add("future-read", np.flatnonzero(is_known & is_early), future, order=partial(record_order, history))
 
 

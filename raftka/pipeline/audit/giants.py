@@ -170,14 +170,13 @@ def _block(giant: Giant, spine: _Spine, names: Names, task: tuple[int, list[Kept
     offsets = np.asarray(sends.off)
     inside = np.flatnonzero((offsets >= number * giant.offsets) & (offsets < (number + 1) * giant.offsets))
     rows = np.unique(np.concatenate([polled[polled != UNKNOWN], inside]))
-    # Where nobody has sent anything, one that has nothing to do with it: there is always a send to compare with.
-    its = chosen(sends, rows if len(rows) else np.zeros(1, np.int64))
+    its = chosen(sends, rows)
     values, numbers = np.unique(np.concatenate([its.val, cut.records.val]), return_inverse=True)
     records: Records = replace(cut.records, val=numbers[len(its) :])
     history = giant.shared.history(
         replace(its, val=numbers[: len(its)]), cut.polls, records, _NOTHING, Names(names.shards, names.largest, values)
     )
-    return history, rows if len(rows) else np.zeros(1, np.int64)
+    return history, rows
 
 
 def _facts(giant: Giant, spine: _Spine, names: Names, task: tuple[int, list[Kept]]) -> Kept:
@@ -219,7 +218,7 @@ def _check(giant: Giant, spine: _Spine, names: Names, task: tuple[int, list[Kept
     assert isinstance(history.values, Names)
     names_of = history.values.chosen
     assert names_of is not None
-    found = check_block(index, np.array(_column(spine, "is_irregular")[rows]), names_of)
+    found = check_block(index, giant.tp, np.array(_column(spine, "is_irregular")[rows]), names_of)
     return keep(giant.scratch, {"": found})[""]
 
 

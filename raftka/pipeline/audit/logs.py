@@ -120,7 +120,7 @@ def _judge(shared: Shared, level: Level, is_judged: bool, pieces: list[Kept]) ->
     index = LogIndex(history, level)
     wholeness = Wholeness.of(history, index.ends)
     report = None
-    if is_judged and again is None and wholeness.sends:
+    if is_judged and again is None:
         report = judged(index)
         measure(index, report)
     return _Judged(again, wholeness, report)
@@ -140,7 +140,7 @@ def _bundles(
 ) -> tuple[dict[str, int], list[list[str]]]:
     """Return (partitions that are too large for a task, with their operations, the others in bundles).
 
-    Those to which nothing was sent are with one to which something was: alone they are nothing that can be judged.
+    One to which nothing was sent has no sends to be put together, and is never too large.
     """
     sends: dict[str, int] = defaultdict(int)
     sizes: dict[str, int] = defaultdict(int)
@@ -148,22 +148,18 @@ def _bundles(
         for name, (sent, size) in summary.sizes.items():
             sends[name] += sent
             sizes[name] += size
-    names = [name for name in pieces if sends[name]]
-    giants = {name: sizes[name] for name in names if sizes[name] > cut.giant}
-    unsent = [name for name in pieces if not sends[name]]
-    if unsent and len(giants) == len(names):
-        # One has to be with them, and it is a task's after all: nobody reads for long what nobody writes.
-        giants = dict(sorted(giants.items(), key=lambda each: each[1])[1:])
-    names = [name for name in names if name not in giants]
-    bundles: list[list[str]] = [unsent]
+    giants = {name: sizes[name] for name in pieces if sends[name] and sizes[name] > cut.giant}
+    bundles: list[list[str]] = []
     filled = 0
-    for number, name in enumerate(names):
-        if number and filled + sizes[name] > cut.operations:
+    for name in pieces:
+        if name in giants:
+            continue
+        if not bundles or filled + sizes[name] > cut.operations:
             bundles.append([])
             filled = 0
         bundles[-1].append(name)
         filled += sizes[name]
-    return giants, [each for each in bundles if each]
+    return giants, bundles
 
 
 def _too_large(summaries: Sequence[LogPart], shared: Shared) -> HistoryError | None:

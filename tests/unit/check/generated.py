@@ -1,8 +1,8 @@
 """Random small histories: a cluster that keeps its promises, and then, in some, something that it should not do."""
 
 
-def history(rng):
-    """Return the lines of one history, in the order of time of each process."""
+def history(rng, steps=None, spoilt=None):
+    """Return the lines of one history, in the order of time of each process; so long and so often spoilt."""
     tps = ["t-0", "t-1"][: rng.choice([1, 1, 2])]
     lines, logs = [], {tp: [] for tp in tps}
     clocks = {}
@@ -10,7 +10,7 @@ def history(rng):
     value = 0
     positions = {}
     epoch = 1
-    for _ in range(rng.randrange(2, 14)):
+    for _ in range(steps or rng.randrange(2, 14)):
         now += rng.randrange(1, 10)
         epoch += rng.random() < 0.2
         tp = rng.choice(tps)
@@ -49,7 +49,7 @@ def history(rng):
             {"f": "poll", "type": "ok", "proc": 40 + number, "inv": now + 100, "ret": now + 101, "tp": tp}
             | {"recs": list(enumerate(logs[tp])), "hw": rng.choice([None, len(logs[tp])]), "final": True}
         )
-    for _ in range(rng.choice([0, 0, 1, 1, 2])):
+    for _ in range(rng.choice([0, 0, 1, 1, 2]) if spoilt is None else spoilt):
         spoil(rng, lines)
     return lines
 
@@ -85,3 +85,36 @@ def spoil(rng, lines):
     elif latests:
         latest = rng.choice(latests)
         latest["off"] = max(0, latest["off"] + rng.choice([-1, 1]))
+
+
+def register_history(rng):
+    """Return the lines of a history of registers, sound or not, in the order of time of each process."""
+    lines, clocks = [], {}
+    values = [1, 1.5, "a", None, {"b": 1, "a": [2]}, 10, 2, True]
+    state = {}
+    now = 0
+    for _ in range(rng.randrange(2, 40)):
+        now += rng.randrange(1, 6)
+        proc, key = rng.randrange(6), rng.choice(["x", "y", "z\u00e9"])
+        inv = max(clocks.get(proc, 0) + 1, now - rng.randrange(8))
+        ret = inv + rng.randrange(10)
+        clocks[proc] = ret
+        kind = rng.choice(["read", "read", "write", "write", "cas"])
+        type_ = rng.choice(["ok"] * 6 + ["info", "fail"])
+        line = {"f": kind, "type": type_, "proc": proc, "inv": inv, "ret": ret, "key": key}
+        if type_ == "info" and rng.random() < 0.5:
+            line["ret"] = None
+            clocks[proc] = inv
+        if kind == "read":
+            line["out"] = rng.choice([state.get(key)] * 9 + values)
+        elif kind == "write":
+            state[key] = line["in"] = rng.choice(values)
+        else:
+            line["in"] = [rng.choice([state.get(key), *values]), rng.choice(values)]
+            line["out"] = rng.random() < 0.6
+            if line["out"]:
+                state[key] = line["in"][1]
+        if rng.random() < 0.003:
+            line["inv"] -= 50
+        lines.append(line)
+    return lines
