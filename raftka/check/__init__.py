@@ -14,7 +14,7 @@ The partition as a log:
 * `log_columns`       LogHistory: a history as numpy columns; `log_lines` the way back.
 * `log_builder`       makes one: LogHistoryBuilder, read_log_history; `value_numbers` numbers the values.
 * `log_contradictions` what no history may say.
-* `log_ends`          where each log ends by its final reads.
+* `log_ends`          where each log ends by its final reads; `log_wholeness` whether these are enough to judge by.
 * `log_index`         what the checks share; `sessions` which polls follow each other; `sorting`, `running`.
 * `log_values`        what was read: phantoms, aborted and future reads, moved and changed values.
 * `log_losses`        what is missing; `log_deletions` what should be.
@@ -24,9 +24,12 @@ The partition as a log:
 * `log_overclaims`    answers beyond what the log could have held.
 * `log_measures`      figures.
 * `log_model`         all of them: `check_log`.
+* `log_pieces`        a history taken apart by lines and by partitions.
+* `log_blocks`        a partition in blocks of offsets; `log_spine` what holds them together.
 
 The register, with and without compare-and-set:
 
 * `register_history`  RegisterHistory: what each operation does to which key.
 * `register_model`    just-in-time linearization: `check_register`.
+* `register_pieces`   a history taken apart by lines and by keys.
 """

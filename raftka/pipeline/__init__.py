@@ -1,4 +1,4 @@
-"""Pipelines on Spark (RFC 0010): `raftka pipeline` and `raftka archive`.
+"""Pipelines on Spark (RFC 0010): `raftka pipeline`, `raftka archive` and `raftka audit`.
 
 A kind of pipeline is a module with `Settings`, a `PipelineSettings`, and `build(run)`, which returns a query that is
 not started yet. What it computes are functions from DataFrame to DataFrame. PySpark is imported by kinds, and by what
@@ -29,4 +29,8 @@ Kinds:
 * `archive`   topics to Parquet, verified, restored, compacted.
 * `telemetry` what brokers tell of their replicas, in windows, with a plot.
 * `examples`  four short ones.
+
+And what is no pipeline, but runs on the same Spark:
+
+* `audit`     histories judged in parallel.
 """

@@ -1,0 +1,12 @@
+"""`raftka audit`: the verdict of `raftka.check` on large histories, in many tasks (RFC 0010).
+
+All of it but `topic` is plain Python: tests run it in one process, `raftka audit` on a Spark session's workers.
+
+* `cluster`    where tasks run.
+* `scratch`    what tasks leave for each other.
+* `parts`      files in parts that are read side by side.
+* `logs`       partitions as logs.
+* `giants`     a partition that is too large for one task; `numbering` numbers its values.
+* `registers`  registers, key by key.
+* `topic`      a history that lies in a topic.
+"""
