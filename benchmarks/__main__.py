@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import checkers, failover, soak, start_time
+from benchmarks import audit, checkers, failover, soak, start_time
 from benchmarks.cluster import BenchmarkError
 from benchmarks.compare import (
     connections,
@@ -39,6 +39,7 @@ _BENCHMARKS: dict[str, _Benchmark] = {
     "mixed_levels": mixed_levels.measure,
     "soak": soak.measure,
     "checkers": checkers.measure,
+    "audit": audit.measure,
 }
 # These start Apache Kafka too.
 _BESIDE_KAFKA: dict[str, _Benchmark] = {

@@ -26,7 +26,7 @@ def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
     """Return operations per second of the log checker, in memory and from a file, and of the register checker."""
     sends, registers, times = (100_000, 20_000, 1) if plan.is_quick else (3_350_000, 200_000, 3)
     path = data_dir / "history.jsonl"
-    operations = _write_history(path, sends)
+    operations = write_history(path, sends)
     read, judged, whole = [], [], []
     for _ in range(times):
         began = time.perf_counter()
@@ -64,12 +64,15 @@ def _must_be_valid(history: LogHistory) -> None:
     assert verdict.is_valid, verdict.findings
 
 
-def _write_history(path: Path, sends: int) -> int:
-    """Write a sound history: producers side by side, one consumer per partition, and the final reads."""
+def write_history(path: Path, sends: int, partitions: int = _PARTITIONS, read_at_once: int | None = None) -> int:
+    """Write a sound history: producers side by side, one consumer per partition, and the final reads.
+
+    These are of so many records each; None: of a whole partition.
+    """
     rng = np.random.default_rng(1)
-    tps = rng.integers(0, _PARTITIONS, sends)
-    logs: list[list[list[Any]]] = [[] for _ in range(_PARTITIONS)]
-    positions = [0] * _PARTITIONS
+    tps = rng.integers(0, partitions, sends)
+    logs: list[list[list[Any]]] = [[] for _ in range(partitions)]
+    positions = [0] * partitions
     operations = sends
     with path.open("w") as stream:
         for number in range(sends):
@@ -91,8 +94,11 @@ def _write_history(path: Path, sends: int) -> int:
         end = sends * 1000 + 1_000_000
         for tp, log in enumerate(logs):
             operations += len(log)
-            line = {"f": "poll", "type": "ok", "proc": 2000 + tp, "inv": end, "ret": end + 1, "final": True}
-            stream.write(json.dumps(line | {"tp": f"t-{tp}", "recs": log}) + "\n")
+            size = read_at_once or max(1, len(log))
+            for begin in range(0, len(log), size):
+                line = {"f": "poll", "type": "ok", "proc": 2000 + tp, "inv": end, "ret": end + 1, "final": True}
+                stream.write(json.dumps(line | {"tp": f"t-{tp}", "recs": log[begin : begin + size]}) + "\n")
+                end += 1
     return operations
 
 

@@ -21,6 +21,7 @@ from raftka.check.places import Places
 from raftka.check.sorting import stable_order
 
 Rows = TypeVar("Rows", Sends, Polls, Records, Latests)
+Lines = TypeVar("Lines", Sends, Latests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +119,8 @@ def read_part(path: Path, part: Part, before: int, places: Places) -> tuple[LogP
 def split(history: LogHistory) -> dict[str, LogHistory]:
     """Return what a history has of each partition, without what all have in common."""
     count = len(history.partitions)
-    sends, polls, records, latests = (
-        _by_partition(rows, count) for rows in (history.sends, history.polls, history.records, history.latests)
-    )
+    sends, polls = _by_partition(history.sends, count), _by_partition(history.polls, count)
+    records, latests = _by_partition(history.records, count), _by_partition(history.latests, count)
     pieces = {}
     for tp, name in enumerate(history.partitions):
         if not (len(sends[tp]) or len(polls[tp]) or len(latests[tp])):
@@ -181,12 +181,10 @@ def chosen(rows: Rows, which: Numbers) -> Rows:
 def united(tables: Sequence[Rows], kind: type[Rows]) -> Rows:
     """Return the rows of several tables as one."""
     none = np.zeros(0, np.int64)
-    return kind(
-        **{
-            name: np.concatenate([none, *(getattr(each, name) for each in tables)])
-            for name in kind.__dataclass_fields__
-        }
-    )
+    columns: dict[str, Numbers] = {}
+    for name in kind.__dataclass_fields__:
+        columns[name] = np.concatenate([none, *(getattr(each, name) for each in tables)])
+    return kind(**columns)
 
 
 def by_line(lines: Numbers) -> Numbers | None:
@@ -194,8 +192,8 @@ def by_line(lines: Numbers) -> Numbers | None:
     return np.argsort(lines, kind="stable") if len(lines) and (np.diff(lines) < 0).any() else None
 
 
-def _in_order(rows: Rows) -> Rows:
-    order = by_line(rows.line)  # type: ignore[union-attr]
+def _in_order(rows: Lines) -> Lines:
+    order = by_line(rows.line)
     return rows if order is None else chosen(rows, order)
 
 

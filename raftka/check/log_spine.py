@@ -38,15 +38,17 @@ class Facts:
     @classmethod
     def of(cls, count: int, blocks: Iterable[BlockFacts]) -> "Facts":
         """Return what blocks say of so many sends: some say it, or none does."""
-        flags = [np.zeros(count, np.bool_) for _ in range(5)]
-        lowest, highest = np.full(count, NEVER), np.full(count, UNKNOWN)
+        seen, polled, last, place, last_place = (np.zeros(count, np.bool_) for _ in range(5))
+        whole = cls(seen, polled, last, place, last_place, np.full(count, NEVER), np.full(count, UNKNOWN))
         for block in blocks:
-            its = (block.seen, block.polled, block.read_at_last, block.is_at_place, block.is_finally_at_place)
-            for whole, one in zip(flags, its, strict=True):
-                whole[block.rows] |= one
-            lowest[block.rows] = np.minimum(lowest[block.rows], block.lowest)
-            highest[block.rows] = np.maximum(highest[block.rows], block.highest)
-        return cls(*flags, lowest, highest)
+            whole.seen[block.rows] |= block.seen
+            whole.polled[block.rows] |= block.polled
+            whole.read_at_last[block.rows] |= block.read_at_last
+            whole.is_at_place[block.rows] |= block.is_at_place
+            whole.is_finally_at_place[block.rows] |= block.is_finally_at_place
+            whole.lowest[block.rows] = np.minimum(whole.lowest[block.rows], block.lowest)
+            whole.highest[block.rows] = np.maximum(whole.highest[block.rows], block.highest)
+        return whole
 
     def is_irregular(self, sends: Sends) -> Flags:
         """Return which sends are judged with all of their records at hand.
