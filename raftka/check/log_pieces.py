@@ -5,7 +5,7 @@ piece gets all of it (`Shared`); who did two things at a time is found between t
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Self, TypeVar
@@ -182,8 +182,8 @@ def united(tables: Sequence[Rows], kind: type[Rows]) -> Rows:
     """Return the rows of several tables as one."""
     none = np.zeros(0, np.int64)
     columns: dict[str, Numbers] = {}
-    for name in kind.__dataclass_fields__:
-        columns[name] = np.concatenate([none, *(getattr(each, name) for each in tables)])
+    for column in fields(kind):
+        columns[column.name] = np.concatenate([none, *(getattr(each, column.name) for each in tables)])
     return kind(**columns)
 
 
