@@ -5,10 +5,10 @@ piece gets all of it (`Shared`); who did two things at a time is found between t
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -180,16 +180,16 @@ def chosen(rows: Rows, which: Numbers) -> Rows:
 
 def united(tables: Sequence[Rows], kind: type[Rows]) -> Rows:
     """Return the rows of several tables as one."""
-    none = np.zeros(0, np.int64)
-    columns: dict[str, Numbers] = {}
-    for column in fields(kind):
-        columns[column.name] = np.concatenate([none, *(getattr(each, column.name) for each in tables)])
-    return kind(**columns)
+    return kind(**{name: _united(tables, name) for name in kind.__dataclass_fields__})
 
 
 def by_line(lines: Numbers) -> Numbers | None:
     """Return the order that sorts rows by line; None: they are in order."""
     return np.argsort(lines, kind="stable") if len(lines) and (np.diff(lines) < 0).any() else None
+
+
+def _united(tables: Sequence[Any], name: str) -> Numbers:
+    return np.concatenate([np.zeros(0, np.int64), *(getattr(each, name) for each in tables)])
 
 
 def _in_order(rows: Lines) -> Lines:

@@ -1,5 +1,6 @@
 """`raftka audit`: what `raftka check` says, on Spark, of histories that are large or lie in a topic."""
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from raftka.cli.check import ExplainOption, LevelName, LevelOption, Model, ModelOption, OutputOption, tell
-from raftka.cli.exit_codes import CommandError
+from raftka.cli.exit_codes import UnjudgedError
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, parse_pairs
+from raftka.kafka_client import KafkaClientError
+from raftka.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from raftka.check.verdict import Verdict
@@ -43,16 +46,20 @@ def audit(
     """
     if bool(files) == (topic is not None):
         raise typer.BadParameter("either FILE... or --topic is needed")
-    with _spark(session, scratch) as (cluster, folder, read_topic):
+    own = parse_pairs(session or [], "--spark")
+    try:
+        with _spark(own, scratch) as (cluster, folder, read_topic):
 
-        def judge() -> "Verdict":
-            from raftka.pipeline.audit.parts import HistoryFile
+            def judge() -> "Verdict":
+                from raftka.pipeline.audit.parts import HistoryFile
 
-            if topic is not None:
-                return _judged(read_topic(brokers, topic), model, level, cluster, folder)
-            return _judged([HistoryFile(each) for each in files or []], model, level, cluster, folder)
+                if topic is not None:
+                    return _judged(read_topic(brokers, topic), model, level, cluster, folder)
+                return _judged([HistoryFile(each) for each in files or []], model, level, cluster, folder)
 
-        return tell(judge, model, output, explained=explain)
+            return tell(judge, model, output, explained=explain)
+    except (PipelineError, KafkaClientError, OSError) as error:
+        raise UnjudgedError(str(error)) from None
 
 
 def _judged(files: "list[HistoryFile]", model: Model, level: LevelName, cluster: "Cluster", folder: Path) -> "Verdict":
@@ -68,29 +75,32 @@ def _judged(files: "list[HistoryFile]", model: Model, level: LevelName, cluster:
 
 @contextmanager
 def _spark(
-    options: list[str] | None, scratch: Path | None
+    options: dict[str, str], scratch: Path | None
 ) -> "Iterator[tuple[Cluster, Path, Callable[[str, str], list[HistoryFile]]]]":
     """Open a session and a folder, which end together; what Spark raises becomes a line."""
     from raftka.pipeline.query_errors import query_error
     from raftka.pipeline.spark_session import open_session, require_spark
 
-    own = parse_pairs(options or [], "--spark")
     require_spark()
     try:
-        from raftka.pipeline.audit.cluster import OnSpark
-        from raftka.pipeline.audit.topic import read_topic
+        import numpy  # noqa: F401 - before a session starts
     except ImportError as error:
-        raise CommandError(f"{error}; `raftka audit` needs numpy, too: pip install 'raftka[spark,check]'") from None
+        raise UnjudgedError(f"{error}; `raftka audit` needs numpy, too: pip install 'raftka[spark,check]'") from None
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
+
+    from raftka.pipeline.audit.cluster import OnSpark
+    from raftka.pipeline.audit.topic import read_topic
 
     with tempfile.TemporaryDirectory(prefix="raftka-audit-", dir=scratch) as name:
         folder = Path(name)
         (folder / "pieces").mkdir()
-        spark = open_session("audit", {key.removeprefix("spark."): each for key, each in own.items()}, folder / "log")
+        # It stays, for whoever is told to look into it.
+        log = folder.parent / f"raftka-audit-{os.getuid()}.log"
+        spark = open_session("audit", {key.removeprefix("spark."): each for key, each in options.items()}, log)
         try:
             yield OnSpark(spark), folder / "pieces", lambda brokers, topic: read_topic(spark, brokers, topic, folder)
         except (PySparkException, Py4JJavaError) as error:
-            raise CommandError(query_error(str(error))) from None
+            raise UnjudgedError(query_error(str(error))) from None
         finally:
             spark.stop()

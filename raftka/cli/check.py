@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from raftka.cli.exit_codes import DONE, FAILED, UNJUDGED, CommandError
+from raftka.cli.exit_codes import DONE, FAILED, UNJUDGED, UnjudgedError
 from raftka.cli.options import Format
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def tell(judge: Callable[[], "Verdict"], model: Model, output: Format, *, explai
         from raftka.check.printable import printable
         from raftka.check.render import render
     except ImportError as error:
-        raise CommandError(f"{error}; this needs numpy: pip install 'raftka[check]'") from None
+        raise UnjudgedError(f"{error}; this needs numpy: pip install 'raftka[check]'") from None
     try:
         verdict = judge()
     except (HistoryError, OSError) as error:

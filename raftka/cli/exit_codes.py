@@ -2,7 +2,7 @@
 
 DONE = 0
 FAILED = 1
-# `raftka check`: the history proves nothing either way.
+# `raftka check` and `raftka audit`: the history proves nothing either way.
 UNJUDGED = 2
 USAGE = 64
 # What shells say of a command that Ctrl-C ended: 128 and the number of SIGINT.
@@ -13,6 +13,12 @@ class CommandError(Exception):
     """A command that did not work: one line for stderr."""
 
     exit_code = FAILED
+
+
+class UnjudgedError(CommandError):
+    """A judge that could not do its work; 1 would say that it has found something."""
+
+    exit_code = UNJUDGED
 
 
 class UsageError(CommandError):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from raftka.cli.exit_codes import DONE, FAILED, USAGE
+from raftka.cli.exit_codes import DONE, FAILED, UNJUDGED, USAGE
 from raftka.cli.root import run
 from raftka.dev.process_identity import ProcessIdentity
 from raftka.pipeline.archive import commits
@@ -52,7 +52,7 @@ def test_without_pyspark_a_run_says_what_to_install(
     assert capsys.readouterr().err == "raftka: pipelines need PySpark: pip install 'raftka[spark]'\n"
     assert run(["archive", "verify", "nowhere"]) == FAILED
     assert "pip install 'raftka[spark]'" in capsys.readouterr().err
-    assert run(["audit", "nowhere"]) == FAILED
+    assert run(["audit", "nowhere"]) == UNJUDGED
     assert "pip install 'raftka[spark]'" in capsys.readouterr().err
 
 
