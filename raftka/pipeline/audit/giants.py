@@ -81,11 +81,11 @@ class _Spine:
 
 
 def judge_giant(
-    giant: Giant, pieces: Sequence[Kept], operations: int, cluster: Cluster, *, is_judged: bool
+    giant: Giant, pieces: Sequence[Kept], operations: int, cluster: Cluster
 ) -> tuple[SentAgain | None, Wholeness, Report | None]:
     """Return what comes of a partition, of what each part of the history has of it, in order.
 
-    No report comes of one that contradicts itself, or where no verdict is wanted.
+    No report comes of one that contradicts itself.
     """
     numbered = number_values(pieces, max(1, operations // _SHARD_VALUES), cluster, giant.scratch)
     names = numbered.names
@@ -102,7 +102,7 @@ def judge_giant(
     tasks = sorted(blocks.items())
     facts = cluster.map(partial(_facts, giant, spine, names), tasks)
     [(again, wholeness)] = cluster.map(partial(_weigh, giant, spine, names), [facts])
-    if again is not None or not is_judged:
+    if again is not None:
         return again, wholeness, None
     found = cluster.map(partial(_check, giant, spine, names), tasks)
     [report] = cluster.map(partial(_judge, giant, spine, names), [found])

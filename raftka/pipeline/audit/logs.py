@@ -2,13 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
 
 from raftka.check.errors import HistoryError
 from raftka.check.levels import Level
-from raftka.check.log_columns import check_offsets
+from raftka.check.log_columns import NEVER, check_offsets
 from raftka.check.log_contradictions import ProcessEnds, SentAgain, sent_again
 from raftka.check.log_index import LogIndex
 from raftka.check.log_measures import measure, together
@@ -27,6 +27,8 @@ TASK_OPERATIONS = 2_000_000
 # A partition with more is judged in blocks of so many offsets.
 GIANT_OPERATIONS = 5_000_000
 BLOCK_OFFSETS = 500_000
+# Offsets may have holes of any size: then blocks are larger.
+BLOCKS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +91,17 @@ def audit_log(
         raise parts.error
     summaries = [each.summary for each in read if each.summary is not None]
     shared = Shared.of(summaries, parts.places)
-    too_large = _too_large(summaries, shared)
     pieces = _by_partition(read, shared)
-    giants, bundles = _bundles(summaries, pieces, sizes)
+    largest = max((each.offset for each in summaries), default=0)
+    too_large = _too_large(largest, shared)
+    # Where it is clear that no verdict follows, only the reason that comes first is wanted.
+    giants, bundles = _bundles(summaries, pieces, sizes if too_large is None else replace(sizes, giant=NEVER))
     tasks = [[kept for name in bundle for kept in pieces[name]] for bundle in bundles]
     found = cluster.map(partial(_judge, shared, level, too_large is None), tasks)
     for name, operations in giants.items():
-        giant = Giant(shared, level, shared.partitions.index(name), sizes.offsets, scratch)
-        found.append(_Judged(*judge_giant(giant, pieces[name], operations, cluster, is_judged=too_large is None)))
+        offsets = max(sizes.offsets, largest // BLOCKS_MAX + 1)
+        giant = Giant(shared, level, shared.partitions.index(name), offsets, scratch)
+        found.append(_Judged(*judge_giant(giant, pieces[name], operations, cluster)))
     _check(found, summaries, shared)
     if too_large is not None:
         raise too_large
@@ -162,11 +167,11 @@ def _bundles(
     return giants, bundles
 
 
-def _too_large(summaries: Sequence[LogPart], shared: Shared) -> HistoryError | None:
+def _too_large(largest: int, shared: Shared) -> HistoryError | None:
     """Return why offsets cannot be judged; that comes last of all reasons."""
     try:
         # The number of values counts as well, but so many nobody has.
-        check_offsets(max((each.offset for each in summaries), default=0) + 2, len(shared.partitions))
+        check_offsets(largest + 2, len(shared.partitions))
     except HistoryError as error:
         return error
     return None

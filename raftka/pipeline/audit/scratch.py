@@ -4,7 +4,6 @@ Not Spark's shuffle: what one task hands on is a few large arrays, which pickle 
 and which the JVM need not touch. A task that is repeated writes its file again.
 """
 
-import os
 import pickle
 import uuid
 from collections.abc import Hashable, Mapping
@@ -43,9 +42,3 @@ def keep(folder: Path, things: Mapping[K, Any]) -> dict[K, Kept]:
             places[name] = Kept(path, stream.tell())
             pickle.dump(thing, stream, protocol=pickle.HIGHEST_PROTOCOL)
     return places
-
-
-def forget(things: Mapping[K, Kept]) -> None:
-    """Remove the files of things that nobody needs any more."""
-    for path in {each.path for each in things.values()}:
-        os.unlink(path)
