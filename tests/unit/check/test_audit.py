@@ -43,7 +43,22 @@ def disturbed(rng, lines):
         insert({"f": f, "proc": rng.randrange(20, 24), "inv": 5, "tps": tps})
     if rng.random() < 0.1:
         insert(dict(rng.choice(lines)))
+    if rng.random() < 0.4:
+        lose_the_end(rng, lines)
     return lines
+
+
+def lose_the_end(rng, lines):
+    """Let power take the end of a log, and another record have its place."""
+    final = rng.choice([each for each in lines if each["f"] == "poll" and each["final"]])
+    if final["recs"]:
+        kept = final["recs"][: -rng.randrange(1, len(final["recs"]) + 1)]
+        at = (kept[-1][0] + 1) if kept else 0
+        now = final["inv"] - 20
+        send = {"f": "send", "type": "ok", "proc": 60, "inv": now, "ret": now + 5, "tp": final["tp"], "acks": "all"}
+        lines.append(send | {"val": "new", "off": at, "epoch": rng.choice([None, 9])})
+        lines.insert(0, {"f": "fault", "name": "power-loss", "inv": now - rng.randrange(3)})
+        final |= {"recs": [*kept, (at, "new")], "hw": None}
 
 
 @given(seed=st.integers(0, 2**32), sizes=cuts, level=levels, chunk_bytes=st.integers(60, 2000))
@@ -101,6 +116,19 @@ def test_a_file_that_is_damaged_anywhere_is_named_as_the_checker_names_it(seed, 
 )
 def test_why_a_history_cannot_be_judged_is_said_as_the_checker_says_it(sizes, lines, reason):
     assert reason in same_of_log([text_of(lines)], sizes, chunk_bytes=100)
+
+
+@pytest.mark.parametrize("sizes", [BUNDLES, BLOCKS], ids=["bundles", "blocks"])
+def test_what_power_took_is_known_to_the_block_that_had_it(sizes):
+    lines = [
+        SEND,
+        FINAL | {"final": False, "proc": 3},
+        {"f": "fault", "name": "power-loss", "inv": 5},
+        SEND | {"val": "b", "inv": 6, "ret": 7},
+        FINAL | {"recs": [[0, "b"]], "inv": 8, "ret": 9},
+    ]
+    assert '"findings":[],"allowed":{"lost-read":1}' in same_of_log([text_of(lines)], sizes, Level.WRITE_CACHING)
+    assert '"inconsistent-offsets"' in same_of_log([text_of(lines)], sizes, Level.QUORUM_ACK)
 
 
 @pytest.mark.parametrize("sizes", [BUNDLES, BLOCKS], ids=["bundles", "blocks"])
