@@ -36,4 +36,5 @@ Commands:
 * `pipeline`  `raftka pipeline`.
 * `archive`   `raftka archive`.
 * `telemetry` `raftka telemetry`.
+* `audit`     `raftka audit`.
 """
