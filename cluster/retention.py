@@ -1,4 +1,4 @@
-"""Lets the leaders of this node's groups delete what has outlived its retention (RFC 0006).
+"""Lets the leaders of this node's groups delete what has outlived its retention (RFC 0008).
 
 A partition keeps what its topic says; raft0 as many bytes of commands as the node says, because its snapshots hold
 what they have led to.

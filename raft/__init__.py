@@ -1,4 +1,4 @@
-"""Agreement (RFC 0003, 0004, 0006): one group, and many groups on one node.
+"""Agreement (RFC 0003, 0004, 0008): one group, and many groups on one node.
 
 * `consensus`               one replica's public face: replicate, positions, roles; handles its peers' requests.
 * `rules/`                  pure decisions: agreement (commit, visible, answer), append, election, recovery.

@@ -1,4 +1,4 @@
-"""Keeps a replica's `LogState` and log start in step with its log, its commit index and its snapshot (RFC 0006).
+"""Keeps a replica's `LogState` and log start in step with its log, its commit index and its snapshot (RFC 0008).
 
     note          LOG_START entries wait here until they are committed
     commit        the start moves at once, in memory: reads below it are refused from then on

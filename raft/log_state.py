@@ -1,4 +1,4 @@
-"""State that is a function of the log: what a replica knows because of the entries it holds (RFC 0006).
+"""State that is a function of the log: what a replica knows because of the entries it holds (RFC 0008).
 
 A partition's producers are such a state. It follows every append, loses what a truncation removes, and is saved as of
 a committed entry, so that the entries before the log start are not needed to know it again.

@@ -60,7 +60,7 @@ class AppendEntriesReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InstallSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
-    """For a follower below the leader's log start (RFC 0006); the frame's payload is one chunk of the state.
+    """For a follower below the leader's log start (RFC 0008); the frame's payload is one chunk of the state.
 
     Attributes:
         start: Where the leader's log starts.

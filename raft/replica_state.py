@@ -105,7 +105,7 @@ class ReplicaState:
         self.role = Role.FOLLOWER
         self.term = Term(0)
         self.voted_for: NodeId | None = None
-        # How far the log had reached before damage; None once it is there again (RFC 0006).
+        # How far the log had reached before damage; None once it is there again (RFC 0008).
         self.lost_end: LogEnd | None = None
         self.leader_id: NodeId | None = None
         self.commit_index = Index(0)

@@ -1,4 +1,4 @@
-"""Follower side of install_snapshot: collects the chunks of one snapshot and installs it (RFC 0006).
+"""Follower side of install_snapshot: collects the chunks of one snapshot and installs it (RFC 0008).
 
 The leader sends a follower that lacks entries below its log start what those entries have come to: start and state as
 of a committed entry. Whatever becomes of the leader meanwhile, that stays true; so a snapshot that has arrived whole

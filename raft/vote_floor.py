@@ -1,4 +1,4 @@
-"""How far a replica's log had reached before damage took entries of it (RFC 0006).
+"""How far a replica's log had reached before damage took entries of it (RFC 0008).
 
 Entries that were fsynced here have been counted: what was committed may lie on this replica and one other only. A
 replica that lost such entries must not vote, nor stand, as if it had never had them. So before the damaged log is

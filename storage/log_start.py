@@ -1,4 +1,4 @@
-"""Where a log begins: a fact that a replicated LOG_START entry moves and that `snapshot` files keep (RFC 0006)."""
+"""Where a log begins: a fact that a replicated LOG_START entry moves and that `snapshot` files keep (RFC 0008)."""
 
 import msgspec
 

@@ -4,7 +4,7 @@
     4  format    u8    1
     5  body            msgpack: start, applied index, applied term, state
 
-Replaced as a whole: written beside, fsynced, renamed, directory fsynced (RFC 0006). What it says holds before the
+Replaced as a whole: written beside, fsynced, renamed, directory fsynced (RFC 0008). What it says holds before the
 first segment that it makes needless is deleted.
 """
 

@@ -5,7 +5,7 @@ from model.ids import ConsistencyLevel
 OFFSETS_TOPIC = "__consumer_offsets"
 
 # The table is in every snapshot, so of the log only the newest segments are kept: what is deleted there has been
-# replaced, or stands in the snapshot that moves with the log's start (RFC 0006).
+# replaced, or stands in the snapshot that moves with the log's start (RFC 0008).
 OFFSETS_TOPIC_CONFIGS = {
     "segment.bytes": str(16 * 1024 * 1024),
     "retention.bytes": str(16 * 1024 * 1024),

@@ -18,7 +18,7 @@ class GroupOptions:
         write_timeout_ms: How long a commit or an assignment may take to be stored (offsets.commit.timeout.ms).
         member_bytes_max: Memory of all members that this broker keeps groups for; more get GROUP_MAX_SIZE_REACHED.
         table_bytes_max: Size of what one partition has stored; new commits are refused above it. A replica's state
-            may have 64 MiB (RFC 0006).
+            may have 64 MiB (RFC 0008).
         record_bytes_max: A generation with its metadata and assignments is stored as one record.
     """
 

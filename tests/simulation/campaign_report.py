@@ -17,7 +17,7 @@ _HEAD = """# The simulation campaign
 
 Made by `make sim-campaign SEEDS=a..b REPORT=docs/verification/campaign.md`, which adds a part, or puts it in the place
 of those that it overlaps; not to be edited. What a run is stands in [testing.md](../testing.md), what it can prove in
-RFC 0008. Machines are shared with others, which the rate of a core tells.
+RFC 0006. Machines are shared with others, which the rate of a core tells.
 """
 
 

@@ -1,4 +1,4 @@
-"""Faults of one run, drawn as a swarm: each seed has its own kinds, rates and durations (RFC 0008)."""
+"""Faults of one run, drawn as a swarm: each seed has its own kinds, rates and durations (RFC 0006)."""
 
 import posixpath
 from collections.abc import Callable
@@ -385,7 +385,7 @@ class Nemesis:
         counts = self._cluster.history.counts
         counts["bits flipped"] += 1
         counts[f"bits flipped in {kind}"] += 1
-        # What is read at a start only must have one, and what raft0 has lost comes back with the next one (RFC 0006).
+        # What is read at a start only must have one, and what raft0 has lost comes back with the next one (RFC 0008).
         if kind != "a segment" or consensus.group == RAFT0 or self._fault.random() < 0.7:
             self._crash(node_id, power_loss=False)
 

@@ -1,4 +1,4 @@
-"""RFC 0006 section 5: what may be deleted."""
+"""RFC 0008 section 5: what may be deleted."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""RFC 0006, L1 and L2: where logs begin."""
+"""RFC 0008, L1 and L2: where logs begin."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""RFC 0002 section 2: a log is the entries of its segments, one after the other; RFC 0006 section 2: where it begins."""
+"""RFC 0002 section 2: a log is the entries of its segments, one after the other; RFC 0008 section 2: where it begins."""
 
 from itertools import pairwise
 

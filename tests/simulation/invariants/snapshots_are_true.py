@@ -1,4 +1,4 @@
-"""RFC 0006, L3: what a snapshot says."""
+"""RFC 0008, L3: what a snapshot says."""
 
 from storage.snapshot_file import Snapshot
 from tests.simulation.digested_state import DigestedState, digest_of

@@ -1,4 +1,4 @@
-"""Bugs where a log begins, and in its snapshots (RFC 0006)."""
+"""Bugs where a log begins, and in its snapshots (RFC 0008)."""
 
 import pytest
 

@@ -96,14 +96,14 @@ _REPLICATION = (
 )
 _LOG_START = (
     (log_start.each_replica_deletes_by_itself, "counterexample 15", ("LogStarts",)),
-    (log_start.start_moves_before_its_entry_is_committed, "RFC 0006 section 5", ("LogStarts",)),
+    (log_start.start_moves_before_its_entry_is_committed, "RFC 0008 section 5", ("LogStarts",)),
     (log_start.snapshot_is_later_than_its_state, "counterexample 36", ("SnapshotsAreTrue",)),
     (
         log_start.snapshot_names_what_is_committed_and_not_yet_settled,
         "counterexample 36; Redpanda #11840",
         ("SnapshotsAreTrue",),
     ),
-    (log_start.retention_keeps_only_the_newest_segment, "RFC 0006 section 5", ("Deletions",)),
+    (log_start.retention_keeps_only_the_newest_segment, "RFC 0008 section 5", ("Deletions",)),
     (log_start.delete_records_goes_to_the_high_watermark, "KIP-107", ("Deletions",)),
     (log_start.delete_records_takes_the_whole_batch, "KIP-107", ("Deletions",)),
     (log_start.delete_records_is_answered_without_effect, "KIP-107", ("broken-deletion",)),
@@ -122,8 +122,8 @@ _STORAGE_WRITES = (
     (storage_writes.truncation_keeps_the_next_segment, "counterexample 16", ("Convergence", *_STORED)),
     (storage_writes.index_is_ahead_of_the_log, "classic: index ahead of the log", ("SegmentsCoverTheLog",)),
     (storage_writes.kvstore_writes_are_not_synced, "paper figure 2", ("VotesAreDurable",)),
-    (storage_writes.segments_go_before_the_snapshot_is_durable, "RFC 0006 section 2", ("SegmentsCoverTheLog",)),
-    (storage_writes.one_segment_too_many_goes, "RFC 0006 section 5", ("SegmentsCoverTheLog",)),
+    (storage_writes.segments_go_before_the_snapshot_is_durable, "RFC 0008 section 2", ("SegmentsCoverTheLog",)),
+    (storage_writes.one_segment_too_many_goes, "RFC 0008 section 5", ("SegmentsCoverTheLog",)),
 )
 _STORAGE_RECOVERY = (
     (storage_recovery.tail_is_trusted_after_a_kill, "counterexample 9b", ("FlushedIsDurable",)),

@@ -1,4 +1,4 @@
-"""RFC 0001: the topics are one linearizable object; simulated administrators found these two (RFC 0008)."""
+"""RFC 0001: the topics are one linearizable object; simulated administrators found these two (RFC 0006)."""
 
 from collections.abc import Iterator
 
