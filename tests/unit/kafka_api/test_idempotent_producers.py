@@ -8,6 +8,7 @@ from kafka_api.handlers import describe_producers, produce
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeProducersRequest, InitProducerIdRequest
+from kafka_api.refused_batches import RefusedBatches
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.model.record_batches import build_batch
 
@@ -108,30 +109,50 @@ def test_pipelined_batches_and_their_retries_keep_their_order(tmp_path):
     run(test)
 
 
-def test_what_was_sent_behind_a_batch_that_was_refused_for_now_is_refused_alike(tmp_path, monkeypatch):
-    # A leader that is not in office yet gets the first of three, and is in office when the others come.
+async def answers(client, producer, *sent):
+    """Send batches of a record each without waiting; return the codes of the answers."""
+    for number in sent:
+        client.send(ApiKey.PRODUCE, 7, produce_request("t", batch(producer, number)))
+    received = [(await client.receive())[1] for _ in sent]
+    return [each.responses[0].partition_responses[0].error_code for each in received]
+
+
+@pytest.fixture
+def late_office(monkeypatch):
+    """A leader that is not in office yet when the first batch comes, and is when the others do."""
     codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     find_leader = produce.find_leader
     monkeypatch.setattr(produce, "find_leader", lambda *asked: codes.pop() if codes else find_leader(*asked))
+
+
+@pytest.mark.usefixtures("late_office")
+def test_what_was_sent_behind_a_batch_that_was_refused_for_now_is_refused_alike(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t")
+            producer = await new_id(client)
+            assert await answers(client, producer, 0, 1, 2) == 3 * [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+            # Who does not send the first one again is told that it is missing.
+            assert await answers(client, producer, 1) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+            assert await answers(client, producer, 0, 1, 2) == [0, 0, 0]
+            assert await answers(client, producer, 4) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+            assert (await client.list_offsets("t", -1)).offset == 3
+
+    run(test)
+
+
+@pytest.mark.usefixtures("late_office")
+def test_it_is_told_of_a_gap_where_the_connection_remembers_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(RefusedBatches, "answered", lambda refused, partition, batch, code: code)
 
     async def test():
         async with broker_in(tmp_path) as broker:
             client = await broker.client()
             await client.create_topic("t")
             producer = await new_id(client)
-
-            async def answers(*sent):
-                for number in sent:
-                    client.send(ApiKey.PRODUCE, 7, produce_request("t", batch(producer, number)))
-                received = [(await client.receive())[1] for _ in sent]
-                return [each.responses[0].partition_responses[0].error_code for each in received]
-
-            assert await answers(0, 1, 2) == 3 * [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-            # Who does not send the first one again is told that it is missing.
-            assert await answers(1) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
-            assert await answers(0, 1, 2) == [0, 0, 0]
-            assert await answers(4) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
-            assert (await client.list_offsets("t", -1)).offset == 3
+            gap = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            assert await answers(client, producer, 0, 1, 2) == [ErrorCode.NOT_LEADER_OR_FOLLOWER, gap, gap]
 
     run(test)
 
