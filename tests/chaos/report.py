@@ -16,7 +16,8 @@ _HEAD = """\
 # Real brokers under real faults
 
 Made by `make chaos` (`python -m tests.chaos`) from the summaries of its runs; not to be edited. What the runs do is in
-[testing.md](../testing.md); what the verdicts mean in [history-format.md](../history-format.md).
+[testing.md](../testing.md); what the verdicts mean in [history-format.md](../history-format.md). The machine may have had
+other work beside a run: verdicts do not depend on that, latencies and outages do.
 """
 
 _COLUMNS = (
