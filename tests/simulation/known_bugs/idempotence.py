@@ -4,7 +4,6 @@ import pytest
 
 from cluster.producer_ids import ProducerIds
 from cluster.producer_state import ProducerState
-from kafka_api.refused_batches import RefusedBatches
 from model.ids import Index, Offset
 from raft.replicate_batcher import ReplicateBatcher
 from raft.replicate_item import ReplicateResult
@@ -84,8 +83,3 @@ def every_broker_hands_out_the_same_producer_ids(patch: pytest.MonkeyPatch) -> N
 def gaps_in_a_producers_numbers_are_taken(patch: pytest.MonkeyPatch) -> None:
     """A batch is appended although the one before it is missing: its retry comes too late."""
     patch.setattr(ProducerState, "_refuse_out_of_order", lambda state, batch, last: None)
-
-
-def what_is_behind_a_refused_batch_is_a_gap(patch: pytest.MonkeyPatch) -> None:
-    """A batch behind one that was refused for now is told that it is out of order."""
-    patch.setattr(RefusedBatches, "answered", lambda refused, partition, batch, code: code)

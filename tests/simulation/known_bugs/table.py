@@ -171,7 +171,6 @@ _IDEMPOTENCE = (
     (idempotence.duplicate_is_answered_at_once, "counterexample 8", ("AcknowledgedWrites",)),
     (idempotence.out_of_order_is_taken_for_a_duplicate, "KIP-98", ("AcknowledgedWrites",)),
     (idempotence.gaps_in_a_producers_numbers_are_taken, "KIP-98", ("ProducerSequences",)),
-    (idempotence.what_is_behind_a_refused_batch_is_a_gap, "a run of `raftka chaos`", ("false-gaps",)),
     (idempotence.every_broker_hands_out_the_same_producer_ids, "KIP-98", ("AcknowledgedWrites", *_LOST)),
 )
 _FETCH = (
@@ -251,6 +250,12 @@ BY_SCENARIO = (
         "a candidate stands with more than what is written",
         "counterexample 32",
         f"{_SCENARIOS}/test_appends_in_flight_at_a_vote.py::test_a_committed_entry_is_lost_where_it_stands_with_more",
+    ),
+    ScenarioBug(
+        "a connection does not remember what it has refused of a producer",
+        "a run of `raftka chaos`; RFC 0007",
+        "tests/unit/kafka_api/test_idempotent_producers.py"
+        "::test_it_is_told_of_a_gap_where_the_connection_remembers_nothing",
     ),
     ScenarioBug(
         "the kept tail is written to another place",
