@@ -79,7 +79,7 @@ def list_groups(brokers: str) -> list[GroupListing]:
         admin = kafka_client.new_admin(brokers)
         result = admin.list_consumer_groups(request_timeout=REQUEST_SECONDS).result(2 * REQUEST_SECONDS)
     if result.errors:
-        raise KafkaClientError(f"not every broker lists its groups: {_exception_text(result.errors[0])}")
+        raise KafkaClientError(f"not every broker lists its groups: {_carried_text(result.errors[0])}")
     found = [GroupListing(each.group_id, _state(each.state), each.is_simple_consumer_group) for each in result.valid]
     return sorted(found, key=lambda listing: listing.name)
 
@@ -187,8 +187,10 @@ def _refusal_text(error: "KafkaError") -> str:
     return error_text(error)
 
 
-def _exception_text(error: Any) -> str:
-    return error_text(error.args[0]) if error.args and hasattr(error.args[0], "str") else str(error)
+def _carried_text(failure: Any) -> str:
+    # The list of groups comes with bare KafkaErrors beside it, where confluent-kafka's documents have exceptions.
+    error = failure if hasattr(failure, "str") else next(iter(failure.args), None)
+    return error_text(error) if hasattr(error, "str") else " ".join(str(failure).split())
 
 
 def _owned(member: Any) -> list[Any]:

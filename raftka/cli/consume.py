@@ -12,7 +12,7 @@ from raftka.cli.assigned_reader import AssignedReader
 from raftka.cli.completion import complete_groups, complete_topics
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.group_reader import GroupReader
-from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, existing_partitions
+from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, check_group, existing_partitions
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Position, parse_position, resolve
 from raftka.cli.progress_bar import ProgressBar
 from raftka.cli.record_format import FORMAT_HELP, record_printer
@@ -41,6 +41,7 @@ def consume(
             "-g",
             help="Read as a member of this consumer group, and commit what is printed.",
             autocompletion=complete_groups,
+            callback=check_group,
         ),
     ] = None,
     count: Annotated[int | None, typer.Option("-n", "--count", min=1, help="Stop after so many records.")] = None,

@@ -8,7 +8,15 @@ import typer
 from raftka import kafka_client, kafka_groups, kafka_offsets
 from raftka.cli.completion import complete_groups
 from raftka.cli.exit_codes import FAILED, CommandError
-from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, DryRunOption, Format, FormatOption
+from raftka.cli.options import (
+    DEFAULT_BROKERS,
+    BrokersOption,
+    DryRunOption,
+    Format,
+    FormatOption,
+    check_group,
+    check_groups,
+)
 from raftka.cli.output import print_json, print_table
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, parse_position, resolve
 from raftka.kafka_groups import GroupInfo, Partition
@@ -16,7 +24,8 @@ from raftka.kafka_groups import GroupInfo, Partition
 app = typer.Typer(help="List, describe, seek and delete consumer groups.")
 
 GroupArgument = Annotated[
-    str, typer.Argument(metavar="GROUP", help="Name of the group.", autocompletion=complete_groups)
+    str,
+    typer.Argument(metavar="GROUP", help="Name of the group.", autocompletion=complete_groups, callback=check_group),
 ]
 _NOWHERE = "-"
 
@@ -64,7 +73,9 @@ def seek(
     to: Annotated[str | None, typer.Option(metavar=POSITION_METAVAR, help=f"Where to go on. {POSITION_HELP}.")] = None,
     to_group: Annotated[
         str | None,
-        typer.Option(metavar="GROUP", help="Go on where another group is.", autocompletion=complete_groups),
+        typer.Option(
+            metavar="GROUP", help="Go on where another group is.", autocompletion=complete_groups, callback=check_group
+        ),
     ] = None,
     topics: Annotated[
         list[str] | None,
@@ -111,7 +122,10 @@ def seek(
 @app.command()
 def delete(
     groups: Annotated[
-        list[str], typer.Argument(metavar="GROUP...", help="Names of groups.", autocompletion=complete_groups)
+        list[str],
+        typer.Argument(
+            metavar="GROUP...", help="Names of groups.", autocompletion=complete_groups, callback=check_groups
+        ),
     ],
     brokers: BrokersOption = DEFAULT_BROKERS,
 ) -> None:

@@ -34,6 +34,24 @@ def check_brokers(text: str) -> str:
     return text
 
 
+def check_group(name: str | None) -> str | None:
+    """Return the name of a group as it is.
+
+    Raises:
+        typer.BadParameter: It is empty: Kafka has no such group, and librdkafka ends the process that names one.
+    """
+    if name == "":
+        raise typer.BadParameter("a group's name must not be empty")
+    return name
+
+
+def check_groups(names: list[str]) -> list[str]:
+    """Return names of groups as they are; raises what `check_group` raises."""
+    for name in names:
+        check_group(name)
+    return names
+
+
 def parse_pairs(texts: list[str], flag: str) -> dict[str, str]:
     """Return what was given as KEY=VALUE.
 
@@ -91,6 +109,8 @@ __all__ = [
     "Format",
     "FormatOption",
     "check_brokers",
+    "check_group",
+    "check_groups",
     "existing_partitions",
     "parse_pairs",
 ]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +81,11 @@ def test_the_version_is_printed(arguments: list[str], capsys: pytest.CaptureFixt
         ("group seek g --to end --to-group h", "one of --to and --to-group is needed"),
         ("group seek g --to end --topic t:x", "must be TOPIC or TOPIC:0,1"),
         ("group delete", "Missing argument"),
+        ("group describe ''", "a group's name must not be empty"),
+        ("group delete g ''", "a group's name must not be empty"),
+        ("group seek '' --to start", "a group's name must not be empty"),
+        ("group seek g --to-group ''", "a group's name must not be empty"),
+        ("consume t --group '' -e", "a group's name must not be empty"),
         ("topic alter-config t", "nothing to change"),
         ("topic alter-config t --set a=1 --delete a", "--set has it, too"),
         ("topic add-partitions t", "Missing option '--num'"),
@@ -108,7 +114,7 @@ def test_a_usage_error_is_one_clear_line_and_exit_code_64(
 ) -> None:
     # What is wrong with the words is said before any broker is asked.
     monkeypatch.setenv("RAFTKA_BROKERS", NOBODY)
-    assert run(arguments.split()) == 64
+    assert run(shlex.split(arguments)) == 64
     shown = capsys.readouterr()
     assert shown.out == ""
     last = shown.err.splitlines()[-1]
