@@ -3,7 +3,7 @@
 from cluster.errors import ClusterError
 from cluster.partition import HIGH_WATERMARK, Partition
 from kafka_api.error_mapping import error_code
-from kafka_api.handlers.partition_lookup import find_leader, find_topic
+from kafka_api.handlers.partition_lookup import find_changeable, find_topic
 from kafka_api.handlers.topic_admin import request_deadline
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
@@ -27,7 +27,7 @@ async def handle_delete_records(
         topic = find_topic(context, asked.name, "", by_id=False)
         results = []
         for each in asked.partitions:
-            found = topic if isinstance(topic, ErrorCode) else find_leader(context, topic, each.partition_index)
+            found = topic if isinstance(topic, ErrorCode) else find_changeable(context, topic, each.partition_index)
             result = _Result(partition_index=each.partition_index, low_watermark=_NO_OFFSET)
             results.append(result)
             if isinstance(found, ErrorCode):

@@ -15,6 +15,11 @@ def find_topic(context: RequestContext, name: str, topic_id: str, *, by_id: bool
     return topics.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def find_changeable(context: RequestContext, topic: Topic, number: int) -> Partition | ErrorCode:
+    """Return the leader of a partition that clients may change; what brokers keep would be at their mercy otherwise."""
+    return ErrorCode.INVALID_TOPIC_EXCEPTION if topic.is_internal else find_leader(context, topic, number)
+
+
 def find_leader(context: RequestContext, topic: Topic, number: int, client_epoch: int = -1) -> Partition | ErrorCode:
     """Return the local replica if it leads and may serve.
 

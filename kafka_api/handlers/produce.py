@@ -12,7 +12,7 @@ from cluster.producer_batch import read_sequence
 from cluster.topic_table import Topic
 from kafka_api.error_mapping import error_code
 from kafka_api.handlers.leader_hints import LeaderHints
-from kafka_api.handlers.partition_lookup import find_leader, find_topic
+from kafka_api.handlers.partition_lookup import find_changeable, find_topic
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ProduceRequest, ProduceResponse
 from kafka_api.refused_batches import PartitionName
@@ -72,7 +72,7 @@ async def handle_produce(
         topic = find_topic(context, asked.name, asked.topic_id, by_id=version >= _FIRST_VERSION_WITH_TOPIC_ID)
         results = answer.add_topic(asked.name, asked.topic_id)
         for data in asked.partition_data:
-            found = topic if isinstance(topic, ErrorCode) else _find_writable(context, topic, data.index)
+            found = topic if isinstance(topic, ErrorCode) else find_changeable(context, topic, data.index)
             sender = _Sender(context, (asked.name, asked.topic_id, data.index), data)
             if isinstance(found, ErrorCode):
                 answer.add_error(results, data.index, sender.code(found), None, topic)
@@ -86,11 +86,6 @@ async def handle_produce(
             # The order is fixed before the next batch, and before the connection's next request, is looked at.
             await stages.enqueued
     return answer.finish()
-
-
-def _find_writable(context: RequestContext, topic: Topic, number: int) -> Partition | ErrorCode:
-    """Return the leader of a partition that clients may write to; what brokers keep there would be at their mercy."""
-    return ErrorCode.INVALID_TOPIC_EXCEPTION if topic.is_internal else find_leader(context, topic, number)
 
 
 def _append(

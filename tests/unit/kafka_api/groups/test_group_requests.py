@@ -9,7 +9,12 @@ from kafka_api.groups.options import GroupOptions
 from kafka_api.handlers.registry import SERVED
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
-from kafka_api.protocol.messages import CreatePartitionsRequest, DeleteTopicsRequest, MetadataRequest
+from kafka_api.protocol.messages import (
+    CreatePartitionsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    MetadataRequest,
+)
 from tests.unit.cluster.cluster_nodes import run
 from tests.unit.kafka_api.groups.group_calls import QUICK, SUBSCRIPTION_TO_T, Groups
 from tests.unit.kafka_api.wire_client import broker_in, produce_request
@@ -307,6 +312,17 @@ async def test_clients_do_not_write_what_brokers_keep_there(_broker, groups):
     request = produce_request("__consumer_offsets", build_batch())
     answer = await groups.client.call(ApiKey.PRODUCE, 7, request)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@with_groups()
+async def test_clients_do_not_delete_what_brokers_keep_there(_broker, groups):
+    assert await groups.commit(1) == 0
+    everything = [DeleteRecordsRequest.DeleteRecordsPartition(partition_index=each, offset=-1) for each in range(8)]
+    named = DeleteRecordsRequest.DeleteRecordsTopic(name="__consumer_offsets", partitions=everything)
+    request = DeleteRecordsRequest(topics=[named], timeout_ms=5000)
+    (answer,) = (await groups.client.call(ApiKey.DELETE_RECORDS, 2, request)).topics
+    refused = (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+    assert [(each.error_code, each.low_watermark) for each in answer.partitions] == [refused] * 8
 
 
 @with_groups()
