@@ -27,6 +27,10 @@ UNREACHABLE = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESO
 _FLAG_OF_OPTION = {"bootstrap.servers": "--brokers"}
 
 
+# What brokers keep for themselves. librdkafka's list of topics does not carry Kafka's mark for them.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
 class KafkaClientError(Exception):
     """What a cluster refused or did not answer, in one line."""
 

@@ -117,8 +117,19 @@ _MARKS = ("dirty", "flushed", "commit", "visible")
 
 
 @app.command()
-def delete(name: NameArgument, brokers: BrokersOption = DEFAULT_BROKERS) -> None:
+def delete(
+    name: NameArgument,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also one in which the brokers keep what is theirs, as groups' commits.")
+    ] = False,
+    brokers: BrokersOption = DEFAULT_BROKERS,
+) -> None:
     """Delete a topic and its records."""
+    if name in kafka_client.INTERNAL_TOPICS and not internal:
+        raise typer.BadParameter(
+            f"{name} is the brokers' own: what every group has committed, or the like, would go with it; --internal"
+            " deletes it nevertheless"
+        )
     # Asked first for the sake of a better word than the protocol has.
     kafka_client.read_cluster(brokers).topic(name)
     kafka_client.delete_topic(brokers, name)
