@@ -5,7 +5,7 @@ here works against any Kafka.
 """
 
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ DEFAULT_BROKERS = "127.0.0.1:9092"
 REQUEST_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 _CONNECT_SECONDS = 3.0
+_PROBE_SECONDS = 2.0
 _HINT = "--brokers or RAFTKA_BROKERS names others"
 # librdkafka wants a group name even where partitions are assigned by hand; nothing is ever committed under it.
 _UNUSED_GROUP = "raftka-cli"
@@ -41,6 +42,24 @@ class NoBrokerError(KafkaClientError):
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} ({_HINT})")
         self.what = what
+
+
+class NotServingError(KafkaClientError):
+    """Addresses take connections, and no broker behind them serves clients; `what` says it, `cure` what to do."""
+
+    def __init__(self, open_addresses: Sequence[str], silent: Sequence[str]) -> None:
+        verb = "takes" if len(open_addresses) == 1 else "take"
+        self.what = (
+            f"{', '.join(open_addresses)} {verb} connections, but no Kafka broker serves clients there: most likely too"
+            " few brokers of the cluster run to elect a controller"
+        )
+        self.cure = (
+            f"nobody listens at {', '.join(silent)}: start what belongs there"
+            if silent
+            else "start the other brokers of the cluster; Raftka's say at /v1/status/ready of their admin ports what"
+            " they wait for"
+        )
+        super().__init__(f"{self.what}; {self.cure}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +159,7 @@ def read_cluster(brokers: str, seconds: float = REQUEST_SECONDS) -> ClusterInfo:
     Raises:
         KafkaClientError: No broker answers.
     """
-    with one_line_errors(brokers):
+    with one_line_errors(brokers, is_metadata=True):
         # All topics, not one: to ask for one by name may create it.
         metadata = new_admin(brokers).list_topics(timeout=seconds)
     # The stubs of confluent-kafka say that it is always None.
@@ -264,14 +283,14 @@ def error_text(error: Any) -> str:
 
 
 @contextmanager
-def one_line_errors(brokers: str) -> Iterator[None]:
-    """Turn what confluent-kafka raises into KafkaClientError."""
+def one_line_errors(brokers: str, *, is_metadata: bool = False) -> Iterator[None]:
+    """Turn what confluent-kafka raises into KafkaClientError; `is_metadata`: any broker could have answered."""
     from confluent_kafka import KafkaException
 
     try:
         yield
     except KafkaException as error:
-        raise _one_line(error, brokers) from None
+        raise _one_line(error, brokers, is_metadata=is_metadata) from None
     except TimeoutError:
         raise KafkaClientError(f"no answer from {brokers} in time") from None
 
@@ -279,19 +298,50 @@ def one_line_errors(brokers: str) -> Iterator[None]:
 def _check_reachable(brokers: str) -> None:
     reason = "no address is given"
     for address in brokers.split(","):
-        # A bootstrap address may have a protocol before it, and no port.
-        host, _, port = address.strip().rpartition("://")[2].rpartition(":")
-        try:
-            with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
-                return
-        except ValueError:
-            raise KafkaClientError(f"{address.strip()!r} is not HOST:PORT") from None
-        except OSError as error:
-            reason = error.strerror or str(error)
+        reason = _connect_problem(address)
+        if not reason:
+            return
     raise NoBrokerError(f"no Kafka broker answers at {brokers}: {reason}")
 
 
-def _one_line(failure: "KafkaException", brokers: str) -> KafkaClientError:
+def _connect_problem(address: str) -> str:
+    """Return why an address takes no connection; empty: it takes one.
+
+    Raises:
+        KafkaClientError: It is none.
+    """
+    # A bootstrap address may have a protocol before it, and no port.
+    host, _, port = address.strip().rpartition("://")[2].rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
+            return ""
+    except ValueError:
+        raise KafkaClientError(f"{address.strip()!r} is not HOST:PORT") from None
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _unreachable(brokers: str, *, is_metadata: bool) -> KafkaClientError:
+    """Return what to say where librdkafka knows no more than that nobody has answered."""
+    if not is_metadata and _serves(brokers):
+        return KafkaClientError(f"a broker of {brokers} has not answered in time (`raftka cluster health` tells more)")
+    addresses = [address.strip() for address in brokers.split(",")]
+    silent = [address for address in addresses if _connect_problem(address)]
+    if len(silent) == len(addresses):
+        return NoBrokerError(f"no Kafka broker answers at {brokers}")
+    # A broker that knows no controller hangs up, so that clients ask another one.
+    return NotServingError([address for address in addresses if address not in silent], silent)
+
+
+def _serves(brokers: str) -> bool:
+    try:
+        read_cluster(brokers, _PROBE_SECONDS)
+    except KafkaClientError:
+        return False
+    return True
+
+
+def _one_line(failure: "KafkaException", brokers: str, *, is_metadata: bool) -> KafkaClientError:
     from confluent_kafka import KafkaError
 
     error = failure.args[0]
@@ -299,7 +349,7 @@ def _one_line(failure: "KafkaException", brokers: str) -> KafkaClientError:
     if not isinstance(error, KafkaError):
         return KafkaClientError(" ".join(str(error).split()))
     if error.name() in UNREACHABLE:
-        return NoBrokerError(f"no Kafka broker answers at {brokers}")
+        return _unreachable(brokers, is_metadata=is_metadata)
     text = error_text(error)
     for option, flag in _FLAG_OF_OPTION.items():
         text = text.replace(option, flag)

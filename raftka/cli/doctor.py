@@ -16,7 +16,7 @@ from raftka.cli.machine_checks import check_machine
 from raftka.cli.options import DEFAULT_BROKERS, Format, FormatOption, check_brokers
 from raftka.cli.output import print_json
 from raftka.config import ConfigError, load_config
-from raftka.kafka_client import KafkaClientError
+from raftka.kafka_client import KafkaClientError, NotServingError
 
 
 class Area(StrEnum):
@@ -83,6 +83,8 @@ def _machine(file: Path | None, data_dir: Path | None) -> Iterator[Finding]:
 def _cluster(brokers: str | None, *, is_wanted: bool) -> Iterator[Finding]:
     try:
         yield from check_cluster(brokers or DEFAULT_BROKERS)
+    except NotServingError as error:
+        yield Finding(Level.PROBLEM, "brokers", error.what, error.cure)
     except KafkaClientError as error:
         if is_wanted:
             cure = "start the brokers (`raftka dev` runs three), or say where they are: --brokers HOST:PORT"
