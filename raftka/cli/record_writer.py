@@ -95,9 +95,10 @@ class RecordWriter:
             # Nobody can be blamed for the time in which there was nothing to send.
             self._idle.restart()
         arguments: dict[str, Any] = {"timestamp": record.timestamp} if record.timestamp else {}
-        if self._request.headers or record.headers:
-            arguments["headers"] = [*self._request.headers, *record.headers]
-        report = partial(self._on_delivery, record.place)
+        headers = [*self._request.headers, *record.headers]
+        if headers:
+            arguments["headers"] = headers
+        report = partial(self._on_delivery, record.place, headers)
         while True:
             try:
                 self._producer.produce(
@@ -153,12 +154,15 @@ class RecordWriter:
             print(f"raftka: {why}; still trying", file=sys.stderr)
         self._warning = why
 
-    def _on_delivery(self, place: Place, error: "KafkaError | None", message: "Message") -> None:
+    def _on_delivery(self, place: Place, headers: Headers, error: "KafkaError | None", message: "Message") -> None:
         self._idle.restart()
         if error is not None:
             self._error = self._error or f"{place}: {self._why(error, message)}"
             return
         self.written += 1
+        # librdkafka reports everything of a record but its headers.
+        if headers:
+            message.set_headers([*headers])
         self._on_written(message)
 
     def _why(self, error: "KafkaError", message: "Message") -> str:
