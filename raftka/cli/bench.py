@@ -2,6 +2,8 @@
 
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +13,7 @@ from raftka.chaos.latencies import LatencyHistogram
 from raftka.cli.bench_load import RECORD_BYTES_MIN, Load, LoadRequest, Tally
 from raftka.cli.completion import complete_topics
 from raftka.cli.exit_codes import FAILED
+from raftka.cli.interrupts import sigterm_as_ctrl_c
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption
 from raftka.cli.output import print_json, print_table
 from raftka.cli.produce import Acks, Compression
@@ -51,9 +54,7 @@ def bench(
     Load, brokers and reader share a machine or do not: say which, where you quote numbers.
     """
     name = topic or f"raftka-bench-{secrets.token_hex(4)}"
-    if topic is None:
-        kafka_client.create_topic(brokers, name, partitions, replicas)
-    try:
+    with sigterm_as_ctrl_c(), _topic(brokers, name, partitions, replicas, is_new=topic is None):
         found = _wait_for_leaders(brokers, name)
         ends = kafka_offsets.end_offsets(brokers, [(name, number) for number in found])
         request = LoadRequest(
@@ -74,9 +75,6 @@ def bench(
             },
         )
         produced, consumed = _run(request)
-    finally:
-        if topic is None:
-            kafka_client.delete_topic(brokers, name)
     report = _report(request, len(found), produced, consumed)
     if output is Format.JSON:
         print_json(report)
@@ -84,6 +82,30 @@ def bench(
         _print(report, produced, consumed)
     if produced.failures or consumed.failures:
         raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _topic(brokers: str, name: str, partitions: int, replicas: int | None, *, is_new: bool) -> Iterator[None]:
+    """Have a topic inside: one that is there, or a new one that is deleted however the bench ends.
+
+    Raises:
+        KafkaClientError: It is not there, or cannot be created.
+    """
+    if not is_new:
+        kafka_client.read_cluster(brokers).topic(name)
+        yield
+        return
+    try:
+        kafka_client.create_topic(brokers, name, partitions, replicas)
+    except KeyboardInterrupt:
+        # The request may have been on its way.
+        with suppress(kafka_client.KafkaClientError):
+            kafka_client.delete_topic(brokers, name)
+        raise
+    try:
+        yield
+    finally:
+        kafka_client.delete_topic(brokers, name)
 
 
 def _wait_for_leaders(brokers: str, topic: str) -> list[int]:

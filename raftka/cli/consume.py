@@ -1,6 +1,5 @@
 """`raftka consume`: records to stdout, from partitions that are assigned by hand or by a consumer group."""
 
-import signal
 import sys
 import time
 from typing import Annotated
@@ -12,6 +11,7 @@ from raftka.cli.assigned_reader import AssignedReader
 from raftka.cli.completion import complete_groups, complete_topics
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.group_reader import GroupReader
+from raftka.cli.interrupts import sigterm_as_ctrl_c
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, check_group, existing_partitions
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Position, parse_position, resolve
 from raftka.cli.progress_bar import ProgressBar
@@ -59,9 +59,9 @@ def consume(
     ] = "text",
     brokers: BrokersOption = DEFAULT_BROKERS,
 ) -> None:
-    """Print records until Ctrl-C, or as -n or -e say. Order holds within a partition.
+    """Print records until Ctrl-C or SIGTERM, or as -n or -e say. Order holds within a partition.
 
-    A member of a group commits what it has printed, and leaves the group on Ctrl-C or SIGTERM.
+    A member of a group commits what it has printed, and leaves the group.
     """
     begin = parse_position(offset, "--offset", time.time_ns() // 1_000_000)
     render = record_printer(output)
@@ -79,12 +79,11 @@ def consume(
         bar = ProgressBar("records", _total(brokers, topic, chosen, begin))
     sink = RecordSink(render, bar)
     reader: AssignedReader | GroupReader
-    with bar, kafka_client.one_line_errors(brokers):
+    # A member that goes without a word keeps its partitions until its session times out.
+    with bar, kafka_client.one_line_errors(brokers), sigterm_as_ctrl_c():
         if group is None:
             reader = AssignedReader(brokers, topic, sink)
         else:
-            # A member that goes without a word keeps its partitions until its session times out.
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
             reader = GroupReader(brokers, topic, group, sink, begins_at_end=begin.anchor is Anchor.END)
         try:
             if isinstance(reader, AssignedReader):

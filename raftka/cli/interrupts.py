@@ -1,4 +1,4 @@
-"""Ctrl-C while modules are imported: a traceback out of an import tells nobody anything."""
+"""Ctrl-C while modules are imported, where a traceback tells nobody anything; SIGTERM that ends work like Ctrl-C."""
 
 import os
 import signal
@@ -23,3 +23,20 @@ def quiet_ctrl_c() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM raise KeyboardInterrupt inside, so that what would clean up after Ctrl-C does.
+
+    Somebody who starts us with SIGTERM ignored means it.
+    """
+    before = signal.getsignal(signal.SIGTERM)
+    if before is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

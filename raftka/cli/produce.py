@@ -12,6 +12,7 @@ import typer
 from raftka import kafka_client
 from raftka.cli.completion import complete_topics
 from raftka.cli.exit_codes import CommandError
+from raftka.cli.interrupts import sigterm_as_ctrl_c
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption
 from raftka.cli.progress_bar import ProgressBar
 from raftka.cli.record_format import record_printer
@@ -85,7 +86,7 @@ def produce(
         ),
     ] = "text",
 ) -> None:
-    """Write lines, or what a format describes, as records; Ctrl-C ends the input."""
+    """Write lines, or what a format describes, as records; Ctrl-C or SIGTERM ends the input."""
     if key is not None and key_separator is not None:
         raise typer.BadParameter("--key and --key-separator exclude each other")
     if key_separator == "":
@@ -114,7 +115,8 @@ def produce(
         linger_ms=linger,
         headers=common,
     )
-    with ProgressBar("bytes", _total_bytes(sources), is_wanted=all(path.is_file() for path in sources)) as bar:
+    bar = ProgressBar("bytes", _total_bytes(sources), is_wanted=all(path.is_file() for path in sources))
+    with bar, sigterm_as_ctrl_c():
         writer = RecordWriter(request, "records" if "%" in input_format else "lines", report, bar.clear)
         bad_input = _copy(sources, read, writer, bar, tombstone=tombstone)
     if output == "text":

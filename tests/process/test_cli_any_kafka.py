@@ -1,6 +1,7 @@
 """The client commands against real brokers: Raftka's, and in the long suite Apache Kafka's, with the same words."""
 
 import json
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.process.broker_processes import eventually
-from tests.process.command_line import RAFTKA, raftka, started
+from tests.process.command_line import RAFTKA, SECONDS, raftka, started
 
 pytestmark = pytest.mark.process
 
@@ -253,6 +254,39 @@ def test_a_bench_counts_what_it_writes_and_reads(run: Run) -> None:
         assert sum(row["records"] for row in side["histogram_ms"]) == 200
         assert 0 < side["latency_ms"]["p50"] <= side["latency_ms"]["max"]
     assert found["topic"] not in run("topic", "list").stdout, "it takes its topic away"
+
+
+def test_a_bench_that_is_terminated_deletes_its_topic(run: Run, bootstrap: str) -> None:
+    def topics() -> list[str]:
+        return [name for name in run("topic", "list").stdout.split() if name.startswith("raftka-bench-")]
+
+    with started([*RAFTKA, "bench", "-p", "1", "-s", "600", "--rate", "10"], RAFTKA_BROKERS=bootstrap) as bench:
+        eventually("the bench has its topic", lambda: bool(topics()), 60.0)
+        bench.terminate()
+        bench.communicate(timeout=SECONDS)
+    assert bench.returncode == 130
+    eventually("its topic is gone", lambda: not topics(), 60.0)
+
+
+def test_a_producer_that_is_terminated_tells_what_it_has_written(run: Run, bootstrap: str, tmp_path: Path) -> None:
+    run("topic", "create", "terminated", "-p", "1")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    # Open for both, so that opening waits for nobody and the pipe never ends.
+    descriptor = os.open(pipe, os.O_RDWR)
+    try:
+        with started([*RAFTKA, "produce", "terminated", str(pipe)], RAFTKA_BROKERS=bootstrap) as producer:
+            os.write(descriptor, b"one\n")
+            eventually("it is written", lambda: run("consume", "terminated", "-e").stdout == "one\n", 60.0)
+            producer.terminate()
+            told, _ = producer.communicate(timeout=SECONDS)
+    finally:
+        os.close(descriptor)
+    assert (producer.returncode, told) == (0, "1 record written to terminated\n")
+
+
+def test_a_bench_of_a_topic_that_does_not_exist_says_so(run: Run) -> None:
+    assert "topic nowhere does not exist" in run("bench", "-t", "nowhere", code=1).stderr
 
 
 def test_the_doctor_finds_nothing_that_does_not_work(run: Run) -> None:
