@@ -8,7 +8,6 @@ import ipaddress
 import itertools
 import json
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -151,6 +150,9 @@ def load_config(
 
 
 def _read_file(file: str | os.PathLike[str]) -> Iterator[tuple[str, Any]]:
+    # Imported here: no help needs it, and few commands.
+    import tomllib
+
     try:
         with open(file, "rb") as stream:
             document = tomllib.load(stream)

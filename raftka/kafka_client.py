@@ -4,7 +4,6 @@ Importing confluent_kafka takes longer than `raftka --help` may, so it is import
 here works against any Kafka.
 """
 
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -310,6 +309,9 @@ def _connect_problem(address: str) -> str:
     Raises:
         KafkaClientError: It is none.
     """
+    # Imported here: `raftka --help` imports this module.
+    import socket
+
     # A bootstrap address may have a protocol before it, and no port.
     host, _, port = address.strip().rpartition("://")[2].rpartition(":")
     try:

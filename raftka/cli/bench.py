@@ -1,6 +1,5 @@
 """`raftka bench`: how fast a cluster takes and gives records, and how long each one takes."""
 
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -53,6 +52,9 @@ def bench(
 
     Load, brokers and reader share a machine or do not: say which, where you quote numbers.
     """
+    # Imported here, for the sake of `--help`.
+    import secrets
+
     name = topic or f"raftka-bench-{secrets.token_hex(4)}"
     with sigterm_as_ctrl_c(), _topic(brokers, name, partitions, replicas, is_new=topic is None):
         found = _wait_for_leaders(brokers, name)

@@ -11,7 +11,6 @@ import typer
 from raftka.cli.exit_codes import CommandError, UsageError
 from raftka.config import ConfigError, load_config, render_example
 from raftka.config_options import OPTIONS, Option
-from raftka.dev.launcher import broker_command
 
 _METAVARS = {"int": "N", "string": "TEXT", "host": "HOST", "list": "A,B,..."}
 _CONFIG_HELP = "TOML file; `raftka config example` prints one."
@@ -36,6 +35,9 @@ def _start_command() -> Callable[..., None]:
             config = load_config({key: value for key, value in flags.items() if value is not None}, os.environ, file)
         except ConfigError as error:
             raise (UsageError if error.is_usage else CommandError)(str(error)) from None
+        # Imported here, for the sake of `--help`.
+        from raftka.dev.launcher import broker_command
+
         command = broker_command(config)
         # The variables are in the configuration already, and the broker is to be this very process.
         os.execv(command[0], command)

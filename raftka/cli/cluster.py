@@ -1,6 +1,5 @@
 """`raftka cluster`: what there is, and whether it is well."""
 
-import socket
 from typing import Annotated, Any
 
 import typer
@@ -8,13 +7,13 @@ import typer
 from raftka import kafka_client
 from raftka.cli import cluster_config
 from raftka.cli.exit_codes import FAILED
+from raftka.cli.lazy_group import QuickGroup
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption
 from raftka.cli.output import print_json, print_table
-from raftka.config import parse_address
 from raftka.kafka_client import ClusterInfo
 
 app = typer.Typer(help="Show brokers, health and configuration of a cluster.")
-app.add_typer(cluster_config.app, name="config")
+app.add_typer(cluster_config.app, name="config", cls=QuickGroup)
 
 _LISTED_MAX = 20
 
@@ -93,6 +92,11 @@ def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[
 
 
 def _connects(address: str, timeout: float) -> bool:
+    # Imported here, for the sake of `--help`.
+    import socket
+
+    from raftka.config import parse_address
+
     try:
         host, port = parse_address(address)
         with socket.create_connection((host, port), timeout=timeout):

@@ -2,15 +2,15 @@
 
 import sys
 import time
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from raftka import kafka_client, kafka_offsets
-from raftka.cli.assigned_reader import AssignedReader
 from raftka.cli.completion import complete_groups, complete_topics
 from raftka.cli.exit_codes import CommandError
-from raftka.cli.group_reader import GroupReader
 from raftka.cli.interrupts import sigterm_as_ctrl_c
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, check_group, existing_partitions
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Position, parse_position, resolve
@@ -18,6 +18,10 @@ from raftka.cli.progress_bar import ProgressBar
 from raftka.cli.record_format import FORMAT_HELP, record_printer
 from raftka.cli.record_sink import RecordSink
 from raftka.kafka_client import KafkaClientError
+
+if TYPE_CHECKING:
+    from raftka.cli.assigned_reader import AssignedReader
+    from raftka.cli.group_reader import GroupReader
 
 
 def consume(
@@ -78,21 +82,37 @@ def consume(
     if bar.is_shown and count is None and exit_at_end and group is None:
         bar = ProgressBar("records", _total(brokers, topic, chosen, begin))
     sink = RecordSink(render, bar)
+    # Ctrl-C is how it ends where nothing else was asked for.
+    with (
+        bar,
+        kafka_client.one_line_errors(brokers),
+        sigterm_as_ctrl_c(),
+        suppress(KeyboardInterrupt),
+        _reader(brokers, topic, group, sink, begin, chosen) as reader,
+    ):
+        reader.run(count, exit_at_end)
+
+
+@contextmanager
+def _reader(
+    brokers: str, topic: str, group: str | None, sink: RecordSink, begin: Position, partitions: list[int]
+) -> Iterator["AssignedReader | GroupReader"]:
+    """Have a reader inside; one in a group leaves it, or it would keep its partitions until its session times out."""
+    # Imported here: `--help` needs no reader.
+    from raftka.cli.assigned_reader import AssignedReader
+    from raftka.cli.group_reader import GroupReader
+
     reader: AssignedReader | GroupReader
-    # A member that goes without a word keeps its partitions until its session times out.
-    with bar, kafka_client.one_line_errors(brokers), sigterm_as_ctrl_c():
-        if group is None:
-            reader = AssignedReader(brokers, topic, sink)
-        else:
-            reader = GroupReader(brokers, topic, group, sink, begins_at_end=begin.anchor is Anchor.END)
-        try:
-            if isinstance(reader, AssignedReader):
-                reader.assign(chosen, begin)
-            reader.run(count, exit_at_end)
-        except KeyboardInterrupt:
-            return
-        finally:
-            reader.close()
+    if group is None:
+        reader = AssignedReader(brokers, topic, sink)
+    else:
+        reader = GroupReader(brokers, topic, group, sink, begins_at_end=begin.anchor is Anchor.END)
+    try:
+        if isinstance(reader, AssignedReader):
+            reader.assign(partitions, begin)
+        yield reader
+    finally:
+        reader.close()
 
 
 def _total(brokers: str, topic: str, partitions: list[int], begin: Position) -> int | None:

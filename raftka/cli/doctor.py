@@ -9,13 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from raftka.cli.cluster_checks import check_cluster
 from raftka.cli.exit_codes import FAILED
 from raftka.cli.findings import Finding, Level, ok
-from raftka.cli.machine_checks import check_machine
 from raftka.cli.options import DEFAULT_BROKERS, Format, FormatOption, check_brokers
 from raftka.cli.output import print_json
-from raftka.config import ConfigError, load_config
 from raftka.kafka_client import KafkaClientError, NotServingError
 
 
@@ -66,6 +63,10 @@ def doctor(
 
 
 def _machine(file: Path | None, data_dir: Path | None) -> Iterator[Finding]:
+    # Imported here, for the sake of `--help`, as what looks at clusters is below.
+    from raftka.cli.machine_checks import check_machine
+    from raftka.config import ConfigError, load_config
+
     flags = {} if data_dir is None else {"data.dir": str(data_dir)}
     # Without a file there is no broker yet: the machine is looked at as one with the defaults would.
     defaults = flags if file is not None else flags | {"node.id": "1"}
@@ -81,6 +82,8 @@ def _machine(file: Path | None, data_dir: Path | None) -> Iterator[Finding]:
 
 
 def _cluster(brokers: str | None, *, is_wanted: bool) -> Iterator[Finding]:
+    from raftka.cli.cluster_checks import check_cluster
+
     try:
         yield from check_cluster(brokers or DEFAULT_BROKERS)
     except NotServingError as error:

@@ -10,6 +10,18 @@ from typer.core import TyperGroup
 from raftka.cli.interrupts import quiet_ctrl_c
 
 
+class QuickGroup(TyperGroup):
+    """A group that does not import pydantic to find out that nobody has asked for its own help."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option, with a default that nobody needs to look into."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            # Newer versions of typer have None here, and validate it; only what is a bool already is left alone.
+            option.default = False
+        return option
+
+
 class LazyCommand(NamedTuple):
     """Where a command is.
 
@@ -30,7 +42,7 @@ class LazyCommand(NamedTuple):
         # What a command of typer's looks like follows from the group that it is in.
         group = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
         if isinstance(found, typer.Typer):
-            group.add_typer(found, name=name)
+            group.add_typer(found, name=name, cls=QuickGroup)
         else:
             group.command(name)(found)
         return typer.main.get_group(group).commands[name]
@@ -39,7 +51,7 @@ class LazyCommand(NamedTuple):
 def lazy_group(commands: Mapping[str, LazyCommand]) -> type[TyperGroup]:
     """Return a class of group that has these commands, in this order, after its own."""
 
-    class LazyGroup(TyperGroup):
+    class LazyGroup(QuickGroup):
         """A group that is asked for a command before it has it."""
 
         def list_commands(self, ctx: Any) -> list[str]:

@@ -8,7 +8,6 @@ import typer
 
 from raftka import kafka_client
 from raftka.cli.exit_codes import CommandError
-from raftka.config import parse_address
 from raftka.kafka_client import DEFAULT_BROKERS
 
 
@@ -25,6 +24,9 @@ def check_brokers(text: str) -> str:
     Raises:
         typer.BadParameter: One of them is no HOST:PORT.
     """
+    # Imported here: `--help` needs the options, and not what checks their values.
+    from raftka.config import parse_address
+
     for address in text.split(","):
         # A bootstrap address may have a protocol before it, as in PLAINTEXT://127.0.0.1:9092.
         try:

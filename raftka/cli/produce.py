@@ -25,10 +25,11 @@ from raftka.cli.record_input import (
     parse_header,
     record_reader,
 )
-from raftka.cli.record_writer import RecordWriter, WriteRequest
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
+
+    from raftka.cli.record_writer import RecordWriter
 
 _STDIN = Path("-")
 _LINGER_MS = 5
@@ -91,16 +92,15 @@ def produce(
         raise typer.BadParameter("--key and --key-separator exclude each other")
     if key_separator == "":
         raise typer.BadParameter("--key-separator must not be empty")
+    # Imported here, for the sake of `--help`.
+    from raftka.cli.record_writer import RecordWriter, WriteRequest
+
     read = record_reader(input_format, key, key_separator)
     report = _reporter(output)
     sources = files or [_STDIN]
     common = _common_headers(headers or [])
-    for path in sources:
-        if path != _STDIN and not path.is_file() and not path.is_fifo():
-            raise CommandError(f"{path}: there is no such file")
-    count = len(kafka_client.read_cluster(brokers).topic(topic))
-    if partition is not None and partition >= count:
-        raise CommandError(f"topic {topic} has partitions 0 to {count - 1}")
+    _check_sources(sources)
+    count = _partition_count(brokers, topic, partition)
     # Somebody who types wants each line written at once; a file is sent in batches.
     linger = 0 if _STDIN in sources and sys.stdin.isatty() else _LINGER_MS
     request = WriteRequest(
@@ -123,6 +123,23 @@ def produce(
         print(f"{writer.written} record{'' if writer.written == 1 else 's'} written to {topic}")
     if bad_input is not None:
         raise bad_input
+
+
+def _check_sources(sources: list[Path]) -> None:
+    for path in sources:
+        if path == _STDIN:
+            continue
+        if path.is_dir():
+            raise CommandError(f"{path}: is a folder; its files are wanted, as in {path / '*'}")
+        if not path.exists():
+            raise CommandError(f"{path}: there is no such file")
+
+
+def _partition_count(brokers: str, topic: str, wanted: int | None) -> int:
+    count = len(kafka_client.read_cluster(brokers).topic(topic))
+    if wanted is not None and wanted >= count:
+        raise CommandError(f"topic {topic} has partitions 0 to {count - 1}")
+    return count
 
 
 def _common_headers(texts: list[str]) -> Headers:
@@ -156,7 +173,7 @@ def _print_place(message: "Message") -> None:
 
 
 def _copy(
-    sources: list[Path], read: ReadRecords, writer: RecordWriter, bar: ProgressBar, *, tombstone: bool
+    sources: list[Path], read: ReadRecords, writer: "RecordWriter", bar: ProgressBar, *, tombstone: bool
 ) -> InputError | None:
     """Write all records of all sources, up to input that is no record: that is returned."""
     before = 0

@@ -20,7 +20,6 @@ from raftka.cli.options import (
 )
 from raftka.cli.output import print_json, print_table
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Position, parse_position, resolve
-from raftka.config import parse_address
 from raftka.kafka_client import PartitionInfo
 from raftka.kafka_configs import Owner
 
@@ -75,6 +74,8 @@ def describe(
 ) -> None:
     """Show the partitions of a topic: who leads, who has a replica, how far each one is."""
     if admin is not None:
+        from raftka.config import parse_address
+
         try:
             parse_address(admin)
         except ValueError as error:
