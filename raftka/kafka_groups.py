@@ -78,8 +78,8 @@ def list_groups(brokers: str) -> list[GroupListing]:
     with kafka_client.one_line_errors(brokers):
         admin = kafka_client.new_admin(brokers)
         result = admin.list_consumer_groups(request_timeout=REQUEST_SECONDS).result(2 * REQUEST_SECONDS)
-    if result.errors:
-        raise KafkaClientError(f"not every broker lists its groups: {_carried_text(result.errors[0])}")
+        if result.errors:
+            raise _partial_list(result.errors[0])
     found = [GroupListing(each.group_id, _state(each.state), each.is_simple_consumer_group) for each in result.valid]
     return sorted(found, key=lambda listing: listing.name)
 
@@ -120,6 +120,8 @@ def read_group(brokers: str, name: str) -> GroupInfo:
 def read_commits(brokers: str, group: str) -> dict[Partition, int]:
     """Return the committed offsets of a group, in order; a group that does not exist has none.
 
+    Kafka takes any number for an offset; one below 0 is nowhere to go on, and librdkafka's marks for such are -1 here.
+
     Raises:
         KafkaClientError: Refused, or no answer.
     """
@@ -133,7 +135,7 @@ def read_commits(brokers: str, group: str) -> dict[Partition, int]:
     for each in found:
         if each.error is not None:
             raise KafkaClientError(f"offset of {each.topic}-{each.partition}: {error_text(each.error)}")
-    return dict(sorted(((each.topic, each.partition), each.offset) for each in found if each.offset >= 0))
+    return dict(sorted(((each.topic, each.partition), max(-1, each.offset)) for each in found))
 
 
 def write_commits(brokers: str, group: str, offsets: Mapping[Partition, int]) -> None:
@@ -187,10 +189,18 @@ def _refusal_text(error: "KafkaError") -> str:
     return error_text(error)
 
 
-def _carried_text(failure: Any) -> str:
-    # The list of groups comes with bare KafkaErrors beside it, where confluent-kafka's documents have exceptions.
-    error = failure if hasattr(failure, "str") else next(iter(failure.args), None)
-    return error_text(error) if hasattr(error, "str") else " ".join(str(failure).split())
+def _partial_list(failure: Any) -> Exception:
+    """Return what to raise where a list of groups has this error beside it."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    # Bare KafkaErrors, where confluent-kafka's documents have exceptions.
+    error = failure if isinstance(failure, KafkaError) else next(iter(failure.args), None)
+    if not isinstance(error, KafkaError):
+        return KafkaClientError(f"not every broker lists its groups: {' '.join(str(failure).split())}")
+    if error.name() in kafka_client.UNREACHABLE:
+        # What that means is found out by whoever makes a line of it.
+        return KafkaException(error)
+    return KafkaClientError(f"not every broker lists its groups: {error_text(error)}")
 
 
 def _owned(member: Any) -> list[Any]:

@@ -164,7 +164,7 @@ def _report(group: GroupInfo, commits: dict[Partition, int], ends: dict[Partitio
                 "partition": partition[1],
                 "committed": committed,
                 "end": end,
-                "lag": None if committed is None or end is None else max(0, end - committed),
+                "lag": None if committed is None or committed < 0 or end is None else max(0, end - committed),
                 "member": owner and owner.member_id,
                 "client": owner and owner.client_id,
                 "host": owner and owner.host,
@@ -223,7 +223,7 @@ def _chosen_commits(brokers: str, group: str, chosen: list[tuple[str, list[int]]
     kept = {
         partition: offset
         for partition, offset in commits.items()
-        if not chosen or any(_is_chosen(partition, *each) for each in chosen)
+        if offset >= 0 and (not chosen or any(_is_chosen(partition, *each) for each in chosen))
     }
     if not kept:
         raise CommandError(f"group {group} has committed nothing{' of these topics' if chosen else ''} to go on from")
