@@ -19,7 +19,8 @@ _POLL_SECONDS = 0.05
 _CONNECT_SECONDS = 3.0
 _PROBE_SECONDS = 2.0
 _HINT = "--brokers or RAFTKA_BROKERS names others"
-# librdkafka wants a group name even where partitions are assigned by hand; nothing is ever committed under it.
+# librdkafka wants a group name even where partitions are assigned by hand; nothing is ever committed under it. It asks
+# for the coordinator nevertheless and cannot be kept from it, so brokers create __consumer_offsets.
 _UNUSED_GROUP = "raftka-cli"
 # Names of librdkafka's errors that mean: nobody is there, for now.
 UNREACHABLE = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"})

@@ -5,8 +5,8 @@ The command itself:
 * `main`       the entry point.
 * `root`       the table of commands, errors of one line.
 * `lazy_group` commands that are imported when they are asked for.
-* `interrupts` Ctrl-C while modules are imported.
-* `completion` `raftka completion`, and names of topics and groups for shells.
+* `interrupts` Ctrl-C while modules are imported, and SIGTERM that works like it.
+* `completion` `raftka completion`, and names of topics, groups and keys for shells.
 * `exit_codes` what a shell script may rely on, and the errors behind it.
 
 What several commands share:

@@ -28,23 +28,37 @@ def bench(
     topic: Annotated[
         str | None,
         typer.Option(
-            "--topic", "-t", help="A topic to use. [default: a new one, deleted after]", autocompletion=complete_topics
+            *("--topic", "-t"),
+            metavar="TOPIC",
+            help="A topic to use. [default: a new one, deleted after]",
+            autocompletion=complete_topics,
         ),
     ] = None,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, max=10_000, help="Of the new topic.")] = 6,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", metavar="N", min=1, max=10_000, help="Of the new topic.")
+    ] = 6,
     replicas: Annotated[
-        int | None, typer.Option("--replicas", "-r", min=1, max=31, help="Of it; default: the brokers' own.")
+        int | None,
+        typer.Option("--replicas", "-r", metavar="N", min=1, max=31, help="Of it; default: the brokers' own."),
     ] = None,
-    producers: Annotated[int, typer.Option(min=1, max=64, help="Threads that write.")] = 1,
-    consumers: Annotated[int, typer.Option(min=0, max=64, help="Threads that read at the same time.")] = 1,
-    size: Annotated[int, typer.Option(min=RECORD_BYTES_MIN, max=10**8, help="Bytes of a record.")] = 1024,
-    rate: Annotated[float, typer.Option(min=0, help="Records per second in all; 0: as fast as it goes.")] = 0.0,
-    seconds: Annotated[float, typer.Option("--seconds", "-s", min=0.1, max=86_400, help="How long it counts.")] = 10.0,
-    warmup: Annotated[float, typer.Option(min=0, max=3_600, help="Seconds before that.")] = 2.0,
+    producers: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Threads that write.")] = 1,
+    consumers: Annotated[int, typer.Option(metavar="N", min=0, max=64, help="Threads that read at the same time.")] = 1,
+    size: Annotated[int, typer.Option(metavar="N", min=RECORD_BYTES_MIN, max=10**8, help="Bytes of a record.")] = 1024,
+    rate: Annotated[
+        float, typer.Option(metavar="N", min=0, help="Records per second in all; 0: as fast as it goes.")
+    ] = 0.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", "-s", metavar="N", min=0.1, max=86_400, help="How long it counts.")
+    ] = 10.0,
+    warmup: Annotated[float, typer.Option(metavar="N", min=0, max=3_600, help="Seconds before that.")] = 2.0,
     acks: Annotated[Acks, typer.Option(help="As of `raftka produce`.")] = Acks.ALL,
     compression: Annotated[Compression, typer.Option("--compression", "-z", help="Codec.")] = Compression.NONE,
-    linger_ms: Annotated[float, typer.Option(min=0, max=60_000, help="How long a record waits for its batch.")] = 5.0,
-    batch_bytes: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="Bytes of a batch at most.")] = 1_000_000,
+    linger_ms: Annotated[
+        float, typer.Option(metavar="N", min=0, max=60_000, help="How long a record waits for its batch.")
+    ] = 5.0,
+    batch_bytes: Annotated[
+        int, typer.Option(metavar="N", min=1, max=2**31 - 1, help="Bytes of a batch at most.")
+    ] = 1_000_000,
     brokers: BrokersOption = DEFAULT_BROKERS,
     output: FormatOption = Format.TEXT,
 ) -> None:

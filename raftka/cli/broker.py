@@ -42,7 +42,9 @@ def _start_command() -> Callable[..., None]:
         # The variables are in the configuration already, and the broker is to be this very process.
         os.execv(command[0], command)
 
-    parameters = [_parameter("config", Annotated[Path | None, typer.Option("--config", help=_CONFIG_HELP)])]
+    parameters = [
+        _parameter("config", Annotated[Path | None, typer.Option("--config", metavar="FILE", help=_CONFIG_HELP)])
+    ]
     parameters += [_parameter(option.attribute, _annotation(option)) for option in OPTIONS]
     start.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     start.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -41,7 +41,7 @@ _RATES = {Workload.LOG: 1_200.0, Workload.REGISTER: 200.0}
 def chaos(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the run: new, or empty.")],
     brokers: Annotated[
-        int, typer.Option(min=1, max=NODES_MAX, help="Make a cluster of so many brokers for the run.")
+        int, typer.Option(metavar="N", min=1, max=NODES_MAX, help="Make a cluster of so many brokers for the run.")
     ] = 3,
     bootstrap: Annotated[
         str | None,
@@ -57,11 +57,12 @@ def chaos(
             " [default: kill,pause,partition, and transfer for logs; none with --bootstrap]",
         ),
     ] = None,
-    minutes: Annotated[float, typer.Option(min=0.2, help="How long.")] = 5.0,
+    minutes: Annotated[float, typer.Option(metavar="N", min=0.2, help="How long.")] = 5.0,
     rate: Annotated[
-        float | None, typer.Option(min=1.0, help="Operations per second. [default: log 1200, register 200]")
+        float | None,
+        typer.Option(metavar="N", min=1.0, help="Operations per second. [default: log 1200, register 200]"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Draws the faults. [default: a new one]")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="Draws the faults. [default: a new one]")] = None,
     schedule: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Repeat the faults of another run's schedule.json; --minutes is its own."),

@@ -44,7 +44,9 @@ def info(brokers: BrokersOption = DEFAULT_BROKERS, output: FormatOption = Format
 @app.command()
 def health(
     brokers: BrokersOption = DEFAULT_BROKERS,
-    timeout: Annotated[float, typer.Option(min=0.1, max=60.0, help="Seconds for each broker to answer.")] = 2.0,
+    timeout: Annotated[
+        float, typer.Option(metavar="N", min=0.1, max=60.0, help="Seconds for each broker to answer.")
+    ] = 2.0,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Exit with 1 if a broker is missing, a partition has no leader, or a replica lags."""

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from raftka import kafka_client, kafka_configs
+from raftka.cli.completion import complete_broker_keys, complete_broker_pairs
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, DryRunOption, Format, FormatOption, parse_pairs
 from raftka.cli.output import print_json, print_table
@@ -13,7 +14,9 @@ from raftka.kafka_configs import ConfigValue, Owner
 
 app = typer.Typer(help="Show and change the configuration of the brokers that run.")
 
-NodeOption = Annotated[int | None, typer.Option("--node", "-n", min=0, help="Only this broker. [default: every one]")]
+NodeOption = Annotated[
+    int | None, typer.Option("--node", "-n", metavar="N", min=0, help="Only this broker. [default: every one]")
+]
 
 
 @app.command("list")
@@ -37,7 +40,12 @@ def list_configs(
 
 @app.command()
 def get(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="As `raftka cluster config list` has it.")],
+    key: Annotated[
+        str,
+        typer.Argument(
+            metavar="KEY", help="As `raftka cluster config list` has it.", autocompletion=complete_broker_keys
+        ),
+    ],
     node: NodeOption = None,
     brokers: BrokersOption = DEFAULT_BROKERS,
     output: FormatOption = Format.TEXT,
@@ -57,7 +65,10 @@ def get(
 
 @app.command("set")
 def set_values(
-    pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="What to set.")],
+    pairs: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY=VALUE...", help="What to set.", autocompletion=complete_broker_pairs),
+    ],
     node: NodeOption = None,
     dry_run: DryRunOption = False,
     brokers: BrokersOption = DEFAULT_BROKERS,
@@ -68,7 +79,10 @@ def set_values(
 
 @app.command()
 def unset(
-    keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="What to give back to the default.")],
+    keys: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY...", help="What to give back to the default.", autocompletion=complete_broker_keys),
+    ],
     node: NodeOption = None,
     dry_run: DryRunOption = False,
     brokers: BrokersOption = DEFAULT_BROKERS,

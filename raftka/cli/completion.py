@@ -1,4 +1,4 @@
-"""Shell completion: the script that a shell loads, and names of topics and groups from the cluster."""
+"""Shell completion: the script that a shell loads, and names of topics, groups, partitions and keys of a cluster."""
 
 import os
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Shell(StrEnum):
 
 
 def completion(shell: Annotated[Shell, typer.Argument(help="Which shell the script is for.")]) -> None:
-    """Print a script that completes commands, options, topics and groups: source <(raftka completion bash)."""
+    """Print a script that completes commands, options and what a cluster has: source <(raftka completion bash)."""
     # Only typer's own options reach it otherwise, and these would edit somebody's ~/.bashrc.
     from typer._completion_shared import get_completion_script
 
@@ -49,6 +49,61 @@ def complete_groups(context: typer.Context, incomplete: str) -> list[str]:
     from raftka import kafka_groups
 
     return _names(context, incomplete, lambda brokers: [each.name for each in kafka_groups.list_groups(brokers)])
+
+
+def complete_partitions(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the partitions of the topic that stands in the line."""
+    from raftka import kafka_client
+
+    def read(brokers: str) -> list[str]:
+        topics = kafka_client.read_cluster(brokers, _SECONDS).topics
+        return [str(each.partition) for each in topics.get(_typed_topic(context), [])]
+
+    return _names(context, incomplete, read)
+
+
+def complete_topic_keys(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the keys of a topic's configuration that begin so."""
+    return _names(context, incomplete, lambda brokers: _topic_keys(context, brokers))
+
+
+def complete_topic_pairs(context: typer.Context, incomplete: str) -> list[str]:
+    """Return what `complete_topic_keys` returns, each with the `=` behind which its value belongs."""
+    return _names(context, incomplete, lambda brokers: [f"{key}=" for key in _topic_keys(context, brokers)])
+
+
+def complete_broker_keys(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the keys of a broker's configuration that begin so."""
+    return _names(context, incomplete, _broker_keys)
+
+
+def complete_broker_pairs(context: typer.Context, incomplete: str) -> list[str]:
+    """Return what `complete_broker_keys` returns, each with the `=` behind which its value belongs."""
+    return _names(context, incomplete, lambda brokers: [f"{key}=" for key in _broker_keys(brokers)])
+
+
+def _topic_keys(context: typer.Context, brokers: str) -> list[str]:
+    from raftka import kafka_client, kafka_configs
+
+    topics = kafka_client.read_cluster(brokers, _SECONDS).topics
+    typed = _typed_topic(context)
+    # All topics have the same keys.
+    names = [typed] if typed in topics else list(topics)[:1]
+    return [each.key for name in names for each in kafka_configs.read_configs(brokers, kafka_configs.Owner.TOPIC, name)]
+
+
+def _broker_keys(brokers: str) -> list[str]:
+    from raftka import kafka_client, kafka_configs
+
+    nodes = list(kafka_client.read_cluster(brokers, _SECONDS).brokers)[:1]
+    owner = kafka_configs.Owner.BROKER
+    return [each.key for node in nodes for each in kafka_configs.read_configs(brokers, owner, str(node))]
+
+
+def _typed_topic(context: Any) -> str:
+    # Behind an option that still lacks its value, arguments are not told apart.
+    typed = context.params.get("topic") or context.params.get("name") or next(iter(context.args), "")
+    return str(typed)
 
 
 def _names(context: Any, incomplete: str, read: Callable[[str], list[str]]) -> list[str]:

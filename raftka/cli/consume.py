@@ -12,7 +12,7 @@ from raftka import kafka_client, kafka_offsets
 from raftka.cli.completion import complete_groups, complete_topics
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.interrupts import sigterm_as_ctrl_c
-from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, check_group, existing_partitions
+from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, PartitionsOption, check_group, existing_partitions
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Position, parse_position, resolve
 from raftka.cli.progress_bar import ProgressBar
 from raftka.cli.record_format import FORMAT_HELP, record_printer
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from raftka.cli.assigned_reader import AssignedReader
     from raftka.cli.group_reader import GroupReader
 
+# kcat's word for where a group has committed, which is where it goes on anyway.
+_STORED = "stored"
+
 
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.", autocompletion=complete_topics)],
@@ -32,23 +35,25 @@ def consume(
             "--offset",
             "-o",
             metavar=POSITION_METAVAR,
-            help=f"Where to begin in each partition, and in a group only where nothing is committed. {POSITION_HELP}.",
+            help=f"Where to begin in each partition. {POSITION_HELP}. A group goes on where it has committed (stored);"
+            " with --group only start or end is taken, for partitions in which it has committed nothing.",
         ),
     ] = "start",
-    partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Partition; may be repeated. [default: all]")
-    ] = None,
+    partitions: PartitionsOption = None,
     group: Annotated[
         str | None,
         typer.Option(
             "--group",
             "-g",
+            metavar="GROUP",
             help="Read as a member of this consumer group, and commit what is printed.",
             autocompletion=complete_groups,
             callback=check_group,
         ),
     ] = None,
-    count: Annotated[int | None, typer.Option("-n", "--count", min=1, help="Stop after so many records.")] = None,
+    count: Annotated[
+        int | None, typer.Option("-n", "--count", min=1, metavar="N", help="Stop after so many records.")
+    ] = None,
     exit_at_end: Annotated[
         bool, typer.Option("--exit-at-end", "-e", help="Stop where the partitions end at this moment.")
     ] = False,
@@ -67,7 +72,9 @@ def consume(
 
     A member of a group commits what it has printed, and leaves the group.
     """
-    begin = parse_position(offset, "--offset", time.time_ns() // 1_000_000)
+    if offset == _STORED and group is None:
+        raise typer.BadParameter(f"--offset {_STORED}: only a --group has stored where it is")
+    begin = parse_position("start" if offset == _STORED else offset, "--offset", time.time_ns() // 1_000_000)
     render = record_printer(output)
     if group is not None and partitions:
         raise typer.BadParameter("--partition and --group exclude each other: a group gives partitions to its members")

@@ -33,16 +33,18 @@ NodeArgument = Annotated[int, typer.Argument(metavar="NODE", help="Number of the
 def dev(
     context: typer.Context,
     nodes: Annotated[
-        int | None, typer.Option("--nodes", "-n", min=1, max=NODES_MAX, help="Number of brokers. [default: 3]")
+        int | None,
+        typer.Option("--nodes", "-n", metavar="N", min=1, max=NODES_MAX, help="Number of brokers. [default: 3]"),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="First Kafka port; 0: free ones. [default: 9092]")
+        int | None, typer.Option(metavar="N", min=0, max=65535, help="First Kafka port; 0: free ones. [default: 9092]")
     ] = None,
     admin_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="First admin port; 0: free ones. [default: 9644]")
+        int | None, typer.Option(metavar="N", min=0, max=65535, help="First admin port; 0: free ones. [default: 9644]")
     ] = None,
     rpc_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port of the node links; 0: a free one. [default: 33145]")
+        int | None,
+        typer.Option(metavar="N", min=0, max=65535, help="Port of the node links; 0: a free one. [default: 33145]"),
     ] = None,
     data_dir: DataDirOption = None,
     ephemeral: Annotated[
@@ -150,7 +152,7 @@ def logs(
     nodes: Annotated[list[int] | None, typer.Argument(metavar="[NODE]...", help="Brokers; default: all.")] = None,
     data_dir: DataDirOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is added, until Ctrl-C.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many lines of each log.")] = 50,
+    lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=0, help="How many lines of each log.")] = 50,
 ) -> None:
     """Print the ends of the brokers' logs, each line with the broker's number."""
     folder = operations.open_folder(data_dir)

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import typer
 
 _TOKEN = re.compile(
-    r"%(?P<directive>.?)(?:\{(?P<modifier>[a-z0-9]+)\})?|\\(?:x(?P<hex>[0-9a-fA-F]{2})|(?P<escape>.?))|(?P<text>[^%\\]+)",
+    r"%(?P<directive>.?)(?:\{(?P<modifier>[^{}%\\]*)(?P<closed>\}?))?"
+    r"|\\(?:x(?P<hex>[0-9a-fA-F]{2})|(?P<escape>.?))|(?P<text>[^%\\]+)",
     re.DOTALL,
 )
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
@@ -48,13 +49,17 @@ def parse_format(text: str, modifiers: dict[str, tuple[str, ...]], flag: str = "
 def _directive(token: re.Match[str], modifiers: dict[str, tuple[str, ...]], flag: str) -> bytes | Directive:
     typed = token["directive"]
     if typed == "%":
-        return b"%" + (f"{{{token['modifier']}}}".encode() if token["modifier"] else b"")
+        return token.group()[1:].encode()
     letter = _ALIASES.get(typed, typed)
     if letter not in modifiers:
         known = [*modifiers, *(alias for alias, meant in _ALIASES.items() if meant in modifiers)]
         raise typer.BadParameter(f"{flag}: %{typed}: the directives are %{', %'.join(known)} and %%")
-    modifier = token["modifier"] or ""
-    if modifier and modifier not in modifiers[letter]:
+    modifier = token["modifier"]
+    if modifier is None:
+        return Directive(letter, "")
+    if not token["closed"]:
+        raise typer.BadParameter(rf"{flag}: {token.group()}: the brace is not closed; one that is to be text is \x7b")
+    if modifier not in modifiers[letter]:
         can = ", ".join(f"%{typed}{{{each}}}" for each in modifiers[letter]) or f"only %{typed} by itself"
         raise typer.BadParameter(f"{flag}: {token.group()}: there is {can}")
     return Directive(letter, modifier)

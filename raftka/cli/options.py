@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from raftka import kafka_client
+from raftka.cli.completion import complete_partitions
 from raftka.cli.exit_codes import CommandError
 from raftka.kafka_client import DEFAULT_BROKERS
 
@@ -94,6 +95,16 @@ BrokersOption = Annotated[
         help="Where to find the cluster.",
     ),
 ]
+PartitionsOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        *("--partition", "-p"),
+        min=0,
+        metavar="N",
+        help="Partition; may be repeated. [default: all]",
+        autocompletion=complete_partitions,
+    ),
+]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print it.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")]
 DataDirOption = Annotated[
@@ -110,6 +121,7 @@ __all__ = [
     "DryRunOption",
     "Format",
     "FormatOption",
+    "PartitionsOption",
     "check_brokers",
     "check_group",
     "check_groups",

@@ -6,6 +6,7 @@ import typer
 
 from raftka import kafka_client
 from raftka.admin_client import request_json
+from raftka.cli.completion import complete_partitions, complete_topics
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption
 from raftka.cli.output import print_json
@@ -18,8 +19,11 @@ _TRANSFER_SECONDS = 15.0
 
 @app.command("transfer-leadership")
 def transfer_leadership(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")],
-    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="Number of the partition.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topics)],
+    partition: Annotated[
+        int,
+        typer.Argument(metavar="PARTITION", min=0, help="Number of the partition.", autocompletion=complete_partitions),
+    ],
     target: Annotated[
         int | None, typer.Option("--target", metavar="N", min=0, help="Node that shall lead; default: the best one.")
     ] = None,

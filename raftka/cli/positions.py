@@ -1,4 +1,4 @@
-"""Positions in partitions as they are typed: start, end, N, -N and @timestamp."""
+"""Positions in partitions as they are typed: start, end, N, -N and @timestamp, and as kcat has them."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,8 @@ from raftka.kafka_groups import Partition
 POSITION_METAVAR = "start|end|N|-N|@TIME"
 POSITION_HELP = (
     "N: that offset; -N: the last N records; @TIME: the first record of that time or later, as 2030-01-31,"
-    " 2030-01-31T12:00:00Z (UTC where no zone is given), seconds or milliseconds since 1970, or -1h30m ago"
+    " 2030-01-31T12:00:00Z (UTC where no zone is given), seconds or milliseconds since 1970, or -1h30m ago; kcat's"
+    " beginning and s@MILLISECONDS are taken, too"
 )
 _OFFSET_DIGITS_MAX = 18
 # Seconds since 1970 have as many digits until the year 5138, milliseconds have more since 1973.
@@ -69,6 +70,11 @@ def parse_position(text: str, flag: str, now_ms: int) -> Position:
     """
     if text in {"start", "end"}:
         return Position(Anchor(text))
+    # kcat's words for the same.
+    if text == "beginning":
+        return Position(Anchor.START)
+    if text.startswith("s@"):
+        return Position(Anchor.TIME, _parse_milliseconds(text, flag))
     if text.startswith("@"):
         return Position(Anchor.TIME, _parse_time(text, flag, now_ms))
     digits = text.removeprefix("-")
@@ -79,6 +85,13 @@ def parse_position(text: str, flag: str, now_ms: int) -> Position:
         return Position(Anchor.OFFSET, number)
     # "-0" are the last 0 records, which is the end.
     return Position(Anchor.LAST, number) if number else Position(Anchor.END)
+
+
+def _parse_milliseconds(text: str, flag: str) -> int:
+    word = text.removeprefix("s@")
+    if not word.isascii() or not word.isdigit() or len(word) > _OFFSET_DIGITS_MAX:
+        raise typer.BadParameter(f"{flag} {text}: must be s@ and milliseconds since 1970")
+    return int(word)
 
 
 def _parse_time(text: str, flag: str, now_ms: int) -> int:

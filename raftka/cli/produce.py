@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from raftka import kafka_client
-from raftka.cli.completion import complete_topics
+from raftka.cli.completion import complete_partitions, complete_topics
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.interrupts import sigterm_as_ctrl_c
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _STDIN = Path("-")
 _LINGER_MS = 5
+# kcat writes a line without it with no key at all: it would lose its place among those of its key, and nobody is told.
+_SEPARATOR_HELP = "Between key and value in each line; a line without it is refused."
 
 
 class Acks(StrEnum):
@@ -53,6 +55,28 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
+_PartitionOption = Annotated[
+    int | None,
+    typer.Option(
+        *("--partition", "-p"),
+        min=0,
+        metavar="N",
+        help="[default: by key, or any]",
+        autocompletion=complete_partitions,
+    ),
+]
+_OutputOption = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="text|json|FORMAT",
+        help="text: how many records are written; json: where each one is; or a format for each one, as `raftka"
+        " consume -f` has it.",
+    ),
+]
+
+
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to write.", autocompletion=complete_topics)],
     files: Annotated[
@@ -61,31 +85,26 @@ def produce(
     input_format: Annotated[
         str, typer.Option("--format", "-f", metavar="text|json|FORMAT", help=f"What the input is. {INPUT_HELP}.")
     ] = "text",
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every record that brings none.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", metavar="KEY", help="Key of every record that brings none.")
+    ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help="Between key and value in each line.")
+        str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help=_SEPARATOR_HELP)
     ] = None,
     headers: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of every record.")
     ] = None,
     tombstone: Annotated[bool, typer.Option("--tombstone", "-Z", help="Write empty values as null.")] = False,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="[default: by key, or any]")] = None,
+    partition: _PartitionOption = None,
     acks: Annotated[
         Acks, typer.Option(help="0: nobody answers; 1: the leader has it; all: a majority has it on disk.")
     ] = Acks.ALL,
     compression: Annotated[Compression, typer.Option("--compression", "-z", help="Codec.")] = Compression.NONE,
-    timeout: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Seconds until a record has failed.")] = 30.0,
+    timeout: Annotated[
+        float, typer.Option(metavar="N", min=0.1, max=3600.0, help="Seconds until a record has failed.")
+    ] = 30.0,
     brokers: BrokersOption = DEFAULT_BROKERS,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="text|json|FORMAT",
-            help="text: how many records are written; json: where each one is; or a format for each one, as `raftka"
-            " consume -f` has it.",
-        ),
-    ] = "text",
+    output: _OutputOption = "text",
 ) -> None:
     """Write lines, or what a format describes, as records; Ctrl-C or SIGTERM ends the input."""
     if key is not None and key_separator is not None:

@@ -102,12 +102,28 @@ def run(arguments: list[str]) -> int:
     return DONE
 
 
+# Newer versions of typer check values with pydantic, whose words are for programmers.
+_PLAIN_WORDS = (
+    ("Value error, ", ""),
+    ("Input should be a valid integer, unable to parse string as an integer", "must be a whole number"),
+    ("Input should be a valid number, unable to parse string as a number", "must be a number"),
+    ("Input should be greater than or equal to ", "must not be less than "),
+    ("Input should be less than or equal to ", "must not be more than "),
+)
+
+
+def _plain(text: str) -> str:
+    for theirs, ours in _PLAIN_WORDS:
+        text = text.replace(theirs, ours)
+    return text
+
+
 def _usage(error: Exception) -> int:
     context = getattr(error, "ctx", None)
     if context is not None:
         print(context.get_usage(), file=sys.stderr)
     hint = f" (`{context.command_path} --help` explains)" if context is not None else ""
-    return _complain(f"{error.format_message()}{hint}", USAGE)  # type: ignore[attr-defined]
+    return _complain(f"{_plain(error.format_message())}{hint}", USAGE)  # type: ignore[attr-defined]
 
 
 def _complain(text: str, code: int) -> int:

@@ -7,7 +7,7 @@ import typer
 
 from raftka import kafka_client, kafka_configs, kafka_offsets
 from raftka.admin_client import get_json
-from raftka.cli.completion import complete_topics
+from raftka.cli.completion import complete_topic_keys, complete_topic_pairs, complete_topics
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.options import (
     DEFAULT_BROKERS,
@@ -15,6 +15,7 @@ from raftka.cli.options import (
     DryRunOption,
     Format,
     FormatOption,
+    PartitionsOption,
     existing_partitions,
     parse_pairs,
 )
@@ -32,12 +33,17 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the t
 def create(
     name: NameArgument,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, max=10_000, help="How many; default: the brokers' own.")
+        int | None,
+        typer.Option("--partitions", "-p", metavar="N", min=1, max=10_000, help="How many; default: the brokers' own."),
     ] = None,
     replicas: Annotated[
-        int | None, typer.Option("--replicas", "-r", min=1, max=31, help="Of each; default: the brokers' own.")
+        int | None,
+        typer.Option("--replicas", "-r", metavar="N", min=1, max=31, help="Of each; default: the brokers' own."),
     ] = None,
-    config: Annotated[list[str] | None, typer.Option("-c", "--config", metavar="K=V", help="A topic config.")] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("-c", "--config", metavar="K=V", help="A topic config.", autocompletion=complete_topic_pairs),
+    ] = None,
     brokers: BrokersOption = DEFAULT_BROKERS,
 ) -> None:
     """Create a topic."""
@@ -140,9 +146,15 @@ def delete(
 @app.command("alter-config")
 def alter_config(
     name: NameArgument,
-    changed: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="K=V", help="Set a key.")] = None,
+    changed: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="K=V", help="Set a key.", autocompletion=complete_topic_pairs),
+    ] = None,
     deleted: Annotated[
-        list[str] | None, typer.Option("--delete", "-d", metavar="K", help="Give a key back to the default.")
+        list[str] | None,
+        typer.Option(
+            "--delete", "-d", metavar="K", help="Give a key back to the default.", autocompletion=complete_topic_keys
+        ),
     ] = None,
     dry_run: DryRunOption = False,
     brokers: BrokersOption = DEFAULT_BROKERS,
@@ -161,7 +173,7 @@ def alter_config(
 @app.command("add-partitions")
 def add_partitions(
     name: NameArgument,
-    more: Annotated[int, typer.Option("--num", "-n", min=1, max=10_000, help="How many more.")],
+    more: Annotated[int, typer.Option("--num", "-n", metavar="N", min=1, max=10_000, help="How many more.")],
     dry_run: DryRunOption = False,
     brokers: BrokersOption = DEFAULT_BROKERS,
 ) -> None:
@@ -179,9 +191,7 @@ def trim_prefix(
         str,
         typer.Option("--offset", "-o", metavar=POSITION_METAVAR, help=f"The first record that stays. {POSITION_HELP}."),
     ],
-    partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Partition; may be repeated. [default: all]")
-    ] = None,
+    partitions: PartitionsOption = None,
     dry_run: DryRunOption = False,
     brokers: BrokersOption = DEFAULT_BROKERS,
     output: FormatOption = Format.TEXT,

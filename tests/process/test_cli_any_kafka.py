@@ -304,3 +304,17 @@ def test_a_shell_completes_topics_and_groups(run: Run) -> None:
     run("group", "seek", "complete-group", "--to", "end", "-t", "complete-me")
     words = run(COMP_WORDS="raftka group describe complete-", **variables).stdout.split()
     assert words == ["complete-group"]
+
+
+def test_a_shell_completes_partitions_and_keys_of_configurations(run: Run) -> None:
+    run("topic", "create", "complete-more", "-p", "2")
+
+    def completed(line: str) -> list[str]:
+        position = str(len(line.split(" ")) - 1)
+        return run(COMP_WORDS=line, COMP_CWORD=position, _RAFTKA_COMPLETE="complete_bash").stdout.split()
+
+    assert completed("raftka consume complete-more -p ") == ["0", "1"]
+    assert completed("raftka partition transfer-leadership complete-more 1") == ["1"]
+    assert completed("raftka topic alter-config complete-more -s retention.m") == ["retention.ms="]
+    assert completed("raftka topic alter-config complete-more -d retention.m") == ["retention.ms"]
+    assert completed("raftka cluster config get message.max.b") == ["message.max.bytes"]

@@ -20,6 +20,8 @@ NOW = 1_700_000_000_000
     [
         ("start", Anchor.START, 0),
         ("end", Anchor.END, 0),
+        ("beginning", Anchor.START, 0),
+        ("s@1700000000", Anchor.TIME, 1_700_000_000),
         ("0", Anchor.OFFSET, 0),
         ("47", Anchor.OFFSET, 47),
         ("-3", Anchor.LAST, 3),
@@ -41,7 +43,24 @@ def test_a_position_is_understood(text: str, anchor: Anchor, value: int) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["", "middle", "-", "--1", "1.5", "1e3", "@", "@yesterday", "@-", "@-1", "@-1w", "9" * 19, "@" + "9" * 19]
+    "text",
+    [
+        "",
+        "middle",
+        "-",
+        "--1",
+        "1.5",
+        "1e3",
+        "@",
+        "@yesterday",
+        "@-",
+        "@-1",
+        "@-1w",
+        "9" * 19,
+        "@" + "9" * 19,
+        "s@",
+        "s@x",
+    ],
 )
 def test_what_is_no_position_is_refused_by_the_flags_name(text: str) -> None:
     with pytest.raises(typer.BadParameter, match=r"^--to "):
