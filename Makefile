@@ -25,7 +25,7 @@ run: $(STORY_STAMP)  ## install, start three brokers and tell the story in under
 	@$(BIN)/python -m raftka.story
 
 test: system-packages $(TESTS_STAMP)  ## install what tests need and run the default suite (ARGS=... goes to pytest)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder $(ARGS)
 
 test-long: system-packages $(TESTS_STAMP)  ## the tests that take too long for the default suite
 	@$(BIN)/python -m pytest -m long $(ARGS)

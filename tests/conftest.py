@@ -1,11 +1,11 @@
 """What holds for every test: examples of hypothesis have no deadline, because nothing here asserts on elapsed time.
 
-`make test` runs two lanes (pytest-xdist). All tests that start brokers are in one of them, because two clusters at once
+`make test` has two workers (pytest-xdist). All tests that start brokers go to one of them, because two clusters at once
 would only keep each other from the processor; the simulation is in the other, because what it does beside its own tests
 must begin once. The tests on Spark, which share one JVM, and whatever else there is go to the lane that is free.
 """
 
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -13,19 +13,35 @@ from hypothesis import settings
 settings.register_profile("raftka", deadline=None)
 settings.load_profile("raftka")
 
+# In the order in which they are begun.
 _LANES = {
     "chaos": "brokers",
     "clients": "brokers",
-    "pipeline": "spark",
     "process": "brokers",
     "simulation": "simulation",
+    "pipeline": "spark",
 }
-_TESTS = Path(__file__).parent
+_ORDER = ["brokers", "simulation", "spark"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Name the lane of every test that may not go to any."""
-    for item in items:
-        lane = _LANES.get(item.path.relative_to(_TESTS).parts[0])
-        if lane is not None:
-            item.add_marker(pytest.mark.xdist_group(lane))
+    """Begin with what takes longest: what must not be spread."""
+    items.sort(key=lambda item: _ORDER.index(_lane(item.nodeid)) if _lane(item.nodeid) in _ORDER else len(_ORDER))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give a worker a lane, or else a file, at a time."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Lanes(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _lane(nodeid)
+
+    return Lanes(config, log)
+
+
+def _lane(nodeid: str) -> str:
+    """Return the lane of a test; the path of its file where it may go to any."""
+    path = nodeid.partition("::")[0]
+    return _LANES.get(path.split("/")[1], path)
