@@ -85,10 +85,10 @@ clean:  ## remove caches and built files; the environment stays (rm -r .venv rem
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
 
 # The test tools that pip cannot install.
-TOOLS := kcat strace iproute2 nftables default-jre-headless
+TOOLS := kcat strace iproute2 nftables
 system-packages:  ## install the tools that pip cannot by apt when root; without them the tests that use them are skipped
 	@if command -v kcat >/dev/null && command -v strace >/dev/null && command -v ip >/dev/null \
-	    && command -v nft >/dev/null && command -v java >/dev/null; then exit 0; fi; \
+	    && command -v nft >/dev/null; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(TOOLS); } \
 	        >/dev/null || echo "apt-get could not install $(TOOLS): the tests that use them are skipped" >&2; \

@@ -51,7 +51,7 @@ def answer_names_the_offset_after_the_batch(patch: pytest.MonkeyPatch) -> None:
     """Produce answers with the offset behind the batch, not with that of its first record."""
     add = _PendingAnswer.add
 
-    def add_shifted(pending: _PendingAnswer, results, index, partition, stages, append_time) -> None:
+    def add_shifted(pending: _PendingAnswer, results, index, partition, stages, *rest) -> None:
         shifted = asyncio.get_running_loop().create_future()
 
         def take(replicated) -> None:
@@ -62,7 +62,7 @@ def answer_names_the_offset_after_the_batch(patch: pytest.MonkeyPatch) -> None:
                 shifted.set_result(placed._replace(base_offset=Offset(placed.base_offset + 1)))
 
         stages.replicated.add_done_callback(take)
-        add(pending, results, index, partition, ReplicateStages(stages.enqueued, shifted), append_time)
+        add(pending, results, index, partition, ReplicateStages(stages.enqueued, shifted), *rest)
 
     patch.setattr(_PendingAnswer, "add", add_shifted)
 
@@ -104,8 +104,8 @@ def partitions_of_a_request_share_one_answer(patch: pytest.MonkeyPatch) -> None:
         firsts.pop(id(results), None)
         return results
 
-    def add_first(answer: _PendingAnswer, results, index, partition, stages, append_time) -> None:
-        add(answer, results, index, partition, firsts.setdefault(id(results), stages), append_time)
+    def add_first(answer: _PendingAnswer, results, index, partition, stages, *rest) -> None:
+        add(answer, results, index, partition, firsts.setdefault(id(results), stages), *rest)
 
     patch.setattr(_PendingAnswer, "add_topic", begin_anew)
     patch.setattr(_PendingAnswer, "add", add_first)
