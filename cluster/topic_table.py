@@ -43,6 +43,14 @@ class Topic:
         return self.name in INTERNAL_TOPICS
 
     @property
+    def is_told_internal(self) -> bool:
+        """Whether clients are told that it is internal. Telemetry is made to be read by them.
+
+        Spark's Kafka source leaves out topics that are called internal, and says nothing.
+        """
+        return self.name == OFFSETS_TOPIC
+
+    @property
     def is_vital(self) -> bool:
         """Whether the cluster cannot work without writing it: it has the reserves of memory and disk for itself.
 

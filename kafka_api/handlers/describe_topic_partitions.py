@@ -63,4 +63,4 @@ def _described(context: RequestContext, topic: Topic, numbers: range) -> _Topic:
                 offline_replicas=view.offline,
             )
         )
-    return _Topic(name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions)
+    return _Topic(name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_told_internal, partitions=partitions)

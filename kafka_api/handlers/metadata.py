@@ -115,5 +115,5 @@ def _topic(context: RequestContext, topic: Topic) -> MetadataResponse.MetadataRe
             )
         )
     return MetadataResponse.MetadataResponseTopic(
-        name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions
+        name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_told_internal, partitions=partitions
     )

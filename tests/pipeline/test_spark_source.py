@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from raftka import kafka_client
 from raftka.pipeline.archive.reading import read_archive
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.runner import StopRequest
+from raftka.pipeline.telemetry.settings import TELEMETRY_TOPIC
 from tests.pipeline.pipelines import Record, new_topic, read, run, write
-from tests.process.broker_processes import BrokerCluster
+from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
 from tests.process.kafka_topics import delete_topic
 
 BASE = 1_767_225_600_000  # 2026-01-01T00:00:00Z
@@ -48,6 +50,17 @@ def test_a_batch_is_read_by_timestamps_and_by_offsets_in_as_many_tasks_as_asked_
     begin, end = (json.dumps({topic: {"0": offset, "1": offset}}) for offset in (10, 12))
     assert values(startingOffsets=begin, endingOffsets=end) == [(0, 10), (0, 11), (1, 10), (1, 11)]
     assert values(**{"kafka.isolation.level": "read_committed"}) == whole
+
+
+def test_what_brokers_tell_of_themselves_is_read(spark: Any, make_cluster: ClusterMaker) -> None:
+    cluster = make_cluster(1, **{"telemetry.enable": True})
+    cluster.start()
+    eventually(
+        "the brokers make the topic",
+        lambda: TELEMETRY_TOPIC in kafka_client.read_cluster(cluster.bootstrap).topics or None,
+    )
+    # Spark's source leaves out, without a word, what Metadata calls internal.
+    eventually("a report is read", lambda: loaded(spark, cluster, TELEMETRY_TOPIC).count() or None)
 
 
 @pytest.mark.parametrize("acks", ["all", "1"])
