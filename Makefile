@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 
 # A stamp is touched only after pip has succeeded, so an interrupted installation is simply repeated.
 STORY_STAMP := $(VENV)/.installed-story
+PIPELINE_STAMP := $(VENV)/.installed-pipeline
 TESTS_STAMP := $(VENV)/.installed-tests
 FUZZ_STAMP := $(VENV)/.installed-fuzz
 PINS := pyproject.toml constraints.txt
@@ -23,6 +24,9 @@ help:  ## list the targets
 
 run: $(STORY_STAMP)  ## install, start three brokers and tell the story in under a minute
 	@$(BIN)/python -m raftka.story
+
+run-pipeline: java $(PIPELINE_STAMP)  ## a load, a lost leader, archive and telemetry on Spark, and their proofs in about 3 minutes
+	@$(BIN)/python -m raftka.pipeline.story $(ARGS)
 
 test: system-packages $(TESTS_STAMP)  ## install what tests need and run the default suite (ARGS=... goes to pytest)
 	@$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder $(ARGS)
@@ -96,6 +100,16 @@ system-packages:  ## install the tools that pip cannot by apt when root; without
 	    echo "one of these is missing: apt-get install $(TOOLS); the tests that use it are skipped" >&2; \
 	fi
 
+java:  ## install a Java for Spark by apt when root, where there is none
+	@if command -v java >/dev/null || [ -n "$${JAVA_HOME:-}" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing Java ..."; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	        default-jre-headless; } >/dev/null || { echo "apt-get could not install default-jre-headless" >&2; exit 1; }; \
+	else \
+	    echo "Spark needs Java 17 or newer: apt-get install default-jre-headless, or set JAVA_HOME" >&2; exit 1; \
+	fi
+
 # The environment itself. `python -m venv` on one that is already there leaves it as it is, so one that was cut
 # short on its way is completed.
 define make-environment
@@ -112,11 +126,17 @@ $(STORY_STAMP): $(PINS)
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e .
 	@touch $@
 
+$(PIPELINE_STAMP): $(PINS)
+	$(make-environment)
+	@echo "installing Raftka and Spark (450 MB) into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark,check]'
+	@touch $@ $(STORY_STAMP)
+
 $(TESTS_STAMP): $(PINS)
 	$(make-environment)
 	@echo "installing Raftka and what its tests need into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
-	@touch $@ $(STORY_STAMP)
+	@touch $@ $(STORY_STAMP) $(PIPELINE_STAMP)
 
 # atheris has wheels for some Pythons and machines only; the search does without where it must.
 $(FUZZ_STAMP): $(TESTS_STAMP)

@@ -6,6 +6,7 @@ a delivery is `info` here. Neither does it tell leader epochs, nor which high wa
 
 import random
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raftka.chaos.history import History, now_ns
@@ -26,8 +27,16 @@ _POLL_SECONDS = 0.2
 _FINAL_POLL_SECONDS = 1.0
 
 
+def numbered(producer: int, number: int) -> bytes:
+    """Return the value of a producer's record of a number."""
+    return padded(f"r{producer}.{number}")
+
+
 class LibrdkafkaProducer:
-    """One producer that sends from a thread of its own; every record is a process's only operation at that time."""
+    """One producer that sends from a thread of its own; every record is a process's only operation at that time.
+
+    `value_of` makes the values: a producer's records of different numbers, and those of different producers, differ.
+    """
 
     def __init__(
         self,
@@ -39,6 +48,7 @@ class LibrdkafkaProducer:
         acks: Acks,
         *,
         is_idempotent: bool,
+        value_of: Callable[[int, int], bytes] = numbered,
     ) -> None:
         options: dict[str, Any] = {
             "linger_ms": 0,
@@ -56,6 +66,7 @@ class LibrdkafkaProducer:
         self._rng = rng
         self._pacer = pacer
         self._topics = topics
+        self._value_of = value_of
         self._fields = {"acks": acks, "idem": is_idempotent, "off": None, "epoch": None, "err": None}
         self._free = [history.process() for _ in range(_SLOTS)]
         self._name = self._free[0]
@@ -87,9 +98,9 @@ class LibrdkafkaProducer:
 
     def _send_one(self, topic: str, partition: int) -> None:
         self._number += 1
-        value = f"r{self._name}.{self._number}"
+        value = self._value_of(self._name, self._number)
         proc = self._free.pop()
-        line = self._history.begin("send", proc, tp=tp_of(topic, partition), val=value, **self._fields)
+        line = self._history.begin("send", proc, tp=tp_of(topic, partition), val=stripped(value), **self._fields)
 
         def on_delivery(error: Any, message: "Message") -> None:
             if error is None:
@@ -99,7 +110,7 @@ class LibrdkafkaProducer:
                 self._history.end(line, "info", err=error_text(error))
             self._free.append(proc)
 
-        self._producer.produce(topic, padded(value), partition=partition, on_delivery=on_delivery)
+        self._producer.produce(topic, value, partition=partition, on_delivery=on_delivery)
 
 
 class LibrdkafkaConsumer:

@@ -80,6 +80,22 @@ class DevCluster:
             process.send_signal(signal.SIGKILL)
         self.children[node_id].wait()
 
+    def start_again(self, node_id: int) -> None:
+        """Start a broker that has ended, tied to this process as the others are. Call `wait_ready` next.
+
+        Raises:
+            DevError: It runs, or its broker.toml cannot be used.
+        """
+        with self.folder.locked():
+            state = self.folder.load_existing()
+            broker = state.broker(node_id)
+            if broker.is_alive:
+                raise DevError(f"broker {node_id} runs")
+            child = launch(self.folder, broker, broker_config(self.folder, state, broker), tied=True)
+            self.children[node_id] = child
+            self.state = state.with_process(node_id, ProcessIdentity.of(child.pid))
+            self.folder.save(self.state)
+
     def watch(self, stop: threading.Event, report: Callable[[str], None]) -> None:
         """Report brokers that die or come back (`raftka dev restart`), until `stop` is set."""
         alive = {broker.node_id: broker.process for broker in self.state.brokers}

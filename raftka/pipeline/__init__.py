@@ -33,4 +33,8 @@ Kinds:
 And what is no pipeline, but runs on the same Spark:
 
 * `audit`     histories judged in parallel.
+
+All of it at once:
+
+* `story`     what `make run-pipeline` tells.
 """
