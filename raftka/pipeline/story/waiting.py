@@ -7,7 +7,7 @@ from typing import TypeVar
 from raftka.kafka_client import KafkaClientError
 
 # Nothing here takes that long, on a machine that is not busy with other things.
-DEADLINE_SECONDS = 180.0
+DEADLINE_SECONDS = 300.0
 _POLL_SECONDS = 0.2
 
 T = TypeVar("T")
