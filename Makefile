@@ -136,7 +136,7 @@ $(TESTS_STAMP): $(PINS)
 	$(make-environment)
 	@echo "installing Raftka and what its tests need into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
-	@touch $@ $(STORY_STAMP) $(PIPELINE_STAMP)
+	@touch $@ $(STORY_STAMP)
 
 # atheris has wheels for some Pythons and machines only; the search does without where it must.
 $(FUZZ_STAMP): $(TESTS_STAMP)
