@@ -25,7 +25,7 @@ help:  ## list the targets
 run: $(STORY_STAMP)  ## install, start three brokers and tell the story in under a minute
 	@$(BIN)/python -m raftka.story
 
-run-pipeline: java $(PIPELINE_STAMP)  ## a load, a lost leader, archive and telemetry on Spark, and their proofs in about 3 minutes
+run-pipeline: java $(PIPELINE_STAMP)  ## a load, lost leaders, archive and telemetry on Spark, and their proofs in about 3 minutes
 	@$(BIN)/python -m raftka.pipeline.story $(ARGS)
 
 test: system-packages $(TESTS_STAMP)  ## install what tests need and run the default suite (ARGS=... goes to pytest)
