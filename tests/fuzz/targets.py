@@ -331,7 +331,7 @@ def history(data: bytes) -> None:
     flags = data[0] if data else 0
     path = Path(_history_folder().name) / "history.jsonl"
     path.write_bytes(data[1:])
-    with patch.object(history_file, "_CHUNK_BYTES", 1 + (flags >> 2)):
+    with patch.object(history_file, "CHUNK_BYTES", 1 + (flags >> 2)):
         in_pieces = [line for _, lines in read_lines(path) for line in lines]
     whole = [line for _, lines in read_lines(path) for line in lines]
     assert msgspec.json.encode(in_pieces) == msgspec.json.encode(whole)
