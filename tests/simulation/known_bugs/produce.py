@@ -85,13 +85,13 @@ def offsets_are_given_away_twice(patch: pytest.MonkeyPatch) -> None:
 
 def batches_go_to_the_neighbour(patch: pytest.MonkeyPatch) -> None:
     """A batch is appended to the next partition of its topic where this broker leads that one as well."""
-    find_leader = kafka_api.handlers.produce.find_leader
+    find_changeable = kafka_api.handlers.produce.find_changeable
 
-    def find(context, topic, number, *epoch):
-        neighbour = find_leader(context, topic, (number + 1) % len(topic.replicas), *epoch)
-        return find_leader(context, topic, number, *epoch) if isinstance(neighbour, ErrorCode) else neighbour
+    def find(context, topic, number):
+        neighbour = find_changeable(context, topic, (number + 1) % len(topic.replicas))
+        return find_changeable(context, topic, number) if isinstance(neighbour, ErrorCode) else neighbour
 
-    patch.setattr(kafka_api.handlers.produce, "find_leader", find)
+    patch.setattr(kafka_api.handlers.produce, "find_changeable", find)
 
 
 def partitions_of_a_request_share_one_answer(patch: pytest.MonkeyPatch) -> None:

@@ -121,8 +121,8 @@ async def answers(client, producer, *sent):
 def late_office(monkeypatch):
     """A leader that is not in office yet when the first batch comes, and is when the others do."""
     codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-    find_leader = produce.find_leader
-    monkeypatch.setattr(produce, "find_leader", lambda *asked: codes.pop() if codes else find_leader(*asked))
+    find = produce.find_changeable
+    monkeypatch.setattr(produce, "find_changeable", lambda *asked: codes.pop() if codes else find(*asked))
 
 
 @pytest.mark.usefixtures("late_office")
