@@ -6,7 +6,7 @@ OUT_OF_ORDER_SEQUENCE_NUMBER would be true, and harmful: librdkafka takes it for
 sends again under new numbers what other partitions may have (RFC 0007).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cluster.producer_batch import SEQUENCE_MASK, BatchSequence, distance
 from kafka_api.protocol.error_codes import ErrorCode
@@ -14,11 +14,10 @@ from kafka_api.protocol.error_codes import ErrorCode
 # The topic's name or id and the number of the partition.
 PartitionName = tuple[str, str, int]
 
-# What clients answer by sending the same batch again.
+# What clients answer by sending the same batch again. Of topics that nobody knows nothing is kept: their names may be
+# anything.
 FOR_NOW = frozenset(
     {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -28,8 +27,8 @@ FOR_NOW = frozenset(
 _IN_THE_LOG = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 # Clients have five batches of a partition on their way at most.
 _BEHIND_MAX = 16
-# Partitions of one connection; the one that was refused longest ago is forgotten first.
-_PARTITIONS_MAX = 1024
+# Partitions and producers of one connection, some 500 bytes each; who was refused longest ago is forgotten first.
+_REFUSED_MAX = 128
 # Up to here a sequence number is ahead, beyond it is behind.
 _HALF = SEQUENCE_MASK // 2
 
@@ -39,14 +38,14 @@ class _Refused:
     sequence: BatchSequence
     code: ErrorCode
     # First sequence numbers of those behind it that were told the same.
-    told: set[int] = field(default_factory=set)
+    told: tuple[int, ...] = ()
 
     def code_behind(self, batch: BatchSequence) -> ErrorCode:
         """Return what a batch that is out of order is answered with."""
         is_behind = _is_ahead(batch, self.sequence)
         if not is_behind or batch.first in self.told or len(self.told) >= _BEHIND_MAX:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        self.told.add(batch.first)
+        self.told += (batch.first,)
         return self.code
 
 
@@ -79,10 +78,10 @@ class RefusedBatches:
         key = (partition, batch.producer_id)
         refused = self._refused.get(key)
         if refused is not None and refused.sequence.epoch == batch.epoch and _is_ahead(batch, refused.sequence):
-            refused.told.clear()
+            refused.told = ()
             return
         self._refused.pop(key, None)
-        if len(self._refused) >= _PARTITIONS_MAX:
+        if len(self._refused) >= _REFUSED_MAX:
             del self._refused[next(iter(self._refused))]
         self._refused[key] = _Refused(batch, code)
 

@@ -13,6 +13,7 @@ NOT_LEADER, FULL, TOO_LARGE = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.MESSAGE_TOO_LARGE,
 )
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 LAST = 2**31 - 1
 
 # Per step: the first sequence number, what the log says, what is answered.
@@ -29,6 +30,7 @@ STEPS = {
     "after a later one was taken": [(10, NOT_LEADER, NOT_LEADER), (30, DUPLICATE, DUPLICATE), (32, GAP, GAP)],
     "after the late answer to one before": [(10, NOT_LEADER, NOT_LEADER), (9, OK, OK), (11, GAP, NOT_LEADER)],
     "behind one that is refused for good": [(10, TOO_LARGE, TOO_LARGE), (11, GAP, GAP)],
+    "behind one of an unknown topic": [(10, UNKNOWN, UNKNOWN), (11, GAP, GAP)],
     "across the wrap": [(LAST, NOT_LEADER, NOT_LEADER), (0, GAP, NOT_LEADER), (LAST - 1, GAP, GAP)],
     "no more than are on their way": [
         (0, NOT_LEADER, NOT_LEADER),
@@ -60,7 +62,7 @@ def test_partitions_producers_and_epochs_are_told_apart():
 
 def test_of_too_many_partitions_the_oldest_is_forgotten():
     refused = RefusedBatches()
-    for number in range(1025):
+    for number in range(129):
         refused.answered(("t", "", number), sequence(0), NOT_LEADER)
     assert refused.answered(("t", "", 0), sequence(1), GAP) is GAP
     assert refused.answered(("t", "", 1), sequence(1), GAP) is NOT_LEADER
