@@ -16,6 +16,7 @@ A run:
 * `run`              what a kind builds its query with.
 * `runner`           start, watch, stop.
 * `run_folder`       lock, checkpoints, status; `durable_files` writes.
+* `data_folder`      where results lie: format, lock.
 * `status`           how a run stands.
 * `topic_identity`   a topic that was made anew is noticed.
 * `progress`         what a batch came to.

@@ -13,5 +13,5 @@ class ConnectorMissingError(PipelineError):
     """Spark's Kafka connector is not on this machine and no repository gave it."""
 
 
-class ArchiveBusyError(PipelineError):
-    """Another process does the same to the archive."""
+class FolderBusyError(PipelineError):
+    """Another process does the same to the folder."""

@@ -139,7 +139,7 @@ def test_a_checkpoint_that_is_lost_repeats_no_window(spark: Any, cluster: Broker
 
 @pytest.mark.long
 def test_a_killed_leader_is_drawn(spark: Any, cluster: BrokerCluster, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib comes with the extra spark")
     pipeline = Pipeline(spark, cluster, tmp_path)
     others = [each | {"topic": "calm", "topic_id": "id-calm"} for each in led(range(40))]
     pipeline.write(*map(record, KILLED), *map(record, others))

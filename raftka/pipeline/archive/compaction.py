@@ -25,7 +25,7 @@ def compact(spark: SparkSession, folder: ArchiveFolder, target_bytes: int) -> Co
     """Join what is small. The archive may be written and read meanwhile.
 
     Raises:
-        ArchiveBusyError: Another compaction runs, or the archive is verified or restored.
+        FolderBusyError: Another compaction runs, or the archive is verified or restored.
         PipelineError: Files are damaged or gone.
     """
     with folder.compacted():

@@ -16,7 +16,7 @@ from raftka.pipeline.archive.manifest import Manifest, Partition, load_manifest,
 from raftka.pipeline.archive.reading import describe_staged
 from raftka.pipeline.archive.records import BatchCommit
 from raftka.pipeline.archive.settings import Settings
-from raftka.pipeline.errors import ArchiveBusyError, PipelineError
+from raftka.pipeline.errors import FolderBusyError, PipelineError
 from raftka.pipeline.progress_outputs import ensure_topic
 from raftka.pipeline.run import PipelineRun
 
@@ -65,7 +65,7 @@ class BatchWriter:
         every = self._run.settings.compact_batches
         if every is not None and (batch + 1) % every == 0:
             # Whoever joins files by hand does the same, and whoever verifies them needs all of them: there is time.
-            with contextlib.suppress(ArchiveBusyError):
+            with contextlib.suppress(FolderBusyError):
                 compact(frame.sparkSession, self._folder, self._run.settings.target_bytes)
 
     def _write(self, frame: DataFrame, checkpoint: str, batch: int) -> BatchCommit:

@@ -12,7 +12,7 @@ import pytest
 from raftka.pipeline.archive import commits
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.manifest import load_manifest
-from raftka.pipeline.errors import ArchiveBusyError, PipelineError
+from raftka.pipeline.errors import FolderBusyError, PipelineError
 from tests.unit.pipeline.archives import CHECKPOINT, contents, new_archive, staged_batch, staged_compaction
 
 # Every call by which the folder changes, or becomes durable.
@@ -128,11 +128,11 @@ def test_batches_of_another_checkpoint_have_records_of_their_own(tmp_path: Path)
 def test_one_process_writes_and_one_compacts_and_nobody_compacts_what_is_verified(tmp_path: Path) -> None:
     folder = new_archive(tmp_path)
     with folder.written(), folder.compacted():
-        with pytest.raises(ArchiveBusyError, match="another pipeline writes to it"), folder.written():
+        with pytest.raises(FolderBusyError, match="another pipeline writes to it"), folder.written():
             pass
-        with pytest.raises(ArchiveBusyError, match="another process compacts"), folder.compacted():
+        with pytest.raises(FolderBusyError, match="another process compacts"), folder.compacted():
             pass
-    busy = pytest.raises(ArchiveBusyError, match="verifies")
+    busy = pytest.raises(FolderBusyError, match="verifies")
     with folder.kept(), folder.kept(), folder.written(), busy, folder.compacted():
         pass
     with folder.compacted():
@@ -140,7 +140,7 @@ def test_one_process_writes_and_one_compacts_and_nobody_compacts_what_is_verifie
 
 
 def test_a_folder_that_is_no_archive_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="is no archive"):
+    with pytest.raises(PipelineError, match="is not an archive"):
         ArchiveFolder.open(tmp_path)
     (tmp_path / "thesis.txt").write_text("")
     with pytest.raises(PipelineError, match="holds other things"):

@@ -118,7 +118,7 @@ def test_a_pipeline_that_does_not_run_cannot_be_stopped(capsys: pytest.CaptureFi
 
 def test_an_archive_is_shown_by_its_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["archive", "show", "nowhere"]) == FAILED
-    assert "is no archive" in capsys.readouterr().err
+    assert "is not an archive" in capsys.readouterr().err
     folder = new_archive(tmp_path)
     assert run(["archive", "show", str(folder.path)]) == DONE
     assert "nothing is archived yet" in capsys.readouterr().out

@@ -76,13 +76,13 @@ def test_a_folder_that_is_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes" / "a.txt").touch()
     with pytest.raises(PipelineError, match="holds other things"):
         TablesFolder.create(tmp_path / "notes")
-    with pytest.raises(PipelineError, match="has no tables of telemetry"):
+    with pytest.raises(PipelineError, match="is not a folder of telemetry"):
         TablesFolder.open(tmp_path / "notes")
-    with pytest.raises(PipelineError, match="in a local folder"):
+    with pytest.raises(PipelineError, match="is a local folder"):
         TablesFolder.create("s3://bucket/tables")
     folder = TablesFolder.create(tmp_path / "tables")
     (folder.path / "_raftka" / "telemetry.json").write_text('{"format": 9}')
-    with pytest.raises(PipelineError, match="tables of format 9, and 1 is known here"):
+    with pytest.raises(PipelineError, match="folder of telemetry of format 9, and 1 is known here"):
         TablesFolder.open(folder.path)
     staged(folder, record(0))
     folder.commit(record(0))
@@ -129,8 +129,8 @@ def test_a_plot_that_cannot_be_drawn_is_one_line(
 
 
 def test_a_plot_of_tables_that_are_not_there_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
-    pytest.importorskip("pyspark")
+    pytest.importorskip("matplotlib", reason="matplotlib comes with the extra spark")
+    pytest.importorskip("pyspark", reason="pyspark comes with the extra spark")
     assert run(["telemetry", "plot", "--parquet", str(tmp_path), "--out", str(tmp_path / "a.png")]) == FAILED
     said = capsys.readouterr().err
-    assert "has no tables of telemetry" in said or "need Java" in said
+    assert "is not a folder of telemetry" in said or "need Java" in said

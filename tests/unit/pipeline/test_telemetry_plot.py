@@ -80,7 +80,7 @@ def test_nothing_and_too_much_cannot_be_drawn() -> None:
 
 
 def test_a_picture_is_a_png_file(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib comes with the extra spark")
     path = tmp_path / "lag.png"
     draw(killed(), path)
     assert path.read_bytes().startswith(b"\x89PNG\r\n")
