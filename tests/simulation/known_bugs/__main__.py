@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.simulation.known_bugs.hunt import SEEDS_MAX, Hunt
 from tests.simulation.known_bugs.hunts import NAMES, hunt_all
 from tests.simulation.known_bugs.pins import write_pins
-from tests.simulation.known_bugs.report import render
+from tests.simulation.known_bugs.report import render, source_version
 from tests.simulation.known_bugs.table import BUGS
 from tests.simulation.processes import interruptible, number_of_processes
 
@@ -35,6 +35,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the page, as Markdown")
     arguments = parser.parse_args()
     wanted = arguments.bugs or NAMES
+    commit = source_version()
     hunts: list[Hunt] = []
     found = hunt_all(wanted, arguments.tries, arguments.first_seed, arguments.seeds, arguments.jobs)
     with interruptible(), contextlib.closing(found):
@@ -45,9 +46,9 @@ def main() -> int:
                 write_pins(hunts, NAMES)
     bugs = [bug for bug in BUGS if bug.name in wanted]
     if arguments.out is not None:
-        command = f"python -m tests.simulation.known_bugs --tries {arguments.tries} --seeds {arguments.seeds}"
+        command = f'make known-bugs ARGS="--tries {arguments.tries} --seeds {arguments.seeds}"'
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(render(bugs, hunts, command))
+        arguments.out.write_text(render(bugs, hunts, command, commit))
     missed = sorted({each.name for each in hunts if each.seed is None})
     print(f"{len(wanted) - len(missed)} of {len(wanted)} were caught in every try", *(f"not {name}" for name in missed))
     return 1 if missed else 0

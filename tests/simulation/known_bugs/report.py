@@ -13,7 +13,7 @@ from tests.simulation.known_bugs.table import BY_SCENARIO
 
 _HEAD = """# Planted bugs
 
-Generated, not written: `{command} --out docs/verification/known-bugs.md`, at commit {commit}, on {machine}.
+Generated, not written: `{command}`, at commit {commit}, on {machine}.
 
 Each bug is a function in `tests/simulation/known_bugs` that breaks one rule in memory. It counts as caught when an
 invariant of `tests/simulation/invariants` or an anomaly of the checker ends a run of the campaign's own profile: {seconds}
@@ -26,13 +26,19 @@ several tries (disjoint ranges of seeds) they are medians, and `objected` says w
 """
 
 
-def render(bugs: Sequence[KnownBug], hunts: Sequence[Hunt], command: str) -> str:
-    """Return the page, as Markdown."""
+def source_version() -> str:
+    """Return the commit that is checked out, with a mark if files of it were changed: newly pinned seeds are one."""
+    ran = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return f"`{ran.stdout.strip()}`" if ran.returncode == 0 else "(unknown)"
+
+
+def render(bugs: Sequence[KnownBug], hunts: Sequence[Hunt], command: str, commit: str) -> str:
+    """Return the page, as Markdown; `commit` is what `source_version` said before the hunt."""
     by_name = {bug.name: [each for each in hunts if each.name == bug.name] for bug in bugs}
     ended = [each for each in hunts if each.seed is not None]
     head = _HEAD.format(
         command=command,
-        commit=_commit(),
+        commit=commit,
         machine=f"{os.cpu_count()} cores, Python {platform.python_version()}",
         seconds=60,
         caught=sum(all(each.seed is not None for each in tries) for tries in by_name.values()),
@@ -87,8 +93,3 @@ def _scenarios() -> list[str]:
 
 def _in_one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _commit() -> str:
-    ran = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return f"`{ran.stdout.strip()}`" if ran.returncode == 0 else "(unknown)"
