@@ -54,6 +54,8 @@ class ControllerBackend:
         # Deleted since the last look. A topic that is created and deleted within one replay of the log was never
         # placed by this process, but a directory of it may be left from an earlier one.
         self._deleted: list[Topic] = []
+        # What the disk has refused to remove, with its topic and why.
+        self._unremoved: dict[GroupId, tuple[str, str]] = {}
         self._has_leftovers = False
         groups.add_leadership_listener(self._on_leadership)
         topics.add_delete_listener(self._deleted.append)
@@ -70,7 +72,7 @@ class ControllerBackend:
 
     @property
     def is_reconciled(self) -> bool:
-        """Whether every replica that the table places here has been opened or has failed, and the deleted are gone."""
+        """Whether every replica placed here has been opened, and every deleted one is gone, or the disk refused it."""
         return self._is_idle and not self._changed.is_set()
 
     def remove_leftovers(self) -> None:
@@ -87,7 +89,7 @@ class ControllerBackend:
             self._is_idle = False
             await self._reconcile()
             self._is_idle = True
-            if self.failed:
+            if self.failed or self._unremoved or self._has_leftovers:
                 # A disk that refused may have recovered; wait, but not past the next change.
                 try:
                     async with asyncio.timeout(_RETRY_PAUSE):
@@ -98,11 +100,14 @@ class ControllerBackend:
                 await self._changed.wait()
 
     async def _reconcile(self) -> None:
+        refused = list(self._unremoved.items())
         while self._deleted:
             await self._forget(self._deleted[0])
             del self._deleted[0]
         if self._has_leftovers:
             await self._remove_leftovers()
+        for group, (name, _) in refused:
+            await self._remove(name, group)
         for group in [group for group in self._placed if _is_damaged(self._groups.get(group))]:
             await self._close(group)
         due = [
@@ -180,7 +185,7 @@ class ControllerBackend:
             return
         self._has_leftovers = False
         for group in groups:
-            if self._topics.get_by_id(topic_of(group)) is None:
+            if self._topics.get_by_id(topic_of(group)) is None and group not in self._unremoved:
                 await self._remove("(unknown by now)", group)
 
     async def _remove(self, topic: str, group: GroupId) -> None:
@@ -189,8 +194,12 @@ class ControllerBackend:
         try:
             was_here = await self._groups.remove(group)
         except StorageError as error:
-            _logger.error("group %s of deleted topic %s was not removed: %s", group, topic, error)
+            refused = (topic, str(error))
+            if self._unremoved.get(group) != refused:
+                _logger.error("group %s of deleted topic %s was not removed: %s", group, topic, error)
+            self._unremoved[group] = refused
         else:
+            self._unremoved.pop(group, None)
             if was_here:
                 _logger.info("removed group %s of deleted topic %s", group, topic)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runtime.files import FileSystem, OsFileSystem
-from tests.simulation.sim_disk import SimDisk
+from tests.simulation.sim_disk import SimDisk, SimFile
 from tests.simulation.world import SimNode, World
 
 
@@ -288,3 +288,16 @@ def test_a_disk_has_no_use_for_an_unknown_name() -> None:
     with World(1) as world:
         disk: SimDisk = world.add_node(1).disk
         assert disk.durable_bytes("/nowhere/f") is None
+
+
+def test_an_observer_reads_past_faults_and_draws_none(node: SimNode) -> None:
+    _written(node)
+    file = node.environment.files.open("/d/f")
+    assert isinstance(file, SimFile)
+    written = file.pread(100, 0)
+    node.disk.probability["read"] = 1.0
+    before = node.disk.rng.getstate()
+    assert file.as_it_is().pread(100, 0) == written
+    assert node.disk.rng.getstate() == before
+    with pytest.raises(OSError):
+        file.pread(100, 0)

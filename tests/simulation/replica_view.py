@@ -13,6 +13,7 @@ from storage.errors import CorruptLogError
 from storage.log import Log
 from storage.log_start import LogStart, decode_log_start
 from storage.segment import scan
+from tests.simulation.sim_disk import SimFile
 
 # Bytes of a chain.
 CHAIN_BYTES = 12
@@ -120,8 +121,10 @@ class ReplicaView:
         log = self.consensus.log
         self.entries = committed[: log.start_index - 1]
         for segment in log._segments:
+            view = segment.view()
+            assert isinstance(view.file, SimFile)
             try:
-                for _, parsed in scan(segment.view()):
+                for _, parsed in scan(view._replace(file=view.file.as_it_is())):
                     if parsed.entry.index == len(self.entries) + 1:
                         self.entries.append(ghost_of(parsed.entry, self.chain_at(len(self.entries))))
             except CorruptLogError:
