@@ -6,7 +6,8 @@
 * `failover`       leaders that are killed, stopped or cut off under load; `faults` does that to them.
 * `mixed_levels`   in `compare`: writers at acks=1 and acks=all on one partition.
 * `soak`           ten minutes of full load with retention.
-* `checkers`       `raftka check` on one core; `audit`: the same on Spark, with extra `spark`.
+* `checkers`       `raftka check` on one core; `audit`: the same on Spark.
+* `archive`        a topic to Parquet and back to the log's CRC32C, on Spark. Both need the extra `spark`.
 * `compare`        what is measured beside Apache Kafka in the same run; `kafka` starts it.
 * `cluster`        the brokers that are measured, and what their admin ports tell.
 * `native_client`  the clients in C (native/), for what a Python loop is too slow for; `load`: those in Python.

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import audit, checkers, failover, soak, start_time
+from benchmarks import archive, audit, checkers, failover, soak, start_time
 from benchmarks.cluster import BenchmarkError
 from benchmarks.compare import (
     connections,
@@ -24,6 +24,7 @@ from benchmarks.compare import (
     open_loop,
     produce,
     small_requests,
+    spark_source,
 )
 from benchmarks.machine import UnfitDiskError, check_disk, foreign_load, machine_facts, wait_for_writeback
 from benchmarks.plan import QUICK, Plan
@@ -40,6 +41,7 @@ _BENCHMARKS: dict[str, _Benchmark] = {
     "soak": soak.measure,
     "checkers": checkers.measure,
     "audit": audit.measure,
+    "archive": archive.measure,
 }
 # These start Apache Kafka too.
 _BESIDE_KAFKA: dict[str, _Benchmark] = {
@@ -52,6 +54,7 @@ _BESIDE_KAFKA: dict[str, _Benchmark] = {
     "groups": groups.measure,
     "group_consume": group_consume.measure,
     "connections": connections.measure,
+    "spark_source": spark_source.measure,
 }
 _ALL = _BENCHMARKS | _BESIDE_KAFKA
 _SCRATCH = ROOT / "build" / "benchmarks"
