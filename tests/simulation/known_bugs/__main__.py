@@ -65,7 +65,7 @@ def _names(text: str) -> list[str]:
 def _line(found: Hunt) -> str:
     others = "; ".join(f"{count} x {what}" for what, count in found.others.most_common(4))
     end = f"seed {found.seed}: {found.objector} objected" if found.seed is not None else "NOT CAUGHT"
-    spent = f"{found.seeds} seeds, {found.virtual_seconds:.0f} virtual s, {found.wall_seconds:.1f} s"
+    spent = f"{found.seeds} seeds, {found.virtual_seconds:.0f} virtual s, {found.cpu_seconds:.1f} s of a core"
     return f"{found.name}: {end} ({spent})" + (f", before: {others}" if others else "")
 
 

@@ -22,7 +22,7 @@ by a crash is not counted, and the search goes on with the next seed. Seconds ar
 several tries (disjoint ranges of seeds) they are medians, and `objected` says who did how often.
 
 {caught} of {all} bugs were caught in every one of {tries} tries; median over all of them: {virtual:.0f} virtual seconds,
-{wall:.1f} s on one core.
+{cpu:.1f} s of a core.
 """
 
 
@@ -45,7 +45,7 @@ def render(bugs: Sequence[KnownBug], hunts: Sequence[Hunt], command: str, commit
         all=len(bugs),
         tries=max(map(len, by_name.values()), default=0),
         virtual=median([each.virtual_seconds for each in ended] or [0.0]),
-        wall=median([each.wall_seconds for each in ended] or [0.0]),
+        cpu=median([each.cpu_seconds for each in ended] or [0.0]),
     )
     return "\n".join([head, *_areas(bugs, by_name), *_scenarios()])
 
@@ -55,7 +55,7 @@ def _areas(bugs: Sequence[KnownBug], by_name: dict[str, list[Hunt]]) -> list[str
     for area in dict.fromkeys(bug.area for bug in bugs):
         lines += [f"## {area[0].upper()}{area[1:]}", ""]
         lines += [
-            "| bug | known from | objected | seeds | virtual s | wall s |",
+            "| bug | known from | objected | seeds | virtual s | CPU s |",
             "| --- | --- | --- | --: | --: | --: |",
         ]
         lines += [_row(bug, by_name[bug.name]) for bug in bugs if bug.area == area]
@@ -75,7 +75,7 @@ def _row(bug: KnownBug, tries: Sequence[Hunt]) -> str:
         who,
         f"{median(each.seeds for each in tries):g}",
         f"{median(each.virtual_seconds for each in tries):.0f}",
-        f"{median(each.wall_seconds for each in tries):.1f}",
+        f"{median(each.cpu_seconds for each in tries):.1f}",
     ]
     return f"| {' | '.join(cells)} |"
 
