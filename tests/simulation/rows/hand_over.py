@@ -1,41 +1,11 @@
 """P16, P18, P19: recovery_stm runs when a follower is behind, only then, and hands over without a seam."""
 
-from collections.abc import Sequence
 from itertools import cycle, pairwise
 
-from tests.simulation.scenarios.scenario import LEADER, NO_ACK, QUORUM, Scenario
+from tests.simulation.scenarios.scenario import Scenario
+from tests.simulation.scenarios.steady_load import SteadyLoad, runs_that_reach
 
-_WRITES_PER_SECOND = 250
 _RESTARTS = 12
-
-
-class _Load:
-    """Writes of mixed levels at a steady rate, also while a step of the story is waited for."""
-
-    def __init__(self, story: Scenario, leader: int) -> None:
-        self._story = story
-        self._leader = leader
-        self._levels = cycle([QUORUM, LEADER, LEADER, NO_ACK])
-
-    def run(self, seconds: float) -> None:
-        for _ in range(int(seconds * _WRITES_PER_SECOND)):
-            self._story.write(self._leader, next(self._levels), size=200)
-            self._story.run_for(1 / _WRITES_PER_SECOND)
-
-
-def _runs_that_reach(story: Scenario, follower: int) -> list[tuple[int, int]]:
-    """Return (first, last) of every append with entries that reaches a follower from now on, in order."""
-    runs: list[tuple[int, int]] = []
-    buffer = story.replica(follower)._buffer
-    submit = buffer.submit
-
-    def recorded(leader, request, entries: Sequence):
-        if entries:
-            runs.append((entries[0].index, entries[-1].index))
-        return submit(leader, request, entries)
-
-    buffer.submit = recorded
-    return runs
 
 
 def _is_recovering(story: Scenario, leader: int, follower: int) -> bool:
@@ -45,7 +15,7 @@ def _is_recovering(story: Scenario, leader: int, follower: int) -> bool:
 def prove_recovery_runs_only_behind() -> None:
     with Scenario(116) as story:
         leader, follower = story.leader, story.followers[0]
-        load = _Load(story, leader)
+        load = SteadyLoad(story, leader)
         load.run(0.5)
         started = story.probe(leader).recoveries_started
         load.run(2.0)
@@ -68,7 +38,7 @@ def prove_recovery_runs_only_behind() -> None:
 def prove_the_hand_over_storm() -> None:
     with Scenario(118) as story:
         leader, followers = story.leader, cycle(story.followers)
-        load = _Load(story, leader)
+        load = SteadyLoad(story, leader)
         load.run(0.3)
         for number in range(_RESTARTS):
             follower = next(followers)
@@ -77,7 +47,7 @@ def prove_the_hand_over_storm() -> None:
             story.cluster.start(follower)
             while story.cluster.consensus(follower, story.group) is None:
                 load.run(0.02)
-            runs = _runs_that_reach(story, follower)
+            runs = runs_that_reach(story, follower)
             load.run(0.6)
             assert runs, "the follower was brought back"
             assert all(first == former[1] + 1 for former, (first, _) in pairwise(runs)), "nothing twice, no gap"
@@ -89,14 +59,14 @@ def prove_the_hand_over_storm() -> None:
 def prove_the_shared_end_of_what_was_sent() -> None:
     with Scenario(119) as story:
         leader, follower = story.leader, story.followers[0]
-        load = _Load(story, leader)
+        load = SteadyLoad(story, leader)
         load.run(0.3)
         story.kill(follower)
         load.run(0.4)
         story.cluster.start(follower)
         while story.cluster.consensus(follower, story.group) is None:
             load.run(0.02)
-        runs = _runs_that_reach(story, follower)
+        runs = runs_that_reach(story, follower)
         load.run(1.0)
         metadata = story.replica(leader).state.followers[follower]
         begun = story.probe(leader).recoveries_started

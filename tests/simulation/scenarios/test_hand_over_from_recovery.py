@@ -1,49 +1,18 @@
 """A follower that rejoins under load is recovered and handed over to the rounds in one step (RFC 0004)."""
 
-from collections.abc import Sequence
-from itertools import cycle, pairwise
+from itertools import pairwise
 
 import pytest
 
-from tests.simulation.scenarios.scenario import LEADER, NO_ACK, QUORUM, Scenario
-
-_WRITES_PER_SECOND = 250
-
-
-class _Load:
-    """Writes of mixed levels at a steady rate."""
-
-    def __init__(self, story: Scenario, leader: int) -> None:
-        self._story = story
-        self._leader = leader
-        self._levels = cycle([QUORUM, LEADER, LEADER, NO_ACK])
-
-    def run(self, seconds: float) -> None:
-        for _ in range(int(seconds * _WRITES_PER_SECOND)):
-            self._story.write(self._leader, next(self._levels), size=200)
-            self._story.run_for(1 / _WRITES_PER_SECOND)
-
-
-def _record_runs(story: Scenario, follower: int) -> list[tuple[int, int]]:
-    """Return (first, last) of every append with entries that reaches a follower from now on, in order."""
-    runs: list[tuple[int, int]] = []
-    buffer = story.replica(follower)._buffer
-    submit = buffer.submit
-
-    def recorded(leader, request, entries: Sequence):
-        if entries:
-            runs.append((entries[0].index, entries[-1].index))
-        return submit(leader, request, entries)
-
-    buffer.submit = recorded
-    return runs
+from tests.simulation.scenarios.scenario import Scenario
+from tests.simulation.scenarios.steady_load import SteadyLoad, runs_that_reach
 
 
 @pytest.mark.parametrize("power_loss", [False, True])
 def test_a_follower_rejoins_under_steady_load(power_loss: bool) -> None:
     with Scenario(21) as story:
         leader, follower = story.leader, story.followers[0]
-        load = _Load(story, leader)
+        load = SteadyLoad(story, leader)
         load.run(0.3)
         story.cluster.crash(follower, power_loss=power_loss)
         load.run(0.6)
@@ -53,7 +22,7 @@ def test_a_follower_rejoins_under_steady_load(power_loss: bool) -> None:
         story.cluster.start(follower)
         while story.cluster.consensus(follower, story.group) is None:
             load.run(0.02)
-        runs = _record_runs(story, follower)
+        runs = runs_that_reach(story, follower)
         load.run(0.9)
 
         # In sync while the load goes on: the last rounds came straight from replicate_entries_stm.
@@ -76,9 +45,9 @@ def test_a_follower_rejoins_under_steady_load(power_loss: bool) -> None:
 def test_a_follower_behind_a_short_cut_catches_up_under_load() -> None:
     with Scenario(22) as story:
         leader, follower = story.leader, story.followers[1]
-        load = _Load(story, leader)
+        load = SteadyLoad(story, leader)
         load.run(0.2)
-        runs = _record_runs(story, follower)
+        runs = runs_that_reach(story, follower)
         story.world.network.cut_both(leader, follower)
         load.run(0.6)
         story.heal()
