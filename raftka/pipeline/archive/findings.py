@@ -196,10 +196,10 @@ def render(verification: Verification) -> list[str]:
     lines += [_line(fault) for fault in verification.faults]
     proven = sum(each.proven for each in verification.partitions)
     size = sum(each.bytes for each in verification.partitions)
-    rate = size / verification.seconds / 1e9 if verification.seconds > 0 else 0.0
+    rate = size / verification.seconds / 1e6 if verification.seconds > 0 else 0.0
     verdict = "the archive is whole" if verification.is_whole else "the archive is NOT whole"
     lines.append(
-        f"{verdict}: {proven:,} offsets proven, {size:,} bytes in {verification.seconds:.1f} s ({rate:.3f} GB/s)"
+        f"{verdict}: {proven:,} offsets proven, {size:,} bytes in {verification.seconds:.1f} s ({rate:,.1f} MB/s)"
     )
     return lines
 

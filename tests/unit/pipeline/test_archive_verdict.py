@@ -118,5 +118,5 @@ def test_a_person_is_told_what_is_proven_and_what_is_not() -> None:
         "orders-0 [0, 100): NOT WHOLE: 98 proven",
         "  missing: 2 in the log and not in the archive, from 7 to 9",
         "files: 1 files that no commit record has, or that are gone",
-        "the archive is NOT whole: 188 offsets proven, 10,000 bytes in 2.0 s (0.000 GB/s)",
+        "the archive is NOT whole: 188 offsets proven, 10,000 bytes in 2.0 s (0.0 MB/s)",
     ]
