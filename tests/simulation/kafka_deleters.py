@@ -64,7 +64,8 @@ class SimDeleter:
             await asyncio.sleep(self._rng.expovariate(1 / self._pause))
             partition = self._rng.randrange(self._partitions)
             latest = await ask_offset(self._wire, _LIST_VERSION, TOPIC, partition, LATEST)
-            if latest is not None:
+            # It may have been told to stop meanwhile: where logs begin is settled when the last reads do.
+            if latest is not None and self.is_working:
                 # Anywhere, in the midst of a batch too; or all there is.
                 offsets = [_HIGH_WATERMARK, *(self._rng.randrange(latest + 2) for _ in range(3))]
                 await self._delete(partition, self._rng.choice(offsets))
