@@ -96,9 +96,8 @@ class LogRecovery:
         snapshot, flaw = self._find_start(named)
         start = snapshot.start if snapshot is not None else ORIGIN
         below, rest = self._split(named, start)
-        loader = self._loader(start)
         with ExitStack() as opened:
-            damage = loader.load(rest, opened)
+            loader, damage = self._load(rest, start, opened)
             flaw = self._flaw(loader, rest, start, damage) or flaw
             if flaw is not None and not self._request.isolate:
                 raise DamagedLogError(flaw, self._lost_end(loader))
@@ -134,11 +133,24 @@ class LogRecovery:
             bool(damaged_copies(self._files, self._directory)),
         )
 
-    def _loader(self, start: LogStart) -> SegmentLoader:
-        request = self._request
-        return SegmentLoader(
-            self._files, self._options, self._group, start, request.known_index, request.now_ms, request.rescan
-        )
+    def _load(self, named: list[NamedSegment], start: LogStart, opened: ExitStack) -> tuple[SegmentLoader, str | None]:
+        """Load the segments; return the loader and the first damage.
+
+        The last segment that holds anything is read, whatever its index file says: that file goes, because the segment
+        will be written to, and nothing tells any more that all of it had been fsynced.
+        """
+        request, rescan = self._request, self._request.rescan
+        while True:
+            loader = SegmentLoader(
+                self._files, self._options, self._group, start, request.known_index, request.now_ms, rescan
+            )
+            with ExitStack() as loaded:
+                damage = loader.load(named, loaded)
+                last = next((each for each in reversed(loader.segments) if each.size > 0), None)
+                if last is None or not last.has_index_file:
+                    opened.enter_context(loaded.pop_all())
+                    return loader, damage
+            rescan |= {last.path}
 
     # -- what is there --------------------------------------------------------------------------------------------
 

@@ -140,6 +140,8 @@ class SegmentLoader:
             return False
         # It exists only where all this was fsynced, even if the file does not hold it any more.
         self._witness(Index(record.last_index), Index(record.last_index), record.terms[-1].term)
+        # Its age stands nowhere else where batches have no timestamps.
+        segment.created_ms = min(record.created_ms, self._now_ms)
         first = record.terms[0]
         fits = is_first and self._is_before_start(segment)
         if segment.path in self._rescan or record.size != size or first.term != segment.term:
@@ -161,14 +163,14 @@ class SegmentLoader:
         segment.index = SegmentIndex.from_columns(columns, record.size, record.max_timestamp, interval)
         segment.base_offset = record.terms[0].base_offset
         segment.size, segment.last_index = record.size, Index(record.last_index)
-        segment.created_ms, segment.data_term = min(record.created_ms, self._now_ms), record.data_term
+        segment.data_term = record.data_term
         segment.closed_ms = min(record.closed_ms, self._now_ms)
         segment.has_index_file = True
 
     def _empty(self, segment: Segment) -> None:
         segment.index = SegmentIndex(self._options.index_interval_bytes)
         segment.size, segment.last_index = 0, Index(segment.base_index - 1)
-        segment.created_ms = segment.closed_ms = self._now_ms
+        segment.closed_ms = self._now_ms
         segment.data_term, segment.has_index_file = 0, False
 
     def _start_is_inside(self, segment: Segment) -> bool:

@@ -51,6 +51,13 @@ FINDINGS = (
         "reading",
     ),
     Finding(
+        "log_directory",
+        "a closed segment that its index file vouches for, with damage in it, before one that is cut or set aside",
+        "trusted by this start, without the index file, and cut by the next one as if it had never been fsynced",
+        "test_a_closed_segment_is_read_before_it_is_the_active_one_again",
+        "the search",
+    ),
+    Finding(
         "admin_number",
         "a partition or a target of 4,301 digits",
         "ValueError, HTTP 500 and a traceback in the log instead of 404 or 400",

@@ -205,6 +205,30 @@ def test_closed_segments_with_index_files_are_not_scanned(tmp_path: Path) -> Non
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("torn", [b"", b"RFK1", b"x" * 60])
+def test_a_closed_segment_is_read_before_it_is_the_active_one_again(tmp_path: Path, torn: bytes) -> None:
+    """Only its index file, which goes then, tells that all of it had been fsynced."""
+
+    async def scenario() -> None:
+        place = Place(tmp_path, segment_bytes=300)
+        written = await filled(place, 5, 6)
+        *_, closed, active = place.names()
+        assert len(place.names(".index")) == len(place.names()) - 1
+        (place.directory / active).write_bytes(torn)
+        whole = place.content()
+        async with place.opened() as log:
+            kept = await everything(log)
+        assert kept == plain(written)[: len(kept)]
+        async with place.opened() as log:
+            assert await everything(log) == kept
+        for name, content in whole.items():
+            (place.directory / name).write_bytes(content)
+        flip(place.directory / closed, len(whole[closed]) - 1)
+        await refused_untouched(place, "had been fsynced")
+
+    asyncio.run(scenario())
+
+
 def test_closed_segments_that_had_to_be_scanned_get_their_index_files(tmp_path: Path) -> None:
     async def scenario() -> None:
         place = Place(tmp_path, segment_bytes=300)
