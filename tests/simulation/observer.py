@@ -69,8 +69,7 @@ class Observer:
         for group, view in self._views[node_id].items():
             if group in self._deleted:
                 continue
-            replicas = [views[group] for views in self._views.values() if group in views]
-            released = self._power_losses.lost(node_id, view, replicas)
+            released = self._power_losses.lost(node_id, view, self._replicas(group))
             if released:
                 self.history.counts["visible entries released by a power loss"] += len(released)
                 self._each("on_power_lost", group, released)
@@ -111,7 +110,7 @@ class Observer:
     def quiet(self, seconds: float) -> None:
         """Every broker is up and all faults are mended."""
         for group in sorted({group for views in self._views.values() for group in views} - self._deleted):
-            self._each("on_quiet", seconds, group, [views[group] for views in self._views.values() if group in views])
+            self._each("on_quiet", seconds, group, self._replicas(group))
 
     def at_end(self) -> None:
         """The run has ended, with every node up."""
@@ -202,6 +201,8 @@ class Observer:
             self.history.counts["elections"] += 1
             self._each("on_elected", view)
         self._committed(view)
+        if now.role is Role.LEADER and now.visible > before.visible:
+            self._shown(view, before)
         self._each("on_moved", view, before)
 
     def _truncated(self, view: ReplicaView, before: Standing) -> None:
@@ -235,6 +236,15 @@ class Observer:
             gold.extend(new)
             self.history.commit_terms_in(view.group).extend([view.now.term] * len(new))
             self._each("on_committed", view, new)
+
+    def _shown(self, view: ReplicaView, before: Standing) -> None:
+        released = self._power_losses.shown_late(view, before.visible + 1, self._replicas(view.group))
+        if released:
+            self.history.counts["visible entries that a power loss had taken before"] += len(released)
+            self._each("on_power_lost", view.group, released)
+
+    def _replicas(self, group: GroupId) -> list[ReplicaView]:
+        return [views[group] for views in self._views.values() if group in views]
 
     def _each(self, method: str, *arguments: object, **named: object) -> None:
         for tell in self._told[method]:

@@ -14,6 +14,8 @@ class PowerLosses:
         self._history = history
         # By node and group, of replicas that have not come back since: up to where their disk is sure to hold them.
         self._fsynced: dict[tuple[int, GroupId], int] = {}
+        # By group and chain: the nodes that have held an entry when they lost power, and had not fsynced it.
+        self._taken: dict[GroupId, dict[bytes, set[int]]] = {}
 
     def opened(self, view: ReplicaView) -> None:
         """What a replica holds is known again."""
@@ -23,13 +25,38 @@ class PowerLosses:
         """Take what was shown and is now held by no majority out of the history; `replicas` are all of the group."""
         group = view.group
         # One that has not come back since the last time has fsynced nothing new.
-        self._fsynced.setdefault((node_id, group), view.now.flushed)
+        fsynced = self._fsynced.setdefault((node_id, group), view.now.flushed)
+        taken = self._taken.setdefault(group, {})
+        for ghost in view.entries[fsynced:]:
+            taken.setdefault(ghost.chain, set()).add(node_id)
         shown = self._history.visible_in(group)
         binding = self._binding(replicas, group, shown)
         released = [ghost for index, ghost in shown.items() if index > binding]
         for ghost in released:
             del shown[ghost.index]
         return released
+
+    def shown_late(self, view: ReplicaView, first: int, replicas: Iterable[ReplicaView]) -> list[Ghost]:
+        """Return what a leader shows from `first` on although no majority holds it, because a power loss was quicker.
+
+        The answer that a follower has written an entry was true when it was sent, and arrives after the follower's
+        machine has lost it. Its leader cannot know, and what it shows then binds nobody.
+        """
+        taken = self._taken.get(view.group)
+        first = max(first, len(self._history.committed_in(view.group)) + 1)
+        if not taken or first > view.now.visible:
+            return []
+        held = [(each, self._held(each)) for each in replicas]
+        majority = self._history.voters // 2 + 1
+        found = []
+        for ghost in view.entries[first - 1 : view.now.visible]:
+            lost = taken.get(ghost.chain, set())
+            holders = {
+                each.node_id for each, last in held if last >= ghost.index and each.chain_at(ghost.index) == ghost.chain
+            }
+            if len(holders) < majority <= len(holders | lost):
+                found.append(ghost)
+        return found
 
     def _binding(self, replicas: Iterable[ReplicaView], group: GroupId, shown: dict[int, Ghost]) -> int:
         """Return up to which index what was shown still binds: it is committed, or a majority holds it.

@@ -9,6 +9,7 @@ from raft.replica_state import Role
 from tests.simulation.history import History
 from tests.simulation.invariants.invariant import InvariantBrokenError
 from tests.simulation.invariants.visible_survives import VisibleSurvives
+from tests.simulation.power_losses import PowerLosses
 from tests.simulation.replica_view import Ghost
 
 _GROUP = "orders/0"
@@ -46,3 +47,28 @@ def test_a_candidate_that_wins_its_old_term_late_need_not_have_it(invariant: Vis
 def test_the_leader_of_a_later_term_must_have_it(invariant: VisibleSurvives, entries: list[Ghost]):
     with pytest.raises(InvariantBrokenError, match="it leads without entry 3"):
         invariant.on_elected(_leader(10, entries[:2], 2))
+
+
+def _replica(node_id: int, ghosts: list[Ghost], flushed: int) -> Any:
+    chain_at: Any = {0: b""} | {ghost.index: ghost.chain for ghost in ghosts}
+    now = SimpleNamespace(flushed=flushed, visible=len(ghosts))
+    return SimpleNamespace(node_id=node_id, group=_GROUP, now=now, entries=ghosts, chain_at=chain_at.__getitem__)
+
+
+def test_what_is_shown_after_a_power_loss_has_taken_it_binds_nobody(entries: list[Ghost]):
+    """The follower's answer was still on its way: seed 13193."""
+    leader, follower = _replica(1, entries, 3), _replica(2, entries, 2)
+    replicas = [leader, follower, _replica(3, [], 0)]
+    losses = PowerLosses(History(3))
+    assert losses.shown_late(leader, 1, replicas) == []
+    assert losses.lost(2, follower, replicas) == []
+    assert losses.shown_late(leader, 1, replicas) == entries[2:]
+    assert losses.shown_late(leader, 4, replicas) == []
+
+
+def test_what_no_majority_has_ever_held_is_not_taken_by_a_power_loss(entries: list[Ghost]):
+    leader, follower = _replica(1, entries, 3), _replica(2, entries[:2], 1)
+    replicas = [leader, follower, _replica(3, [], 0)]
+    losses = PowerLosses(History(3))
+    losses.lost(2, follower, replicas)
+    assert losses.shown_late(leader, 1, replicas) == entries[1:2]
