@@ -26,6 +26,9 @@ with warnings.catch_warnings():
 # Its codecs are packages of their own.
 _CODEC_PACKAGES = {"snappy": "python-snappy", "lz4": "lz4", "zstd": "zstandard"}
 _QUICK = {"reconnect_backoff_max_ms": 500, "metadata_max_age_ms": 2_000}
+# 3.0.12 never ends a join during which a poll comes to its end: the member sends no heartbeat any more, and waits. So
+# polls are longer than joins.
+_POLL_MS = 500
 
 
 def _has(codec: str) -> bool:
@@ -181,9 +184,11 @@ class KafkaPythonMember(PolledMember):
             **self._config,
             **_QUICK,
         )
+        # A leader that does not know the topic yet assigns nothing and joins once more, while polls go on.
+        self._consumer.partitions_for_topic(self._topic)
 
     def poll(self) -> tuple[Sequence[Record], set[int]]:
-        batches = self._consumer.poll(timeout_ms=50)
+        batches = self._consumer.poll(timeout_ms=_POLL_MS)
         records = [_as_record(each) for batch in batches.values() for each in batch]
         return records, {each.partition for each in self._consumer.assignment()}
 
