@@ -14,11 +14,13 @@ from kafka_api.protocol.error_codes import ErrorCode
 # The topic's name or id and the number of the partition.
 PartitionName = tuple[str, str, int]
 
-# What clients answer by sending the same batch again. Of topics that nobody knows nothing is kept: their names may be
-# anything.
+# What clients answer by sending the same batch again. An unknown topic is among it: the table of topics may learn of it
+# between two batches that are on their way.
 FOR_NOW = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -29,6 +31,8 @@ _IN_THE_LOG = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 _BEHIND_MAX = 16
 # Partitions and producers of one connection, some 500 bytes each; who was refused longest ago is forgotten first.
 _REFUSED_MAX = 128
+# Kafka's limit. A longer name is never a topic's, so nothing needs to be kept of it.
+_NAME_MAX = 249
 # Up to here a sequence number is ahead, beyond it is behind.
 _HALF = SEQUENCE_MASK // 2
 
@@ -79,6 +83,8 @@ class RefusedBatches:
         refused = self._refused.get(key)
         if refused is not None and refused.sequence.epoch == batch.epoch and _is_ahead(batch, refused.sequence):
             refused.told = ()
+            return
+        if len(partition[0]) > _NAME_MAX:
             return
         self._refused.pop(key, None)
         if len(self._refused) >= _REFUSED_MAX:

@@ -30,7 +30,7 @@ STEPS = {
     "after a later one was taken": [(10, NOT_LEADER, NOT_LEADER), (30, DUPLICATE, DUPLICATE), (32, GAP, GAP)],
     "after the late answer to one before": [(10, NOT_LEADER, NOT_LEADER), (9, OK, OK), (11, GAP, NOT_LEADER)],
     "behind one that is refused for good": [(10, TOO_LARGE, TOO_LARGE), (11, GAP, GAP)],
-    "behind one of an unknown topic": [(10, UNKNOWN, UNKNOWN), (11, GAP, GAP)],
+    "behind one of an unknown topic": [(10, UNKNOWN, UNKNOWN), (11, GAP, UNKNOWN)],
     "across the wrap": [(LAST, NOT_LEADER, NOT_LEADER), (0, GAP, NOT_LEADER), (LAST - 1, GAP, GAP)],
     "no more than are on their way": [
         (0, NOT_LEADER, NOT_LEADER),
@@ -58,6 +58,14 @@ def test_partitions_producers_and_epochs_are_told_apart():
     assert refused.answered(("t", "", 0), sequence(1, producer=8), GAP) is GAP
     assert refused.answered(("t", "", 0), sequence(1, epoch=1), GAP) is GAP
     assert refused.answered(("t", "", 0), sequence(1), GAP) is NOT_LEADER
+
+
+@pytest.mark.parametrize(("length", "answer"), [(249, UNKNOWN), (250, GAP)])
+def test_a_name_that_no_topic_can_have_is_not_kept(length, answer):
+    refused = RefusedBatches()
+    name = ("t" * length, "", 0)
+    refused.answered(name, sequence(0), UNKNOWN)
+    assert refused.answered(name, sequence(1), GAP) is answer
 
 
 def test_of_too_many_partitions_the_oldest_is_forgotten():
