@@ -88,11 +88,11 @@ clean:  ## remove caches and built files; the environment stays (rm -r .venv rem
 	@rm -rf dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
 
-# The test tools that pip cannot install.
-TOOLS := kcat strace iproute2 nftables
+# The test tools that pip cannot install; the last one is what Spark runs on.
+TOOLS := kcat strace iproute2 nftables default-jre-headless
 system-packages:  ## install the tools that pip cannot by apt when root; without them the tests that use them are skipped
 	@if command -v kcat >/dev/null && command -v strace >/dev/null && command -v ip >/dev/null \
-	    && command -v nft >/dev/null; then exit 0; fi; \
+	    && command -v nft >/dev/null && { command -v java >/dev/null || [ -n "$${JAVA_HOME:-}" ]; }; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(TOOLS); } \
 	        >/dev/null || echo "apt-get could not install $(TOOLS): the tests that use them are skipped" >&2; \
@@ -100,7 +100,7 @@ system-packages:  ## install the tools that pip cannot by apt when root; without
 	    echo "one of these is missing: apt-get install $(TOOLS); the tests that use it are skipped" >&2; \
 	fi
 
-java:  ## install a Java for Spark by apt when root, where there is none
+java:  ## install a Java for Spark by apt when root, where there is none, and nothing else
 	@if command -v java >/dev/null || [ -n "$${JAVA_HOME:-}" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    echo "installing Java ..."; \
@@ -134,7 +134,7 @@ $(PIPELINE_STAMP): $(PINS)
 
 $(TESTS_STAMP): $(PINS)
 	$(make-environment)
-	@echo "installing Raftka and what its tests need into $(VENV) ..."
+	@echo "installing Raftka and what its tests need, Spark (450 MB) among it, into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@ $(STORY_STAMP)
 
