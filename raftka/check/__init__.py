@@ -15,7 +15,7 @@ The partition as a log:
 * `log_builder`       makes one: LogHistoryBuilder, read_log_history; `value_numbers` numbers the values.
 * `log_contradictions` what no history may say.
 * `log_ends`          where each log ends by its final reads; `log_wholeness` whether these are enough to judge by.
-* `log_index`         what the checks share; `sessions` which polls follow each other; `sorting`, `running`.
+* `log_index`         what the checks share; `sessions` which polls follow each other; `slots`, `sorting`, `running`.
 * `log_values`        what was read: phantoms, aborted and future reads, moved and changed values.
 * `log_losses`        what is missing; `log_deletions` what should be.
 * `log_sessions`      what one process saw, poll after poll.

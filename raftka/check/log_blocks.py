@@ -186,17 +186,8 @@ def check_block(index: BlockIndex, tp: int, is_irregular: Flags, names: Numbers)
         judged(index, CHECKS_OF_BLOCKS),
         index.offsets - first,
         index.known_since,
-        cut_rows(renamed, _first_ended(index)),
+        cut_rows(renamed, np.sort(index.first_ended[index.first_ended != UNKNOWN])),
         cut_rows(renamed, np.flatnonzero(other)),
         polled_twice(index, is_regular),
         polled_twice(index, is_regular & index.sessions.is_subscribed[history.records.poll]),
     )
-
-
-def _first_ended(index: LogIndex) -> Numbers:
-    """Return for each offset the record whose poll ended first; of several that ended together, the last."""
-    records, polls = index.history.records, index.history.polls
-    rows = np.flatnonzero(index.is_ok_record & index.stays)
-    order = rows[np.lexsort((-rows, polls.ret[records.poll[rows]], records.off[rows]))]
-    found: Numbers = np.sort(order[np.diff(records.off[order], prepend=UNKNOWN) != 0])
-    return found

@@ -8,7 +8,7 @@ import gc
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from operator import itemgetter
 from pathlib import Path
@@ -177,13 +177,17 @@ class LogHistoryBuilder:
     def build_part(self) -> LogHistory:
         """Return what there is as a history that may contradict itself; of partitions it knows those that it has."""
         trims, deletions = trimmed(self._trims, self._tps)
+        values, place = self._values.settle()
+        sends, records = Sends(**_joined(self._sends, Sends)), Records(**_joined(self._records, Records))
+        if place is not None:
+            sends, records = replace(sends, val=place[sends.val]), replace(records, val=place[records.val])
         return LogHistory(
-            Sends(**_joined(self._sends, Sends)),
+            sends,
             Polls(**_joined(self._polls, Polls)),
-            Records(**_joined(self._records, Records)),
+            records,
             Latests(**_joined(self._latests, Latests)),
             list(self._tps),
-            self._values.names(),
+            values,
             self._moves,
             trims,
             deletions,

@@ -79,7 +79,7 @@ class ProcessEnds:
     that returned records of several partitions begin and end together.
 
     Attributes:
-        firsts: Rows of process, line, beginning, end and whether it is a poll: of each process the first, by process.
+        firsts: The first of each process, by process: columns of process, line, beginning, end, whether it is a poll.
         lasts: The same, of each process the last.
         overlap: Of the first process that has one, the first one.
     """
@@ -94,23 +94,28 @@ class ProcessEnds:
         sorts = (history.sends, history.polls, history.latests)
         steps = np.concatenate(
             [
-                np.stack([each.proc, each.line, each.inv, each.ret, np.full(len(each), each is history.polls)], axis=1)
+                np.stack([each.proc, each.line, each.inv, each.ret, np.full(len(each), each is history.polls)])
                 for each in sorts
-            ]
+            ],
+            axis=1,
         )
         # By line, which no two share: written where they belong, for to sort them takes longer.
-        base = int(steps[:, 1].min(initial=NEVER))
-        rows = np.full(int(steps[:, 1].max(initial=base)) - base + 1, UNKNOWN)
-        rows[steps[:, 1] - base] = np.arange(len(steps))
-        steps = steps[rows[rows != UNKNOWN]]
-        steps = steps[stable_order(steps[:, 0])]
-        new = np.diff(steps[:, 0], prepend=UNKNOWN) != 0
-        return cls(steps[new], steps[np.roll(new, -1)] if len(new) else steps, _overlap(steps[:-1], steps[1:]))
+        base = int(steps[1].min(initial=NEVER))
+        rows = np.full(int(steps[1].max(initial=base)) - base + 1, UNKNOWN)
+        rows[steps[1] - base] = np.arange(steps.shape[1])
+        rows = rows[rows != UNKNOWN]
+        steps = steps[:, rows[stable_order(steps[0][rows])]]
+        new = np.diff(steps[0], prepend=UNKNOWN) != 0
+        return cls(
+            steps[:, new],
+            steps[:, np.roll(new, -1)] if len(new) else steps,
+            _overlap(steps[:, :-1], steps[:, 1:]),
+        )
 
     def followed_by(self, other: "ProcessEnds") -> "ProcessEnds":
         """Return what two pieces say together, of which the other one goes on where this one ends."""
-        _, mine, its = np.intersect1d(self.lasts[:, 0], other.firsts[:, 0], assume_unique=True, return_indices=True)
-        overlaps = [self.overlap, other.overlap, _overlap(self.lasts[mine], other.firsts[its])]
+        _, mine, its = np.intersect1d(self.lasts[0], other.firsts[0], assume_unique=True, return_indices=True)
+        overlaps = [self.overlap, other.overlap, _overlap(self.lasts[:, mine], other.firsts[:, its])]
         known = [each for each in overlaps if each is not None]
         return ProcessEnds(
             _united(self.firsts, other.firsts),
@@ -121,19 +126,19 @@ class ProcessEnds:
 
 def _overlap(one: Numbers, two: Numbers) -> Overlap | None:
     """Return the first of the steps `one` that the step `two` beside it does not wait for, if both are of a process."""
-    together = (one[:, 4] == 1) & (two[:, 4] == 1) & (one[:, 2] == two[:, 2]) & (one[:, 3] == two[:, 3])
-    ends = np.where(one[:, 3] == NEVER, one[:, 2], one[:, 3])
-    overlaps = np.flatnonzero((one[:, 0] == two[:, 0]) & (two[:, 2] < ends) & ~together)
+    together = (one[4] == 1) & (two[4] == 1) & (one[2] == two[2]) & (one[3] == two[3])
+    ends = np.where(one[3] == NEVER, one[2], one[3])
+    overlaps = np.flatnonzero((one[0] == two[0]) & (two[2] < ends) & ~together)
     if not len(overlaps):
         return None
     at = overlaps[0]
-    return Overlap(int(one[at, 0]), int(one[at, 1]), int(two[at, 1]))
+    return Overlap(int(one[0, at]), int(one[1, at]), int(two[1, at]))
 
 
 def _united(steps: Numbers, others: Numbers) -> Numbers:
     """Return one step of each process, by process: of those that have two, the one of `steps`."""
-    both = np.concatenate([steps, others[~np.isin(others[:, 0], steps[:, 0])]])
-    return both[np.argsort(both[:, 0])]
+    both = np.concatenate([steps, others[:, ~np.isin(others[0], steps[0])]], axis=1)
+    return both[:, np.argsort(both[0])]
 
 
 def _both(places: Places, first: int, second: int) -> str:

@@ -8,6 +8,7 @@ from raftka.check.levels import Level, levels_of
 from raftka.check.log_columns import FAIL, NEVER, OK, UNKNOWN, Flags, LogHistory, Numbers
 from raftka.check.log_ends import LogEnds
 from raftka.check.sessions import Sessions
+from raftka.check.slots import Slots
 
 # raft.flush.interval.ms is 100 by default; the rest is for the clocks and for the answer's way.
 FLUSH_SECONDS = 1.0
@@ -90,6 +91,8 @@ class LogIndex:
     def stays(self) -> Flags:
         """For each polled record whether it is not of a send that is gone."""
         flags: Flags = np.ones(len(self.send_of), np.bool_)
+        if not self.gone.any():
+            return flags
         known = np.flatnonzero(self.send_of != UNKNOWN)
         flags[known] = ~self.gone[self.send_of[known]]
         return flags
@@ -228,10 +231,10 @@ class LogIndex:
 
         Offsets need not be dense: markers and compaction leave holes.
         """
-        sends = self.history.sends
-        claimed = self.history.key(sends.tp[self.claims], sends.off[self.claims])
+        if self._slots is not None:
+            return self.history.key(*self._slots.places(np.flatnonzero(self._is_slot_taken)))
         # Sorted and not hashed, as numpy.unique does it: that is ten times slower where most are different.
-        keys: Numbers = np.sort(np.concatenate([self.record_key, claimed]))
+        keys: Numbers = np.sort(np.concatenate([self.record_key, self._claim_key]))
         is_new: Flags = np.diff(keys, prepend=-1) != 0
         return keys[is_new]
 
@@ -241,15 +244,64 @@ class LogIndex:
         return self.history.key(self.history.records.tp, self.history.records.off)
 
     @cached_property
+    def _claim_key(self) -> Numbers:
+        sends = self.history.sends
+        return self.history.key(sends.tp[self.claims], sends.off[self.claims])
+
+    @cached_property
     def position(self) -> Numbers:
         """For each polled record which of `offsets` it lies at."""
+        if self._slots is not None:
+            return self._position_of_slot[self._slots_of[0]]
         return np.searchsorted(self.offsets, self.record_key)
 
     @cached_property
     def claim_position(self) -> Numbers:
         """For each of `claims` which of `offsets` it lies at."""
-        sends = self.history.sends
-        return np.searchsorted(self.offsets, self.history.key(sends.tp[self.claims], sends.off[self.claims]))
+        if self._slots is not None:
+            return self._position_of_slot[self._slots_of[1]]
+        return np.searchsorted(self.offsets, self._claim_key)
+
+    @cached_property
+    def _slots(self) -> Slots | None:
+        sends, records = self.history.sends, self.history.records
+        columns = [records.tp, sends.tp[self.claims]], [records.off, sends.off[self.claims]]
+        return Slots.over(len(self.history.partitions), *columns)
+
+    @cached_property
+    def _slots_of(self) -> tuple[Numbers, Numbers]:
+        """The slots of the records and of the claims."""
+        assert self._slots is not None, "there is no table, for the holes are too large"
+        sends, records = self.history.sends, self.history.records
+        return (
+            self._slots.of(records.tp, records.off),
+            self._slots.of(sends.tp[self.claims], sends.off[self.claims]),
+        )
+
+    @cached_property
+    def _is_slot_taken(self) -> Flags:
+        assert self._slots is not None, "there is no table, for the holes are too large"
+        return self._slots.is_taken(self._slots_of)
+
+    @cached_property
+    def _position_of_slot(self) -> Numbers:
+        return np.cumsum(self._is_slot_taken) - 1
+
+    @cached_property
+    def first_ended(self) -> Numbers:
+        """For each of `offsets` the record whose poll ended first, of those that happened, or UNKNOWN.
+
+        Of several that ended together it is the last one. Records of sends that are gone do not count.
+        """
+        rows = np.flatnonzero(self.is_ok_record & self.stays)
+        at, ended = self.position[rows], self.history.polls.ret[self.history.records.poll[rows]]
+        least = np.full(len(self.offsets), NEVER)
+        np.minimum.at(least, at, ended)
+        is_first = np.flatnonzero(ended == least[at])
+        found = np.full(len(self.offsets), UNKNOWN)
+        # Of several assignments to one place numpy keeps the last.
+        found[at[is_first]] = rows[is_first]
+        return found
 
     def is_excused(self, sends: Numbers) -> Flags:
         """Return which of these sends a power loss may have taken: it came before their fsync was due.

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from raftka.check.levels import Level
-from raftka.check.log_columns import NEVER, OK, LogHistory, Numbers
+from raftka.check.log_columns import NEVER, OK, UNKNOWN, LogHistory, Numbers
 from raftka.check.log_index import LogIndex
 from raftka.check.log_lines import latest_line, record_line, send_line
 from raftka.check.running import by_partition, prefix_max, suffix_min, take, together
@@ -54,10 +54,16 @@ def check_processes(index: LogIndex, report: Report) -> None:
     """
     history, sends = index.history, index.history.sends
     # Rows are in the order of lines, and so is what a process did.
-    rows = np.sort(index.placed)
-    order = rows[stable_order(sends.proc[rows] * len(history.partitions) + sends.tp[rows])]
-    one, two = order[:-1], order[1:]
-    same = (sends.proc[one] == sends.proc[two]) & (sends.tp[one] == sends.tp[two])
+    is_placed = np.zeros(len(sends), np.bool_)
+    is_placed[index.placed] = True
+    rows = np.flatnonzero(is_placed)
+    stream = sends.proc[rows] * len(history.partitions) + sends.tp[rows]
+    by_stream = stable_order(stream)
+    stream, order = stream[by_stream], rows[by_stream]
+    place = index.place[order]
+    # Few are left, or none.
+    wrong = np.flatnonzero((np.diff(stream) == 0) & (np.diff(place) <= 0))
+    one, two = order[wrong], order[wrong + 1]
 
     def describe(at: int) -> Anomaly:
         first, second = int(one[at]), int(two[at])
@@ -65,16 +71,15 @@ def check_processes(index: LogIndex, report: Report) -> None:
         lines = [send_line(history, first), send_line(history, second)]
         return Anomaly(history.partitions[sends.tp[first]], text, lines)
 
-    wrong = same & (index.place[two] <= index.place[one])
     # What nobody was told the end of may arrive late, unless its producer is idempotent and so in order.
     is_unknown = (sends.type[one] != OK) | (index.level[one] == Level.NO_ACK) | index.moved[one]
     is_late = is_unknown & (sends.idem[one] == 0)
     report.add(
         "nonmonotonic-send",
-        np.flatnonzero(wrong & ~is_late),
+        np.flatnonzero(~is_late),
         describe,
         order=lambda at: (sends.proc[two[at]], sends.tp[two[at]], sends.line[two[at]]),
-        allowed=int((wrong & is_late).sum()),
+        allowed=int(is_late.sum()),
     )
 
 
@@ -83,15 +88,16 @@ def check_polls(index: LogIndex, report: Report) -> None:
     history, sends, records = index.history, index.history.sends, index.history.records
     found: list[Numbers] = []
     other: dict[int, int] = {}
-    rows_of = np.argsort(index.record_key, kind="stable")
-    ends_of = np.where(index.is_ok_record & index.stays, history.polls.ret[records.poll], NEVER)
-    starts = np.searchsorted(records.tp[rows_of], np.arange(len(history.partitions) + 1))
+    reads = index.first_ended[index.first_ended != UNKNOWN]
+    ends_of = history.polls.ret[records.poll[reads]]
+    starts = np.searchsorted(records.tp[reads], np.arange(len(history.partitions) + 1))
     for rows in by_partition(sends.tp, index.placed):
         tp = int(sends.tp[rows[0]])
-        read = rows_of[starts[tp] : starts[tp + 1]]
+        its = slice(starts[tp], starts[tp + 1])
+        read = reads[its]
         if not len(read):
             continue
-        wrong, before = _overtaken(index.place[rows], sends.inv[rows], records.off[read], ends_of[read])
+        wrong, before = _overtaken(index.place[rows], sends.inv[rows], records.off[read], ends_of[its])
         found.append(rows[wrong])
         other.update(zip(rows[wrong[:EXAMPLES]].tolist(), read[before[:EXAMPLES]].tolist(), strict=True))
 

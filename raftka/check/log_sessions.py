@@ -19,7 +19,7 @@ def check_within(index: LogIndex, report: Report) -> None:
     def describe(row: int) -> Anomaly:
         return _step(history, int(records.poll[row]), row, int(records.poll[row]), row + 1)
 
-    skips = (steps > 1) & ~_is_trimmed_before(index, rows + 1)
+    skips = _missed(index, rows + 1, steps > 1)
     order = partial(record_order, history)
     report.add("int-poll-skip", rows[skips], describe, order=order)
     report.add("int-nonmonotonic-poll", rows[steps < 1], describe, order=order)
@@ -44,7 +44,7 @@ def check_across(index: LogIndex, report: Report) -> None:
 
     is_group = sessions.is_subscribed[two]
     for name, flags in (
-        ("poll-skip", (steps > 1) & ~_is_trimmed_before(index, first[two])),
+        ("poll-skip", _missed(index, first[two], steps > 1)),
         ("nonmonotonic-poll", steps < 1),
     ):
         is_wrong = np.flatnonzero(flags & ~is_group)
@@ -71,7 +71,7 @@ def check_after_seeks(index: LogIndex, report: Report) -> None:
 
     is_group = sessions.is_subscribed[rows]
     for name, flags in (
-        ("poll-skip", (behind > 0) & ~_is_trimmed_before(index, first)),
+        ("poll-skip", _missed(index, first, behind > 0)),
         ("nonmonotonic-poll", history.records.off[first] < sought),
     ):
         is_wrong = np.flatnonzero(flags & ~is_group)
@@ -132,8 +132,11 @@ def _step(history: LogHistory, one: int, before: int, two: int, after: int) -> A
     return Anomaly(history.partitions[history.polls.tp[one]], text, lines)
 
 
-def _is_trimmed_before(index: LogIndex, records: Numbers) -> Flags:
-    """Whether all that was left out before these records was deleted on purpose."""
-    tp = index.history.records.tp[records]
-    before = index.offsets[np.maximum(index.position[records] - 1, 0)] if len(index.offsets) else records
-    return before < index.history.key(tp, index.trim[tp])
+def _missed(index: LogIndex, records: Numbers, is_skip: Flags) -> Flags:
+    """Return which of these records come after a skip that left out what was not deleted on purpose."""
+    found = np.flatnonzero(is_skip)
+    tp = index.history.records.tp[records[found]]
+    before = index.offsets[index.position[records[found]] - 1]
+    flags = np.zeros(len(records), np.bool_)
+    flags[found] = before >= index.history.key(tp, index.trim[tp])
+    return flags

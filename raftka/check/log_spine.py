@@ -78,6 +78,8 @@ class SpineIndex(LogIndex):
         # All are of one partition, as is all else here.
         self.offsets = self.history.key(np.full(len(offsets), self.history.sends.tp[0]), offsets)
         self.known_since = known_since
+        # Its records are some of those that lie there.
+        self._slots = None
 
 
 def with_records(history: LogHistory, cut: Cut) -> LogHistory:

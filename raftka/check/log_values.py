@@ -8,6 +8,7 @@ from raftka.check.log_columns import FAIL, NO_ACK, OK, UNKNOWN, Flags, LogHistor
 from raftka.check.log_index import LogIndex
 from raftka.check.log_lines import record_line, record_order, send_line
 from raftka.check.running import take
+from raftka.check.slots import is_repeated
 from raftka.check.verdict import Anomaly, Report
 
 
@@ -70,6 +71,8 @@ def check_acks(index: LogIndex, report: Report) -> None:
     """
     history, sends = index.history, index.history.sends
     rows = np.flatnonzero((sends.type == OK) & (sends.acks != NO_ACK) & (sends.off >= 0) & (sends.epoch >= 0))
+    # Few are left, or none.
+    rows = rows[is_repeated(len(history.partitions), sends.tp[rows], sends.off[rows])]
     order = rows[np.lexsort((sends.off[rows], sends.epoch[rows], sends.tp[rows]))]
     one, two = order[:-1], order[1:]
     same = (
@@ -124,13 +127,14 @@ def _changes_within(keys: Numbers, values: Numbers, chosen: Flags) -> tuple[Numb
     Only the chosen rows count. Keys are indexes: small, and not negative where they are chosen.
     """
     rows = np.flatnonzero(chosen)
-    keys, values = keys[rows], values[rows]
+    if len(rows) < len(keys):
+        keys, values = keys[rows], values[rows]
     last = np.empty(int(keys.max(initial=0)) + 1, np.int64)
     last[keys] = values
     # Sorted are only the keys with several values, for they are few or none.
     is_several = np.zeros(len(last), np.bool_)
     is_several[keys[last[keys] != values]] = True
-    several = np.flatnonzero(is_several[keys])
+    several = np.flatnonzero(is_several[keys]) if is_several.any() else rows[:0]
     order = several[np.argsort(keys[several], kind="stable")]
     changes = np.flatnonzero((np.diff(keys[order]) == 0) & (np.diff(values[order]) != 0))
     return rows[order], changes[np.unique(keys[order][changes], return_index=True)[1]]

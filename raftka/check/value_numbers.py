@@ -18,20 +18,51 @@ _HOLE_MAX = 10_000
 class ValueNumbers:
     """Numbers values in the order in which they first appear.
 
-    A dictionary look-up is a walk through memory that no cache holds, and most records are polled several times. So of
-    each partition it is remembered which values lie where, and a poll that says the same again is only compared.
+    A dictionary look-up is a walk through memory that no cache holds. So of each partition it is remembered which
+    values lie where, and a poll that says the same again is only compared. Values that are sent are taken to be new
+    until a poll has to look something up: `settle` says which were not.
     """
 
-    _numbers: defaultdict[str, int] = field(default_factory=lambda: defaultdict(count().__next__))
+    # Those that were taken to be new, by their numbers.
+    _sent: list[str] = field(default_factory=list)
+    _numbers: defaultdict[str, int] | None = None
     _logs: dict[int, "_Remembered"] = field(default_factory=dict)
 
-    def of(self, values: list[str]) -> Numbers:
-        """Return the numbers of values."""
-        return np.fromiter(map(self._numbers.__getitem__, values), np.int64, len(values))
+    def settle(self) -> tuple[list[str], Numbers | None]:
+        """Return (every value once, the place of each number among them; None: numbers are the places)."""
+        if self._numbers is None:
+            hashes = np.sort(np.fromiter(map(hash, self._sent), np.int64, len(self._sent)))
+            if not (np.diff(hashes) == 0).any():
+                return self._sent, None
+        numbers = self._looked_up()
+        values = list(numbers)
+        if values[: len(self._sent)] == self._sent:
+            return values, None
+        place = {value: at for at, value in enumerate(values)}
+        sent = np.fromiter(map(place.__getitem__, self._sent), np.int64, len(self._sent))
+        first = int(sent.max()) + 1
+        return values, np.concatenate([sent, np.arange(first, len(values))])
+
+    def _looked_up(self) -> defaultdict[str, int]:
+        if self._numbers is None:
+            self._numbers = defaultdict(count(len(self._sent)).__next__)
+            for number, value in enumerate(self._sent):
+                self._numbers.setdefault(value, number)
+        return self._numbers
+
+    def _of(self, values: list[str]) -> Numbers:
+        return np.fromiter(map(self._looked_up().__getitem__, values), np.int64, len(values))
+
+    def _of_sent(self, values: list[str]) -> Numbers:
+        if self._numbers is not None:
+            return self._of(values)
+        first = len(self._sent)
+        self._sent.extend(values)
+        return np.arange(first, len(self._sent))
 
     def of_sends(self, tps: Numbers, offsets: Numbers, values: list[str]) -> Numbers:
-        """Return the numbers of values that were sent; those with an offset are what polls will say."""
-        numbers = self.of(values)
+        """Return numbers of values that were sent; those with an offset are what polls will say."""
+        numbers = self._of_sent(values)
         order = np.lexsort((offsets, tps))
         order = order[offsets[order] != UNKNOWN]
         tps, offsets = tps[order], offsets[order]
@@ -44,14 +75,14 @@ class ValueNumbers:
         return numbers
 
     def of_poll(self, tp: int, offsets: Numbers, values: list[str]) -> Numbers:
-        """Return the numbers of values that lie at these offsets of a partition, one poll's records."""
+        """Return numbers of values that lie at these offsets of a partition, one poll's records."""
         if len(values) < _LONG or (np.diff(offsets) != 1).any():
-            return self.of(values)
+            return self._of(values)
         first = int(offsets[0])
         log = self._logs.get(tp)
         numbers = log.same(first, values) if log else None
         if numbers is None:
-            numbers = self.of(values)
+            numbers = self._of(values)
             self._remember(tp, first, values, numbers)
         return numbers
 
@@ -60,10 +91,6 @@ class ValueNumbers:
         if log is None:
             log = self._logs[tp] = _Remembered(first)
         log.remember(first, values, numbers)
-
-    def names(self) -> list[str]:
-        """Return every value, by its number."""
-        return list(self._numbers)
 
 
 @dataclass(slots=True)
