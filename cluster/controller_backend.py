@@ -57,6 +57,8 @@ class ControllerBackend:
         # What the disk has refused to remove, with its topic and why.
         self._unremoved: dict[GroupId, tuple[str, str]] = {}
         self._has_leftovers = False
+        # Why the disk does not tell what it has; said once.
+        self._leftovers_refused = ""
         groups.add_leadership_listener(self._on_leadership)
         topics.add_delete_listener(self._deleted.append)
         topics.add_config_listener(self._apply_config)
@@ -181,7 +183,9 @@ class ControllerBackend:
         try:
             groups = await self._groups.partitions_on_disk()
         except StorageError as error:
-            _logger.error("what is left of deleted topics cannot be found: %s", error)
+            if self._leftovers_refused != str(error):
+                _logger.error("what is left of deleted topics cannot be found: %s", error)
+            self._leftovers_refused = str(error)
             return
         self._has_leftovers = False
         for group in groups:
