@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -165,6 +166,13 @@ def package_inits() -> list[Path]:
 def test_every_folder_with_sources_is_a_package() -> None:
     folders = {path.parent for path in python_files((*BROKER_PACKAGES, "raftka"))}
     found = [folder.relative_to(ROOT).as_posix() for folder in folders if not (folder / "__init__.py").exists()]
+    assert sorted(found) == []
+
+
+def test_modules_of_tests_that_are_in_no_package_have_names_of_their_own() -> None:
+    """pytest imports them by their bare names, and refuses the second of a name; skipped tests would hide it."""
+    names = Counter(path.name for path in python_files(("tests",)) if not (path.parent / "__init__.py").exists())
+    found = [name for name, count in names.items() if count > 1 and name != "conftest.py"]
     assert sorted(found) == []
 
 
