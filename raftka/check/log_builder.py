@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain, count
-from operator import itemgetter
+from itertools import chain, compress, count, repeat
+from operator import is_, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,9 @@ class LogHistoryBuilder:
         sorts: dict[type, list[Any]] = {}
         lines: dict[type, list[int]] = {}
         for kind in set(kinds):
-            sorts[kind] = [each for each, its_kind in zip(operations, kinds, strict=True) if its_kind is kind]
-            lines[kind] = [number for number, its_kind in enumerate(kinds, first_line) if its_kind is kind]
+            flags = list(map(is_, kinds, repeat(kind)))
+            sorts[kind] = list(compress(operations, flags))
+            lines[kind] = list(compress(count(first_line), flags))
         self._add_sends(lines.pop(Send, []), sorts.pop(Send, []))
         self._add_polls(lines.pop(Poll, []), sorts.pop(Poll, []))
         self._add_latests(lines.pop(Latest, []), sorts.pop(Latest, []))
@@ -94,15 +95,15 @@ class LogHistoryBuilder:
     def _add_sends(self, lines: list[int], sends: list[Send]) -> None:
         columns = self._common(lines, sends)
         columns["acks"] = _column([_ACKS[each.acks] for each in sends])
-        columns["off"] = _known([each.off for each in sends])
-        columns["epoch"] = _known([each.epoch for each in sends])
+        columns["off"] = _column_or(UNKNOWN, [each.off for each in sends])
+        columns["epoch"] = _column_or(UNKNOWN, [each.epoch for each in sends])
         columns["idem"] = _column([each.idem for each in sends])
         columns["val"] = self._values.of_sends(columns["tp"], columns["off"], [each.val for each in sends])
         self._sends.append(columns)
 
     def _add_polls(self, lines: list[int], polls: list[Poll]) -> None:
         columns = self._common(lines, polls)
-        columns["hw"] = _known([each.hw for each in polls])
+        columns["hw"] = _column_or(UNKNOWN, [each.hw for each in polls])
         columns["final"] = _column([each.final for each in polls])
         columns["size"] = size = _column([len(each.recs) for each in polls])
         columns["begin"] = np.zeros(len(polls), np.int64)
@@ -122,7 +123,7 @@ class LogHistoryBuilder:
     def _add_latests(self, lines: list[int], latests: list[Latest]) -> None:
         answered = [(line, each) for line, each in zip(lines, latests, strict=True) if each.type == "ok"]
         columns = self._common([line for line, _ in answered], [each for _, each in answered])
-        columns["off"] = _known([each.off for _, each in answered])
+        columns["off"] = _column_or(UNKNOWN, [each.off for _, each in answered])
         unknown = columns["line"][columns["off"] == UNKNOWN]
         if len(unknown):
             raise HistoryError(f"{self.places.name(unknown[0])}: a `latest` that is ok has an `off`")
@@ -135,7 +136,7 @@ class LogHistoryBuilder:
             "type": _column([_TYPES[each.type] for each in operations]),
             "proc": _column([each.proc for each in operations]),
             "inv": _column([each.inv for each in operations]),
-            "ret": _column([NEVER if each.ret is None else each.ret for each in operations]),
+            "ret": _column_or(NEVER, [each.ret for each in operations]),
             "tp": _column([self._tps[each.tp] for each in operations]),
         }
         for flags, problem in (
@@ -240,8 +241,12 @@ def _column(values: list[int]) -> Numbers:
     return np.fromiter(values, np.int64, len(values))
 
 
-def _known(values: list[int | None]) -> Numbers:
-    return _column([UNKNOWN if each is None else each for each in values])
+def _column_or(default: int, values: list[int | None]) -> Numbers:
+    try:
+        return np.fromiter(values, np.int64, len(values))
+    except TypeError:
+        # Some are None.
+        return _column([default if each is None else each for each in values])
 
 
 def _joined(pieces: list[dict[str, Numbers]], kind: type) -> dict[str, Numbers]:
