@@ -7,10 +7,12 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[2]
 BROKER_PACKAGES = ("runtime", "model", "storage", "rpc", "raft", "cluster", "kafka_api")
@@ -223,6 +225,15 @@ def test_nothing_points_to_one_machine_or_to_a_registry() -> None:
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
         if (match := FOREIGN_PLACES.search(line))
     ]
+    assert found == []
+
+
+def test_what_is_pinned_can_be_installed_on_the_oldest_python() -> None:
+    """A pin that leaves a patch release out is found here and not by who has that one."""
+    oldest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
+    pins = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    installed = {each.metadata["Name"].lower(): each.metadata["Requires-Python"] for each in distributions()}
+    found = [name for name in pins & installed.keys() if not SpecifierSet(installed[name] or "").contains(f"{oldest}.0")]
     assert found == []
 
 
