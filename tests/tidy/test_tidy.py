@@ -233,7 +233,9 @@ def test_what_is_pinned_can_be_installed_on_the_oldest_python() -> None:
     oldest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
     pins = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
     installed = {each.metadata["Name"].lower(): each.metadata["Requires-Python"] for each in distributions()}
-    found = [name for name in pins & installed.keys() if not SpecifierSet(installed[name] or "").contains(f"{oldest}.0")]
+    found = [
+        name for name in pins & installed.keys() if not SpecifierSet(installed[name] or "").contains(f"{oldest}.0")
+    ]
     assert found == []
 
 
