@@ -1,10 +1,11 @@
 """Consumer groups: rebalances of ten members, alone and beside 99 other groups, and commits."""
 
 import asyncio
+import itertools
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,33 +89,31 @@ async def _founded(bootstrap: str, count: int) -> AsyncIterator[list[MeasuredGro
         for begin in range(0, count, _FOUNDED_AT_ONCE):
             part = names[begin : begin + _FOUNDED_AT_ONCE]
             groups += await asyncio.gather(*(MeasuredGroup.founded(bootstrap, name, _MEMBERS) for name in part))
-        beats = asyncio.create_task(_heartbeats(groups))
+        ended = asyncio.Event()
+        beats = asyncio.create_task(_heartbeats(groups, ended))
         try:
             yield groups
         finally:
-            await _stopped(beats)
+            if beats.done():
+                raise BenchmarkError(f"heartbeats ended: {beats.exception()!r}")
+            ended.set()
+            await beats
     finally:
         await asyncio.gather(*(each.leave() for each in groups))
 
 
-async def _heartbeats(groups: Sequence[MeasuredGroup]) -> None:
-    """Every member has its own moment in each interval."""
+async def _heartbeats(groups: Sequence[MeasuredGroup], ended: asyncio.Event) -> None:
+    """Every member has its own moment in each interval; those on their way at the end are waited for."""
     members = [member for group in groups for member in group.members]
     began = time.perf_counter()
     async with asyncio.TaskGroup() as under_way:
-        for number in range(10**9):
+        for number in itertools.count():
             due = began + number * _HEARTBEAT_SECONDS / len(members)
-            if (left := due - time.perf_counter()) > 0:
-                await asyncio.sleep(left)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), max(0.0, due - time.perf_counter()))
+            if ended.is_set():
+                return
             under_way.create_task(members[number % len(members)].heartbeat())
-
-
-async def _stopped(task: asyncio.Task[None]) -> None:
-    """End the heartbeats; what went wrong with them goes on from here."""
-    if task.done():
-        raise BenchmarkError(f"heartbeats ended: {task.exception()!r}")
-    task.cancel()
-    await asyncio.wait([task])
 
 
 async def _rebalances(groups: Sequence[MeasuredGroup], plan: Plan) -> Metrics:

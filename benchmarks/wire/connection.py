@@ -10,6 +10,7 @@ from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.codec import decode_response, encode_request
 
 _LENGTH = struct.Struct(">i")
+_CORRELATION_ID = struct.Struct(">i")
 _CLIENT_ID = "benchmark"
 
 
@@ -40,7 +41,7 @@ class WireConnection:
         """Return the answer to a request.
 
         Raises:
-            BenchmarkError: The connection ended, or no answer came in time.
+            BenchmarkError: The connection ended, no answer came in time, or it is that to a call that was cancelled.
         """
         try:
             async with self._turn, asyncio.timeout(DEADLINE_SECONDS):
@@ -50,6 +51,9 @@ class WireConnection:
                 frame = await self._reader.readexactly(length)
         except (OSError, EOFError, TimeoutError) as error:
             raise BenchmarkError(f"no answer to {key.name}: {error!r}") from error
+        (number,) = _CORRELATION_ID.unpack_from(frame)
+        if number != self._number:
+            raise BenchmarkError(f"the answer to another request than {key.name}: {number}, not {self._number}")
         return decode_response(key, version, frame)[1]
 
     async def close(self) -> None:
