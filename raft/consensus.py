@@ -4,7 +4,7 @@ Contains no arithmetic: decisions are in `rules/`, positions in `replica_state`,
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from model.ids import NO_INDEX, ConsistencyLevel, GroupId, Index, NodeId, Replica, Term
 from raft.append_entries_buffer import AppendEntriesBuffer, follower_reply
@@ -111,7 +111,7 @@ class Consensus:
         )
         self.monitor = ReplicationMonitor(self.state)
         self._flusher = ReplicaFlusher(self._context, deadlines)
-        self.barrier = LinearizableBarrier(self._context, lambda: self.on_reader(self))
+        self.barrier = LinearizableBarrier(self._context, lambda asked: self.on_reader(self, asked))
         self._batcher = ReplicateBatcher(self._context, self._flusher, self.monitor, self.barrier)
         self._buffer = AppendEntriesBuffer(self._context, self._flusher)
         self.heartbeats = GroupHeartbeats(self._context, self._buffer)
@@ -131,7 +131,7 @@ class Consensus:
         self.damage: CorruptLogError | None = None
         self._was_in_office = False
         # Asks for a heartbeat of this group now; without one readers wait for the next tick.
-        self.on_reader: Callable[[Consensus], None] = lambda consensus: None
+        self.on_reader: Callable[[Consensus, Collection[NodeId]], None] = lambda consensus, asked: None
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 

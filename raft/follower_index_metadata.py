@@ -106,6 +106,11 @@ class FollowerIndexMetadata:
             self.next_index_hint = Index((self.match_index or self.expected_log_end_index) + 1)
         self.expected_log_end_index = self.match_index
 
+    @property
+    def owed_answers(self) -> int:
+        """How many requests were sent since the last one that it has answered."""
+        return self.sent_requests - self.answered_request
+
     def next_request(self) -> int:
         """Return the number of a request that is sent now."""
         self.sent_requests += 1

@@ -10,7 +10,7 @@ node pair the number depends on the nodes only. A group at rest takes part in ev
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from model.ids import NodeId, Term
 from raft.client import RaftClient
@@ -34,8 +34,8 @@ class HeartbeatManager:
         self._disk = disk
         self._led: dict[Consensus, None] = {}
         self._unanswered: dict[NodeId, int] = {}
-        # Groups whose readers ask for a heartbeat in this step of the loop.
-        self._asked: dict[Consensus, None] = {}
+        # Groups whose readers ask for heartbeats in this step of the loop, and of which nodes.
+        self._asked: dict[Consensus, Collection[NodeId]] = {}
 
     def start(self) -> None:
         """Begin to tick."""
@@ -52,15 +52,18 @@ class HeartbeatManager:
         """The group is gone from this node."""
         self._led.pop(consensus, None)
 
-    def beat_soon(self, consensus: Consensus) -> None:
-        """Send a heartbeat of one group before the next tick; all that ask in one step of the loop share a message."""
+    def beat_soon(self, consensus: Consensus, asked: Collection[NodeId]) -> None:
+        """Send some followers of one group a heartbeat before the next tick.
+
+        All groups that ask in one step of the loop share a message; a group asks once in it.
+        """
         if not self._asked:
             asyncio.get_running_loop().call_soon(self._beat_asked)
-        self._asked[consensus] = None
+        self._asked[consensus] = asked
 
     def _beat_asked(self) -> None:
         asked, self._asked = self._asked, {}
-        self._dispatch(asked)
+        self._dispatch(asked.items())
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -71,13 +74,14 @@ class HeartbeatManager:
             led = [consensus for consensus in self._led if consensus.heartbeats.is_due()]
             for consensus in led:
                 consensus.watch.check()
-            self._dispatch(led)
+            self._dispatch((consensus, consensus.state.followers) for consensus in led)
 
-    def _dispatch(self, led: Iterable[Consensus]) -> None:
+    def _dispatch(self, wanted: Iterable[tuple[Consensus, Collection[NodeId]]]) -> None:
         by_node: dict[NodeId, tuple[list[Consensus], list[Heartbeat]]] = {}
-        for consensus in led:
+        for consensus, nodes in wanted:
+            # In this order whoever asks; and one that was asked may be none any more.
             for node_id in consensus.state.followers:
-                beat = consensus.heartbeats.beat_for(node_id)
+                beat = consensus.heartbeats.beat_for(node_id) if node_id in nodes else None
                 if beat is None:
                     continue
                 groups, beats = by_node.setdefault(node_id, ([], []))

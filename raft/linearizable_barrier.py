@@ -10,18 +10,22 @@ succeeded does not matter, and nothing is fsynced for it.
     requests   -> round 1 ---> replies    -> round 2 ---> replies
                            c d e wait for the next round; they share it with f
 
-Requests to each follower are numbered; heartbeats and appends count alike. A round asks for a heartbeat of its own at
-once instead of waiting for the next tick.
+Requests to each follower are numbered; heartbeats and appends count alike. A round asks for heartbeats of its own at
+once instead of waiting for the next tick: of as few followers as make a majority, those that owe the fewest answers,
+and of all of them when these take long. What counts is who has answered, not who was asked.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from model.ids import NodeId
 from raft.errors import NotLeaderError, RaftError, ReadTimedOutError
 from raft.replica_context import ReplicaContext
 from raft.rules.agreement import has_majority
+
+# After which a round asks those whom it has spared: many round trips of a healthy network, and no wait to speak of.
+_ASK_ALL_SECONDS = 0.005
 
 
 @dataclass(slots=True, eq=False)
@@ -35,9 +39,9 @@ class _Round:
 class LinearizableBarrier:
     """The readers of one replica: at most one round is under way, at most one waits."""
 
-    def __init__(self, context: ReplicaContext, request_heartbeat: Callable[[], None]) -> None:
+    def __init__(self, context: ReplicaContext, request_heartbeats: Callable[[Collection[NodeId]], None]) -> None:
         self._context = context
-        self._request_heartbeat = request_heartbeat
+        self._request_heartbeats = request_heartbeats
         self._current: _Round | None = None
         self._next: _Round | None = None
 
@@ -102,7 +106,24 @@ class LinearizableBarrier:
         assert self._next is not None
         self._current, self._next = self._next, None
         self._current.sent_before = self._sent()
-        self._request_heartbeat()
+        followers, asked = self._context.state.followers, self._majority()
+        self._request_heartbeats(asked)
+        if len(asked) < len(followers):
+            asyncio.get_running_loop().call_later(_ASK_ALL_SECONDS, self._ask_all, self._current)
+
+    def _ask_all(self, asking: _Round) -> None:
+        if self._current is asking:
+            self._request_heartbeats(list(self._context.state.followers))
+
+    def _majority(self) -> list[NodeId]:
+        """Return the followers that are likely to answer first, as few as make a majority of every voter set."""
+        state, chosen = self._context.state, list[NodeId]()
+        up = [node for node in state.followers if self._context.client.is_up(node)]
+        for node in sorted(up, key=lambda node: state.followers[node].owed_answers):
+            chosen.append(node)
+            if has_majority(state.commit_quorums, {*chosen, state.node_id}):
+                return chosen
+        return list(state.followers)
 
     def _sent(self) -> dict[NodeId, int]:
         return {node: follower.sent_requests for node, follower in self._context.state.followers.items()}

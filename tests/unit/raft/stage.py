@@ -216,7 +216,8 @@ class Stage:
         """Send the heartbeats of one tick."""
         disk = self.actors[node_id].limits.disk
         manager = HeartbeatManager(WireClient(self.wire, node_id), self.options, Gate("beat"), disk)
-        self.call(lambda: manager._dispatch([self.replica(node_id)]))
+        leader = self.replica(node_id)
+        self.call(lambda: manager._dispatch([(leader, leader.state.followers)]))
 
     def replicate(
         self, node_id: int, name: str, level: ConsistencyLevel, size: int, term: Term | None, within: float | None

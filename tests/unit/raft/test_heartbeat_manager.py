@@ -58,7 +58,7 @@ def test_every_interval_each_follower_node_gets_one_message(beats: Beats) -> Non
 
 def test_all_groups_of_a_node_travel_in_one_message_and_each_gets_its_reply(beats: Beats) -> None:
     leader = beats.stage.replica(1)
-    beats.stage.call(lambda: beats.manager._dispatch([leader, leader]))
+    beats.stage.call(lambda: beats.manager._dispatch([(leader, leader.state.followers)] * 2))
     beats.stage.settle()
     assert beats.in_flight() == [(2, 2), (3, 2)]
     follower = leader.state.followers[2]
@@ -91,7 +91,7 @@ def test_a_silent_node_costs_a_bounded_number_of_unanswered_messages(beats: Beat
 
     def many() -> None:
         for _ in range(_UNANSWERED_MAX + 5):
-            beats.manager._dispatch([leader])
+            beats.manager._dispatch([(leader, leader.state.followers)])
 
     beats.stage.call(many)
     beats.stage.settle()
@@ -106,7 +106,7 @@ def test_a_silent_node_costs_a_bounded_number_of_unanswered_messages(beats: Beat
 
 def test_a_reply_of_the_wrong_length_is_ignored(beats: Beats) -> None:
     leader = beats.stage.replica(1)
-    beats.stage.call(lambda: beats.manager._dispatch([leader]))
+    beats.stage.call(lambda: beats.manager._dispatch([(leader, leader.state.followers)]))
     beats.stage.settle()
     follower = leader.state.followers[2]
     before = follower.last_reply_at
