@@ -13,7 +13,7 @@ What a person sets:
 A run:
 
 * `spark_session`    PySpark, Java and the Kafka connector, or what to install; a session.
-* `run`              what a kind builds its query with.
+* `run`              what a kind builds its query with; `source_options` what every read begins with.
 * `runner`           start, watch, stop.
 * `run_folder`       lock, checkpoints, status; `durable_files` writes.
 * `data_folder`      where results lie: format, lock.

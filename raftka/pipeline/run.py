@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic
 
 from raftka.pipeline.settings import S
+from raftka.pipeline.source_options import source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +69,7 @@ class PipelineRun(Generic[S]):
             options["startingOffsetsByTimestampStrategy"] = "latest"
         if settings.min_partitions is not None:
             options["minPartitions"] = str(settings.min_partitions)
-        return self.kafka_options() | options
+        return source_options(settings.brokers) | self.kafka_options() | options
 
     def kafka_options(self) -> dict[str, str]:
         """Return where the brokers are, and what the pipeline sets below `kafka.`."""

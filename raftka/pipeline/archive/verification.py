@@ -25,6 +25,7 @@ from raftka.pipeline.archive.frames import crc32c_of
 from raftka.pipeline.archive.manifest import Manifest, load_manifest, place_of, unknown_files
 from raftka.pipeline.archive.reading import read_files
 from raftka.pipeline.errors import PipelineError
+from raftka.pipeline.source_options import source_options
 
 Partition = tuple[str, int]
 _NO_CRC = -1
@@ -209,7 +210,7 @@ class _TopicVerification:
 
         return (
             self._spark.read.format("kafka")
-            .option("kafka.bootstrap.servers", self._wanted.brokers)
+            .options(**source_options(self._wanted.brokers))
             .option("kafka.isolation.level", self._wanted.isolation_level)
             .option("assign", json.dumps({self._topic: [partition for _, partition in wanted]}))
             .option("startingOffsets", offsets((key, span.begin) for key, span in wanted.items()))

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from raftka import kafka_client
 from raftka.check.errors import HistoryError
 from raftka.pipeline.audit.parts import HistoryFile
+from raftka.pipeline.source_options import source_options
 
 
 def read_topic(spark: SparkSession, brokers: str, topic: str, folder: Path) -> list[HistoryFile]:
@@ -27,7 +28,7 @@ def read_topic(spark: SparkSession, brokers: str, topic: str, folder: Path) -> l
     partitions = sorted(info.partition for info in kafka_client.read_cluster(brokers).topic(topic))
     rows = (
         spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", brokers)
+        .options(**source_options(brokers))
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("endingOffsets", "latest")
