@@ -118,7 +118,7 @@ _STORAGE_WRITES = (
     (storage_writes.new_segments_name_is_not_fsynced, "RFC 0002 section 6", ("FlushedIsDurable",)),
     (storage_writes.full_disk_is_a_success, "classic: ENOSPC", _STORED),
     (storage_writes.failed_write_is_a_success, "classic: EIO", _STORED),
-    (storage_writes.partial_append_is_left_behind, "RFC 0002 section 4", ("Convergence", *_STORED)),
+    (storage_writes.partial_append_is_left_behind, "RFC 0002 section 4", ("LagDrains", "Convergence", *_STORED)),
     (storage_writes.truncation_keeps_the_next_segment, "counterexample 16", ("Convergence", *_STORED)),
     (storage_writes.index_is_ahead_of_the_log, "classic: index ahead of the log", ("SegmentsCoverTheLog",)),
     (storage_writes.kvstore_writes_are_not_synced, "paper figure 2", ("VotesAreDurable",)),
