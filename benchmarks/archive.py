@@ -71,7 +71,7 @@ def _archived(spark: "SparkSession", cluster: BenchCluster, folder: Path, record
     from raftka.pipeline.archive.verification import Wanted, verify
 
     kind = load_kind(_KIND)
-    values = {"kind": _KIND, "brokers": cluster.bootstrap, "topics": TOPIC, "trigger": "availableNow"}
+    values = {"kind": _KIND, "brokers": cluster.bootstrap, "topics": TOPIC, "trigger": "available-now"}
     settings = convert(values, kind.settings, _KIND)
     runs = RunFolder(folder, _KIND)
     began = time.perf_counter()
