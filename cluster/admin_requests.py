@@ -57,7 +57,8 @@ from runtime.rng import Rng
 T = TypeVar("T")
 
 _RETRY_PAUSE = 0.050
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+TOPIC_NAME_MAX = 249
+_TOPIC_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{TOPIC_NAME_MAX}}}")
 
 
 class CreateTopicRequest(msgspec.Struct, frozen=True, array_like=True):

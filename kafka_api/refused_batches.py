@@ -8,6 +8,7 @@ sends again under new numbers what other partitions may have (RFC 0007).
 
 from dataclasses import dataclass
 
+from cluster.admin_requests import TOPIC_NAME_MAX
 from cluster.producer_batch import SEQUENCE_MASK, BatchSequence, distance
 from kafka_api.protocol.error_codes import ErrorCode
 
@@ -31,8 +32,6 @@ _IN_THE_LOG = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 _BEHIND_MAX = 16
 # Partitions and producers of one connection, some 500 bytes each; who was refused longest ago is forgotten first.
 _REFUSED_MAX = 128
-# Kafka's limit. A longer name is never a topic's, so nothing needs to be kept of it.
-_NAME_MAX = 249
 # Up to here a sequence number is ahead, beyond it is behind.
 _HALF = SEQUENCE_MASK // 2
 
@@ -84,7 +83,8 @@ class RefusedBatches:
         if refused is not None and refused.sequence.epoch == batch.epoch and _is_ahead(batch, refused.sequence):
             refused.told = ()
             return
-        if len(partition[0]) > _NAME_MAX:
+        if len(partition[0]) > TOPIC_NAME_MAX:
+            # It is never a topic's, and names of strangers may be of any length.
             return
         self._refused.pop(key, None)
         if len(self._refused) >= _REFUSED_MAX:
