@@ -1,5 +1,6 @@
 """Runs one pipeline: name, checkpoint, trigger, progress, and an end between two batches."""
 
+import logging
 import os
 import signal
 import threading
@@ -150,7 +151,8 @@ class Runner:
                 self._watch(query, identity)
             finally:
                 if query.isActive:
-                    query.stop()
+                    with interrupting():
+                        query.stop()
                 # Its last progress is on its way until then.
                 listener.has_ended.wait(_LISTENER_SECONDS)
 
@@ -183,7 +185,8 @@ class Runner:
                 if self._stop.is_set:
                     self._note(state=State.STOPPING)
                     self._wait_for_batch(query)
-                    query.stop()
+                    with interrupting():
+                        query.stop()
                     return
                 if time.monotonic() >= next_check:
                     self._check_identity(identity)
@@ -220,6 +223,26 @@ class Runner:
         with self._status_lock:
             self._status = msgspec.structs.replace(self._status, **changes)
             self._folder.save(self._status)
+
+
+@contextmanager
+def interrupting() -> Iterator[None]:
+    """Keep py4j from printing what a batch of ours raises when it is cut short.
+
+    Spark begins the next batch as soon as one is complete, so even a stop between two may meet one. That costs
+    nothing: what it read is read again by the next start.
+    """
+
+    def drop(_: logging.LogRecord) -> bool:
+        return False
+
+    # A filter of our own and not a level: another pipeline in this process may stop at the same time.
+    logger = logging.getLogger("py4j.clientserver")
+    logger.addFilter(drop)
+    try:
+        yield
+    finally:
+        logger.removeFilter(drop)
 
 
 @contextmanager

@@ -37,6 +37,7 @@ def test_what_pipelines_make_of_a_load_with_lost_leaders_is_proven(tmp_path: Pat
     assert told.returncode == 0, told.stdout + told.stderr
     for words in ("is whole", "one for each order that is no JSON", "stood still: ", "no anomaly", "is stopped"):
         assert words in told.stdout
+    assert "Traceback" not in told.stdout + told.stderr
     assert (out / "telemetry.png").read_bytes().startswith(PNG)
     assert list(tmp_path.glob("*/cluster.json")) == []
     # What `raftka check` says of the same file, in one process.

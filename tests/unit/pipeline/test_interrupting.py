@@ -1,0 +1,22 @@
+"""What py4j says of a batch that a stop cuts short."""
+
+import logging
+
+import pytest
+
+from raftka.pipeline.runner import interrupting
+
+PY4J = logging.getLogger("py4j.clientserver")
+
+
+def test_a_batch_that_a_stop_cuts_short_prints_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    first, second = interrupting(), interrupting()
+    # Two pipelines of one process, whose stops overlap.
+    first.__enter__()
+    second.__enter__()
+    PY4J.error("cut short")
+    first.__exit__(None, None, None)
+    PY4J.error("the other one, cut short")
+    second.__exit__(None, None, None)
+    PY4J.error("a failure")
+    assert [each.message for each in caplog.records] == ["a failure"]
