@@ -3,8 +3,10 @@
     socket -> frames -> [ queue ] -> handle, one after the other -> [ answers in order ] -> socket
 
 A handler that answers later (Produce) returns a future; the next request is handled meanwhile, and its answer waits
-behind the first. Both queues are bounded by `requests_in_flight`, the first also in bytes: beyond it the socket is not
-read. Nor is it while a large frame waits for memory; a frame holds its memory until it has been handled.
+behind the first. Both queues are bounded by `requests_in_flight`, and in bytes: an answer that is there is encoded at
+once, which is a tenth of its objects, and with a megabyte of them on their way nothing else is handled. Beyond the
+first's bounds the socket is not read. Nor is it while a large frame waits for memory; a frame holds its memory until it
+has been handled.
 """
 
 import asyncio
@@ -12,12 +14,13 @@ import logging
 from collections import deque
 from typing import Any, NamedTuple, Protocol, cast
 
+from kafka_api.answer import Answer
 from kafka_api.client_progress import ClientProgress
 from kafka_api.end_connection import EndConnectionError
 from kafka_api.handlers.api_versions import api_versions_response
 from kafka_api.handlers.registry import ADVERTISED, API_VERSIONS_RANGE, SERVED
 from kafka_api.protocol.api_keys import ApiKey
-from kafka_api.protocol.codec import RequestHeader, decode_request, decode_request_header, encode_response
+from kafka_api.protocol.codec import RequestHeader, decode_request, decode_request_header
 from kafka_api.protocol.errors import ProtocolError
 from kafka_api.protocol.framing import FrameSplitter
 from kafka_api.protocol.message_classes import Buffer
@@ -31,6 +34,8 @@ _logger = logging.getLogger("kafka")
 # Requests received and not looked at, from which on no more are read: in all, and of those without a lease.
 _QUEUED_BYTES_MAX = 4 * 1024 * 1024
 _SMALL_QUEUED_BYTES_MAX = 64 * 1024
+# Answers that are encoded and not taken by the client, from which on no request is handled.
+_ANSWER_BYTES_MAX = 1024 * 1024
 
 
 class _Received(NamedTuple):
@@ -92,7 +97,9 @@ class Connection(asyncio.BufferedProtocol):
         self._is_handling = False
         self._is_served = False
         self._arrived = asyncio.Event()
-        self._answers: deque[tuple[RequestHeader, asyncio.Future[Any]]] = deque()
+        self._answers: deque[Answer] = deque()
+        # Of those that are encoded, with the one that is being sent.
+        self._answer_bytes = 0
         self._answered = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -245,7 +252,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._is_handling = False
                 # An idle connection keeps no request alive.
                 del received
-            while len(self._answers) >= self._context.options.requests_in_flight:
+            while self._has_answers_enough():
                 self._answered.clear()
                 await self._answered.wait()
             self._regulate_reading()
@@ -269,8 +276,6 @@ class Connection(asyncio.BufferedProtocol):
                 raise EndConnectionError("a batch at acks=0 was refused")
             self._completed()
             return
-        if not isinstance(answer, asyncio.Future):
-            answer = _ready(answer)
         self._queue_answer(header, answer)
 
     def _answer_api_versions(self, header: RequestHeader, frame: memoryview) -> None:
@@ -282,30 +287,39 @@ class Connection(asyncio.BufferedProtocol):
             # KIP-511: the answer to an unknown version is in the format of version 0.
             header = header._replace(api_version=0)
         self._context.counts.note(header.api_key, header.api_version)
-        self._queue_answer(header, _ready(api_versions_response(ADVERTISED, request)))
+        self._queue_answer(header, api_versions_response(ADVERTISED, request))
 
     # -- answers ------------------------------------------------------------------------------------------------
 
-    def _queue_answer(self, header: RequestHeader, answer: asyncio.Future[Any]) -> None:
-        self._answers.append((header, answer))
-        if answer.done():
-            self._answered.set()
-        else:
+    def _has_answers_enough(self) -> bool:
+        return len(self._answers) >= self._context.options.requests_in_flight or self._answer_bytes >= _ANSWER_BYTES_MAX
+
+    def _queue_answer(self, header: RequestHeader, answer: Any) -> None:
+        if isinstance(answer, asyncio.Future):
+            self._answers.append(Answer(header, [], 0, answer))
             answer.add_done_callback(lambda _: self._answered.set())
+            return
+        try:
+            encoded = Answer.of(header, answer)
+        except ProtocolError as error:
+            self._fail_response(error)
+            return
+        self._answers.append(encoded)
+        self._answer_bytes += encoded.size
+        self._answered.set()
 
     async def _respond(self) -> None:
         while True:
-            while not self._answers or not self._answers[0][1].done():
+            while not self._answers or not self._answers[0].is_there:
                 self._answered.clear()
                 await self._answered.wait()
-            header, answer = self._answers.popleft()
+            answer = self._answers.popleft()
             try:
-                buffers = encode_response(header.api_key, header.api_version, header.correlation_id, answer.result())
-            except ProtocolError:
-                # As above: a response that its version cannot say ends its connection, not the broker.
-                _logger.exception("%s: a response failed", self._peer)
-                self._end("internal error")
+                buffers = answer.encoded()
+            except ProtocolError as error:
+                self._fail_response(error)
                 return
+            api_key, size = answer.header.api_key, answer.size
             del answer
             # Room for one more request.
             self._answered.set()
@@ -314,9 +328,16 @@ class Connection(asyncio.BufferedProtocol):
                 self._end("it takes no response")
                 return
             del buffers
+            self._answer_bytes -= size
+            self._answered.set()
             self._completed()
-            if header.api_key == ApiKey.FETCH:
+            if api_key == ApiKey.FETCH:
                 self._context.fetch_lease.end()
+
+    def _fail_response(self, error: ProtocolError) -> None:
+        # As above: a response that its version cannot say ends its connection, not the broker.
+        _logger.error("%s: a response failed", self._peer, exc_info=error)
+        self._end("internal error")
 
     def _completed(self) -> None:
         if not self._is_served:
@@ -368,9 +389,3 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and not self._transport.is_closing():
             self._owner.on_ended(self._peer, reason)
             self._transport.abort()
-
-
-def _ready(response: Any) -> asyncio.Future[Any]:
-    future = asyncio.get_running_loop().create_future()
-    future.set_result(response)
-    return future

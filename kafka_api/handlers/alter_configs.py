@@ -18,6 +18,7 @@ from kafka_api.handlers.config_resources import (
     is_this_broker,
     unknown_type,
 )
+from kafka_api.handlers.in_steps import in_steps
 from kafka_api.handlers.topic_admin import request_deadline, seconds_left
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import (
@@ -84,7 +85,7 @@ async def _alter_each(
     times = Counter((resource_type, name) for resource_type, name, _ in asked)
     deadline = request_deadline(_TIMEOUT_MS)
     outcomes: list[_Refusal] = []
-    for resource_type, name, changes in asked:
+    async for resource_type, name, changes in in_steps(asked):
         try:
             if times[resource_type, name] > 1:
                 raise ResourceRefusedError(ErrorCode.INVALID_REQUEST, "named twice in one request")

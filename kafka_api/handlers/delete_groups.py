@@ -1,5 +1,6 @@
 """DeleteGroups (42): groups without members, with all that they have committed."""
 
+from kafka_api.handlers.in_steps import in_steps
 from kafka_api.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
 from kafka_api.request_context import RequestContext
 
@@ -13,6 +14,6 @@ async def handle_delete_groups(
             DeleteGroupsResponse.DeletableGroupResult(
                 group_id=group_id, error_code=await context.groups.delete_group(group_id)
             )
-            for group_id in dict.fromkeys(request.groups_names)
+            async for group_id in in_steps(dict.fromkeys(request.groups_names))
         ]
     )

@@ -3,6 +3,7 @@
 from cluster.errors import ClusterError
 from cluster.partition import HIGH_WATERMARK, Partition
 from kafka_api.error_mapping import error_code
+from kafka_api.handlers.in_steps import in_steps
 from kafka_api.handlers.partition_lookup import find_changeable, find_topic
 from kafka_api.handlers.topic_admin import request_deadline
 from kafka_api.protocol.error_codes import ErrorCode
@@ -23,10 +24,10 @@ async def handle_delete_records(
     """Move the start of each partition that this broker leads; one that fails does not keep the others from it."""
     deadline = request_deadline(request.timeout_ms)
     topics = []
-    for asked in request.topics:
+    async for asked in in_steps(request.topics):
         topic = find_topic(context, asked.name, "", by_id=False)
         results = []
-        for each in asked.partitions:
+        async for each in in_steps(asked.partitions):
             found = topic if isinstance(topic, ErrorCode) else find_changeable(context, topic, each.partition_index)
             result = _Result(partition_index=each.partition_index, low_watermark=_NO_OFFSET)
             results.append(result)

@@ -1,6 +1,5 @@
 """DescribeConfigs (32): what is set on topics and brokers, what is in force, and where it comes from."""
 
-import asyncio
 from collections.abc import Collection, Iterable
 
 from kafka_api.described_configs import DescribedConfig, configs_of
@@ -11,11 +10,10 @@ from kafka_api.handlers.config_resources import (
     is_this_broker,
     unknown_type,
 )
+from kafka_api.handlers.in_steps import in_steps
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from kafka_api.request_context import RequestContext
-
-_RESOURCES_PER_STEP = 50
 
 _Resource = DescribeConfigsRequest.DescribeConfigsResource
 _Result = DescribeConfigsResponse.DescribeConfigsResult
@@ -29,9 +27,7 @@ async def handle_describe_configs(
     """Answer from this broker's own tables and options; a broker describes only itself."""
     results = []
     seen: set[tuple[int, str]] = set()
-    for number, resource in enumerate(request.resources, start=1):
-        if number % _RESOURCES_PER_STEP == 0:
-            await asyncio.sleep(0)
+    async for resource in in_steps(request.resources):
         result = _Result(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[])
         results.append(result)
         try:

@@ -3,6 +3,7 @@
 from kafka_api.groups.coordinated_partition import CoordinatedPartition
 from kafka_api.groups.group import Group, GroupState
 from kafka_api.groups.member import Member
+from kafka_api.handlers.in_steps import in_steps
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 from kafka_api.request_context import RequestContext
@@ -17,7 +18,8 @@ async def handle_describe_groups(
 ) -> DescribeGroupsResponse:
     """Describe each group; one that nobody knows is dead, as in Kafka."""
     kept = await context.groups.confirmed(request.groups)
-    described = [_describe(version, group_id, active) for group_id, active in zip(request.groups, kept, strict=True)]
+    pairs = in_steps(zip(request.groups, kept, strict=True))
+    described = [_describe(version, group_id, active) async for group_id, active in pairs]
     return DescribeGroupsResponse(groups=described)
 
 

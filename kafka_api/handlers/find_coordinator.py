@@ -1,6 +1,7 @@
 """FindCoordinator (10): which broker keeps a group."""
 
 from cluster.commands import BrokerRecord
+from kafka_api.handlers.in_steps import in_steps
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from kafka_api.request_context import RequestContext
@@ -16,7 +17,7 @@ async def handle_find_coordinator(
 ) -> FindCoordinatorResponse:
     """Name the leader of the partition that keeps a group. Asking for the first one creates `__consumer_offsets`."""
     if version >= _FIRST_VERSION_WITH_MANY_KEYS:
-        found = [_find(context, request.key_type, key) for key in request.coordinator_keys]
+        found = [_find(context, request.key_type, key) async for key in in_steps(request.coordinator_keys)]
         return FindCoordinatorResponse(coordinators=found)
     one = _find(context, request.key_type, request.key)
     return FindCoordinatorResponse(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cluster.partition import Partition
 from cluster.topic_table import Topic
 from kafka_api.error_mapping import error_code
+from kafka_api.handlers.in_steps import in_steps
 from kafka_api.handlers.partition_lookup import find_leader, find_topic
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -54,10 +55,10 @@ async def handle_list_offsets(
     """
     topics = []
     reads: list[_Read] = []
-    for asked_topic in request.topics:
+    async for asked_topic in in_steps(request.topics):
         topic = find_topic(context, asked_topic.name, "", by_id=False)
         results = []
-        for asked in asked_topic.partitions:
+        async for asked in in_steps(asked_topic.partitions):
             result = _Partition(partition_index=asked.partition_index)
             results.append(result)
             found = (
@@ -72,7 +73,7 @@ async def handle_list_offsets(
             else:
                 reads.append(_begin(found, asked.timestamp, result))
         topics.append(_Topic(name=asked_topic.name, partitions=results))
-    for read in reads:
+    async for read in in_steps(reads):
         await _finish(context, read, version)
     return ListOffsetsResponse(topics=topics)
 

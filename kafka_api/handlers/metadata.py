@@ -7,6 +7,7 @@ from cluster.errors import InvalidTopicNameError
 from cluster.topic_table import Topic
 from kafka_api.end_connection import EndConnectionError
 from kafka_api.handlers.cluster_view import alive_brokers, controller_id, partition_view
+from kafka_api.handlers.in_steps import in_steps
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.errors import MalformedRequestError
 from kafka_api.protocol.messages import MetadataRequest, MetadataResponse
@@ -39,11 +40,11 @@ async def handle_metadata(context: RequestContext, version: int, request: Metada
         ],
         cluster_id=context.node.cluster.cluster_id,
         controller_id=controller_id(context),
-        topics=_topics(context, version, request),
+        topics=await _topics(context, version, request),
     )
 
 
-def _topics(
+async def _topics(
     context: RequestContext, version: int, request: MetadataRequest
 ) -> list[MetadataResponse.MetadataResponseTopic]:
     table = context.node.controller.topics
@@ -51,10 +52,10 @@ def _topics(
     created = _create_unknown(context, request)
     # Version 0 has no null: there an empty list means all topics.
     if asked is None or (version == 0 and not asked):
-        return [_topic(context, topic) for topic in table.all()]
+        return [_topic(context, topic) async for topic in in_steps(table.all())]
     found = []
     # As in Kafka, who names a topic twice is answered once.
-    for each in {(each.name, each.topic_id): each for each in asked}.values():
+    async for each in in_steps({(each.name, each.topic_id): each for each in asked}.values()):
         if each.name is None:
             if version < _FIRST_VERSION_WITH_IDS:
                 raise MalformedRequestError(f"version {version} of Metadata asks for topics by name only")

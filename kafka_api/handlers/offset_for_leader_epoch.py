@@ -1,5 +1,6 @@
 """OffsetForLeaderEpoch (23, KIP-320): where an epoch ended, so that a client finds out about truncation."""
 
+from kafka_api.handlers.in_steps import in_steps
 from kafka_api.handlers.partition_lookup import find_leader, find_topic
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -14,10 +15,10 @@ async def handle_offset_for_leader_epoch(
 ) -> OffsetForLeaderEpochResponse:
     """Answer from the leader's epoch table: the largest epoch at or below the one asked, and its end."""
     topics = []
-    for asked in request.topics:
+    async for asked in in_steps(request.topics):
         topic = find_topic(context, asked.topic, "", by_id=False)
         results = []
-        for each in asked.partitions:
+        async for each in in_steps(asked.partitions):
             found = (
                 topic
                 if isinstance(topic, ErrorCode)

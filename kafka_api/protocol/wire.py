@@ -7,8 +7,8 @@ from kafka_api.protocol.errors import MalformedRequestError
 from kafka_api.protocol.message_classes import Buffer
 
 STRING_BYTES_MAX = 0x7FFF
-# Topics, partitions and whatever else a request lists, all together.
-REQUEST_ELEMENTS_MAX = 100_000
+# Topics, partitions and whatever else a request lists, all together. They are decoded in one step of the loop.
+REQUEST_ELEMENTS_MAX = 20_000
 
 _UVARINT_BYTES_MAX = 5
 _PACKERS_MAX = 64

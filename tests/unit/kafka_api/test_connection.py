@@ -169,7 +169,7 @@ def test_a_request_that_lists_too_much_is_told_in_the_log(tmp_path, caplog):
             assert await client.is_closed()
 
     run(test)
-    assert "connection closed: a request with more than 100000 topics, partitions" in caplog.text
+    assert "connection closed: a request with more than 20000 topics, partitions" in caplog.text
 
 
 def test_a_response_that_its_version_cannot_say_ends_the_connection_and_not_the_broker(tmp_path):
