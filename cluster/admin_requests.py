@@ -45,6 +45,7 @@ from cluster.topic_changes import (
     check_configs,
     check_growth,
     check_partition_count,
+    check_replica_counts,
 )
 from cluster.topic_table import Topic
 from model.ids import NodeId, TopicId
@@ -158,11 +159,12 @@ def check_topic_name(name: str) -> None:
 class AdminRequests:
     """See the module."""
 
-    def __init__(self, controller: Controller, links: Links, self_node: NodeId, rng: Rng) -> None:
+    def __init__(self, controller: Controller, links: Links, self_node: NodeId, rng: Rng, replicas_max: int) -> None:
         self._controller = controller
         self._links = links
         self._self_node = self_node
         self._rng = rng
+        self._replicas_max = replicas_max
         links.register_async(CREATE_TOPIC, self._answer(self._create_topic))
         links.register_async(DELETE_TOPIC, self._answer(self._delete_topic))
         links.register_async(REGISTER_BROKER, self._answer(self._register_broker))
@@ -250,6 +252,7 @@ class AdminRequests:
                 raise TopicExistsError(f"topic {request.name!r} already exists")
             self._check_collision(request.name)
             placements = self._placements(request)
+            self._check_room(placements)
             replication_factor = len(placements[0])
             check_configs(request.configs, replication_factor)
             topic_id = TopicId(self._rng.randbytes(16).hex())
@@ -283,6 +286,10 @@ class AdminRequests:
         counts = {node: topics.replica_count(node) for node in sorted(candidates)}
         return allocate(counts, partitions, replication_factor, shift=topics.revision)
 
+    def _check_room(self, placements: Sequence[Sequence[int]]) -> None:
+        counts = {node: self._controller.topics.replica_count(node) for node in self._brokers()}
+        check_replica_counts(counts, placements, self._replicas_max)
+
     def _records(self, placements: Sequence[Sequence[int]]) -> list[list[ReplicaRecord]]:
         directories = {broker.node_id: broker.directory_id for broker in self._controller.members.all()}
         return [[ReplicaRecord(node, directories[node]) for node in nodes] for nodes in placements]
@@ -305,8 +312,9 @@ class AdminRequests:
             topic = self._topic(request.name)
             check_growth(topic, request.partitions, request.assignment, self._brokers())
             first = len(topic.replicas)
+            placements = request.assignment or self._allocate(request.partitions - first, topic.replication_factor)
+            self._check_room(placements)
             if not request.validate_only:
-                placements = request.assignment or self._allocate(request.partitions - first, topic.replication_factor)
                 command = CreatePartitions(topic.topic_id, first, self._records(placements))
                 await self._controller.propose(command, deadline)
             return AdminReply("", "", topic.topic_id, request.partitions, topic.replication_factor)

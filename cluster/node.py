@@ -64,6 +64,7 @@ class NodeOptions:
         producers: How long, and how many, idempotent producers each partition remembers.
         raft0_segment_bytes: Size of a segment of raft0's log, and how much of it is kept behind its newest.
         retention_check_interval: How often leaders look for what has outlived its retention, seconds.
+        replicas_max: Replicas of one broker, beyond which no topic is created and none grows.
         telemetry: Publish each second what every replica here did (RFC 0011).
     """
 
@@ -78,6 +79,7 @@ class NodeOptions:
     producers: ProducerOptions = field(default_factory=ProducerOptions)
     raft0_segment_bytes: int = 16 * 1024 * 1024
     retention_check_interval: float = 300.0
+    replicas_max: int = 2_500
     telemetry: bool = False
 
 
@@ -174,7 +176,9 @@ class Node:
         )
         self.controller = Controller(raft0, state)
         self.quorum = QuorumStatusReader(self.controller, self.links, cluster.replicas, self.env.wall_clock)
-        self.admin = AdminRequests(self.controller, self.links, options.node_id, self.env.rng)
+        self.admin = AdminRequests(
+            self.controller, self.links, options.node_id, self.env.rng, replicas_max=options.replicas_max
+        )
         self.producer_ids = ProducerIds(self.admin)
         state.tables.topics.add_listener(self.producer_ids.drop_block)
         self.controller.start()

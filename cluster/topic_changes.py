@@ -1,5 +1,6 @@
 """What a change of a topic leads to: checked against the table at raft0's leader before it is proposed. Pure."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from enum import IntEnum
 
@@ -95,6 +96,26 @@ def check_partition_count(partitions: int) -> None:
     """Raise InvalidPartitionsError unless a topic may have so many."""
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise InvalidPartitionsError(f"{partitions} partitions: must be from 1 to {PARTITIONS_MAX}")
+
+
+def check_replica_counts(now: Mapping[NodeId, int], placements: Sequence[Sequence[int]], replicas_max: int) -> None:
+    """Raise InvalidPartitionsError if a broker would have more replicas than one can lead, elect and keep in sync.
+
+    Beyond that heartbeats come late, elections follow, and these make the next heartbeats later: nobody leads any more.
+
+    Args:
+        now: Each broker's replicas.
+        placements: The nodes of each new partition.
+        replicas_max: Of one broker.
+    """
+    added = Counter(node for nodes in placements for node in nodes)
+    for node, count in sorted(added.items()):
+        there = now.get(NodeId(node), 0)
+        if there + count > replicas_max:
+            raise InvalidPartitionsError(
+                f"broker {node} has {there} replicas and would get {count} more: it may have {replicas_max}"
+                " (broker.replicas.max); take fewer partitions, or more brokers"
+            )
 
 
 def check_growth(topic: Topic, count: int, assignment: Sequence[Sequence[int]], brokers: Collection[NodeId]) -> None:

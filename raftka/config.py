@@ -65,6 +65,7 @@ class BrokerConfig:
     auto_create_topics_enable: bool
     min_insync_replicas: int
     message_max_bytes: int
+    broker_replicas_max: int
     raft_heartbeat_interval_ms: int
     raft_election_timeout_ms: int
     raft_flush_interval_ms: int

@@ -181,6 +181,16 @@ OPTIONS: tuple[Option, ...] = (
         0,
         64 * 1024 * 1024,
     ),
+    Option(
+        key="broker.replicas.max",
+        kind="int",
+        default=2_500,
+        low=1,
+        high=100_000,
+        doc="Replicas of one broker: no topic is created, and none grows, where one would have more. Each costs its "
+        "heartbeats: 2,500 at rest a fifth of a core per broker. Too many are led by nobody: heartbeats come late, and "
+        "elections make them later.",
+    ),
     _milliseconds("raft.heartbeat.interval.ms", 150, "How often a leader speaks to each other broker.", 10, _MINUTE_MS),
     _milliseconds(
         "raft.election.timeout.ms",

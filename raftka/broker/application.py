@@ -206,6 +206,7 @@ def node_options(config: BrokerConfig) -> NodeOptions:
         topic_defaults=topic_defaults(config),
         retention_check_interval=config.log_retention_check_interval_ms / 1000,
         producers=ProducerOptions(expiration_ms=config.producer_id_expiration_ms),
+        replicas_max=config.broker_replicas_max,
         telemetry=config.telemetry_enable,
     )
 

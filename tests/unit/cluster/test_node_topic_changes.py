@@ -144,3 +144,22 @@ def test_a_default_above_a_topics_replicas_means_all_of_them(tmp_path):
                 await cluster[1].admin.create_topic(create_request("u", configs={"min.insync.replicas": "2"}))
 
     run(test)
+
+
+def test_no_broker_gets_more_replicas_than_it_may_have(tmp_path):
+    async def test():
+        async with cluster_of(tmp_path, 3) as cluster:
+            for node in cluster.nodes.values():
+                node.admin._replicas_max = 4
+            topic_id = await cluster.create_topic("t", 3, 3)
+            for request in (create_request("u", 2, 3), create_request("u", 2, 3, validate_only=True)):
+                with pytest.raises(InvalidPartitionsError, match="has 3 replicas and would get 2 more: it may have 4"):
+                    await cluster[2].admin.create_topic(request)
+            for validate_only in (True, False):
+                with pytest.raises(InvalidPartitionsError, match=r"broker\.replicas\.max"):
+                    await cluster[2].admin.create_partitions(grow("t", 5, validate_only=validate_only))
+            await cluster[2].admin.create_partitions(grow("t", 4))
+            await cluster.delete_topic(topic_id)
+            await cluster.create_topic("u", 4, 3)
+
+    run(test)
