@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 DEFAULT_BROKERS = "127.0.0.1:9092"
 REQUEST_SECONDS = 10.0
+# Thousands of partitions, each a log on several disks, take longer than an answer does otherwise.
+CREATE_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 _CONNECT_SECONDS = 3.0
 _PROBE_SECONDS = 2.0
@@ -34,6 +36,10 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 class KafkaClientError(Exception):
     """What a cluster refused or did not answer, in one line."""
+
+
+class UnansweredError(KafkaClientError):
+    """No answer in time of a cluster that is there: what was asked for may be done, or be under way."""
 
 
 class NoBrokerError(KafkaClientError):
@@ -176,11 +182,18 @@ def read_cluster(brokers: str, seconds: float = REQUEST_SECONDS) -> ClusterInfo:
 
 
 def create_topic(
-    brokers: str, name: str, partitions: int | None, replicas: int | None, config: Mapping[str, str] | None = None
+    brokers: str,
+    name: str,
+    partitions: int | None,
+    replicas: int | None,
+    config: Mapping[str, str] | None = None,
+    *,
+    seconds: float = REQUEST_SECONDS,
 ) -> None:
-    """Create a topic; None leaves a number to the brokers.
+    """Create a topic, and wait so long for the answer; None leaves a number to the brokers.
 
     Raises:
+        UnansweredError: It may be there soon.
         KafkaClientError: Refused, or no answer.
     """
     from confluent_kafka.cimpl import NewTopic
@@ -194,8 +207,8 @@ def create_topic(
     with one_line_errors(brokers):
         # Kept in a variable: a client that nobody holds is destroyed, and its requests with it.
         admin = new_admin(brokers)
-        futures = admin.create_topics([topic], operation_timeout=REQUEST_SECONDS, request_timeout=REQUEST_SECONDS)
-        futures[name].result(2 * REQUEST_SECONDS)
+        futures = admin.create_topics([topic], operation_timeout=seconds, request_timeout=seconds)
+        futures[name].result(2 * seconds)
 
 
 def delete_topic(brokers: str, name: str) -> None:
@@ -292,7 +305,7 @@ def one_line_errors(brokers: str, *, is_metadata: bool = False) -> Iterator[None
     except KafkaException as error:
         raise _one_line(error, brokers, is_metadata=is_metadata) from None
     except TimeoutError:
-        raise KafkaClientError(f"no answer from {brokers} in time") from None
+        raise UnansweredError(f"no answer from {brokers} in time") from None
 
 
 def _check_reachable(brokers: str) -> None:
@@ -327,7 +340,7 @@ def _connect_problem(address: str) -> str:
 def _unreachable(brokers: str, *, is_metadata: bool) -> KafkaClientError:
     """Return what to say where librdkafka knows no more than that nobody has answered."""
     if not is_metadata and _serves(brokers):
-        return KafkaClientError(f"a broker of {brokers} has not answered in time (`raftka cluster health` tells more)")
+        return UnansweredError(f"a broker of {brokers} has not answered in time (`raftka cluster health` tells more)")
     addresses = [address.strip() for address in brokers.split(",")]
     silent = [address for address in addresses if _connect_problem(address)]
     if len(silent) == len(addresses):
@@ -354,6 +367,8 @@ def _one_line(failure: "KafkaException", brokers: str, *, is_metadata: bool) -> 
     if error.name() in UNREACHABLE:
         return _unreachable(brokers, is_metadata=is_metadata)
     text = error_text(error)
+    if error.name() == "REQUEST_TIMED_OUT":
+        return UnansweredError(f"{brokers}: {text}")
     for option, flag in _FLAG_OF_OPTION.items():
         text = text.replace(option, flag)
     return KafkaClientError(text)

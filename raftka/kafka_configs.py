@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from raftka import kafka_client
-from raftka.kafka_client import REQUEST_SECONDS
+from raftka.kafka_client import CREATE_SECONDS, REQUEST_SECONDS
 
 # Where a value comes from, by what librdkafka calls it.
 _SOURCES = {
@@ -81,6 +81,7 @@ def add_partitions(brokers: str, topic: str, total: int, *, is_dry_run: bool = F
     """Let a topic have `total` partitions, which are more than it has.
 
     Raises:
+        UnansweredError: It may have them soon.
         KafkaClientError: Refused, or no answer.
     """
     from confluent_kafka.cimpl import NewPartitions
@@ -90,10 +91,10 @@ def add_partitions(brokers: str, topic: str, total: int, *, is_dry_run: bool = F
         futures = admin.create_partitions(
             [NewPartitions(topic, total)],
             validate_only=is_dry_run,
-            operation_timeout=REQUEST_SECONDS,
-            request_timeout=REQUEST_SECONDS,
+            operation_timeout=CREATE_SECONDS,
+            request_timeout=CREATE_SECONDS,
         )
-        futures[topic].result(2 * REQUEST_SECONDS)
+        futures[topic].result(2 * CREATE_SECONDS)
 
 
 def _value(entry: object) -> ConfigValue:

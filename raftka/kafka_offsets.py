@@ -4,8 +4,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from raftka import kafka_client
-from raftka.kafka_client import REQUEST_SECONDS, KafkaClientError, error_text
+from raftka.kafka_client import REQUEST_SECONDS, UNREACHABLE, KafkaClientError, error_text
 from raftka.kafka_groups import Partition
+
+# Names of errors that come of how the brokers are; any other one is about what was asked for.
+_CAUSED_BY_BROKERS = UNREACHABLE | {
+    *("BROKER_NOT_AVAILABLE", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "REPLICA_NOT_AVAILABLE"),
+    *("KAFKA_STORAGE_ERROR", "NOT_ENOUGH_REPLICAS", "OFFSET_NOT_AVAILABLE", "REQUEST_TIMED_OUT"),
+}
 
 
 def first_offsets(brokers: str, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -82,5 +88,6 @@ def _look_up(brokers: str, partitions: Iterable[Partition], spec: Any) -> dict[P
 
 
 def _partition_error(partition: Partition, error: Any) -> KafkaClientError:
-    words = error_text(error.args[0])
-    return KafkaClientError(f"partition {partition[0]}-{partition[1]}: {words} (`raftka cluster health` tells more)")
+    cause = error.args[0]
+    hint = " (`raftka cluster health` tells more)" if cause.name() in _CAUSED_BY_BROKERS else ""
+    return KafkaClientError(f"partition {partition[0]}-{partition[1]}: {error_text(cause)}{hint}")

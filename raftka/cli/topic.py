@@ -1,6 +1,9 @@
 """`raftka topic`: create, list, describe, configure, grow, trim and delete topics."""
 
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -47,7 +50,9 @@ def create(
     brokers: BrokersOption = DEFAULT_BROKERS,
 ) -> None:
     """Create a topic."""
-    kafka_client.create_topic(brokers, name, partitions, replicas, parse_pairs(config or [], "-c"))
+    pairs = parse_pairs(config or [], "-c")
+    with _told_to_look(name):
+        kafka_client.create_topic(brokers, name, partitions, replicas, pairs, seconds=kafka_client.CREATE_SECONDS)
     print(f"created {name}")
 
 
@@ -82,6 +87,7 @@ def describe(
     if admin is not None:
         from raftka.config import parse_address
 
+        admin = admin.removeprefix("http://").removesuffix("/")
         try:
             parse_address(admin)
         except ValueError as error:
@@ -179,7 +185,8 @@ def add_partitions(
 ) -> None:
     """Let a topic have more partitions. Keys move: a record's partition follows from how many there are."""
     before = len(kafka_client.read_cluster(brokers).topic(name))
-    kafka_configs.add_partitions(brokers, name, before + more, is_dry_run=dry_run)
+    with _told_to_look(name):
+        kafka_configs.add_partitions(brokers, name, before + more, is_dry_run=dry_run)
     ending = "; nothing is changed (--dry-run)" if dry_run else ""
     print(f"{name}: {before + more} partitions, before it {'has' if dry_run else 'had'} {before}{ending}")
 
@@ -196,8 +203,13 @@ def trim_prefix(
     brokers: BrokersOption = DEFAULT_BROKERS,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Delete the oldest records of a topic, for good."""
+    """Delete the oldest records of a topic, for good.
+
+    A partition that ends before the offset loses all of them, and is named; if each one does, nothing is deleted.
+    """
     position = parse_position(offset, "--offset", time.time_ns() // 1_000_000)
+    if name in kafka_client.INTERNAL_TOPICS:
+        raise typer.BadParameter(f"{name} is the brokers' own: they let nobody delete records of it")
     wanted = existing_partitions(brokers, name, partitions)
     first = kafka_offsets.first_offsets(brokers, [(name, number) for number in wanted])
     after = _trimmed(brokers, name, position, first)
@@ -214,17 +226,34 @@ def trim_prefix(
         print("nothing is changed (--dry-run)")
 
 
+@contextmanager
+def _told_to_look(name: str) -> Iterator[None]:
+    """Say of a change without an answer that it may nevertheless be made."""
+    try:
+        yield
+    except kafka_client.UnansweredError as error:
+        raise CommandError(f"{error}; it may still be under way: `raftka topic describe {name}` shows it") from None
+
+
 def _trimmed(
     brokers: str, name: str, position: Position, first: dict[tuple[str, int], int]
 ) -> dict[tuple[str, int], int]:
-    """Return where partitions are to begin; where records before an offset are gone already, that is no error."""
+    """Return where partitions are to begin: an offset that lies outside of one is its begin or its end.
+
+    Raises:
+        CommandError: None of them reaches as far.
+    """
     if position.anchor is not Anchor.OFFSET:
         return resolve(brokers, position, {name: [number for _, number in first]})
     end = kafka_offsets.end_offsets(brokers, first)
-    return {
-        partition: begin if position.value <= begin else position.within(begin, end[partition], partition)
-        for partition, begin in first.items()
-    }
+    short = [partition for partition in first if end[partition] < position.value]
+    if len(short) == len(first):
+        # Most likely mistyped, and all records would be gone.
+        position.within(first[short[0]], end[short[0]], short[0])
+    for partition in short:
+        words = f"partition {partition[1]} of {name} ends at {end[partition]}"
+        print(f"raftka: note: {words}, which is taken in place of {position.value}", file=sys.stderr)
+    return {partition: max(begin, min(position.value, end[partition])) for partition, begin in first.items()}
 
 
 def _as_json(partition: PartitionInfo) -> dict[str, Any]:

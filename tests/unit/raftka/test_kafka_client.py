@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from raftka import kafka_client
+from raftka import kafka_client, kafka_configs, kafka_offsets
 from raftka.cli.root import run
-from raftka.kafka_client import NoBrokerError, NotServingError
+from raftka.kafka_client import ClusterInfo, NoBrokerError, NotServingError, UnansweredError
 
 NOBODY = "127.0.0.1:1"
 
@@ -52,6 +52,40 @@ def test_brokers_that_take_connections_and_serve_nobody_are_told_from_ones_that_
 def test_any_other_request_says_the_same_where_metadata_is_not_answered_either(hangs_up: str) -> None:
     with pytest.raises(NotServingError), kafka_client.one_line_errors(hangs_up):
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+def unanswered(*_: object, **__: object) -> None:
+    raise UnansweredError("no answer")
+
+
+@pytest.mark.parametrize("name", ["REQUEST_TIMED_OUT", "_TIMED_OUT"])
+def test_a_request_that_runs_out_of_time_is_told_from_one_that_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Somebody answers, but not this request.
+    monkeypatch.setattr(kafka_client, "read_cluster", lambda *_: None)
+    with pytest.raises(UnansweredError), kafka_client.one_line_errors(NOBODY):
+        raise KafkaException(KafkaError(getattr(KafkaError, name)))
+
+
+def test_a_change_that_is_not_answered_in_time_is_said_to_be_under_way(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kafka_client, "read_cluster", lambda *_: ClusterInfo("", 1, {}, {"big": []}))
+    monkeypatch.setattr(kafka_client, "create_topic", unanswered)
+    monkeypatch.setattr(kafka_configs, "add_partitions", unanswered)
+    for arguments in (["create", "big", "-p", "1000"], ["add-partitions", "big", "-n", "1000"]):
+        assert run(["topic", *arguments]) == 1
+        words = "raftka: no answer; it may still be under way: `raftka topic describe big` shows it\n"
+        assert capsys.readouterr().err == words
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("TOPIC_EXCEPTION", False), ("LEADER_NOT_AVAILABLE", True)])
+def test_the_health_of_the_cluster_is_pointed_at_where_it_is_the_cause(name: str, is_told: bool) -> None:
+    failure = KafkaException(KafkaError(getattr(KafkaError, name)))
+    told = str(kafka_offsets._partition_error(("t", 0), failure))
+    assert told.startswith("partition t-0: ")
+    assert ("`raftka cluster health`" in told) is is_told
 
 
 def test_the_doctor_names_what_is_to_be_started(
