@@ -15,6 +15,11 @@ _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _ALIASES = {"v": "s", "V": "S", "d": "T"}
 
 
+def typed_bytes(text: str) -> bytes:
+    """Return the bytes of what was typed as an argument; those that are no UTF-8 stay as they are."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 class Directive(NamedTuple):
     """A field of a record; `modifier` is empty, or how the field is written."""
 
@@ -49,7 +54,7 @@ def parse_format(text: str, modifiers: dict[str, tuple[str, ...]], flag: str = "
 def _directive(token: re.Match[str], modifiers: dict[str, tuple[str, ...]], flag: str) -> bytes | Directive:
     typed = token["directive"]
     if typed == "%":
-        return token.group()[1:].encode()
+        return typed_bytes(token.group()[1:])
     letter = _ALIASES.get(typed, typed)
     if letter not in modifiers:
         known = [*modifiers, *(alias for alias, meant in _ALIASES.items() if meant in modifiers)]
@@ -67,7 +72,7 @@ def _directive(token: re.Match[str], modifiers: dict[str, tuple[str, ...]], flag
 
 def _literal(token: re.Match[str], flag: str) -> bytes:
     if token["text"] is not None:
-        return token["text"].encode()
+        return typed_bytes(token["text"])
     if token["hex"] is not None:
         return bytes.fromhex(token["hex"])
     if token["escape"] not in _ESCAPES:

@@ -35,6 +35,7 @@ _STDIN = Path("-")
 _LINGER_MS = 5
 # kcat writes a line without it with no key at all: it would lose its place among those of its key, and nobody is told.
 _SEPARATOR_HELP = "Between key and value in each line; a line without it is refused."
+_TOMBSTONE_HELP = "Write empty values as null; a --format needs no %s then."
 
 
 class Acks(StrEnum):
@@ -94,7 +95,7 @@ def produce(
     headers: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of every record.")
     ] = None,
-    tombstone: Annotated[bool, typer.Option("--tombstone", "-Z", help="Write empty values as null.")] = False,
+    tombstone: Annotated[bool, typer.Option("--tombstone", "-Z", help=_TOMBSTONE_HELP)] = False,
     partition: _PartitionOption = None,
     acks: Annotated[
         Acks, typer.Option(help="0: nobody answers; 1: the leader has it; all: a majority has it on disk.")
@@ -114,7 +115,7 @@ def produce(
     # Imported here, for the sake of `--help`.
     from raftka.cli.record_writer import RecordWriter, WriteRequest
 
-    read = record_reader(input_format, key, key_separator)
+    read = record_reader(input_format, key, key_separator, allows_no_value=tombstone)
     report = _reporter(output)
     sources = files or [_STDIN]
     common = _common_headers(headers or [])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from raftka import kafka_client
+from raftka.cli.exit_codes import CommandError
 from raftka.cli.format_text import Directive, parse_format
 from raftka.cli.output import bytes_as_json
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 FORMAT_HELP = (
     "%t topic, %p partition, %o offset, %e leader epoch, %k key, %s or %v value, %h headers as a=1,b=2, %H how many,"
-    r" %K and %S or %V bytes of key and value (-1: null), %T or %d timestamp in ms, %%; \n, \t, \r, \0, \xHH, \\;"
-    " %k{hex}, %v{base64}, %T{iso}"
+    " %K and %S or %V bytes of key and value (-1: null), %T or %d timestamp in ms (-1: none), %%;"
+    r" \n, \t, \r, \0, \xHH, \\; %k{hex}, %v{base64}, %T{iso}"
 )
 _BYTES_MODIFIERS = ("hex", "base64")
 _MODIFIERS = {
@@ -48,7 +49,6 @@ def record_printer(text: str, flag: str = "--format") -> Render:
 
 def record_as_json(message: "Message") -> dict[str, Any]:
     """Return a record as an object; bytes that are no UTF-8 become {"base64": ...}."""
-    headers: Any = message.headers() or []
     return {
         "topic": message.topic(),
         "partition": message.partition(),
@@ -56,7 +56,7 @@ def record_as_json(message: "Message") -> dict[str, Any]:
         "timestamp": message.timestamp()[1],
         "key": bytes_as_json(_key(message)),
         "value": bytes_as_json(_value(message)),
-        "headers": [{"key": name, "value": bytes_as_json(data)} for name, data in headers],
+        "headers": [{"key": name, "value": bytes_as_json(data)} for name, data in _headers(message)],
     }
 
 
@@ -92,14 +92,31 @@ def _length(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def _headers(message: "Message") -> bytes:
+def _headers(message: "Message") -> list[tuple[str, bytes | None]]:
+    """Return the headers of a record.
+
+    Raises:
+        CommandError: A name that confluent-kafka does not decode.
+    """
+    try:
+        found: Any = message.headers() or []
+    except (SystemError, UnicodeDecodeError):
+        raise CommandError(
+            f"partition {message.partition()}, offset {message.offset()}: a header has a name that is not UTF-8; a"
+            " format without %h and %H prints the record"
+        ) from None
+    return list(found)
+
+
+def _headers_as_text(message: "Message") -> bytes:
     # As kcat has it: a null has no `=`.
-    pairs: Any = message.headers() or []
-    return b",".join(name.encode() + (b"" if data is None else b"=" + data) for name, data in pairs)
+    return b",".join(name.encode() + (b"" if data is None else b"=" + data) for name, data in _headers(message))
 
 
 def _iso(milliseconds: int) -> str:
-    """Return a time in UTC; one that no calendar has stays a number."""
+    """Return a time in UTC; one that no calendar has stays a number, and so does the -1 of a record without a time."""
+    if milliseconds == -1:
+        return str(milliseconds)
     try:
         moment = datetime.fromtimestamp(milliseconds / 1_000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -114,8 +131,8 @@ _FIELDS: dict[str, Render] = {
     "e": _number(lambda message: message.leader_epoch()),
     "k": lambda message: _key(message) or b"",
     "s": lambda message: _value(message) or b"",
-    "h": _headers,
-    "H": lambda message: str(len(message.headers() or [])).encode(),
+    "h": _headers_as_text,
+    "H": lambda message: str(len(_headers(message))).encode(),
     "K": lambda message: str(_length(_key(message))).encode(),
     "S": lambda message: str(_length(_value(message))).encode(),
     "T": lambda message: str(message.timestamp()[1]).encode(),

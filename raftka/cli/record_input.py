@@ -10,15 +10,16 @@ from typing import Any, BinaryIO, NamedTuple
 import typer
 
 from raftka.cli.exit_codes import CommandError
-from raftka.cli.format_text import Directive, parse_format
+from raftka.cli.format_text import Directive, parse_format, typed_bytes
 from raftka.cli.input_buffer import InputBuffer
 
 # The most that librdkafka takes: what is too large for a topic is for its brokers to say.
 RECORD_BYTES_MAX = 1_000_000_000
 INPUT_HELP = (
-    "text: lines; json: an object per line, as `raftka consume -f json` prints them, of which key, value, headers and"
-    " timestamp are taken; or a format: %k key, %s or %v value, %h headers as a=1,b=2, %p partition, %T or %d timestamp"
-    r" in ms, each up to the text that follows it; or %K and %S or %V bytes of key and value, as in '%K %S %k%s\n'"
+    r"text: lines, which end with \n or \r\n; json: an object per line, as `raftka consume -f json` prints them, of"
+    " which key, value, headers and timestamp (-1: now) are taken; or a format: %k key, %s or %v value, %h headers as"
+    " a=1,b=2, %p partition, %T or %d timestamp in ms (-1: now), each up to the text that follows it; or %K and %S or"
+    r" %V bytes of key and value (-1: null), as in '%K %S %k%s\n'"
 )
 _LETTERS: dict[str, tuple[str, ...]] = {
     "k": ("hex", "base64"),
@@ -28,6 +29,7 @@ _LETTERS: dict[str, tuple[str, ...]] = {
 _SIZED = {"k": "K", "s": "S"}
 _JSON_KEYS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers"}
 _NUMBER_DIGITS_MAX = 18
+_TIMESTAMP_MAX = 2**63 - 1
 _SHOWN_BYTES = 20
 
 Headers = list[tuple[str, bytes | None]]
@@ -62,39 +64,51 @@ class InputRecord(NamedTuple):
 ReadRecords = Callable[[BinaryIO, str], Iterator[InputRecord]]
 
 
-def record_reader(text: str, key: str | None, separator: str | None) -> ReadRecords:
+def record_reader(text: str, key: str | None, separator: str | None, *, allows_no_value: bool = False) -> ReadRecords:
     """Return what reads the records of a stream, which is called by a name in errors.
 
     Args:
         text: text, json or a format.
-        key: Of every line, where it is text.
+        key: Of every record that brings none.
         separator: Between key and value of each line, where it is text.
+        allows_no_value: Whether a format may leave all values null.
 
     Raises:
         typer.BadParameter: What does not go together.
     """
+    default = None if key is None else typed_bytes(key)
     if text == "text":
-        delimiter = None if separator is None else separator.encode()
-        return partial(_read_lines, None if key is None else key.encode(), delimiter)
+        return partial(_read_lines, default, None if separator is None else typed_bytes(separator))
     if separator is not None:
         raise typer.BadParameter("--key-separator goes with lines of text; in a --format it stands between %k and %s")
     if text == "json":
-        return partial(_read_json, None if key is None else key.encode())
+        return partial(_read_json, default)
     if "%" not in text:
         raise typer.BadParameter(f"--format {text}: must be text, json or a format with %-directives")
-    return partial(InputFormat(text).read, None if key is None else key.encode())
+    return partial(InputFormat(text, allows_no_value=allows_no_value).read, default)
 
 
 def parse_header(text: str, where: str) -> tuple[str, bytes | None]:
     """Return name and value of NAME=VALUE; NAME alone has null.
 
     Raises:
-        InputError: No name.
+        InputError: No name, or one that no header can have.
     """
     name, equals, value = text.partition("=")
     if not name:
         raise InputError(f"{where}: a header is NAME=VALUE, not {text!r}")
-    return name, value.encode("utf-8", "surrogateescape") if equals else None
+    return _header_name(name, where), typed_bytes(value) if equals else None
+
+
+def _header_name(name: str, where: str) -> str:
+    """Return a name as it is; librdkafka ends the process that has one which is no UTF-8, and cuts it off at a NUL."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{where}: header name {name!r} is not UTF-8") from None
+    if "\0" in name:
+        raise InputError(f"{where}: header name {name!r} has a NUL in it")
+    return name
 
 
 def _lines(stream: BinaryIO, source: str) -> Iterator[tuple[Place, bytes]]:
@@ -102,7 +116,7 @@ def _lines(stream: BinaryIO, source: str) -> Iterator[tuple[Place, bytes]]:
         place = Place(source, "line", number)
         if len(line) == RECORD_BYTES_MAX:
             raise InputError(f"{place}: {len(line)} bytes or more are more than any record may have")
-        yield place, line.removesuffix(b"\n").removesuffix(b"\r")
+        yield place, line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
 
 
 def _read_lines(key: bytes | None, separator: bytes | None, stream: BinaryIO, source: str) -> Iterator[InputRecord]:
@@ -113,7 +127,7 @@ def _read_lines(key: bytes | None, separator: bytes | None, stream: BinaryIO, so
             continue
         before, found, after = line.partition(separator)
         if not found:
-            raise InputError(f"{place} has no {separator.decode()!r} between key and value")
+            raise InputError(f"{place} has no {_shown(separator)} between key and value")
         yield InputRecord(place, before, after, [])
 
 
@@ -123,20 +137,24 @@ def _read_json(key: bytes | None, stream: BinaryIO, source: str) -> Iterator[Inp
             found = json.loads(line)
         except ValueError as error:
             raise InputError(f"{place} is no JSON: {error}") from None
+        except RecursionError:
+            raise InputError(f"{place} is nested too deep") from None
         if not isinstance(found, dict):
             raise InputError(f'{place}: an object is wanted, as in {{"value": "hello"}}')
         if unknown := sorted(found.keys() - _JSON_KEYS):
             raise InputError(f"{place}: {unknown[0]!r} is not among {', '.join(sorted(_JSON_KEYS))}")
         timestamp = found.get("timestamp")
-        if timestamp is not None and (not isinstance(timestamp, int) or isinstance(timestamp, bool)):
-            raise InputError(f"{place}: timestamp {timestamp!r} is not a number of milliseconds")
+        if timestamp is None:
+            timestamp = -1
+        if not isinstance(timestamp, int) or isinstance(timestamp, bool) or not -1 <= timestamp <= _TIMESTAMP_MAX:
+            raise InputError(f"{place}: timestamp {_cut(repr(timestamp))} is not a number of milliseconds")
         own_key = bytes_from_json(found.get("key"), f"{place}: key")
         yield InputRecord(
             place,
             key if own_key is None else own_key,
             bytes_from_json(found.get("value"), f"{place}: value"),
             _json_headers(found.get("headers"), place),
-            timestamp=max(0, timestamp or 0),
+            timestamp=_sent_timestamp(timestamp, f"{place}: timestamp"),
         )
 
 
@@ -149,7 +167,7 @@ def _json_headers(found: Any, place: Place) -> Headers:
         pairs = [(each["key"], each.get("value")) for each in found]
     else:
         raise InputError(f'{place}: headers must be [{{"key": NAME, "value": ...}}, ...] or {{NAME: VALUE, ...}}')
-    return [(name, bytes_from_json(data, f"{place}: header {name}")) for name, data in pairs]
+    return [(_header_name(name, str(place)), bytes_from_json(data, f"{place}: header {name}")) for name, data in pairs]
 
 
 def _is_header(found: Any) -> bool:
@@ -194,7 +212,7 @@ class InputFormat:
         typer.BadParameter: A format by which nothing could be told apart.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, allows_no_value: bool = False) -> None:
         self._parts = parse_format(text, _LETTERS)
         letters = [part.letter for part in self._parts if isinstance(part, Directive)]
         for letter in letters:
@@ -210,6 +228,10 @@ class InputFormat:
         for field, size in _SIZED.items():
             if size in letters and field not in letters[letters.index(size) :]:
                 raise typer.BadParameter(f"--format {text}: %{size} has no %{field} behind it")
+        if "s" not in letters and not allows_no_value:
+            raise typer.BadParameter(
+                f"--format {text}: without %s every value would be null; --tombstone says that this is meant"
+            )
 
     def read(self, key: bytes | None, stream: BinaryIO, source: str) -> Iterator[InputRecord]:
         """Yield the records of a stream; `key` is that of records which bring none.
@@ -265,14 +287,14 @@ class InputFormat:
 
     def _record(self, fields: dict[str, bytes | None], place: Place, key: bytes | None) -> InputRecord:
         headers = (fields.get("h") or b"").decode("utf-8", "surrogateescape")
-        partition, timestamp = fields.get("p"), fields.get("T")
+        own_key, partition, timestamp = fields.get("k"), fields.get("p"), fields.get("T") or b"-1"
         return InputRecord(
             place,
-            fields.get("k", key),
+            key if own_key is None else own_key,
             fields.get("s"),
             [parse_header(each, str(place)) for each in headers.split(",") if headers],
             partition=-1 if partition is None else _whole_number(partition, f"{place}: %p"),
-            timestamp=0 if timestamp is None else _whole_number(timestamp, f"{place}: %T"),
+            timestamp=_sent_timestamp(_whole_number(timestamp, f"{place}: %T", low=-1), f"{place}: %T"),
         )
 
 
@@ -285,6 +307,21 @@ def _whole_number(data: bytes, what: str, low: int = 0) -> int:
     if not digits.isdigit() or len(digits) > _NUMBER_DIGITS_MAX or int(data) < low:
         raise InputError(f"{what}: {_shown(data)} is not a number from {low}")
     return int(data)
+
+
+def _sent_timestamp(milliseconds: int, what: str) -> int:
+    """Return what librdkafka takes for a timestamp from -1, which is none; 0 is its own word for now.
+
+    Raises:
+        InputError: It is 0.
+    """
+    if milliseconds == 0:
+        raise InputError(f"{what}: 0 cannot be written, the client would take it for now; -1 says now")
+    return max(0, milliseconds)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_BYTES else f"{text[:_SHOWN_BYTES]}..."
 
 
 def _shown(data: bytes) -> str:

@@ -2,7 +2,8 @@
 
 import io
 import json
-from typing import Any, BinaryIO
+import os
+from typing import Any
 
 import pytest
 import typer
@@ -10,6 +11,7 @@ from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raftka.cli.exit_codes import CommandError
 from raftka.cli.input_buffer import InputBuffer
 from raftka.cli.output import bytes_as_json
 from raftka.cli.record_format import record_as_json, record_printer
@@ -75,6 +77,34 @@ def test_nulls_are_empty_and_their_size_is_minus_one() -> None:
     assert record_printer("%S")(message(value=b"")) == b"0"
 
 
+@pytest.mark.parametrize("text", ["json", r"%h\n", "%H"])
+def test_a_header_name_that_the_client_does_not_decode_is_said_to_be_one(text: str) -> None:
+    class Foreign:
+        def __getattr__(self, _: str) -> Any:
+            return lambda: 7
+
+        def timestamp(self) -> tuple[int, int]:
+            return 1, 7
+
+        def key(self) -> bytes:
+            return b""
+
+        value = key
+
+        def headers(self) -> None:
+            raise SystemError("returned a result with an exception set")
+
+    foreign: Any = Foreign()
+    with pytest.raises(CommandError, match="partition 7, offset 7: a header has a name that is not UTF-8"):
+        record_printer(text)(foreign)
+
+
+def test_a_record_without_a_time_has_none_as_a_date_either() -> None:
+    timeless = message(timestamp=(0, -1))
+    assert record_printer("%T{iso}")(timeless) == b"-1"
+    assert record_as_json(timeless)["timestamp"] == -1
+
+
 def test_a_time_that_no_calendar_has_stays_a_number() -> None:
     assert record_printer("%T{iso}")(message(timestamp=(1, 2**62))) == str(2**62).encode()
 
@@ -103,6 +133,7 @@ def test_a_format_that_makes_no_sense_is_refused(text: str, words: str) -> None:
 def test_lines_are_records_and_nothing_in_them_is_decoded() -> None:
     assert pairs(read("text", b"a\r\nb\xff\n\nc")) == [(None, b"a"), (None, b"b\xff"), (None, b""), (None, b"c")]
     assert pairs(read("text", b"a\n", key="k")) == [(b"k", b"a")]
+    assert pairs(read("text", b"a\r\r\nb\r")) == [(None, b"a\r"), (None, b"b\r")], "the end of a line is taken, no more"
     assert pairs(read("text", b"k:v:w\n:\n", separator=":")) == [(b"k", b"v:w"), (b"", b"")]
     with pytest.raises(InputError, match="line 2 has no ':' between key and value"):
         read("text", b"a:1\nnone\n", separator=":")
@@ -150,6 +181,10 @@ def test_a_format_has_partitions_timestamps_and_headers() -> None:
         (r"%p %s\n", b"-1 x\n", "record 1: %p: '-1' is not a number from 0"),
         (r"%k{hex} %s\n", b"6 x\n", "record 1: %k{hex}: '6' is not hex"),
         (r"%h %s\n", b"=1 x\n", "record 1: a header is NAME=VALUE"),
+        (r"%h %s\n", b"a=1 x\n\xff=1 x\n", "record 2: header name '\\udcff' is not UTF-8"),
+        (r"%h %s\n", b"a\0b=1 x\n", "record 1: header name 'a\\x00b' has a NUL in it"),
+        (r"%T %s\n", b"0 x\n", "record 1: %T: 0 cannot be written"),
+        (r"%T %s\n", b"-2 x\n", "record 1: %T: '-2' is not a number from -1"),
         (r"<%s>", b"1>", "record 1: '<' is missing before '1>'"),
     ],
 )
@@ -167,6 +202,7 @@ def test_input_that_does_not_fit_its_format_is_named(text: str, data: bytes, wor
         ("%S %k", "%S has no %s behind it"),
         ("%s %S", "%S has no %s behind it"),
         ("%t %s", "%t: the directives are"),
+        (r"%k\n", "without %s every value would be null; --tombstone says"),
         ("lines", "must be text, json or a format"),
     ],
 )
@@ -174,6 +210,36 @@ def test_an_input_format_by_which_nothing_could_be_told_apart_is_refused(text: s
     with pytest.raises(typer.BadParameter) as refusal:
         record_reader(text, None, None)
     assert words in str(refusal.value)
+
+
+def test_a_format_without_values_is_for_tombstones() -> None:
+    (record,) = record_reader(r"%k\n", None, None, allows_no_value=True)(io.BytesIO(b"a\n"), "")
+    assert (record.key, record.value) == (b"a", None)
+
+
+def test_a_key_that_is_null_is_none_in_every_kind_of_input() -> None:
+    assert pairs(read("json", b'{"key": null, "value": "v"}', key="k")) == [(b"k", b"v")]
+    assert pairs(read(r"%K %k%s\n", b"-1 v\n0 v\n", key="k")) == [(b"k", b"v"), (b"", b"v")]
+
+
+def test_what_is_typed_need_not_be_utf_8() -> None:
+    typed = os.fsdecode(b"\xff")
+    assert pairs(read("text", b"a", key=typed)) == [(b"\xff", b"a")]
+    assert pairs(read("text", b"a\xffb", separator=typed)) == [(b"a", b"b")]
+    assert pairs(read("json", b'{"value": "v"}', key=typed)) == [(b"\xff", b"v")]
+    assert pairs(read(f"%k{typed}%s", b"a\xffb")) == [(b"a", b"b")]
+    assert record_printer(f"%s{typed}%%{{{typed}")(message()) == b"v\xff\xff%{\xff"
+    with pytest.raises(InputError, match=r"has no '.*xff' between key and value"):
+        read("text", b"a", separator=typed)
+
+
+@pytest.mark.parametrize(("timestamp", "sent"), [("-1", 0), ("null", 0), ("1", 1), (str(2**63 - 1), 2**63 - 1)])
+def test_a_timestamp_of_minus_one_is_now(timestamp: str, sent: int) -> None:
+    (record,) = read("json", f'{{"value": "v", "timestamp": {timestamp}}}'.encode())
+    assert record.timestamp == sent
+    if len(timestamp) < 3:
+        (record,) = read(r"%T %s\n", f"{timestamp} v\n".encode())
+        assert record.timestamp == sent
 
 
 def test_a_key_separator_goes_with_lines_only() -> None:
@@ -215,6 +281,12 @@ def test_bytes_come_back_from_json(data: bytes | None) -> None:
         (b'{"value": {"base64": "?"}}', "line 1: value: '?' is not base64"),
         (b'{"timestamp": "now"}', "line 1: timestamp 'now' is not a number"),
         (b'{"timestamp": true}', "line 1: timestamp True is not a number"),
+        (b'{"timestamp": 0}', "line 1: timestamp: 0 cannot be written"),
+        (b'{"timestamp": -5}', "line 1: timestamp -5 is not a number"),
+        (b'{"timestamp": 99999999999999999999}', "line 1: timestamp 99999999999999999999 is not a number"),
+        (b"[" * 200_000, "line 1 is nested too deep"),
+        (b'{"headers": {"\\ud800": "x"}}', r"line 1: header name '\ud800' is not UTF-8"),
+        (b'{"headers": [{"key": "a\\u0000b"}]}', r"line 1: header name 'a\x00b' has a NUL in it"),
         (b'{"headers": [1]}', "line 1: headers must be"),
         (b'{"headers": {"a": 1}}', "line 1: header a must be a string, null or"),
     ],
@@ -236,7 +308,7 @@ def test_a_header_may_have_no_value() -> None:
 
 
 def test_a_buffer_takes_no_more_than_a_record_may_have() -> None:
-    stream: BinaryIO = io.BytesIO(b"x" * 200_000)
+    stream = io.BytesIO(b"x" * 200_000)
     with pytest.raises(Exception, match="more than any record may have"):
         InputBuffer(stream, 1_000).until(b"\n", False)
 
