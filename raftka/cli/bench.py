@@ -22,6 +22,16 @@ _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
 _BAR_COLUMNS = 40
 _POLL_SECONDS = 0.1
 _LEADER_SECONDS = 30.0
+_PARTITIONS = 6
+# A record in seventeen minutes: with fewer a bench is over before the second one.
+_RATE_MIN = 0.001
+# How names begin that brokers keep for themselves.
+_INTERNAL_PREFIX = "__"
+
+_PartitionsOption = Annotated[
+    int | None,
+    typer.Option("--partitions", "-p", metavar="N", min=1, max=10_000, help="Of the new topic. [default: 6]"),
+]
 
 
 def bench(
@@ -34,9 +44,7 @@ def bench(
             autocompletion=complete_topics,
         ),
     ] = None,
-    partitions: Annotated[
-        int, typer.Option("--partitions", "-p", metavar="N", min=1, max=10_000, help="Of the new topic.")
-    ] = 6,
+    partitions: _PartitionsOption = None,
     replicas: Annotated[
         int | None,
         typer.Option("--replicas", "-r", metavar="N", min=1, max=31, help="Of it; default: the brokers' own."),
@@ -45,7 +53,7 @@ def bench(
     consumers: Annotated[int, typer.Option(metavar="N", min=0, max=64, help="Threads that read at the same time.")] = 1,
     size: Annotated[int, typer.Option(metavar="N", min=RECORD_BYTES_MIN, max=10**8, help="Bytes of a record.")] = 1024,
     rate: Annotated[
-        float, typer.Option(metavar="N", min=0, help="Records per second in all; 0: as fast as it goes.")
+        float, typer.Option(metavar="N", min=0, max=1e9, help="Records per second in all; 0: as fast as it goes.")
     ] = 0.0,
     seconds: Annotated[
         float, typer.Option("--seconds", "-s", metavar="N", min=0.1, max=86_400, help="How long it counts.")
@@ -66,11 +74,13 @@ def bench(
 
     Load, brokers and reader share a machine or do not: say which, where you quote numbers.
     """
+    _check_rate(rate)
+    _check_topic(topic, partitions, replicas)
     # Imported here, for the sake of `--help`.
     import secrets
 
     name = topic or f"raftka-bench-{secrets.token_hex(4)}"
-    with sigterm_as_ctrl_c(), _topic(brokers, name, partitions, replicas, is_new=topic is None):
+    with sigterm_as_ctrl_c(), _topic(brokers, name, partitions or _PARTITIONS, replicas, is_new=topic is None):
         found = _wait_for_leaders(brokers, name)
         ends = kafka_offsets.end_offsets(brokers, [(name, number) for number in found])
         request = LoadRequest(
@@ -100,6 +110,20 @@ def bench(
         raise typer.Exit(FAILED)
 
 
+def _check_rate(rate: float) -> None:
+    if 0 < rate < _RATE_MIN:
+        raise typer.BadParameter(f"--rate {rate:g}: must be 0 or not less than {_RATE_MIN:g}")
+
+
+def _check_topic(name: str | None, partitions: int | None, replicas: int | None) -> None:
+    if name is None:
+        return
+    if partitions is not None or replicas is not None:
+        raise typer.BadParameter("--partitions and --replicas are a new topic's; --topic names one that is there")
+    if name.startswith(_INTERNAL_PREFIX):
+        raise typer.BadParameter(f"--topic {name}: is the brokers' own, they would refuse or misread the records")
+
+
 @contextmanager
 def _topic(brokers: str, name: str, partitions: int, replicas: int | None, *, is_new: bool) -> Iterator[None]:
     """Have a topic inside: one that is there, or a new one that is deleted however the bench ends.
@@ -112,8 +136,8 @@ def _topic(brokers: str, name: str, partitions: int, replicas: int | None, *, is
         yield
         return
     try:
-        kafka_client.create_topic(brokers, name, partitions, replicas)
-    except KeyboardInterrupt:
+        kafka_client.create_topic(brokers, name, partitions, replicas, seconds=kafka_client.CREATE_SECONDS)
+    except (KeyboardInterrupt, kafka_client.UnansweredError):
         # The request may have been on its way.
         with suppress(kafka_client.KafkaClientError):
             kafka_client.delete_topic(brokers, name)

@@ -8,7 +8,7 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -97,8 +97,8 @@ class Load:
         self._last = self._first + int(request.seconds * 1e9)
         self._produced = [Tally() for _ in range(request.producers)]
         self._consumed = [Tally() for _ in range(min(request.consumers, len(request.ends)))]
-        self._writers = [self._thread(self._write, index) for index in range(request.producers)]
-        self._readers = [self._thread(self._read, index) for index in range(len(self._consumed))]
+        self._writers = [self._thread(self._write, index, tally) for index, tally in enumerate(self._produced)]
+        self._readers = [self._thread(self._read, index, tally) for index, tally in enumerate(self._consumed)]
 
     def start(self) -> None:
         """Start the threads."""
@@ -124,32 +124,38 @@ class Load:
         for thread in self._writers:
             thread.join()
         deadline = time.monotonic() + _FLUSH_SECONDS
-        while self._readers and self._unread > 0 and time.monotonic() < deadline:
+        while self._unread > 0 and any(each.is_alive() for each in self._readers) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
         self._drained.set()
         for thread in self._readers:
             thread.join()
         return Tally.together(self._produced), Tally.together(self._consumed)
 
-    def _thread(self, target: Any, index: int) -> threading.Thread:
-        # Whoever is interrupted need not wait for them.
-        return threading.Thread(target=target, args=(index,), daemon=True)
+    def _thread(self, target: Callable[[int, Tally], None], index: int, tally: Tally) -> threading.Thread:
+        def run() -> None:
+            try:
+                target(index, tally)
+            except kafka_client.KafkaClientError as error:
+                tally.failures[str(error)] = 1
+                self.stop()
+            except Exception as error:  # noqa: BLE001 - a thread that dies must not look like one that had nothing to do
+                tally.failures[f"{type(error).__name__}: {error}"] = 1
+                self.stop()
 
-    def _write(self, index: int) -> None:
-        tally = self._produced[index]
-        try:
-            producer = kafka_client.new_producer(
-                self._request.brokers,
-                queue_buffering_max_kbytes=max(_QUEUE_KBYTES, 2 * self._request.size // 1024),
-                message_max_bytes=RECORD_BYTES_MAX,
-                **self._request.producer_options,
-            )
-            self._send_all(producer, tally)
-            producer.flush(_FLUSH_SECONDS)
-            if waiting := len(producer):
-                tally.failures[f"not acknowledged in {_FLUSH_SECONDS:.0f} s"] = waiting
-        except kafka_client.KafkaClientError as error:
-            tally.failures[str(error)] = 1
+        # Whoever is interrupted need not wait for them.
+        return threading.Thread(target=run, daemon=True)
+
+    def _write(self, _: int, tally: Tally) -> None:
+        producer = kafka_client.new_producer(
+            self._request.brokers,
+            queue_buffering_max_kbytes=max(_QUEUE_KBYTES, 2 * self._request.size // 1024),
+            message_max_bytes=RECORD_BYTES_MAX,
+            **self._request.producer_options,
+        )
+        self._send_all(producer, tally)
+        producer.flush(_FLUSH_SECONDS)
+        if waiting := len(producer):
+            tally.failures[f"not acknowledged in {_FLUSH_SECONDS:.0f} s"] = waiting
 
     def _send_all(self, producer: "Producer", tally: Tally) -> None:
         request = self._request
@@ -184,10 +190,9 @@ class Load:
             sent += 1
             producer.poll(0)
 
-    def _read(self, index: int) -> None:
+    def _read(self, index: int, tally: Tally) -> None:
         from confluent_kafka import KafkaException, TopicPartition
 
-        tally = self._consumed[index]
         consumer = kafka_client.new_consumer(self._request.brokers)
         try:
             mine = [number for number in sorted(self._request.ends) if number % len(self._consumed) == index]

@@ -3,12 +3,16 @@
 import os
 import sys
 
-from raftka.cli.exit_codes import INTERRUPTED
+from raftka.cli.exit_codes import FAILED, INTERRUPTED
 from raftka.cli.interrupts import quiet_ctrl_c
 
 
 def main() -> None:
     """Run the command of this process's arguments and exit."""
+    _fill_closed_streams()
+    if sys.stdout is None:
+        print("raftka: cannot write to stdout: it is closed", file=sys.stderr)
+        sys.exit(FAILED)
     code = INTERRUPTED
     try:
         with quiet_ctrl_c():
@@ -18,6 +22,31 @@ def main() -> None:
     except KeyboardInterrupt:
         pass
     except BrokenPipeError:
-        # The interpreter would flush once more at exit, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
+    except OSError as error:
+        # A command whose own writing has failed has said so.
+        if not code:
+            print(f"raftka: cannot write to stdout: {error.strerror or error}", file=sys.stderr)
+        code = FAILED
+        _forget_output()
     sys.exit(code)
+
+
+def _fill_closed_streams() -> None:
+    """Let no file or connection have the number of a standard stream that is closed: what is said would go there.
+
+    stdin and stdout stay None for whoever asks; stderr is one that nobody reads, for `print` takes None for stdout.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free.
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w")
+
+
+def _forget_output() -> None:
+    # The interpreter would flush once more at exit, and complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

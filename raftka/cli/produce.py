@@ -148,6 +148,8 @@ def produce(
 def _check_sources(sources: list[Path]) -> None:
     for path in sources:
         if path == _STDIN:
+            if sys.stdin is None:
+                raise CommandError("cannot read stdin: it is closed")
             continue
         if path.is_dir():
             raise CommandError(f"{path}: is a folder; its files are wanted, as in {path / '*'}")

@@ -112,10 +112,20 @@ _PLAIN_WORDS = (
 )
 
 
-def _plain(text: str) -> str:
+def _plain(error: Exception) -> str:
+    text: str = error.format_message()  # type: ignore[attr-defined]
     for theirs, ours in _PLAIN_WORDS:
         text = text.replace(theirs, ours)
+    # It is neither less nor more than anything, so a range refuses it with whichever bound is asked first.
+    if _is_nan(error):
+        text = f"{text.partition(': ')[0]}: nan is not a number"
     return text
+
+
+def _is_nan(error: Exception) -> bool:
+    """Return whether pydantic has refused a `nan`."""
+    errors = getattr(error.__cause__, "errors", list)
+    return any(str(each.get("input")).strip(" +-").lower() == "nan" for each in errors())
 
 
 def _usage(error: Exception) -> int:
@@ -123,7 +133,7 @@ def _usage(error: Exception) -> int:
     if context is not None:
         print(context.get_usage(), file=sys.stderr)
     hint = f" (`{context.command_path} --help` explains)" if context is not None else ""
-    return _complain(f"{_plain(error.format_message())}{hint}", USAGE)  # type: ignore[attr-defined]
+    return _complain(f"{_plain(error)}{hint}", USAGE)
 
 
 def _complain(text: str, code: int) -> int:
