@@ -5,7 +5,7 @@ The command itself:
 * `main`       the entry point.
 * `root`       the table of commands, errors of one line.
 * `lazy_group` commands that are imported when they are asked for.
-* `interrupts` Ctrl-C while modules are imported, and SIGTERM that works like it.
+* `interrupts` Ctrl-C while modules are imported, SIGTERM that works like it, both as the end of an input.
 * `completion` `raftka completion`, and names of topics, groups and keys for shells.
 * `exit_codes` what a shell script may rely on, and the errors behind it.
 
@@ -16,6 +16,7 @@ What several commands share:
 * `positions`    start, end, N, -N and @time.
 * `format_text`  the text of a record format; `record_format` prints by it, `record_input` reads by it.
 * `input_buffer` bytes up to a delimiter.
+* `input_stream` bytes of which Ctrl-C is an end.
 * `progress`     why a partition is neither read nor written.
 * `progress_bar` how far long work is.
 

@@ -21,6 +21,12 @@ class UnjudgedError(CommandError):
     exit_code = UNJUDGED
 
 
+class GivenUpError(CommandError):
+    """Work that somebody did not want to wait for, after Ctrl-C."""
+
+    exit_code = INTERRUPTED
+
+
 class UsageError(CommandError):
     """A command that cannot work as it was typed."""
 

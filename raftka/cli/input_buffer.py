@@ -1,16 +1,26 @@
 """A stream of bytes that is read up to a delimiter or for a number of bytes, and no further than there is input."""
 
-from typing import BinaryIO
+from typing import Protocol
 
 from raftka.cli.exit_codes import CommandError
 
 _CHUNK_BYTES = 64 * 1024
 
 
+class ByteStream(Protocol):
+    """What is read of a stream of bytes."""
+
+    def readline(self, size: int, /) -> bytes:
+        """Return a line, or as many bytes; empty at the end."""
+
+    def read1(self, size: int, /) -> bytes:
+        """Return what there is by now, at most so many bytes; empty at the end."""
+
+
 class InputBuffer:
     """Bytes of a stream that are read and not yet taken; never more than `most` and a chunk."""
 
-    def __init__(self, stream: BinaryIO, most: int) -> None:
+    def __init__(self, stream: ByteStream, most: int) -> None:
         self._stream = stream
         self._most = most
         self._held = bytearray()
@@ -79,7 +89,7 @@ class InputBuffer:
         if len(self._held) > self._most:
             raise CommandError(f"{len(self._held)} bytes or more are more than any record may have")
         # `read1` returns what a pipe has by now, so that somebody who types is heard.
-        chunk: bytes = self._stream.read1(_CHUNK_BYTES)  # type: ignore[attr-defined]
+        chunk = self._stream.read1(_CHUNK_BYTES)
         self._is_exhausted = not chunk
         self._held += chunk
         return bool(chunk)

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
@@ -12,7 +13,8 @@ import typer
 from raftka import kafka_client
 from raftka.cli.completion import complete_partitions, complete_topics
 from raftka.cli.exit_codes import CommandError
-from raftka.cli.interrupts import sigterm_as_ctrl_c
+from raftka.cli.input_stream import InputStream
+from raftka.cli.interrupts import InputEnd
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption
 from raftka.cli.progress_bar import ProgressBar
 from raftka.cli.record_format import record_printer
@@ -107,11 +109,11 @@ def produce(
     brokers: BrokersOption = DEFAULT_BROKERS,
     output: _OutputOption = "text",
 ) -> None:
-    """Write lines, or what a format describes, as records; Ctrl-C or SIGTERM ends the input."""
-    if key is not None and key_separator is not None:
-        raise typer.BadParameter("--key and --key-separator exclude each other")
-    if key_separator == "":
-        raise typer.BadParameter("--key-separator must not be empty")
+    """Write lines, or what a format describes, as records; Ctrl-C or SIGTERM ends the input.
+
+    What was read before is written; one more of them does not wait for that.
+    """
+    _check_keys(key, key_separator)
     # Imported here, for the sake of `--help`.
     from raftka.cli.record_writer import RecordWriter, WriteRequest
 
@@ -136,13 +138,22 @@ def produce(
         headers=common,
     )
     bar = ProgressBar("bytes", _total_bytes(sources), is_wanted=all(path.is_file() for path in sources))
-    with bar, sigterm_as_ctrl_c():
-        writer = RecordWriter(request, "records" if "%" in input_format else "lines", report, bar.clear)
-        bad_input = _copy(sources, read, writer, bar, tombstone=tombstone)
+    end = InputEnd()
+    with bar, end.listening():
+        unit = "records" if "%" in input_format else "lines"
+        writer = RecordWriter(request, unit, report, bar.clear, lambda: end.is_urgent)
+        bad_input = _copy(_records(sources, read, end, bar), writer, end, bar, tombstone=tombstone)
     if output == "text":
         print(f"{writer.written} record{'' if writer.written == 1 else 's'} written to {topic}")
     if bad_input is not None:
         raise bad_input
+
+
+def _check_keys(key: str | None, separator: str | None) -> None:
+    if key is not None and separator is not None:
+        raise typer.BadParameter("--key and --key-separator exclude each other")
+    if separator == "":
+        raise typer.BadParameter("--key-separator must not be empty")
 
 
 def _check_sources(sources: list[Path]) -> None:
@@ -195,35 +206,55 @@ def _print_place(message: "Message") -> None:
 
 
 def _copy(
-    sources: list[Path], read: ReadRecords, writer: "RecordWriter", bar: ProgressBar, *, tombstone: bool
+    records: Iterator[InputRecord], writer: "RecordWriter", end: InputEnd, bar: ProgressBar, *, tombstone: bool
 ) -> InputError | None:
-    """Write all records of all sources, up to input that is no record: that is returned."""
-    before = 0
+    """Write all records, up to input that is no record: that is returned."""
     bad_input = None
     try:
-        for path, stream in _streams(sources):
-            for record in read(stream, "" if path == _STDIN else str(path)):
-                writer.write(_emptied(record) if tombstone else record)
-                if bar.is_shown:
-                    bar.show(before + stream.tell())
-            if bar.is_shown:
-                before += stream.tell()
+        for record in records:
+            writer.write(_emptied(record) if tombstone else record)
     except KeyboardInterrupt:
         bar.clear()
         print(file=sys.stderr)
     except InputError as error:
         bad_input = error
+    end.reach()
     writer.finish()
     return bad_input
 
 
-def _streams(sources: list[Path]) -> Iterator[tuple[Path, BinaryIO]]:
+def _records(sources: list[Path], read: ReadRecords, end: InputEnd, bar: ProgressBar) -> Iterator[InputRecord]:
+    """Yield all records of all sources; the bar shows how much of them is read.
+
+    Raises:
+        InputError: Input that is no record.
+        KeyboardInterrupt: Somebody has ended the input.
+    """
+    before = 0
     for path in sources:
-        if path == _STDIN:
-            yield path, sys.stdin.buffer
-            continue
-        with path.open("rb") as stream:
-            yield path, stream
+        with _opened(path, end) as stream:
+            for record in read(stream, "" if path == _STDIN else str(path)):
+                yield record
+                if end.is_reached:
+                    raise KeyboardInterrupt
+                if bar.is_shown:
+                    bar.show(before + stream.tell())
+            if bar.is_shown:
+                before += stream.tell()
+
+
+@contextmanager
+def _opened(path: Path, end: InputEnd) -> Iterator[InputStream]:
+    if path == _STDIN:
+        yield InputStream(sys.stdin.buffer, end)
+        return
+    # A pipe is opened once somebody writes to it.
+    with end.call(_open, path) as stream:
+        yield InputStream(stream, end)
+
+
+def _open(path: Path) -> BinaryIO:
+    return path.open("rb")
 
 
 def _emptied(record: InputRecord) -> InputRecord:

@@ -5,13 +5,13 @@ import binascii
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.format_text import Directive, parse_format, typed_bytes
-from raftka.cli.input_buffer import InputBuffer
+from raftka.cli.input_buffer import ByteStream, InputBuffer
 
 # The most that librdkafka takes: what is too large for a topic is for its brokers to say.
 RECORD_BYTES_MAX = 1_000_000_000
@@ -61,7 +61,7 @@ class InputRecord(NamedTuple):
     timestamp: int = 0
 
 
-ReadRecords = Callable[[BinaryIO, str], Iterator[InputRecord]]
+ReadRecords = Callable[[ByteStream, str], Iterator[InputRecord]]
 
 
 def record_reader(text: str, key: str | None, separator: str | None, *, allows_no_value: bool = False) -> ReadRecords:
@@ -111,7 +111,7 @@ def _header_name(name: str, where: str) -> str:
     return name
 
 
-def _lines(stream: BinaryIO, source: str) -> Iterator[tuple[Place, bytes]]:
+def _lines(stream: ByteStream, source: str) -> Iterator[tuple[Place, bytes]]:
     for number, line in enumerate(iter(partial(stream.readline, RECORD_BYTES_MAX), b""), 1):
         place = Place(source, "line", number)
         if len(line) == RECORD_BYTES_MAX:
@@ -119,7 +119,7 @@ def _lines(stream: BinaryIO, source: str) -> Iterator[tuple[Place, bytes]]:
         yield place, line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
 
 
-def _read_lines(key: bytes | None, separator: bytes | None, stream: BinaryIO, source: str) -> Iterator[InputRecord]:
+def _read_lines(key: bytes | None, separator: bytes | None, stream: ByteStream, source: str) -> Iterator[InputRecord]:
     """Yield a record for each line; nothing is decoded."""
     for place, line in _lines(stream, source):
         if separator is None:
@@ -131,7 +131,7 @@ def _read_lines(key: bytes | None, separator: bytes | None, stream: BinaryIO, so
         yield InputRecord(place, before, after, [])
 
 
-def _read_json(key: bytes | None, stream: BinaryIO, source: str) -> Iterator[InputRecord]:
+def _read_json(key: bytes | None, stream: ByteStream, source: str) -> Iterator[InputRecord]:
     for place, line in _lines(stream, source):
         try:
             found = json.loads(line)
@@ -233,7 +233,7 @@ class InputFormat:
                 f"--format {text}: without %s every value would be null; --tombstone says that this is meant"
             )
 
-    def read(self, key: bytes | None, stream: BinaryIO, source: str) -> Iterator[InputRecord]:
+    def read(self, key: bytes | None, stream: ByteStream, source: str) -> Iterator[InputRecord]:
         """Yield the records of a stream; `key` is that of records which bring none.
 
         Raises:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raftka import kafka_client
-from raftka.cli.exit_codes import CommandError
+from raftka.cli.exit_codes import CommandError, GivenUpError
 from raftka.cli.progress import Stopwatch, write_problem
 from raftka.cli.record_input import RECORD_BYTES_MAX, Headers, InputError, InputRecord, Place
 
@@ -54,6 +54,7 @@ class RecordWriter:
         unit: What the records are called at the end, as in "3 of the 4 lines".
         on_written: Called with each record that is written, in the order of their acknowledgements.
         before_words: Called before something is said on stderr.
+        is_urgent: Asked while it waits; True: nobody wants to wait any longer.
     """
 
     def __init__(
@@ -62,11 +63,13 @@ class RecordWriter:
         unit: str,
         on_written: Callable[["Message"], None],
         before_words: Callable[[], None],
+        is_urgent: Callable[[], bool] = lambda: False,
     ) -> None:
         self._request = request
         self._unit = unit
         self._on_written = on_written
         self._before_words = before_words
+        self._is_urgent = is_urgent
         self._producer = kafka_client.new_producer(
             request.brokers,
             request.acks,
@@ -87,6 +90,7 @@ class RecordWriter:
 
         Raises:
             CommandError: An earlier record has failed, or this one cannot be sent.
+            GivenUpError: Nobody wants to wait any longer.
         """
         from confluent_kafka import KafkaException
 
@@ -111,6 +115,8 @@ class RecordWriter:
                 )
                 break
             except BufferError:
+                if self._is_urgent():
+                    self.finish()
                 self._producer.poll(_FLUSH_POLL_SECONDS)
                 self._warn_if_idle()
             except KafkaException as error:
@@ -125,8 +131,14 @@ class RecordWriter:
 
         Raises:
             CommandError: A record has failed.
+            GivenUpError: Nobody wants to wait any longer.
         """
         while len(self._producer):
+            if self._is_urgent():
+                raise GivenUpError(
+                    f"not waited for: {self.written} of the {self._sent} {self._unit} that were sent are known to be"
+                    " written, others may be"
+                )
             self._producer.flush(_FLUSH_POLL_SECONDS)
             self._warn_if_idle()
         if self._error:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.process.broker_processes import eventually
-from tests.process.command_line import RAFTKA, SECONDS, raftka, started
+from tests.process.command_line import RAFTKA, SECONDS, raftka, read_until, started
 
 pytestmark = pytest.mark.process
 
@@ -219,6 +220,11 @@ def test_a_topic_is_configured_grown_and_trimmed(run: Run) -> None:
     told = run("topic", "add-partitions", "changing", "-n", "2").stdout
     assert told == "changing: 3 partitions, before it had 1\n"
 
+    run("produce", "changing", "-p", "1", stdin="5\n")
+    done = run("topic", "trim-prefix", "changing", "-p", "0", "-p", "1", "-o", "3")
+    assert done.stderr == "raftka: note: partition 1 of changing ends at 1, which is taken in place of 3\n"
+    assert run("consume", "changing", "-e").stdout == "4\n"
+
 
 def test_the_brokers_configuration_is_read(run: Run) -> None:
     found = json.loads(run("cluster", "config", "list", "-f", "json").stdout)
@@ -283,6 +289,38 @@ def test_a_producer_that_is_terminated_tells_what_it_has_written(run: Run, boots
     finally:
         os.close(descriptor)
     assert (producer.returncode, told) == (0, "1 record written to terminated\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM] * 3)
+def test_a_producer_that_is_interrupted_in_full_flight_writes_what_it_has_read(
+    run: Run, bootstrap: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    topic = f"flight-{tmp_path.name}".replace("[", "-").replace("]", "-")
+    run("topic", "create", topic, "-p", "1")
+    endless = tmp_path / "endless"
+    os.mkfifo(endless)
+    with subprocess.Popen(["sh", "-c", 'exec yes > "$0"', str(endless)], stderr=subprocess.DEVNULL) as lines:
+        try:
+            command = [*RAFTKA, "produce", topic, "-o", "%o\n", str(endless)]
+            with started(command, RAFTKA_BROKERS=bootstrap) as producer:
+                read_until(producer, "100")
+                producer.send_signal(number)
+                told, complaints = producer.communicate(timeout=SECONDS)
+        finally:
+            lines.kill()
+    assert (producer.returncode, complaints) == (0, "\n")
+    last = int(told.split()[-1])
+    (record,) = rows(run, topic, "-o", "-1", "-e")
+    assert record["offset"] == last, "what is written is what was told to be"
+
+
+def test_records_before_one_that_cannot_be_sent_are_written(run: Run) -> None:
+    run("topic", "create", "names", "-p", "1")
+    lines = '{"value": "good"}\n' * 500 + '{"value": "bad", "headers": {"\\ud800": "y"}}\n'
+    done = run("produce", "names", "-f", "json", stdin=lines, code=1)
+    assert done.stderr == "raftka: line 501: header name '\\ud800' is not UTF-8\n"
+    assert done.stdout == "500 records written to names\n"
+    assert run("consume", "names", "-e").stdout == "good\n" * 500
 
 
 def test_a_bench_of_a_topic_that_does_not_exist_says_so(run: Run) -> None:
