@@ -36,6 +36,16 @@ def end_offsets(brokers: str, partitions: Iterable[Partition]) -> dict[Partition
     return _look_up(brokers, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
 
+def known_ends(brokers: str, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    """Return what `end_offsets` returns, without the partitions that do not tell."""
+    from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+    try:
+        return _look_up(brokers, partitions, OffsetSpec.latest(), is_partial=True)  # type: ignore[no-untyped-call]
+    except KafkaClientError:
+        return {}
+
+
 def offsets_at(brokers: str, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
     """Return the first offset whose record has this timestamp (ms) or a later one; the end where there is none.
 
@@ -70,7 +80,9 @@ def delete_records(brokers: str, before: Mapping[Partition, int]) -> dict[Partit
     return dict(sorted(done.items()))
 
 
-def _look_up(brokers: str, partitions: Iterable[Partition], spec: Any) -> dict[Partition, int]:
+def _look_up(
+    brokers: str, partitions: Iterable[Partition], spec: Any, *, is_partial: bool = False
+) -> dict[Partition, int]:
     from confluent_kafka import KafkaException, TopicPartition
 
     wanted = {TopicPartition(*partition): spec for partition in partitions}
@@ -83,7 +95,8 @@ def _look_up(brokers: str, partitions: Iterable[Partition], spec: Any) -> dict[P
             try:
                 found[where.topic, where.partition] = future.result(2 * REQUEST_SECONDS).offset
             except KafkaException as error:
-                raise _partition_error((where.topic, where.partition), error) from None
+                if not is_partial:
+                    raise _partition_error((where.topic, where.partition), error) from None
     return dict(sorted(found.items()))
 
 

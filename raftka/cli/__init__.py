@@ -27,7 +27,7 @@ Commands:
 * `topic`     `raftka topic`.
 * `partition` `raftka partition`.
 * `produce`   `raftka produce`, with `record_writer`.
-* `consume`   `raftka consume`, with `assigned_reader`, `group_reader` and `record_sink`.
+* `consume`   `raftka consume`, with `assigned_reader`, `group_reader`, `partition_ends` and `record_sink`.
 * `group`     `raftka group`.
 * `cluster`   `raftka cluster`, with `cluster_config`.
 * `bench`     `raftka bench`, with `bench_load`.

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 from raftka import kafka_client
 from raftka.cli.exit_codes import CommandError
+from raftka.cli.partition_ends import PartitionEnds
 from raftka.cli.positions import Anchor, Position
-from raftka.cli.progress import PATIENCE_SECONDS, Stopwatch, leader_problem, read_problem
+from raftka.cli.progress import Stopwatch, leader_problem, silence_problem
 from raftka.cli.record_sink import RecordSink
 
 if TYPE_CHECKING:
@@ -27,28 +28,29 @@ class AssignedReader:
             brokers, enable_partition_eof=True, fetch_wait_max_ms=FETCH_WAIT_MS
         )
         self._assigned: dict[int, TopicPartition] = {}
-        self._unfinished: set[int] = set()
+        self._ends = PartitionEnds(brokers, topic)
         self._idle = Stopwatch()
         self._warning = ""
 
-    def assign(self, partitions: list[int], begin: Position) -> None:
-        """Begin to read.
+    def assign(self, partitions: list[int], begin: Position, *, is_end_wanted: bool) -> None:
+        """Begin to read; `is_end_wanted`: the partitions end for us where they end now.
 
         Raises:
             CommandError: A partition does not have the offset, or nobody tells.
         """
-        self._assigned = {partition: self._start(partition, begin) for partition in partitions}
-        self._unfinished = set(partitions)
+        ends = self._ends.ask(partitions) if is_end_wanted else {}
+        self._assigned = {partition: self._start(partition, begin, ends.get(partition)) for partition in partitions}
+        self._ends.unfinished = set(partitions)
         self._consumer.assign(list(self._assigned.values()))
 
     def run(self, count: int | None, exit_at_end: bool) -> None:
-        """Print records until there were `count`, or with `exit_at_end` until each partition's end was seen.
+        """Print records until there were `count`, or with `exit_at_end` to the end of each partition.
 
         Raises:
             CommandError: A partition cannot be read; where an end was asked for, also one that is not read for long.
         """
         self._idle.restart()
-        while (count is None or self._sink.printed < count) and not (exit_at_end and not self._unfinished):
+        while (count is None or self._sink.printed < count) and not (exit_at_end and not self._ends.unfinished):
             message = self._consumer.poll(POLL_SECONDS)
             if message is None:
                 # Nothing to do just now.
@@ -59,11 +61,9 @@ class AssignedReader:
             self._idle.restart()
             error = message.error()
             if error is None:
-                self._sink.print(message)
-                if self._sink.is_due:
-                    self._sink.flush()
+                self._take(message)
             elif error.name() == "_PARTITION_EOF":
-                self._unfinished.discard(partition_number(message))
+                self._ends.on_nothing_left(partition_number(message))
             else:
                 check_passing(error)
         self._sink.flush()
@@ -72,7 +72,17 @@ class AssignedReader:
         """Give the connections back."""
         self._consumer.close()
 
-    def _start(self, partition: int, begin: Position) -> "TopicPartition":
+    def _take(self, message: "Message") -> None:
+        partition = partition_number(message)
+        if not self._ends.admits(partition, kafka_client.delivered_offset(message)):
+            # What comes behind the end would only keep us from what the others still have.
+            self._consumer.pause([self._assigned[partition]])
+            return
+        self._sink.print(message)
+        if self._sink.is_due:
+            self._sink.flush()
+
+    def _start(self, partition: int, begin: Position, end: int | None) -> "TopicPartition":
         from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
         if begin.anchor is Anchor.START:
@@ -82,7 +92,8 @@ class AssignedReader:
         elif begin.anchor is Anchor.TIME:
             offset = self._offset_at(partition, begin.value)
         else:
-            offset = begin.within(*self._offsets(partition), (self._topic, partition))
+            first, last = self._offsets(partition)
+            offset = begin.within(first, last if end is None else end, (self._topic, partition))
         return TopicPartition(self._topic, partition, offset)
 
     def _offset_at(self, partition: int, timestamp: int) -> int:
@@ -116,22 +127,20 @@ class AssignedReader:
     def _look_why(self, is_end_wanted: bool) -> None:
         """Find out why nothing comes; at the end of every partition, nothing may be wrong."""
         self._idle.restart()
-        why = leader_problem(self._brokers, self._topic, self._unfinished or self._assigned)
-        for partition in sorted(self._unfinished):
-            if why:
-                break
-            (position,) = self._consumer.position([self._assigned[partition]])
-            offset = position.offset if position.offset >= 0 else self._assigned[partition].offset
-            answer = read_problem(self._brokers, self._topic, partition, offset)
-            why = f"partition {self._topic}-{partition} cannot be read: {answer}" if answer else ""
-        if self._unfinished and not why:
-            names = ", ".join(f"{self._topic}-{partition}" for partition in sorted(self._unfinished))
-            why = f"nothing came from partition {names} for {PATIENCE_SECONDS:.0f} s, and no broker says why"
-        if self._unfinished and is_end_wanted:
+        unfinished = self._ends.unfinished
+        why = leader_problem(self._brokers, self._topic, unfinished or self._assigned) or silence_problem(
+            self._brokers, self._topic, {partition: self._position(partition) for partition in unfinished}
+        )
+        if unfinished and is_end_wanted:
             raise CommandError(why)
         if why and why != self._warning:
             self._sink.warn(f"{why}; still trying")
         self._warning = why
+
+    def _position(self, partition: int) -> int:
+        """Return the next offset to read, or librdkafka's mark of where reading begins."""
+        (position,) = self._consumer.position([self._assigned[partition]])
+        return position.offset if position.offset >= 0 else self._assigned[partition].offset
 
 
 def partition_number(message: "Message") -> int:

@@ -3,15 +3,15 @@
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from raftka import kafka_client, kafka_offsets
 from raftka.cli.completion import complete_groups, complete_topics
-from raftka.cli.exit_codes import CommandError
-from raftka.cli.interrupts import sigterm_as_ctrl_c
+from raftka.cli.exit_codes import INTERRUPTED, TERMINATED, CommandError
+from raftka.cli.interrupts import TerminatedError, sigterm_as_ctrl_c
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, PartitionsOption, check_group, existing_partitions
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Position, parse_position, resolve
 from raftka.cli.progress_bar import ProgressBar
@@ -55,7 +55,10 @@ def consume(
         int | None, typer.Option("-n", "--count", min=1, metavar="N", help="Stop after so many records.")
     ] = None,
     exit_at_end: Annotated[
-        bool, typer.Option("--exit-at-end", "-e", help="Stop where the partitions end at this moment.")
+        bool,
+        typer.Option(
+            "--exit-at-end", "-e", help="Stop where the partitions end at this moment; later records are left out."
+        ),
     ] = False,
     output: Annotated[
         str,
@@ -70,12 +73,14 @@ def consume(
 ) -> None:
     """Print records until Ctrl-C or SIGTERM, or as -n or -e say. Order holds within a partition.
 
-    A member of a group commits what it has printed, and leaves the group.
+    A member of a group commits what it has printed, and leaves the group. Where Ctrl-C or SIGTERM comes before what -n
+    or -e asks for, the exit code is 130 or 143. Headers with a name that is no UTF-8 cannot be read: a warning names
+    the record, which has null headers in JSON, none in %h, and -1 as %H.
     """
     if offset == _STORED and group is None:
         raise typer.BadParameter(f"--offset {_STORED}: only a --group has stored where it is")
     begin = parse_position("start" if offset == _STORED else offset, "--offset", time.time_ns() // 1_000_000)
-    render = record_printer(output)
+    render = record_printer(output, warn=lambda words: sink.warn(words))
     if group is not None and partitions:
         raise typer.BadParameter("--partition and --group exclude each other: a group gives partitions to its members")
     if group is not None and begin.anchor not in {Anchor.START, Anchor.END}:
@@ -89,20 +94,41 @@ def consume(
     if bar.is_shown and count is None and exit_at_end and group is None:
         bar = ProgressBar("records", _total(brokers, topic, chosen, begin))
     sink = RecordSink(render, bar)
-    # Ctrl-C is how it ends where nothing else was asked for.
+    is_end_wanted = exit_at_end or count is not None
     with (
         bar,
         kafka_client.one_line_errors(brokers),
         sigterm_as_ctrl_c(),
-        suppress(KeyboardInterrupt),
-        _reader(brokers, topic, group, sink, begin, chosen) as reader,
+        _until_signal(sink, is_end_wanted=is_end_wanted),
+        _reader(brokers, topic, group, sink, begin, chosen, is_end_wanted=exit_at_end) as reader,
     ):
         reader.run(count, exit_at_end)
 
 
 @contextmanager
+def _until_signal(sink: RecordSink, *, is_end_wanted: bool) -> Iterator[None]:
+    """Let Ctrl-C or SIGTERM end what is inside: well, or, where it was to end by itself, as what is not whole."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        if not is_end_wanted:
+            return
+        is_terminated = isinstance(interrupt, TerminatedError)
+        name = "SIGTERM" if is_terminated else "Ctrl-C"
+        sink.warn(f"{name} came before the end that was asked for; {sink.printed} records are printed")
+        raise typer.Exit(TERMINATED if is_terminated else INTERRUPTED) from None
+
+
+@contextmanager
 def _reader(
-    brokers: str, topic: str, group: str | None, sink: RecordSink, begin: Position, partitions: list[int]
+    brokers: str,
+    topic: str,
+    group: str | None,
+    sink: RecordSink,
+    begin: Position,
+    partitions: list[int],
+    *,
+    is_end_wanted: bool,
 ) -> Iterator["AssignedReader | GroupReader"]:
     """Have a reader inside; one in a group leaves it, or it would keep its partitions until its session times out."""
     # Imported here: `--help` needs no reader.
@@ -116,7 +142,7 @@ def _reader(
         reader = GroupReader(brokers, topic, group, sink, begins_at_end=begin.anchor is Anchor.END)
     try:
         if isinstance(reader, AssignedReader):
-            reader.assign(partitions, begin)
+            reader.assign(partitions, begin, is_end_wanted=is_end_wanted)
         yield reader
     finally:
         reader.close()

@@ -7,6 +7,8 @@ UNJUDGED = 2
 USAGE = 64
 # What shells say of a command that Ctrl-C ended: 128 and the number of SIGINT.
 INTERRUPTED = 130
+# The same of SIGTERM, where a command tells it from Ctrl-C.
+TERMINATED = 143
 
 
 class CommandError(Exception):

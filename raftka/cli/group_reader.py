@@ -1,10 +1,13 @@
 """Reads a topic as a member of a consumer group: what is printed is committed, and nothing before it is printed."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from raftka import kafka_client
 from raftka.cli.assigned_reader import FETCH_WAIT_MS, POLL_SECONDS, check_passing, partition_number
-from raftka.cli.progress import PATIENCE_SECONDS, Stopwatch, leader_problem
+from raftka.cli.exit_codes import CommandError
+from raftka.cli.partition_ends import PartitionEnds
+from raftka.cli.progress import PATIENCE_SECONDS, Stopwatch, leader_problem, silence_problem
 from raftka.cli.record_sink import RecordSink
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ class GroupReader:
         self._topic = topic
         self._group = group
         self._sink = sink
+        self._begins_at_end = begins_at_end
         # Commits are sent in the background and at the close, of what was stored: see `_settle`.
         self._consumer: Consumer = kafka_client.new_consumer(
             brokers,
@@ -33,7 +37,8 @@ class GroupReader:
             auto_offset_reset="latest" if begins_at_end else "earliest",
         )
         self._assigned: set[int] = set()
-        self._unfinished: set[int] = set()
+        self._ends = PartitionEnds(brokers, topic)
+        self._exits_at_end = False
         self._has_been_assigned = False
         self._unsettled: dict[int, Message] = {}
         self._unsettled_count = 0
@@ -44,9 +49,13 @@ class GroupReader:
     def run(self, count: int | None, exit_at_end: bool) -> None:
         """Print records until there were `count`, or with `exit_at_end` until the ends of all that it was given.
 
+        A partition ends where it ended when it was given to this member first.
+
         Raises:
-            CommandError: The group or the topic refuses.
+            CommandError: The group or the topic refuses; where an end was asked for, also a partition that is not read
+                for long.
         """
+        self._exits_at_end = exit_at_end
         self._idle.restart()
         try:
             while (count is None or self._sink.printed < count) and not (exit_at_end and self._is_at_end):
@@ -54,7 +63,7 @@ class GroupReader:
                 if message is None:
                     self._settle()
                     if self._idle.has_expired:
-                        self._look_why()
+                        self._look_why(is_end_wanted=exit_at_end or count is not None)
                     continue
                 self._idle.restart()
                 self._take(message)
@@ -69,16 +78,19 @@ class GroupReader:
 
     @property
     def _is_at_end(self) -> bool:
-        return self._has_been_assigned and not self._unfinished
+        return self._has_been_assigned and not self._ends.unfinished
 
     def _take(self, message: "Message") -> None:
         partition = partition_number(message)
         error = message.error()
         if error is not None:
             if error.name() == "_PARTITION_EOF":
-                self._unfinished.discard(partition)
+                self._ends.on_nothing_left(partition)
             else:
                 check_passing(error)
+            return
+        if not self._ends.admits(partition, kafka_client.delivered_offset(message)):
+            self._consumer.pause([self._where(partition)])
             return
         self._sink.print(message)
         self._unsettled[partition] = message
@@ -98,7 +110,9 @@ class GroupReader:
 
     def _on_assign(self, _: "Consumer", partitions: "list[TopicPartition]") -> None:
         self._assigned = {each.partition for each in partitions}
-        self._unfinished = set(self._assigned)
+        if self._exits_at_end:
+            self._ends.ask(self._assigned)
+        self._ends.unfinished = set(self._assigned)
         self._has_been_assigned = True
         self._idle.restart()
 
@@ -113,11 +127,34 @@ class GroupReader:
         self._has_been_assigned = False
         self._settle()
 
-    def _look_why(self) -> None:
+    def _look_why(self, is_end_wanted: bool) -> None:
         self._idle.restart()
-        why = leader_problem(self._brokers, self._topic, self._unfinished)
+        unfinished = self._ends.unfinished if self._has_been_assigned else set()
+        why = leader_problem(self._brokers, self._topic, unfinished) or silence_problem(
+            self._brokers, self._topic, {partition: self._position(partition) for partition in unfinished}
+        )
+        if unfinished and is_end_wanted:
+            raise CommandError(why)
         if not why and not self._has_been_assigned:
             why = f"group {self._group} has given this member nothing for {PATIENCE_SECONDS:.0f} s"
         if why and why != self._warning:
             self._sink.warn(f"{why}; still trying")
         self._warning = why
+
+    def _position(self, partition: int) -> int:
+        """Return the next offset to read, or librdkafka's mark of where reading begins."""
+        from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
+
+        (found,) = self._consumer.position([self._where(partition)])
+        if found.offset < 0:
+            # Nothing was read yet, so reading begins where the group has committed.
+            with suppress(KafkaException):
+                (found,) = self._consumer.committed([self._where(partition)], timeout=kafka_client.REQUEST_SECONDS)
+        if found.offset >= 0:
+            return found.offset
+        return OFFSET_END if self._begins_at_end else OFFSET_BEGINNING
+
+    def _where(self, partition: int) -> "TopicPartition":
+        from confluent_kafka import TopicPartition
+
+        return TopicPartition(self._topic, partition)

@@ -4,11 +4,15 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
 from raftka.cli.exit_codes import INTERRUPTED
 
 _Result = TypeVar("_Result")
+
+
+class TerminatedError(KeyboardInterrupt):
+    """SIGTERM, for those who tell it from Ctrl-C."""
 
 
 @contextmanager
@@ -38,11 +42,15 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
     if before is not signal.SIG_DFL:
         yield
         return
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _raise_terminated)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _raise_terminated(*_: object) -> Never:
+    raise TerminatedError
 
 
 class InputEnd:

@@ -4,7 +4,7 @@ import logging
 import re
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from raftka import kafka_client
 from raftka.config import parse_address
@@ -20,6 +20,11 @@ _POLL_SECONDS = 0.1
 # offset 7 (leader epoch 1): NAME, and where an offset is looked up: HOST:PORT/2: Offset reply error for topic TOPIC [0]
 # (v2, Broker: WORDS): ACTION.
 _FETCH_ERROR = re.compile(r"/(\d+): \S+ \[\d+\]: Fetch failed (?P<offset>at offset \d+) .*: (?P<name>\w+)$")
+# What it cannot decode it fetches again and again: HOST:PORT/2: TOPIC [0]: Fetch backoff for 500ms: Local: WORDS
+_DECODE_ERROR = re.compile(
+    r": \S+ \[\d+\]: Fetch backoff for \d+ms: Local:"
+    r" (?P<words>Read underflow|Bad message format|Invalid compressed data|Not implemented)"
+)
 _OFFSET_ERROR = re.compile(r"/(\d+): Offset reply error for topic \S+ \[\d+\] \(v\d+, (?:Broker: )?(?P<words>.*)\): ")
 
 
@@ -92,8 +97,26 @@ def _leader_problem(cluster: ClusterInfo, leader: int) -> str:
         return f"is led by broker {leader}, which does not answer at {cluster.brokers[leader]} ({reason})"
 
 
+def silence_problem(brokers: str, topic: str, positions: Mapping[int, int]) -> str:
+    """Return in one line why nothing comes from partitions that are led; empty: none is waited for.
+
+    Args:
+        brokers: HOST:PORT,...
+        topic: Its name.
+        positions: The next offset of each partition that is waited for, or librdkafka's mark for one, by number.
+    """
+    for partition, offset in sorted(positions.items()):
+        answer = read_problem(brokers, topic, partition, offset)
+        if answer:
+            return f"partition {topic}-{partition} cannot be read: {answer}"
+    if not positions:
+        return ""
+    names = ", ".join(f"{topic}-{partition}" for partition in sorted(positions))
+    return f"nothing came from partition {names} for {PATIENCE_SECONDS:.0f} s, and no broker says why"
+
+
 def read_problem(brokers: str, topic: str, partition: int, offset: int) -> str:
-    """Read a partition once more and return in one line what the broker answers; empty: no error, or no answer.
+    """Read a partition once more and return in one line what is wrong with the answer; empty: nothing, or no answer.
 
     Args:
         brokers: HOST:PORT,...
@@ -103,7 +126,7 @@ def read_problem(brokers: str, topic: str, partition: int, offset: int) -> str:
     """
     from confluent_kafka import TopicPartition
 
-    lines = _Lines()
+    lines = _Lines(offset)
     logger = logging.getLogger(__name__)
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
@@ -123,17 +146,18 @@ def read_problem(brokers: str, topic: str, partition: int, offset: int) -> str:
 class _Lines(logging.Handler):
     """Keeps the first refusal among librdkafka's log lines, in our words."""
 
-    def __init__(self) -> None:
+    def __init__(self, offset: int) -> None:
         super().__init__()
+        self._offset = offset
         self.answer = ""
 
     def emit(self, record: logging.LogRecord) -> None:
         if not self.answer:
-            self.answer = refusal(record.getMessage())
+            self.answer = refusal(record.getMessage(), self._offset)
 
 
-def refusal(line: str) -> str:
-    """Return what a line of librdkafka's debug log says of a broker that refused to read; empty: nothing."""
+def refusal(line: str, offset: int) -> str:
+    """Return why reading from `offset` failed, if a line of librdkafka's debug log says so; empty: it does not."""
     from confluent_kafka import KafkaError
 
     fetch = _FETCH_ERROR.search(line)
@@ -141,5 +165,9 @@ def refusal(line: str) -> str:
         code = getattr(KafkaError, fetch["name"], None)
         words = f" ({kafka_client.error_text(KafkaError(code))})" if isinstance(code, int) else ""
         return f"broker {fetch[1]} answered {fetch['name']}{words} {fetch['offset']}"
+    undecoded = _DECODE_ERROR.search(line)
+    if undecoded is not None:
+        where = "" if offset < 0 else f" at offset {offset}"
+        return f"the records{where} cannot be decoded ({undecoded['words']}); reading behind them may go on"
     lookup = _OFFSET_ERROR.search(line)
     return "" if lookup is None else f"broker {lookup[1]} answered: {lookup['words']}"

@@ -2,14 +2,15 @@
 
 import base64
 import json
-from collections.abc import Callable
+import operator
+import sys
+from collections.abc import Callable, Sized
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from raftka import kafka_client
-from raftka.cli.exit_codes import CommandError
 from raftka.cli.format_text import Directive, parse_format
 from raftka.cli.output import bytes_as_json
 
@@ -29,26 +30,47 @@ _MODIFIERS = {
 }
 _TEXT_FORMAT = r"%s\n"
 
+# confluent-kafka returns a result and raises, too. Where the interpreter has specialized a plain call, it does not look
+# for that, and the error comes out of some later line.
+_call_headers = operator.methodcaller("headers")
+# Stands for headers that cannot be read, and is never read itself.
+_UNREADABLE: Any = [("", None)]
+
 Render = Callable[["Message"], bytes]
 
 
-def record_printer(text: str, flag: str = "--format") -> Render:
+def _warn(words: str) -> None:
+    print(f"raftka: {words}", file=sys.stderr)
+
+
+def record_printer(text: str, flag: str = "--format", *, warn: Callable[[str], None] = _warn) -> Render:
     """Return what makes the bytes to print of a record: `text` is text, json or a format.
 
+    Args:
+        text: What was typed.
+        flag: Where.
+        warn: Called with words about a record that cannot be printed as it is.
+
     Raises:
-        typer.BadParameter: None of them.
+        typer.BadParameter: Neither text nor json nor a format.
     """
     if text == "json":
-        return lambda message: (json.dumps(record_as_json(message), ensure_ascii=False) + "\n").encode()
+        return _warned(lambda message: (json.dumps(record_as_json(message), ensure_ascii=False) + "\n").encode(), warn)
     if text != "text" and "%" not in text:
         raise typer.BadParameter(f"{flag} {text}: must be text, json or a format with %-directives")
     parts = parse_format(_TEXT_FORMAT if text == "text" else text, _MODIFIERS, flag)
     renders = [_field(part) if isinstance(part, Directive) else _constant(part) for part in parts]
-    return lambda message: b"".join([render(message) for render in renders])
+
+    def render(message: "Message") -> bytes:
+        return b"".join([render(message) for render in renders])
+
+    has_headers = any(isinstance(part, Directive) and part.letter in "hH" for part in parts)
+    return _warned(render, warn) if has_headers else render
 
 
 def record_as_json(message: "Message") -> dict[str, Any]:
-    """Return a record as an object; bytes that are no UTF-8 become {"base64": ...}."""
+    """Return a record as an object; bytes that are no UTF-8 become {"base64": ...}, unreadable headers null."""
+    headers = read_headers(message)
     return {
         "topic": message.topic(),
         "partition": message.partition(),
@@ -56,8 +78,32 @@ def record_as_json(message: "Message") -> dict[str, Any]:
         "timestamp": message.timestamp()[1],
         "key": bytes_as_json(_key(message)),
         "value": bytes_as_json(_value(message)),
-        "headers": [{"key": name, "value": bytes_as_json(data)} for name, data in _headers(message)],
+        "headers": headers and [{"key": name, "value": bytes_as_json(data)} for name, data in headers],
     }
+
+
+def read_headers(message: "Message") -> list[tuple[str, bytes | None]] | None:
+    """Return the headers of a record; None: one of them has a name that is no UTF-8, so nobody can have any of them."""
+    try:
+        found: Any = _call_headers(message) or []
+    except SystemError:
+        # confluent-kafka makes strings of names. What it would return from now on has holes that crash whoever touches
+        # them.
+        found = _UNREADABLE
+        message.set_headers(_UNREADABLE)
+    return None if found is _UNREADABLE else found
+
+
+def _warned(render: Render, warn: Callable[[str], None]) -> Render:
+    def render_or_warn(message: "Message") -> bytes:
+        if read_headers(message) is None:
+            warn(
+                f"offset {message.offset()} of partition {message.topic()}-{message.partition()} has a header whose"
+                " name is no UTF-8; its headers are left out"
+            )
+        return render(message)
+
+    return render_or_warn
 
 
 def _constant(data: bytes) -> Render:
@@ -88,29 +134,14 @@ def _value(message: "Message") -> Any:
     return message.value()
 
 
-def _length(data: bytes | None) -> int:
+def _length(data: Sized | None) -> int:
     return -1 if data is None else len(data)
-
-
-def _headers(message: "Message") -> list[tuple[str, bytes | None]]:
-    """Return the headers of a record.
-
-    Raises:
-        CommandError: A name that confluent-kafka does not decode.
-    """
-    try:
-        found: Any = message.headers() or []
-    except (SystemError, UnicodeDecodeError):
-        raise CommandError(
-            f"partition {message.partition()}, offset {message.offset()}: a header has a name that is not UTF-8; a"
-            " format without %h and %H prints the record"
-        ) from None
-    return list(found)
 
 
 def _headers_as_text(message: "Message") -> bytes:
     # As kcat has it: a null has no `=`.
-    return b",".join(name.encode() + (b"" if data is None else b"=" + data) for name, data in _headers(message))
+    pairs = read_headers(message) or []
+    return b",".join(name.encode() + (b"" if data is None else b"=" + data) for name, data in pairs)
 
 
 def _iso(milliseconds: int) -> str:
@@ -132,7 +163,7 @@ _FIELDS: dict[str, Render] = {
     "k": lambda message: _key(message) or b"",
     "s": lambda message: _value(message) or b"",
     "h": _headers_as_text,
-    "H": lambda message: str(len(_headers(message))).encode(),
+    "H": lambda message: str(_length(read_headers(message))).encode(),
     "K": lambda message: str(_length(_key(message))).encode(),
     "S": lambda message: str(_length(_value(message))).encode(),
     "T": lambda message: str(message.timestamp()[1]).encode(),

@@ -7,7 +7,7 @@ import typer
 
 from raftka.admin_client import AdminError
 from raftka.cli.completion import prepare_to_complete
-from raftka.cli.exit_codes import DONE, FAILED, INTERRUPTED, UNJUDGED, USAGE, CommandError
+from raftka.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, UNJUDGED, USAGE, CommandError
 from raftka.cli.lazy_group import LazyCommand, lazy_group
 from raftka.dev.errors import DevError
 from raftka.kafka_client import KafkaClientError
@@ -98,7 +98,7 @@ def run(arguments: list[str]) -> int:
         return INTERRUPTED
     if isinstance(result, int):
         # 130 is typer's word for Ctrl-C, too.
-        return result if result in (DONE, FAILED, UNJUDGED, USAGE, INTERRUPTED) else FAILED
+        return result if result in (DONE, FAILED, UNJUDGED, USAGE, INTERRUPTED, TERMINATED) else FAILED
     return DONE
 
 

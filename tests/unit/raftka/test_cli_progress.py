@@ -29,12 +29,17 @@ from raftka.cli.progress import read_problem, refusal
             ),
             "broker 3 answered: Not leader for partition",
         ),
+        (
+            "BACKOFF [rdkafka#consumer-1] [thrd:h:1/1]: h:1/1: t [0]: Fetch backoff for 500ms: Local: Read underflow",
+            "the records at offset 7 cannot be decoded (Read underflow); reading behind them may go on",
+        ),
+        ("BACKOFF [rdkafka#consumer-1] [thrd:h:1/1]: h:1/1: t [0]: Fetch backoff for 500ms: Local: Queue full", ""),
         ("FETCH [rdkafka#consumer-1] [thrd:h:1/1]: h:1/1: Fetch topic t [0] at offset 7 (leader epoch 1)", ""),
         ("", ""),
     ],
 )
 def test_a_refusal_is_found_in_a_log_line(line: str, words: str) -> None:
-    assert refusal(line) == words
+    assert refusal(line, 7) == words
 
 
 def test_a_broker_that_is_not_there_refuses_nothing() -> None:
