@@ -1,14 +1,17 @@
 """Consumer groups of any Kafka, for the command line: who is in them, what they have committed, changes to it."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from raftka import kafka_client
+from raftka.kafka_assignments import parse_assignment
 from raftka.kafka_client import REQUEST_SECONDS, KafkaClientError, error_text
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient
 
 # (topic, number of the partition)
 Partition = tuple[str, int]
@@ -36,13 +39,16 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One consumer in a group; `instance_id` is empty unless it is a static member."""
+    """One consumer in a group; `instance_id` is empty unless it is a static member.
+
+    `partitions` is None where what was assigned to it cannot be read.
+    """
 
     member_id: str
     instance_id: str
     client_id: str
     host: str
-    partitions: list[Partition]
+    partitions: list[Partition] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ class GroupInfo:
 
 
 def list_groups(brokers: str) -> list[GroupListing]:
-    """Return every group in the order of names.
+    """Return every consumer group in the order of names.
 
     Raises:
         KafkaClientError: A broker did not tell: a list with holes would look like groups that are gone.
@@ -101,6 +107,9 @@ def read_group(brokers: str, name: str) -> GroupInfo:
             # Newer brokers have a code for it, older ones describe a dead group.
             if error.args[0].name() == "GROUP_ID_NOT_FOUND":
                 return GroupInfo(name, "Dead", -1, "", [])
+            # librdkafka's word for bytes that it cannot read.
+            if error.args[0].name() == "_DESTROY":
+                return _read_raw_group(admin, name)
             raise
     members = [
         GroupMember(
@@ -115,6 +124,23 @@ def read_group(brokers: str, name: str) -> GroupInfo:
     members.sort(key=lambda member: (member.client_id, member.member_id))
     coordinator = -1 if found.coordinator is None else found.coordinator.id
     return GroupInfo(name, _state(found.state), coordinator, found.partition_assignor or "", members)
+
+
+def _read_raw_group(admin: "AdminClient", name: str) -> GroupInfo:
+    """Return a group as `read_group` does, where an assignment cannot be read: a member of any client's may have it."""
+    with warnings.catch_warnings():
+        # The newer call that it names is the one that fails.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        answers: Any = admin.list_groups(name, timeout=REQUEST_SECONDS)
+    if not answers or answers[0].error is not None:
+        raise KafkaClientError(f"group {name} cannot be described: an assignment of a member cannot be read")
+    found = answers[0]
+    members = [
+        GroupMember(each.id, "", each.client_id, each.client_host, parse_assignment(each.assignment or b""))
+        for each in found.members
+    ]
+    members.sort(key=lambda member: (member.client_id, member.member_id))
+    return GroupInfo(name, found.state, found.broker.id, found.protocol, members)
 
 
 def read_commits(brokers: str, group: str) -> dict[Partition, int]:

@@ -19,7 +19,7 @@ from raftka.cli.options import (
 )
 from raftka.cli.output import print_json, print_table
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, parse_position, resolve
-from raftka.kafka_groups import GroupInfo, Partition
+from raftka.kafka_groups import GroupInfo, GroupMember, Partition
 
 app = typer.Typer(help="List, describe, seek and delete consumer groups.")
 
@@ -32,7 +32,7 @@ _NOWHERE = "-"
 
 @app.command("list")
 def list_groups(brokers: BrokersOption = DEFAULT_BROKERS, output: FormatOption = Format.TEXT) -> None:
-    """List the groups and their states."""
+    """List the consumer groups and their states; groups of other kinds, as Kafka Connect has them, are left out."""
     found = kafka_groups.list_groups(brokers)
     if output is Format.JSON:
         print_json([{"group": each.name, "state": each.state, "simple": each.is_simple} for each in found])
@@ -44,27 +44,34 @@ def list_groups(brokers: BrokersOption = DEFAULT_BROKERS, output: FormatOption =
 def describe(
     group: GroupArgument, brokers: BrokersOption = DEFAULT_BROKERS, output: FormatOption = Format.TEXT
 ) -> None:
-    """Show the members of a group, and how many records it has yet to read in each partition."""
+    """Show the members of a group, and how many records it has yet to read in each partition.
+
+    Where a partition has records and nothing is committed, its consumers decide where they begin: the lag is not known
+    (-, null), and neither is the sum.
+    """
     found = kafka_groups.read_group(brokers, group)
     commits = kafka_groups.read_commits(brokers, group)
     if not found.exists and not commits:
         raise _unknown(group)
-    report = _report(found, commits, _ends(brokers, found, commits))
+    report = _report(found, commits, *_ends(brokers, found, commits))
     if output is Format.JSON:
         print_json(report)
         return
     for title in ("group", "state", "coordinator", "assignor"):
         print(f"{title + ':':<13}{report[title] if report[title] not in ('', -1) else _NOWHERE}")
     print(f"{'members:':<13}{len(found.members)}")
-    print(f"{'lag:':<13}{report['lag']}\n")
+    print(f"{'lag:':<13}{_NOWHERE if report['lag'] is None else report['lag']}\n")
     print_table(
         ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST"],
         [[_NOWHERE if cell is None else cell for cell in row.values()] for row in report["partitions"]],
     )
-    idle = [each for each in found.members if not each.partitions]
-    if idle:
-        print("\nwithout a partition:")
-        print_table(["MEMBER", "CLIENT", "HOST"], [(each.member_id, each.client_id, each.host) for each in idle])
+    for title, members in (
+        ("without a partition", [each for each in found.members if each.partitions == []]),
+        ("with an assignment that cannot be read", [each for each in found.members if each.partitions is None]),
+    ):
+        if members:
+            print(f"\n{title}:")
+            print_table(["MEMBER", "CLIENT", "HOST"], [(each.member_id, each.client_id, each.host) for each in members])
 
 
 @app.command()
@@ -145,16 +152,31 @@ def _unknown(group: str) -> CommandError:
     return CommandError(f"group {group} does not exist (`raftka group list` shows what does)")
 
 
-def _ends(brokers: str, group: GroupInfo, commits: dict[Partition, int]) -> dict[Partition, int]:
-    """Return the ends of all partitions that matter to a group and still exist."""
+def _ends(brokers: str, group: GroupInfo, commits: dict[Partition, int]) -> tuple[dict[Partition, int], set[Partition]]:
+    """Return the ends of all partitions that matter to a group and still exist, and those with an unknown lag.
+
+    A partition without a leader does not tell its end. One that has records, of which the group has committed nothing,
+    is read from where its consumers want to begin.
+    """
     topics = kafka_client.read_cluster(brokers).topics
-    known = {(topic, each.partition) for topic, partitions in topics.items() for each in partitions if each.leader >= 0}
-    wanted = {partition for member in group.members for partition in member.partitions} | set(commits)
-    return kafka_offsets.end_offsets(brokers, sorted(wanted & known))
+    is_led = {(topic, each.partition): each.leader >= 0 for topic, found in topics.items() for each in found}
+    wanted = sorted((set(_owners(group)) | set(commits)) & set(is_led))
+    led = [partition for partition in wanted if is_led[partition]]
+    ends = kafka_offsets.end_offsets(brokers, led)
+    firsts = kafka_offsets.first_offsets(brokers, [each for each in led if commits.get(each, -1) < 0])
+    unread = {partition for partition, first in firsts.items() if first < ends[partition]}
+    return ends, unread | (set(wanted) - set(led))
 
 
-def _report(group: GroupInfo, commits: dict[Partition, int], ends: dict[Partition, int]) -> dict[str, Any]:
-    owners = {partition: member for member in group.members for partition in member.partitions}
+def _owners(group: GroupInfo) -> dict[Partition, GroupMember]:
+    return {partition: member for member in group.members for partition in member.partitions or []}
+
+
+def _report(
+    group: GroupInfo, commits: dict[Partition, int], ends: dict[Partition, int], unknown: set[Partition]
+) -> dict[str, Any]:
+    owners = _owners(group)
+    is_partial = any(each.partitions is None for each in group.members)
     rows = []
     for partition in sorted(set(commits) | set(owners)):
         committed, end, owner = commits.get(partition), ends.get(partition), owners.get(partition)
@@ -175,14 +197,17 @@ def _report(group: GroupInfo, commits: dict[Partition, int], ends: dict[Partitio
         "state": group.state,
         "coordinator": group.coordinator,
         "assignor": group.assignor,
-        "lag": sum(row["lag"] or 0 for row in rows),
+        # A group that is behind must not look like one that is not.
+        "lag": None if unknown or is_partial else sum(row["lag"] or 0 for row in rows),
         "members": [
             {
                 "member": each.member_id,
                 "instance": each.instance_id or None,
                 "client": each.client_id,
                 "host": each.host,
-                "partitions": [{"topic": topic, "partition": number} for topic, number in each.partitions],
+                "partitions": None
+                if each.partitions is None
+                else [{"topic": topic, "partition": number} for topic, number in each.partitions],
             }
             for each in group.members
         ],

@@ -8,7 +8,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from raftka import kafka_groups
 from raftka.cli.group import _report
-from raftka.kafka_groups import GroupInfo, KafkaClientError
+from raftka.kafka_assignments import parse_assignment
+from raftka.kafka_groups import GroupInfo, GroupMember, KafkaClientError
 
 
 @pytest.mark.parametrize("carrier", [lambda error: error, KafkaException])
@@ -25,6 +26,34 @@ def test_an_exception_without_an_error_of_kafkas_is_told_in_one_line() -> None:
 
 
 def test_a_commit_below_zero_is_shown_and_counts_for_no_lag() -> None:
-    report = _report(GroupInfo("g", "Empty", 1, "", []), {("t", 0): -1, ("t", 1): 3}, {("t", 0): 9, ("t", 1): 5})
+    ends = {("t", 0): 9, ("t", 1): 5}
+    report = _report(GroupInfo("g", "Empty", 1, "", []), {("t", 0): -1, ("t", 1): 3}, ends, set())
     assert [(row["committed"], row["lag"]) for row in report["partitions"]] == [(-1, None), (3, 2)]
     assert report["lag"] == 2
+
+
+def test_a_lag_with_a_part_that_is_not_known_is_not_known() -> None:
+    group = GroupInfo("g", "Stable", 1, "range", [GroupMember("m", "", "c", "h", [("t", 0), ("t", 1)])])
+    report = _report(group, {("t", 1): 3}, {("t", 0): 9, ("t", 1): 3}, {("t", 0)})
+    assert [row["lag"] for row in report["partitions"]] == [None, 0]
+    assert report["lag"] is None
+    unread = GroupInfo("g", "Stable", 1, "range", [GroupMember("m", "", "c", "h", None)])
+    report = _report(unread, {}, {}, set())
+    assert (report["lag"], report["members"][0]["partitions"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", []),
+        (b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\0\0\0\2" + b"\0\0\0\3\0\0\0\1" + b"\xff" * 4, [("t", 1), ("t", 3)]),
+        (b"\0\1" + b"\0\0\0\0", []),
+        (b"\xff\xff\xff", None),
+        (b"\0\0" + b"\0\0\0\1" + b"\0\1\xff" + b"\0\0\0\0", None),
+        (b"\0\0" + b"\x7f\xff\xff\xff", None),
+        (b"\0\0" + b"\0\0\0\1" + b"\xff\xff", None),
+        (b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\x7f\xff\xff\xff", None),
+    ],
+)
+def test_an_assignment_is_read_or_known_to_be_none(data: bytes, expected: list[tuple[str, int]] | None) -> None:
+    assert parse_assignment(data) == expected
