@@ -6,6 +6,8 @@
 * `admin_client`    HTTP requests to a broker's admin port.
 * `kafka_client`    confluent-kafka, imported late, with errors of one line.
 * `kafka_configs`   ... and with it configurations, `kafka_groups` consumer groups, `kafka_offsets` offsets.
+* `kafka_probe`     what listens where no Kafka broker answers.
+* `kafka_assignments` what a member of a group was assigned.
 * `cli`             the command `raftka`.
 * `dev`             `raftka dev`: a cluster of processes on this machine.
 * `check`           judges histories of clients: `raftka check`.

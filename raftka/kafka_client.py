@@ -68,6 +68,16 @@ class NotServingError(KafkaClientError):
         super().__init__(f"{self.what}; {self.cure}")
 
 
+class NotKafkaError(NotServingError):
+    """Something else than Kafka's protocol is spoken at these addresses."""
+
+    def __init__(self, protocols: Mapping[str, str]) -> None:
+        spoken = ", ".join(f"{address} ({protocol})" for address, protocol in protocols.items())
+        self.what = f"something listens that does not speak Kafka's protocol: {spoken}"
+        self.cure = "name the Kafka ports of brokers, 9092 by default; their admin ports speak HTTP"
+        KafkaClientError.__init__(self, f"{self.what}; {self.cure}")
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
     """One partition, as Metadata tells; `leader` is -1 while nobody leads, the first replica is the preferred one."""
@@ -103,6 +113,11 @@ class ClusterInfo:
         if name not in self.topics:
             raise KafkaClientError(f"topic {name} does not exist (`raftka topic list` shows what does)")
         return self.topics[name]
+
+
+def addresses(brokers: str) -> list[str]:
+    """Return the addresses of a list; a protocol may stand before each, as in PLAINTEXT://127.0.0.1:9092."""
+    return [address.strip().rpartition("://")[2] for address in brokers.split(",")]
 
 
 def client_config(brokers: str, **options: Any) -> dict[str, Any]:
@@ -177,8 +192,8 @@ def read_cluster(brokers: str, seconds: float = REQUEST_SECONDS) -> ClusterInfo:
         ]
         for name, topic in sorted(metadata.topics.items())
     }
-    addresses = {node: f"{each.host}:{each.port}" for node, each in sorted(metadata.brokers.items())}
-    return ClusterInfo(cluster_id or "", metadata.controller_id, addresses, topics)
+    nodes = {node: f"{each.host}:{each.port}" for node, each in sorted(metadata.brokers.items())}
+    return ClusterInfo(cluster_id or "", metadata.controller_id, nodes, topics)
 
 
 def create_topic(
@@ -310,7 +325,7 @@ def one_line_errors(brokers: str, *, is_metadata: bool = False) -> Iterator[None
 
 def _check_reachable(brokers: str) -> None:
     reason = "no address is given"
-    for address in brokers.split(","):
+    for address in addresses(brokers):
         reason = _connect_problem(address)
         if not reason:
             return
@@ -326,13 +341,12 @@ def _connect_problem(address: str) -> str:
     # Imported here: `raftka --help` imports this module.
     import socket
 
-    # A bootstrap address may have a protocol before it, and no port.
-    host, _, port = address.strip().rpartition("://")[2].rpartition(":")
+    host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
             return ""
     except ValueError:
-        raise KafkaClientError(f"{address.strip()!r} is not HOST:PORT") from None
+        raise KafkaClientError(f"{address!r} is not HOST:PORT") from None
     except OSError as error:
         return error.strerror or str(error)
 
@@ -341,12 +355,19 @@ def _unreachable(brokers: str, *, is_metadata: bool) -> KafkaClientError:
     """Return what to say where librdkafka knows no more than that nobody has answered."""
     if not is_metadata and _serves(brokers):
         return UnansweredError(f"a broker of {brokers} has not answered in time (`raftka cluster health` tells more)")
-    addresses = [address.strip() for address in brokers.split(",")]
-    silent = [address for address in addresses if _connect_problem(address)]
-    if len(silent) == len(addresses):
+    # Imported here: `raftka --help` imports this module.
+    from raftka.kafka_probe import foreign_protocol
+
+    given = addresses(brokers)
+    silent = [address for address in given if _connect_problem(address)]
+    if len(silent) == len(given):
         return NoBrokerError(f"no Kafka broker answers at {brokers}")
+    taking = [address for address in given if address not in silent]
+    foreign = {address: protocol for address in taking if (protocol := foreign_protocol(address))}
+    if len(foreign) == len(taking):
+        return NotKafkaError(foreign)
     # A broker that knows no controller hangs up, so that clients ask another one.
-    return NotServingError([address for address in addresses if address not in silent], silent)
+    return NotServingError([address for address in taking if address not in foreign], silent)
 
 
 def _serves(brokers: str) -> bool:

@@ -50,7 +50,7 @@ def health(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Exit with 1 if a broker is missing, a partition has no leader, or a replica lags."""
-    report = examine(kafka_client.read_cluster(brokers), brokers.split(","), timeout)
+    report = examine(kafka_client.read_cluster(brokers), kafka_client.addresses(brokers), timeout)
     if output is Format.JSON:
         print_json(report)
     else:
@@ -70,7 +70,7 @@ def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[
     unreachable = {node for node, address in cluster.brokers.items() if not _connects(address, timeout)}
     missing = sorted(placed - set(cluster.brokers) | unreachable)
     known = set(cluster.brokers.values())
-    silent = [each for each in map(str.strip, bootstrap) if each not in known and not _connects(each, timeout)]
+    silent = [each for each in bootstrap if each not in known and not _connects(each, timeout)]
     leaderless = [
         {"topic": name, "partition": each.partition, "replicas": each.replicas}
         for name, partitions in cluster.topics.items()

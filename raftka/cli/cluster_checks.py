@@ -35,7 +35,7 @@ def check_cluster(brokers: str) -> Iterator[Finding]:
         KafkaClientError: No broker answers.
     """
     cluster = kafka_client.read_cluster(brokers)
-    report = examine(cluster, brokers.split(","), _CONNECT_SECONDS)
+    report = examine(cluster, kafka_client.addresses(brokers), _CONNECT_SECONDS)
     yield from _brokers(cluster, report)
     yield from _leaders(report)
     yield from _replicas(brokers, cluster, report)

@@ -334,6 +334,13 @@ def test_the_doctor_finds_nothing_that_does_not_work(run: Run) -> None:
     assert all(each["cure"] for each in found["findings"] if each["level"] != "ok")
 
 
+def test_an_address_may_have_its_protocol_before_it(run: Run, bootstrap: str) -> None:
+    given = ",".join(f"PLAINTEXT://{address}" for address in bootstrap.split(","))
+    found = json.loads(run("doctor", "cluster", "--brokers", given, "-f", "json").stdout)["findings"]
+    assert [each["level"] for each in found if each["what"] == "brokers"] == ["ok"]
+    assert run("cluster", "health", "--brokers", given).stdout.startswith("healthy\n")
+
+
 def test_a_shell_completes_topics_and_groups(run: Run) -> None:
     run("topic", "create", "complete-me", "-p", "1")
     variables = {"_RAFTKA_COMPLETE": "complete_bash", "COMP_CWORD": "3"}

@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import pytest
@@ -11,14 +12,14 @@ from confluent_kafka import KafkaError, KafkaException
 
 from raftka import kafka_client, kafka_configs, kafka_offsets
 from raftka.cli.root import run
-from raftka.kafka_client import ClusterInfo, NoBrokerError, NotServingError, UnansweredError
+from raftka.kafka_client import ClusterInfo, NoBrokerError, NotKafkaError, NotServingError, UnansweredError
 
 NOBODY = "127.0.0.1:1"
 
 
-@pytest.fixture
-def hangs_up() -> Iterator[str]:
-    """The address of a listener that ends each connection at once, as a broker without a controller does."""
+@contextmanager
+def listening(answer: bytes) -> Iterator[str]:
+    """Yield the address of a listener that says this, or nothing, and ends each connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -27,7 +28,9 @@ def hangs_up() -> Iterator[str]:
                     connection, _ = listener.accept()
                 except OSError:
                     return
-                connection.close()
+                with connection, suppress(OSError):
+                    if answer and connection.recv(1_000):
+                        connection.sendall(answer)
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -36,6 +39,20 @@ def hangs_up() -> Iterator[str]:
         finally:
             listener.shutdown(socket.SHUT_RDWR)
             thread.join()
+
+
+@pytest.fixture
+def hangs_up() -> Iterator[str]:
+    """The address of a listener that ends each connection at once, as a broker without a controller does."""
+    with listening(b"") as address:
+        yield address
+
+
+@pytest.fixture
+def speaks_http() -> Iterator[str]:
+    """The address of a server that knows HTTP only, as a broker's admin port does."""
+    with listening(b"HTTP/1.0 400 Bad Request\r\n\r\n") as address:
+        yield address
 
 
 def test_brokers_that_take_connections_and_serve_nobody_are_told_from_ones_that_are_away(hangs_up: str) -> None:
@@ -47,6 +64,25 @@ def test_brokers_that_take_connections_and_serve_nobody_are_told_from_ones_that_
         kafka_client.read_cluster(hangs_up, 0.5)
     with pytest.raises(NoBrokerError, match="no Kafka broker answers"):
         kafka_client.read_cluster(NOBODY, 0.5)
+
+
+def test_an_address_where_something_else_than_kafka_is_spoken_is_named(
+    speaks_http: str, hangs_up: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = rf"does not speak Kafka's protocol: {speaks_http} \(HTTP\); name the Kafka ports"
+    with pytest.raises(NotKafkaError, match=words):
+        kafka_client.read_cluster(f"PLAINTEXT://{speaks_http},{NOBODY}", 0.5)
+    with pytest.raises(NotServingError, match=f"^{hangs_up} takes connections, but no Kafka broker serves"):
+        kafka_client.read_cluster(f"{speaks_http},{hangs_up}", 0.5)
+    monkeypatch.setattr(kafka_client, "read_cluster", partial(kafka_client.read_cluster, seconds=0.5))
+    assert run(["doctor", "cluster", "--brokers", speaks_http]) == 1
+    assert "does not speak Kafka's protocol" in capsys.readouterr().out
+
+
+def test_what_stands_before_an_address_is_no_part_of_it() -> None:
+    assert kafka_client.addresses("PLAINTEXT://a:1, b:2,SSL://[::1]:3") == ["a:1", "b:2", "[::1]:3"]
+    with pytest.raises(NoBrokerError):
+        kafka_client.read_cluster(f"PLAINTEXT://{NOBODY}", 0.5)
 
 
 def test_any_other_request_says_the_same_where_metadata_is_not_answered_either(hangs_up: str) -> None:
