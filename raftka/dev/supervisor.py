@@ -136,12 +136,16 @@ class DevCluster:
 def start_cluster(request: StartRequest) -> DevCluster:
     """Make the cluster, or resume it, and start its brokers. Call `wait_ready` next, and `stop` whatever happens.
 
+    A folder that is made for it goes again if that fails.
+
     Raises:
         DevError: A port is taken, a cluster runs here already, or it was made differently.
     """
-    folder = _folder(request)
-    try:
-        with folder.locked():
+    folder, is_made = _folder(request)
+    with folder.locked():
+        # Another command may have been quicker to put something there.
+        is_ours = is_made and [each.name for each in folder.path.iterdir()] == ["lock"]
+        try:
             state = folder.load()
             if state is None:
                 state = _new_state(request)
@@ -152,10 +156,10 @@ def start_cluster(request: StartRequest) -> DevCluster:
             supervisor = None if request.detach else ProcessIdentity.of(os.getpid())
             cluster = DevCluster(folder, replace(state, supervisor=supervisor))
             _launch_all(cluster, tied=not request.detach)
-    except BaseException:
-        if request.ephemeral:
-            shutil.rmtree(folder.path, ignore_errors=True)
-        raise
+        except BaseException:
+            if is_ours:
+                shutil.rmtree(folder.path, ignore_errors=True)
+            raise
     return cluster
 
 
@@ -175,17 +179,19 @@ def _launch_all(cluster: DevCluster, tied: bool) -> None:
         raise
 
 
-def _folder(request: StartRequest) -> ClusterFolder:
+def _folder(request: StartRequest) -> tuple[ClusterFolder, bool]:
+    """Return where the cluster lives, and whether the folder was made just now."""
     if request.ephemeral:
         if request.data_dir is not None:
             raise DevError("--ephemeral uses a folder of its own; leave out --data-dir")
-        return new_folder()
+        return new_folder(), True
     path = (request.data_dir or default_folder()).absolute()
+    is_made = not path.exists()
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DevError(f"--data-dir {path}: {error.strerror}") from None
-    return ClusterFolder(path)
+    return ClusterFolder(path), is_made
 
 
 def _new_state(request: StartRequest) -> ClusterState:
