@@ -1,6 +1,7 @@
 """Shell completion: the script that a shell loads, and names of topics, groups, partitions and keys of a cluster."""
 
 import os
+import re
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any
@@ -9,6 +10,8 @@ import typer
 
 # A person waits for the key that was pressed.
 _SECONDS = 1.0
+# What stands for itself in every shell.
+_PLAIN = re.compile(r"[\w@%+=:,./-]+")
 # A shell names in it what it wants of `raftka`; the name follows from that of the command.
 COMPLETE_VARIABLE = "_RAFTKA_COMPLETE"
 
@@ -21,7 +24,9 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-def completion(shell: Annotated[Shell, typer.Argument(help="Which shell the script is for.")]) -> None:
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="|".join(Shell), help="Which shell the script is for.")],
+) -> None:
     """Print a script that completes commands, options and what a cluster has: source <(raftka completion bash)."""
     # Only typer's own options reach it otherwise, and these would edit somebody's ~/.bashrc.
     from typer._completion_shared import get_completion_script
@@ -111,6 +116,7 @@ def _names(context: Any, incomplete: str, read: Callable[[str], list[str]]) -> l
 
     brokers = context.params.get("brokers") or os.environ.get("RAFTKA_BROKERS") or DEFAULT_BROKERS
     try:
-        return [name for name in read(brokers) if name.startswith(incomplete)]
+        # Shells put what we print into the line as it is: a name that needs quotes would become several words there.
+        return [name for name in read(brokers) if name.startswith(incomplete) and _PLAIN.fullmatch(name)]
     except KafkaClientError:
         return []

@@ -17,7 +17,7 @@ from raftka.cli.options import (
     check_group,
     check_groups,
 )
-from raftka.cli.output import print_json, print_table
+from raftka.cli.output import print_json, print_table, printable
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, parse_position, resolve
 from raftka.kafka_groups import GroupInfo, GroupMember, Partition
 
@@ -58,7 +58,7 @@ def describe(
         print_json(report)
         return
     for title in ("group", "state", "coordinator", "assignor"):
-        print(f"{title + ':':<13}{report[title] if report[title] not in ('', -1) else _NOWHERE}")
+        print(f"{title + ':':<13}{printable(str(report[title])) if report[title] not in ('', -1) else _NOWHERE}")
     print(f"{'members:':<13}{len(found.members)}")
     print(f"{'lag:':<13}{_NOWHERE if report['lag'] is None else report['lag']}\n")
     print_table(
@@ -94,7 +94,10 @@ def seek(
     brokers: BrokersOption = DEFAULT_BROKERS,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Let a group go on elsewhere. Nobody may be in it: its consumers would commit over what is set here."""
+    """Let a group go on elsewhere. Nobody may be in it: its consumers would commit over what is set here.
+
+    A partition that does not have the offset N gets the nearest one that it has, and a line on stderr says so.
+    """
     if (to is None) == (to_group is None):
         raise typer.BadParameter("one of --to and --to-group is needed, and not both")
     position = None if to is None else parse_position(to, "--to", time.time_ns() // 1_000_000)
@@ -108,7 +111,7 @@ def seek(
         assert to_group is not None
         after = _chosen_commits(brokers, to_group, chosen)
     else:
-        after = resolve(brokers, position, _partitions(brokers, chosen, before))
+        after = resolve(brokers, position, _partitions(brokers, chosen, before), note=_note)
     if not dry_run:
         kafka_groups.write_commits(brokers, group, after)
     rows: list[dict[str, Any]] = [
@@ -141,11 +144,15 @@ def delete(
     refused = kafka_groups.delete_groups(brokers, names)
     for name in names:
         if name in refused:
-            typer.echo(f"raftka: group {name} is not deleted: {refused[name]}", err=True)
+            typer.echo(f"raftka: group {printable(name)} is not deleted: {refused[name]}", err=True)
         else:
-            print(f"deleted {name}")
+            print(f"deleted {printable(name)}")
     if refused:
         raise typer.Exit(FAILED)
+
+
+def _note(words: str) -> None:
+    typer.echo(f"raftka: {words}", err=True)
 
 
 def _unknown(group: str) -> CommandError:

@@ -18,7 +18,7 @@ def print_json_line(value: Any) -> None:
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print columns as wide as their widest cell, numbers to the right; neither colours nor frames, so grep works."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in [list(header), *cells]) for column in range(len(header))]
     numeric = [_is_numeric([row[column] for row in rows]) for column in range(len(header))]
     for row in [list(header), *cells]:
@@ -27,6 +27,13 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
             for cell, width, right in zip(row, widths, numeric, strict=True)
         ]
         print("  ".join(padded).rstrip())
+
+
+def printable(text: str) -> str:
+    """Return a text with escapes for what a terminal would obey: clients may give groups and themselves any name."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode() for each in text
+    )
 
 
 def _is_numeric(cells: Sequence[object]) -> bool:

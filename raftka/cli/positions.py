@@ -1,7 +1,7 @@
 """Positions in partitions as they are typed: start, end, N, -N and @timestamp, and as kcat has them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -58,8 +58,20 @@ class Position:
                 return max(first, end - self.value)
             case Anchor.OFFSET if first <= self.value <= end:
                 return self.value
-        held = f"has offsets {first} to {end - 1}" if first < end else f"is empty, its next offset is {end}"
-        raise CommandError(f"partition {partition[1]} of {partition[0]} {held}; {self.value} is not among them")
+        raise CommandError(f"{_held(first, end, partition)}; {self.value} is not among them")
+
+    def near(self, first: int, end: int, partition: Partition, note: Callable[[str], None]) -> int:
+        """Return what `within` returns, or the nearest offset that the partition has; that is noted in words."""
+        if self.anchor is not Anchor.OFFSET or first <= self.value <= end:
+            return self.within(first, end, partition)
+        nearest = min(max(first, self.value), end)
+        note(f"{_held(first, end, partition)}; {nearest} is taken in place of {self.value}")
+        return nearest
+
+
+def _held(first: int, end: int, partition: Partition) -> str:
+    held = f"has offsets {first} to {end - 1}" if first < end else f"is empty, its next offset is {end}"
+    return f"partition {partition[1]} of {partition[0]} {held}"
 
 
 def parse_position(text: str, flag: str, now_ms: int) -> Position:
@@ -111,8 +123,20 @@ def _parse_time(text: str, flag: str, now_ms: int) -> int:
     return max(0, round(aware.timestamp() * 1_000))
 
 
-def resolve(brokers: str, position: Position, partitions: Mapping[str, list[int]]) -> dict[Partition, int]:
-    """Return the offset of the position in each partition, in order; `partitions` are numbers by topic.
+def resolve(
+    brokers: str,
+    position: Position,
+    partitions: Mapping[str, list[int]],
+    *,
+    note: Callable[[str], None] | None = None,
+) -> dict[Partition, int]:
+    """Return the offset of the position in each partition, in order.
+
+    Args:
+        brokers: HOST:PORT,...
+        position: Where.
+        partitions: Numbers by topic.
+        note: Where it is given, a partition that has no such offset gets the nearest one, and words about that go here.
 
     Raises:
         CommandError: A partition has no such offset.
@@ -121,6 +145,8 @@ def resolve(brokers: str, position: Position, partitions: Mapping[str, list[int]
     wanted = sorted((topic, number) for topic, numbers in partitions.items() for number in numbers)
     if position.anchor is Anchor.TIME:
         return kafka_offsets.offsets_at(brokers, wanted, position.value)
-    first = kafka_offsets.first_offsets(brokers, wanted)
-    end = kafka_offsets.end_offsets(brokers, wanted)
-    return {partition: position.within(first[partition], end[partition], partition) for partition in wanted}
+    firsts = kafka_offsets.first_offsets(brokers, wanted)
+    ends = kafka_offsets.end_offsets(brokers, wanted)
+    if note is None:
+        return {each: position.within(firsts[each], ends[each], each) for each in wanted}
+    return {each: position.near(firsts[each], ends[each], each, note) for each in wanted}

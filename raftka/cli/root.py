@@ -113,7 +113,8 @@ _PLAIN_WORDS = (
 
 
 def _plain(error: Exception) -> str:
-    text: str = error.format_message()  # type: ignore[attr-defined]
+    # Where a choice is missing, typer has each on a line of its own.
+    text = " ".join(error.format_message().split())  # type: ignore[attr-defined]
     for theirs, ours in _PLAIN_WORDS:
         text = text.replace(theirs, ours)
     # It is neither less nor more than anything, so a range refuses it with whichever bound is asked first.

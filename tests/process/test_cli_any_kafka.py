@@ -166,7 +166,12 @@ def test_a_group_is_sought_by_every_kind_of_position(run: Run) -> None:
         assert [each[2] for each in partitions_of(run, "movers")] == expected, arguments
     run("group", "seek", "followers", "--to-group", "movers")
     assert partitions_of(run, "followers") == [("sought", 0, 4, 1), ("sought", 1, 0, 0)]
-    assert "has offsets 0 to 4; 99 is not among them" in run(*seek, "--to", "99", "-t", "sought:0", code=1).stderr
+    told = run(*seek, "--to", "3", "-t", "sought")
+    assert told.stderr == "raftka: partition 1 of sought is empty, its next offset is 0; 0 is taken in place of 3\n"
+    assert [each[2] for each in partitions_of(run, "movers")] == [3, 0]
+    told = run(*seek, "--to", "99", "-t", "sought:0", "--dry-run")
+    assert "partition 0 of sought has offsets 0 to 4; 5 is taken in place of 99" in told.stderr
+    run(*seek, "--to", "4", "-t", "sought:0")
     assert "and no 7" in run(*seek, "--to", "end", "-t", "sought:7", code=1).stderr
     assert partitions_of(run, "movers") == [("sought", 0, 4, 1), ("sought", 1, 0, 0)]
     assert run("group", "delete", "movers", "followers").stdout == "deleted movers\ndeleted followers\n"

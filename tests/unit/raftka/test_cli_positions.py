@@ -6,11 +6,14 @@ import sys
 import pytest
 import typer
 
+from raftka import kafka_groups
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.group import _is_chosen, _parse_topic
+from raftka.cli.output import print_table
 from raftka.cli.positions import Anchor, Position, parse_position
 from raftka.cli.progress_bar import ProgressBar, progress_line
 from raftka.cli.root import run
+from raftka.kafka_groups import GroupListing
 
 NOW = 1_700_000_000_000
 
@@ -90,6 +93,17 @@ def test_an_offset_that_a_partition_does_not_have_is_refused_with_what_it_has() 
         Position(Anchor.OFFSET, 1).within(5, 5, ("t", 0))
 
 
+def test_the_nearest_offset_is_taken_where_it_is_noted() -> None:
+    notes: list[str] = []
+    found = [Position(Anchor.OFFSET, value).near(10, 20, ("t", 3), notes.append) for value in (9, 10, 20, 21)]
+    assert found == [10, 10, 20, 20]
+    assert notes == [
+        "partition 3 of t has offsets 10 to 19; 10 is taken in place of 9",
+        "partition 3 of t has offsets 10 to 19; 20 is taken in place of 21",
+    ]
+    assert Position(Anchor.LAST, 3).near(10, 20, ("t", 3), notes.append) == 17
+
+
 def test_topics_of_a_seek_may_name_partitions() -> None:
     assert _parse_topic("t") == ("t", [])
     assert _parse_topic("t:0,12") == ("t", [0, 12])
@@ -148,6 +162,24 @@ def test_a_shell_is_told_the_commands(capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.setenv("COMP_CWORD", "2")
     assert run([]) == 0
     assert capsys.readouterr().out.split() == ["seek"]
+
+
+def test_only_names_that_need_no_quotes_are_completed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["plain-1.a", "pl\u00e4in", "p two words", "p$(x)", "p\x1b[2J", "p'", "other"]
+    listed = [GroupListing(name, "Empty", is_simple=False) for name in names]
+    monkeypatch.setattr(kafka_groups, "list_groups", lambda _: listed)
+    monkeypatch.setenv("_RAFTKA_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "raftka group describe p")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    assert run([]) == 0
+    assert capsys.readouterr().out.splitlines() == ["plain-1.a", "pl\u00e4in"]
+
+
+def test_what_a_terminal_would_obey_is_escaped_in_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["GROUP"], [["a\x1b[2J\n\u00e4 \u202eb"]])
+    assert capsys.readouterr().out == "GROUP\na\\x1b[2J\\n\u00e4 \\u202eb\n"
 
 
 def test_where_no_cluster_answers_nothing_is_completed(

@@ -112,6 +112,7 @@ def test_the_version_is_printed(arguments: list[str], capsys: pytest.CaptureFixt
         ("doctor disk", "'disk'"),
         ("doctor --brokers bogus", "'bogus' is not HOST:PORT"),
         ("completion tcsh", "'tcsh'"),
+        ("completion", "bash, zsh, fish"),
         ("consume t --format xml", "must be text, json or a format"),
         ("dev -n 0", "Invalid value for '--nodes'"),
         ("dev --port 70000", "Invalid value for '--port'"),
