@@ -60,7 +60,7 @@ def compare(known: Mapping[str, str], found: Mapping[str, str]) -> str | None:
         if name in found and found[name] != was:
             return (
                 f"topic {name} was deleted and made anew (its id was {was} and is {found[name]}): the checkpoint's"
-                " offsets are of the former one; a higher `version` begins anew"
+                " offsets are of the former one; a higher `version` begins anew, an archive with another `to` as well"
             )
     return None
 

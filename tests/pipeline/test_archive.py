@@ -13,6 +13,8 @@ from raftka.pipeline.archive.compaction import compact
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.manifest import load_manifest
 from raftka.pipeline.archive.reading import read_archive
+from raftka.pipeline.archive.restoring import Restore, restore
+from raftka.pipeline.archive.verification import Wanted, verify
 from raftka.pipeline.errors import PipelineError
 from tests.pipeline.pipelines import Record, new_topic, read, run, write
 from tests.process.broker_processes import BrokerCluster
@@ -91,7 +93,7 @@ def test_a_checkpoint_of_another_archive_is_refused_before_anything_is_there_twi
     run(spark, tmp_path / "one", "archive", **wanted)
     # The id of a checkpoint that was begun anew at the same place.
     (older / "metadata").write_text('{"id":"ffffffff-0000-0000-0000-000000000000"}')
-    with pytest.raises(PipelineError, match=f"the archive has {topic}-0 up to offset 19, and this batch begins at 10"):
+    with pytest.raises(PipelineError, match=r"cold has no record of batch 0, with which .* ended"):
         run(spark, tmp_path / "two", "archive", **wanted)
     assert archived_offsets(spark, tmp_path / "cold", topic) == expected(20)
     # A timestamp says where a new partition begins, not where the archive goes on.
@@ -210,3 +212,70 @@ def test_a_topic_that_was_made_anew_is_refused_even_where_it_is_longer_than_befo
     status = json.loads((tmp_path / "archive" / "status.json").read_text())
     assert status["state"] == "failed"
     assert "made anew" in status["error"]
+    # A new checkpoint knows nothing of the former topic, and the archive does.
+    with pytest.raises(PipelineError, match=f"topic {topic} was deleted .* another folder .`to`. is needed"):
+        run(spark, tmp_path, "archive", version="2", **wanted)
+    assert archived_offsets(spark, tmp_path / "cold", topic) == expected(5)
+    run(spark, tmp_path, "archive", version="2", **wanted | {"to": str(tmp_path / "new")})
+    assert archived_offsets(spark, tmp_path / "new", topic) == expected(50)
+
+
+@pytest.mark.long
+def test_a_checkpoint_whose_archive_is_gone_does_not_go_on_in_the_middle(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    topic, path = new_topic(cluster, "orders"), tmp_path / "cold"
+    wanted = {"topics": topic, "to": str(path), "brokers": cluster.bootstrap}
+    write(cluster.bootstrap, topic, some(10))
+    run(spark, tmp_path, "archive", **wanted)
+    path.rename(tmp_path / "moved")
+    write(cluster.bootstrap, topic, some(10, 0, 10))
+    with pytest.raises(PipelineError, match=r"cold has no record of batch 0, with which .* ended"):
+        run(spark, tmp_path, "archive", **wanted)
+    shutil.rmtree(path)
+    (tmp_path / "moved").rename(path)
+    run(spark, tmp_path, "archive", **wanted)
+    assert archived_offsets(spark, path, topic) == expected(20)
+    shutil.rmtree(path)
+    run(spark, tmp_path, "archive", version="2", **wanted)
+    assert archived_offsets(spark, path, topic) == expected(20)
+
+
+@pytest.mark.long
+def test_timestamps_far_from_now_and_folders_with_brackets_are_archived_like_all_others(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    any_time = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    topic, path = new_topic(cluster, "orders", 3, **any_time), tmp_path / "c[o]{l}d"
+    # 9999-12-31, the day after it, the year 48101, and 1970.
+    times = [253_402_214_400_000, 253_402_300_800_000, 1_455_792_000_000_000, 1]
+    write(cluster.bootstrap, topic, [Record(b"k", b"v", at) for at in times])
+    wanted = {"topics": topic, "to": str(path), "brokers": cluster.bootstrap, "max_offsets_per_trigger": "2"}
+    run(spark, tmp_path, "archive", compact_batches="1", **wanted)
+    assert archived_offsets(spark, path, topic) == expected(4)
+    folder = ArchiveFolder.open(path)
+    days = {file.day for file in load_manifest(folder).files.values()}
+    assert {"1970-01-01", "9999-12-31", "+10000-01-01"} < days
+    assert verify(spark, folder, Wanted(cluster.bootstrap)).is_whole
+    back = new_topic(cluster, "back", 3, **any_time)
+    restore(spark, folder, Restore(cluster.bootstrap, topic, back))
+    assert [record.timestamp for record in read(cluster.bootstrap, back, 3)] == times
+
+
+@pytest.mark.long
+def test_a_damaged_old_file_is_complained_of_once_and_archiving_goes_on(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, path = new_topic(cluster, "orders"), tmp_path / "cold"
+    wanted = {"topics": topic, "to": str(path), "brokers": cluster.bootstrap, "max_offsets_per_trigger": "5"}
+    write(cluster.bootstrap, topic, some(5))
+    run(spark, tmp_path, "archive", **wanted)
+    (file,) = load_manifest(ArchiveFolder.open(path)).files.values()
+    place = path / file.path
+    place.write_bytes(place.read_bytes()[:-20])
+    place.with_name(f".{place.name}.crc").unlink(missing_ok=True)
+    write(cluster.bootstrap, topic, some(15, 0, 5))
+    status, _ = run(spark, tmp_path, "archive", compact_batches="1", **wanted)
+    assert status.rows == 15
+    assert load_manifest(ArchiveFolder.open(path)).ends() == {(topic, 0): 20}
+    assert capsys.readouterr().err.count("files are not joined, and archiving goes on") == 1

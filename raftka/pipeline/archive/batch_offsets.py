@@ -1,7 +1,7 @@
 """Which offsets a batch was asked to read: Spark writes them to its checkpoint before the batch begins."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from raftka.pipeline.archive.records import OffsetRange
@@ -21,6 +21,26 @@ def checkpoint_id(checkpoint: Path) -> str:
         return str(json.loads(path.read_text())["id"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PipelineError(f"{path}: no checkpoint of Spark's: {error}") from None
+
+
+def completed_batch(checkpoint: Path) -> int | None:
+    """Return the last batch that Spark has noted as done; None: it has done none."""
+    folder = checkpoint / "commits"
+    numbers = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
+    return max(numbers, default=None)
+
+
+def begins_known(checkpoint: Path, batch: int, ranges: Iterable[OffsetRange]) -> dict[Partition, int]:
+    """Return where a checkpoint's query began, by partition.
+
+    A partition that was not there then begins with its first range, or, while nothing is there, where it stands.
+
+    Raises:
+        PipelineError: The checkpoint cannot be read.
+    """
+    stands = _read_offsets(checkpoint / "offsets" / str(batch))
+    read = {(each.topic, each.partition): each.begin for each in ranges}
+    return stands | read | _read_offsets(checkpoint / "sources" / "0" / "0")
 
 
 def offset_ranges(

@@ -2,28 +2,41 @@
 
 import contextlib
 import json
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from raftka import kafka_client, kafka_offsets
+from raftka.kafka_client import KafkaClientError
 from raftka.pipeline.archive import commits
-from raftka.pipeline.archive.batch_offsets import checkpoint_id, offset_ranges
+from raftka.pipeline.archive.batch_offsets import begins_known, checkpoint_id, completed_batch, offset_ranges
 from raftka.pipeline.archive.compaction import compact
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.frames import SCHEMA, archived, dead_letters
-from raftka.pipeline.archive.manifest import Manifest, Partition, load_manifest, refuse_overlap
-from raftka.pipeline.archive.reading import describe_staged
-from raftka.pipeline.archive.records import BatchCommit
+from raftka.pipeline.archive.manifest import (
+    Manifest,
+    joined,
+    load_manifest,
+    refuse_former,
+    refuse_overlap,
+)
+from raftka.pipeline.archive.reading import describe_staged, glob_of, spark_errors
+from raftka.pipeline.archive.records import ArchivedTopic, BatchCommit, OffsetRange, batch_name
 from raftka.pipeline.archive.settings import Settings
 from raftka.pipeline.errors import FolderBusyError, PipelineError
-from raftka.pipeline.progress_outputs import ensure_topic
+from raftka.pipeline.progress_outputs import complain, ensure_topic
+from raftka.pipeline.query_errors import query_error
 from raftka.pipeline.run import PipelineRun
+from raftka.pipeline.topic_identity import topic_ids
 
 __all__ = ["Settings", "build"]
 
 # What Spark's Kafka source takes for: from the first record that is there, and from the next one.
 _SPARK_OFFSETS = {"earliest": -2, "latest": -1}
+# Brokers without ids give every topic this one.
+_NO_ID = "A" * 22
 
 
 def build(run: PipelineRun[Settings]) -> Any:
@@ -35,22 +48,33 @@ def build(run: PipelineRun[Settings]) -> Any:
     run.resources.enter_context(folder.written())
     commits.settle_batches(folder)
     manifest = load_manifest(folder)
+    refuse_gap(folder, manifest, run.checkpoint)
+    names = settings.topics or [
+        name for name in kafka_client.read_cluster(settings.brokers).topics if settings.matches(name)
+    ]
+    ids = known_ids(settings.brokers, names)
+    refuse_former(folder.path, manifest.known, ids)
     if settings.dead_letter_topic is not None:
         ensure_topic(settings.brokers, settings.dead_letter_topic)
     begin = None
     if manifest.ranges and not (run.checkpoint / "metadata").exists():
         # The checkpoint is lost, or of a former version: the archive itself knows where it ends.
         begin = starting_offsets(settings, manifest)
-    return run.read(starting_offsets=begin).writeStream.foreachBatch(BatchWriter(run, folder, manifest.ends()))
+    return run.read(starting_offsets=begin).writeStream.foreachBatch(BatchWriter(run, folder, manifest, ids))
 
 
 class BatchWriter:
     """Makes each batch a part of the archive, once."""
 
-    def __init__(self, run: PipelineRun[Settings], folder: ArchiveFolder, ends: dict[Partition, int]) -> None:
+    def __init__(
+        self, run: PipelineRun[Settings], folder: ArchiveFolder, manifest: Manifest, ids: dict[str, str]
+    ) -> None:
         self._run = run
         self._folder = folder
-        self._ends = ends
+        self._ends = manifest.ends()
+        self._known = manifest.known
+        self._ids = ids
+        self._has_complained = False
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Write one batch; Spark calls again with the same records until we have returned and it has noted that."""
@@ -61,12 +85,25 @@ class BatchWriter:
             refuse_overlap(self._ends, record.ranges)
             commits.commit(self._folder, record)
             self._ends |= {(each.topic, each.partition): each.end for each in record.ranges}
+            self._known = record.topics
         commits.settle(self._folder, record)
         every = self._run.settings.compact_batches
         if every is not None and (batch + 1) % every == 0:
+            self._compact(frame.sparkSession)
+
+    def _compact(self, spark: SparkSession) -> None:
+        damage: tuple[type[Exception], ...] = (PipelineError, *spark_errors())
+        try:
+            compact(spark, self._folder, self._run.settings.target_bytes)
+        except FolderBusyError:
             # Whoever joins files by hand does the same, and whoever verifies them needs all of them: there is time.
-            with contextlib.suppress(FolderBusyError):
-                compact(frame.sparkSession, self._folder, self._run.settings.target_bytes)
+            return
+        except damage as error:
+            # Old files that are damaged are no reason to leave new records out of the archive.
+            if not self._has_complained:
+                self._has_complained = True
+                why = str(error) if isinstance(error, PipelineError) else query_error(str(error))
+                complain(f"files are not joined, and archiving goes on: {why}")
 
     def _write(self, frame: DataFrame, checkpoint: str, batch: int) -> BatchCommit:
         settings, spark = self._run.settings, frame.sparkSession
@@ -77,7 +114,7 @@ class BatchWriter:
         dead = 0
         if settings.json_schema is not None and staged.files:
             # From the files, not from the brokers once more.
-            rows = spark.read.schema(SCHEMA).option("basePath", str(staging)).parquet(str(staging))
+            rows = spark.read.schema(SCHEMA).option("basePath", str(staging)).parquet(glob_of(staging))
             letters = dead_letters(rows, settings.json_schema).cache()
             try:
                 dead = letters.count()
@@ -86,7 +123,50 @@ class BatchWriter:
                     sink.option("topic", settings.dead_letter_topic).save()
             finally:
                 letters.unpersist()
-        return BatchCommit(checkpoint=checkpoint, batch=batch, files=staged.files, ranges=ranges, dead_letters=dead)
+        return BatchCommit(
+            checkpoint=checkpoint,
+            batch=batch,
+            files=staged.files,
+            ranges=ranges,
+            dead_letters=dead,
+            topics=self._topics(batch, ranges),
+        )
+
+    def _topics(self, batch: int, ranges: Iterable[OffsetRange]) -> dict[str, ArchivedTopic]:
+        """Return what is known of topics with this batch."""
+        begins: dict[str, dict[int, int]] = {}
+        for (topic, partition), at in begins_known(self._run.checkpoint, batch, ranges).items():
+            begins.setdefault(topic, {})[partition] = at
+        if new := sorted(set(begins) - set(self._ids)):
+            # A topic of the pattern that appeared. If nobody tells its id now, the next batch asks again.
+            with contextlib.suppress(KafkaClientError):
+                self._ids |= known_ids(self._run.settings.brokers, new)
+        told = {name: ArchivedTopic(id=self._ids.get(name), begins=begins[name]) for name in begins}
+        # Of a partition that the archive has already, this checkpoint began in the middle.
+        return joined(self._known, told)
+
+
+def known_ids(brokers: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the ids of topics, where brokers give them any.
+
+    Raises:
+        KafkaClientError: No answer.
+    """
+    return {name: found for name, found in topic_ids(brokers, list(names)).items() if found != _NO_ID}
+
+
+def refuse_gap(folder: ArchiveFolder, manifest: Manifest, checkpoint: Path) -> None:
+    """Refuse to go on in the middle: where Spark has noted a batch as done, the archive has it.
+
+    Raises:
+        PipelineError: It does not.
+    """
+    last = completed_batch(checkpoint)
+    if last is not None and batch_name(checkpoint_id(checkpoint), last) not in manifest.batches:
+        raise PipelineError(
+            f"{folder.path} has no record of batch {last}, with which {checkpoint} ended: the archive lies elsewhere"
+            " (`to`) or was removed in part; a higher `version` goes on where this one ends, or begins anew"
+        )
 
 
 def check_schema(spark: SparkSession, schema: str) -> None:
@@ -109,6 +189,8 @@ def check_schema(spark: SparkSession, schema: str) -> None:
 def starting_offsets(settings: Settings, manifest: Manifest) -> str:
     """Return where a query without checkpoint goes on, as Spark's Kafka source takes it.
 
+    A partition of which nothing was archived goes on as well: not where a new one would begin.
+
     Raises:
         PipelineError: The archive has more of a partition than the log: it is of a former topic of that name.
         KafkaClientError: The brokers do not tell.
@@ -116,7 +198,7 @@ def starting_offsets(settings: Settings, manifest: Manifest) -> str:
     cluster = kafka_client.read_cluster(settings.brokers)
     names = settings.topics or [name for name in cluster.topics if settings.matches(name)]
     partitions = [(name, info.partition) for name in names for info in cluster.topic(name)]
-    ends = manifest.ends()
+    ends = manifest.begins() | manifest.ends()
     log_ends = kafka_offsets.end_offsets(settings.brokers, [each for each in partitions if each in ends])
     new = [each for each in partitions if each not in ends]
     begins = dict.fromkeys(new, _SPARK_OFFSETS[settings.starting_offsets])

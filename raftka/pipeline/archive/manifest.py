@@ -8,6 +8,7 @@ from pathlib import Path
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.records import (
     ArchivedFile,
+    ArchivedTopic,
     BatchCommit,
     Commit,
     CompactionCommit,
@@ -28,6 +29,7 @@ class Manifest:
         files: Files that count, by path.
         ranges: What batches were asked to read, by partition, in order of offsets.
         batches: Batches by name of their record.
+        known: What batches knew of topics, by name.
         compactions: How many compactions there were.
         replaced: Paths that compactions have replaced; they do not count, and may still be there.
     """
@@ -35,6 +37,7 @@ class Manifest:
     files: dict[str, ArchivedFile] = field(default_factory=dict)
     ranges: dict[Partition, list[OffsetRange]] = field(default_factory=dict)
     batches: dict[str, BatchCommit] = field(default_factory=dict)
+    known: dict[str, ArchivedTopic] = field(default_factory=dict)
     compactions: int = 0
     replaced: set[str] = field(default_factory=set)
 
@@ -50,6 +53,14 @@ class Manifest:
     def ends(self) -> dict[Partition, int]:
         """Return the offset behind the last that was read, by partition."""
         return {partition: ranges[-1].end for partition, ranges in self.ranges.items()}
+
+    def begins(self) -> dict[Partition, int]:
+        """Return the first offset that is archived, or is to be, by partition; older records do not tell."""
+        return {(name, partition): at for name, topic in self.known.items() for partition, at in topic.begins.items()}
+
+    def partitions_of(self, topic: str) -> int:
+        """Return how many partitions a topic had, as far as that is known."""
+        return 1 + max((partition for name, partition in {*self.ranges, *self.begins()} if name == topic), default=-1)
 
     def files_of(self, topic: str) -> list[ArchivedFile]:
         """Return the files that count for a topic, by day and offset."""
@@ -69,6 +80,7 @@ def gather(commits: Iterable[Commit]) -> Manifest:
     for batch in (each for each in commits if isinstance(each, BatchCommit)):
         manifest.batches[batch.name] = batch
         manifest.files |= {file.path: file for file in batch.files}
+        manifest.known = joined(manifest.known, batch.topics)
         for found in batch.ranges:
             manifest.ranges.setdefault((found.topic, found.partition), []).append(found)
     compactions = sorted((each for each in commits if isinstance(each, CompactionCommit)), key=lambda each: each.number)
@@ -88,6 +100,33 @@ def gather(commits: Iterable[Commit]) -> Manifest:
                     f" and {other.begin} to {other.end - 1}"
                 )
     return manifest
+
+
+def joined(one: Mapping[str, ArchivedTopic], other: Mapping[str, ArchivedTopic]) -> dict[str, ArchivedTopic]:
+    """Return what two records together know of topics."""
+    found = dict(one)
+    for name, topic in other.items():
+        before = found.get(name, ArchivedTopic())
+        begins = dict(before.begins)
+        for partition, at in topic.begins.items():
+            begins[partition] = min(at, begins.get(partition, at))
+        found[name] = ArchivedTopic(id=before.id or topic.id, begins=dict(sorted(begins.items())))
+    return found
+
+
+def refuse_former(place: Path, known: Mapping[str, ArchivedTopic], ids: Mapping[str, str]) -> None:
+    """Refuse topics that have other ids than those which are archived: two topics would be one.
+
+    Raises:
+        PipelineError: One has.
+    """
+    for name, now in sorted(ids.items()):
+        was = known[name].id if name in known else None
+        if was is not None and was != now:
+            raise PipelineError(
+                f"topic {name} was deleted and made anew (its id was {was} and is {now}), and {place} has the former"
+                " one: another folder (`to`) is needed, and a higher `version`"
+            )
 
 
 def refuse_overlap(ends: Mapping[Partition, int], ranges: Iterable[OffsetRange]) -> None:

@@ -50,14 +50,30 @@ class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
 
 
+class ArchivedTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a topic; every record has it, so that a record which is lost takes none of it along.
+
+    Attributes:
+        id: The one that brokers give it; None: they give none.
+        begins: First offset that is archived, by partition, also of partitions of which nothing was read yet.
+    """
+
+    id: str | None = None
+    begins: dict[int, int] = {}
+
+
 class BatchCommit(msgspec.Struct, frozen=True, kw_only=True, tag="batch"):
-    """A batch of the pipeline. `checkpoint` is the id of Spark's checkpoint; batch numbers count within one."""
+    """A batch of the pipeline. `checkpoint` is the id of Spark's checkpoint; batch numbers count within one.
+
+    `topics` is what is known of all topics of the pipeline. Older records have none.
+    """
 
     checkpoint: str
     batch: int
     files: list[ArchivedFile]
     ranges: list[OffsetRange]
     dead_letters: int = 0
+    topics: dict[str, ArchivedTopic] = {}
 
     @property
     def name(self) -> str:

@@ -3,6 +3,8 @@
 from raftka.pipeline.settings import PipelineSettings, Positive
 
 MIB = 1 << 20
+# How Spark names the folder of a column without a value, so that a topic of that name would read as none.
+NO_NAME = "__HIVE_DEFAULT_PARTITION__"
 
 
 class Settings(PipelineSettings, frozen=True, kw_only=True):
@@ -25,6 +27,8 @@ class Settings(PipelineSettings, frozen=True, kw_only=True):
     def check(self) -> None:
         """Compare the values with each other."""
         super().check()
+        if NO_NAME in self.topics:
+            raise ValueError(f"a topic named {NO_NAME} cannot be archived: Spark takes it for none")
         if (self.json_schema is None) != (self.dead_letter_topic is None):
             raise ValueError("json.schema and dead.letter.topic belong together: set both or none")
         if self.dead_letter_topic in self.topics:

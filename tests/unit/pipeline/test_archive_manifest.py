@@ -2,12 +2,28 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from raftka.pipeline.archive import commits
 from raftka.pipeline.archive.compaction_plan import plan
-from raftka.pipeline.archive.manifest import gather, load_manifest, place_of, refuse_overlap, unknown_files
-from raftka.pipeline.archive.records import BatchCommit, CompactionCommit, decode_commit, encode_commit, is_record
+from raftka.pipeline.archive.manifest import (
+    gather,
+    joined,
+    load_manifest,
+    place_of,
+    refuse_former,
+    refuse_overlap,
+    unknown_files,
+)
+from raftka.pipeline.archive.records import (
+    ArchivedTopic,
+    BatchCommit,
+    CompactionCommit,
+    decode_commit,
+    encode_commit,
+    is_record,
+)
 from raftka.pipeline.errors import PipelineError
 from tests.unit.pipeline.archives import CHECKPOINT, archived_file, new_archive, offset_range, staged_batch
 
@@ -25,6 +41,38 @@ def test_records_are_read_as_they_were_written() -> None:
         assert decode_commit(encode_commit(record)) == record
         assert is_record(record.name)
     assert not is_record(".b0000000003-0123abcd.json.new")
+
+
+def test_a_record_of_an_older_release_knows_nothing_of_topics() -> None:
+    old = b'{"type":"batch","checkpoint":"0123abcd-0000","batch":0,"files":[],"ranges":[],"dead_letters":0}'
+    record = decode_commit(old)
+    assert isinstance(record, BatchCommit)
+    assert record.topics == {}
+
+
+def test_what_records_know_of_topics_is_joined_and_the_first_begin_counts() -> None:
+    one = {"orders": ArchivedTopic(id=None, begins={0: 0, 2: 5})}
+    other = {"orders": ArchivedTopic(id="abc", begins={0: 20, 1: 7}), "more": ArchivedTopic()}
+    both = {"orders": ArchivedTopic(id="abc", begins={0: 0, 1: 7, 2: 5}), "more": ArchivedTopic()}
+    assert joined(one, other) == both
+    records = [batch(0, (0, 20)), batch(1, (20, 30))]
+    manifest = gather(
+        msgspec.structs.replace(each, topics=topics) for each, topics in zip(records, (one, other), strict=True)
+    )
+    assert manifest.known == both
+    assert manifest.begins() == {("orders", 0): 0, ("orders", 1): 7, ("orders", 2): 5}
+    assert (manifest.partitions_of("orders"), manifest.partitions_of("more")) == (3, 0)
+    assert gather(records).partitions_of("orders") == 1
+
+
+def test_a_topic_with_another_id_than_the_archived_one_is_refused_and_one_without_is_not(tmp_path: Path) -> None:
+    known = {"orders": ArchivedTopic(id="abc"), "old": ArchivedTopic()}
+    refuse_former(tmp_path, known, {"orders": "abc", "old": "x", "new": "y"})
+    refuse_former(tmp_path, known, {})
+    with pytest.raises(
+        PipelineError, match=r"topic orders was deleted and made anew .*another folder \(`to`\) is needed"
+    ):
+        refuse_former(tmp_path, known, {"orders": "abd"})
 
 
 def test_ranges_are_in_order_whatever_the_names_of_records_say() -> None:

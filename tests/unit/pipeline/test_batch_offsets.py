@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from raftka.pipeline.archive.batch_offsets import checkpoint_id, offset_ranges
+from raftka.pipeline.archive.batch_offsets import begins_known, checkpoint_id, completed_batch, offset_ranges
 from raftka.pipeline.archive.checksums import value_crc32c
 from raftka.pipeline.errors import PipelineError
+from tests.unit.pipeline.archives import offset_range
 
 P0, P1 = ("orders", 0), ("orders", 1)
 
@@ -43,6 +44,25 @@ def test_a_batch_goes_from_where_the_former_one_ended_and_the_first_from_where_t
 def test_a_new_partition_begins_with_its_first_record(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, {"0": 0}, {"0": 10, "1": 8})
     assert found(folder, 0, {P0: (0, 9, 10), P1: (2, 7, 6)}) == [(0, 0, 10, 10), (1, 2, 8, 6)]
+
+
+def test_where_a_query_began_is_known_of_every_partition_also_of_those_without_a_record(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, {"0": 3, "1": 0}, {"0": 10, "1": 0, "2": 8, "3": 4})
+    assert begins_known(folder, 0, [offset_range(3, 10), offset_range(2, 8, partition=2)]) == {
+        ("orders", 0): 3,
+        ("orders", 1): 0,
+        ("orders", 2): 2,
+        ("orders", 3): 4,
+    }
+
+
+def test_the_last_batch_that_is_done_is_the_one_with_the_highest_number(tmp_path: Path) -> None:
+    assert completed_batch(tmp_path) is None
+    (tmp_path / "commits").mkdir()
+    assert completed_batch(tmp_path) is None
+    for name in ("9", "10", ".10.crc"):
+        (tmp_path / "commits" / name).write_text("v1")
+    assert completed_batch(tmp_path) == 10
 
 
 def test_where_lost_records_are_no_error_ranges_are_what_was_seen(tmp_path: Path) -> None:
