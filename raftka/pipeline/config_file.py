@@ -12,6 +12,8 @@ from raftka.pipeline.settings import check_name
 DEFAULT_FILE = "pipelines.toml"
 DEFAULT_DIR = "raftka-pipelines"
 _TOP_KEYS = ("brokers", "dir")
+# Kinds whose `to` is a place on this machine; of other kinds it is a topic.
+_KINDS_TO_FOLDER = ("archive", "telemetry", "to-sqlite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +94,19 @@ def load_file(path: Path | None, environment: Mapping[str, str]) -> PipelineFile
     if path is not None and "RAFTKA_PIPELINE_DIR" not in environment and "dir" in top:
         folder = path.parent / folder
     brokers = environment.get("RAFTKA_BROKERS") or top.get("brokers")
-    flat = {name: dict(_flattened(section, "")) for name, section in sections.items()}
+    flat = {name: _placed(dict(_flattened(section, "")), path) for name, section in sections.items()}
     if environment.get("RAFTKA_BROKERS"):
         for section in flat.values():
             section["brokers"] = brokers
     return PipelineFile(path, folder.absolute(), brokers, flat)
+
+
+def _placed(section: dict[str, Any], path: Path | None) -> dict[str, Any]:
+    """Return a section whose relative `to` begins in the folder of the file, as `dir` does."""
+    to = section.get("to")
+    if path is None or section.get("kind") not in _KINDS_TO_FOLDER or not isinstance(to, str) or "://" in to:
+        return section
+    return section | {"to": str((path.parent / to).absolute())}
 
 
 def _read(path: Path) -> dict[str, Any]:

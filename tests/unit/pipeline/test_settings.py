@@ -72,6 +72,23 @@ def test_places_in_a_file_are_meant_from_where_it_lies(tmp_path: Path) -> None:
     assert load_file(None, {"RAFTKA_PIPELINES": str(path)}).path == path
 
 
+def test_a_relative_folder_of_an_archive_is_meant_from_where_the_file_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def placed(kind: str, told: str, **flags: str) -> Any:
+        found = read(tmp_path, f'[pipelines.cold]\nkind = "{kind}"\ntopics = ["a"]\nto = "{told}"\n')
+        return found.values_of("cold", KINDS, flags)["to"]
+
+    monkeypatch.chdir("/")
+    assert placed("archive", "cold") == str(tmp_path / "cold")
+    assert placed("telemetry", "../tables") == str(tmp_path / "../tables")
+    assert placed("archive", "/data/cold") == "/data/cold"
+    assert placed("archive", "s3://bucket/cold") == "s3://bucket/cold"
+    # A flag is meant from where it is typed, and a topic is no place.
+    assert placed("archive", "cold", to="other") == "other"
+    assert placed("copy", "orders-copy") == "orders-copy"
+
+
 def test_a_kind_needs_no_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = load_file(None, {})
@@ -118,6 +135,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ({"topics": "a", "brokers": "nowhere"}, "'nowhere' is not HOST:PORT"),
         ({"topics": "a", "json.schema": "id INT"}, "json.schema and dead.letter.topic belong together"),
         ({"topics": "a", "json.schema": "id INT", "dead.letter.topic": "a"}, "is one of the topics that are read"),
+        ({"topics": "__HIVE_DEFAULT_PARTITION__"}, "cannot be archived: Spark takes it for none"),
         ({"topics": "a", "compact.batches": 0}, "compact.batches: expected int >= 1"),
     ],
 )
