@@ -72,11 +72,11 @@ def common(one: Span, other: Span) -> Span:
 
 
 def never_read(ranges: Iterable[OffsetRange], within: Span) -> list[Span]:
-    """Return the offsets between ranges of batches that no batch was asked to read; `ranges` are in order."""
-    found = []
-    at: int | None = None
+    """Return the offsets of a span that no batch was asked to read; `ranges` are in order."""
+    gaps = []
+    at = within.begin
     for each in ranges:
-        if at is not None and each.begin > at and (gap := common(Span(at, each.begin), within)).offsets:
-            found.append(gap)
-        at = each.end
-    return found
+        gaps.append(common(Span(at, each.begin), within))
+        at = max(at, each.end)
+    gaps.append(common(Span(at, within.end), within))
+    return [gap for gap in gaps if gap.offsets]

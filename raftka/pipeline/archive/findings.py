@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from raftka.pipeline.archive.blocks import Span
+from raftka.pipeline.archive.scope import Scope
 
 Partition = tuple[str, int]
 
@@ -20,17 +20,19 @@ class FaultKind(StrEnum):
     HOLE = "hole"
     ROWS = "rows"
     FILES = "files"
+    UNREADABLE = "unreadable"
 
 
 WORDS = {
     FaultKind.MISSING: "in the log and not in the archive",
     FaultKind.DUPLICATED: "more than once in the archive",
-    FaultKind.DIFFERENT: "with another value in the log",
+    FaultKind.DIFFERENT: "with another value, key, timestamp or headers in the log",
     FaultKind.DAMAGED: "with a value that does not have the CRC32C it was archived with",
     FaultKind.SURPLUS: "in the archive and not in the log",
     FaultKind.HOLE: "never read by a batch, and no longer in the log",
     FaultKind.ROWS: "records more or fewer in the files than in their commit records",
     FaultKind.FILES: "files that no commit record has, or that are gone",
+    FaultKind.UNREADABLE: "files that cannot be read",
 }
 
 
@@ -41,12 +43,14 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         count: How many.
         first: The lowest; None where offsets are not the point.
         last: The highest; those between may be in order.
+        path: The file, of one that cannot be read.
     """
 
     kind: FaultKind
     count: int
     first: int | None = None
     last: int | None = None
+    path: str | None = None
 
 
 class PartitionFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,10 +59,15 @@ class PartitionFinding(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         begin: First offset of the range that was verified.
         end: The offset behind it.
-        proven: Offsets that are in the archive once, with the CRC32C that their value has in the log.
+        proven: Offsets that are in the archive once, with the CRC32C that their value has in the log, and the same key,
+            timestamp and headers.
         expired: Offsets that the log no longer has; they are there once, with the CRC32C they were archived with.
         gaps: Offsets that neither side has: control records, aborted or compacted away.
         compacted: Offsets that the log has compacted away since; they are there once, with the CRC32C as above.
+        beyond: Offsets of the range that are not written yet.
+        later: Offsets of the log behind the archive's end: no part of the range.
+        left_out: Offsets of the log before the pipeline's starting offsets: no part of the range.
+        is_archived: Whether the archive has anything of it.
         bytes: Size of the values in the archive.
     """
 
@@ -70,6 +79,10 @@ class PartitionFinding(msgspec.Struct, frozen=True, kw_only=True):
     expired: int
     gaps: int
     compacted: int
+    beyond: int
+    later: int
+    left_out: int
+    is_archived: bool
     bytes: int
     faults: list[Fault]
 
@@ -114,27 +127,25 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """What has been counted of a partition.
 
     Attributes:
-        span: The range that is verified.
+        scope: The range that is verified, and what lies around it.
         log_begin: First offset that the log still has.
         recorded: Records of the range, by the commit records; None where the range cuts a batch.
         archived: Records in the files, of the range.
         expired: ... of which lie below the log's start.
         expired_distinct: Different offsets of those.
         expired_damaged: How many of those have a value that does not fit its CRC32C.
-        holes: Offsets below the log's start that no batch was asked to read.
         bytes: Size of the values.
         differences: What comparing with the log has found.
         is_compacted: Whether the topic's log may lose records to compaction.
     """
 
-    span: Span
+    scope: Scope
     log_begin: int
     recorded: int | None = None
     archived: int = 0
     expired: int = 0
     expired_distinct: int = 0
     expired_damaged: int = 0
-    holes: tuple[Span, ...] = ()
     bytes: int = 0
     differences: tuple[Difference, ...] = ()
     is_compacted: bool = False
@@ -144,16 +155,21 @@ def conclude(partition: Partition, tally: Tally) -> PartitionFinding:
     """Return what the counts of a partition mean."""
     compacted = sum(each.offsets for each in tally.differences if _is_explained(each, tally))
     proven = tally.archived - tally.expired - sum(each.rows for each in tally.differences)
-    told = sum(each.offsets for each in tally.differences) + sum(hole.offsets for hole in tally.holes)
+    told = sum(each.offsets for each in tally.differences) + sum(hole.offsets for hole in tally.scope.holes)
+    span, beyond = tally.scope.span, tally.scope.beyond
     return PartitionFinding(
         topic=partition[0],
         partition=partition[1],
-        begin=tally.span.begin,
-        end=tally.span.end,
+        begin=span.begin,
+        end=span.end,
         proven=proven,
         expired=tally.expired_distinct - tally.expired_damaged,
-        gaps=max(0, tally.span.offsets - tally.expired_distinct - proven - told),
+        gaps=max(0, span.offsets - beyond - tally.expired_distinct - proven - told),
         compacted=compacted,
+        beyond=beyond,
+        later=tally.scope.later,
+        left_out=tally.scope.left_out,
+        is_archived=tally.scope.is_archived,
         bytes=tally.bytes,
         faults=_faults(tally),
     )
@@ -165,13 +181,15 @@ def _faults(tally: Tally) -> list[Fault]:
         for each in tally.differences
         if not _is_explained(each, tally)
     ]
-    expired = {"first": tally.span.begin, "last": max(tally.span.begin, min(tally.log_begin, tally.span.end) - 1)}
+    span = tally.scope.span
+    first, last = span.begin, max(span.begin, min(tally.log_begin, span.end) - 1)
     if again := tally.expired - tally.expired_distinct:
-        faults.append(Fault(kind=FaultKind.DUPLICATED, count=again, **expired))
+        faults.append(Fault(kind=FaultKind.DUPLICATED, count=again, first=first, last=last))
     if tally.expired_damaged:
-        faults.append(Fault(kind=FaultKind.DAMAGED, count=tally.expired_damaged, **expired))
+        faults.append(Fault(kind=FaultKind.DAMAGED, count=tally.expired_damaged, first=first, last=last))
     faults += [
-        Fault(kind=FaultKind.HOLE, count=hole.offsets, first=hole.begin, last=hole.end - 1) for hole in tally.holes
+        Fault(kind=FaultKind.HOLE, count=hole.offsets, first=hole.begin, last=hole.end - 1)
+        for hole in tally.scope.holes
     ]
     if tally.recorded is not None and tally.recorded != tally.archived:
         faults.append(Fault(kind=FaultKind.ROWS, count=abs(tally.recorded - tally.archived)))
@@ -190,6 +208,10 @@ def render(verification: Verification) -> list[str]:
         parts += [f"{each.expired:,} no longer in the log"] if each.expired else []
         parts += [f"{each.compacted:,} compacted away in the log"] if each.compacted else []
         parts += [f"{each.gaps:,} offsets without a record"] if each.gaps else []
+        parts += [f"{each.beyond:,} not written yet"] if each.beyond else []
+        parts += [f"{each.left_out:,} before it left out by the starting offsets"] if each.left_out else []
+        parts += [f"{each.later:,} behind it in the log, not archived yet"] if each.later else []
+        parts += [] if each.is_archived else ["nothing of this partition is archived"]
         verdict = "whole" if each.is_whole else "NOT WHOLE"
         lines.append(f"{each.topic}-{each.partition} [{each.begin}, {each.end}): {verdict}: {', '.join(parts)}")
         lines += [f"  {_line(fault)}" for fault in each.faults]
@@ -205,5 +227,7 @@ def render(verification: Verification) -> list[str]:
 
 
 def _line(fault: Fault) -> str:
+    if fault.path is not None:
+        return f"{fault.kind.value}: file {fault.path} cannot be read"
     where = "" if fault.first is None else f", from {fault.first} to {fault.last}"
     return f"{fault.kind.value}: {fault.count:,} {WORDS[fault.kind]}{where}"

@@ -80,7 +80,8 @@ def gather(commits: Iterable[Commit]) -> Manifest:
     for batch in (each for each in commits if isinstance(each, BatchCommit)):
         manifest.batches[batch.name] = batch
         manifest.files |= {file.path: file for file in batch.files}
-        manifest.known = joined(manifest.known, batch.topics)
+        if batch.topics != manifest.known:
+            manifest.known = joined(manifest.known, batch.topics)
         for found in batch.ranges:
             manifest.ranges.setdefault((found.topic, found.partition), []).append(found)
     compactions = sorted((each for each in commits if isinstance(each, CompactionCommit)), key=lambda each: each.number)

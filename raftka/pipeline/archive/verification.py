@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from raftka import kafka_client, kafka_offsets
-from raftka.pipeline.archive.blocks import BLOCK_OFFSETS, Block, BlockSum, Span, common, differing, never_read, spans
+from raftka.kafka_client import ClusterInfo
+from raftka.pipeline.archive.blocks import BLOCK_OFFSETS, Block, BlockSum, Span, common, differing, spans
 from raftka.pipeline.archive.findings import (
     Difference,
     Fault,
@@ -23,7 +24,9 @@ from raftka.pipeline.archive.findings import (
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.frames import crc32c_of
 from raftka.pipeline.archive.manifest import Manifest, load_manifest, place_of, unknown_files
-from raftka.pipeline.archive.reading import read_files
+from raftka.pipeline.archive.reading import read_files, spark_errors, unreadable
+from raftka.pipeline.archive.records import ArchivedFile
+from raftka.pipeline.archive.scope import Scope, refuse_inverted, refuse_nowhere, scope
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.source_options import source_options
 
@@ -38,7 +41,7 @@ class Wanted:
     Attributes:
         brokers: Where the log is.
         topics: None: all that the archive has.
-        begin: First offset, of every partition; None: where the archive begins.
+        begin: First offset, of every partition; None: where the archive was to begin.
         end: The offset behind the last; None: where the archive ends.
         isolation_level: With which the archive was written.
     """
@@ -54,7 +57,8 @@ def verify(spark: SparkSession, folder: ArchiveFolder, wanted: Wanted) -> Verifi
     """Compare an archive with the log.
 
     Raises:
-        PipelineError: The archive has no such topic, cannot be read, or is being compacted for long.
+        PipelineError: The archive has no such topic, or nothing; the range is empty or above all that there is; records
+            cannot be read; files are being compacted for long.
         KafkaClientError: The brokers do not answer, or the topic is gone.
     """
     with folder.kept():
@@ -63,56 +67,83 @@ def verify(spark: SparkSession, folder: ArchiveFolder, wanted: Wanted) -> Verifi
 
 def _verify(spark: SparkSession, folder: ArchiveFolder, wanted: Wanted) -> Verification:
     begun = time.monotonic()
+    refuse_inverted(wanted.begin, wanted.end)
     manifest = load_manifest(folder)
-    topics = sorted(manifest.topics if wanted.topics is None else wanted.topics)
-    if strange := sorted(set(topics) - set(manifest.topics)):
-        raise PipelineError(
-            f"{folder.path} has nothing of topic {strange[0]} (it has {', '.join(manifest.topics) or 'none'})"
-        )
+    cluster = kafka_client.read_cluster(wanted.brokers)
+    looked_at = [
+        _TopicVerification(spark, folder, manifest, cluster, topic, wanted)
+        for topic in _topics(folder, manifest, cluster, wanted)
+    ]
+    refuse_nowhere(wanted.begin, wanted.end, [each for topic in looked_at for each in topic.scopes.values()])
     faults = []
     if unknown := len(unknown_files(folder, manifest)):
         faults.append(Fault(kind=FaultKind.FILES, count=unknown))
     partitions: list[PartitionFinding] = []
-    for topic in topics:
-        gone = _gone(folder, manifest, topic)
-        if gone:
-            faults.append(Fault(kind=FaultKind.FILES, count=gone))
-        partitions += _TopicVerification(spark, folder, manifest, topic, wanted).findings()
+    for topic in looked_at:
+        if topic.gone:
+            faults.append(Fault(kind=FaultKind.FILES, count=topic.gone))
+        found, bad = topic.findings()
+        partitions += found
+        faults += [Fault(kind=FaultKind.UNREADABLE, count=1, path=file.path) for file in bad]
     return Verification(partitions=partitions, faults=faults, seconds=time.monotonic() - begun)
 
 
-def _gone(folder: ArchiveFolder, manifest: Manifest, topic: str) -> int:
-    gone = 0
-    for file in manifest.files_of(topic):
-        try:
-            place_of(folder, file)
-        except PipelineError:
-            gone += 1
-    return gone
+def _topics(folder: ArchiveFolder, manifest: Manifest, cluster: ClusterInfo, wanted: Wanted) -> list[str]:
+    held = manifest.topics
+    if not held:
+        raise PipelineError(f"{folder.path} has nothing yet, by its commit records")
+    if wanted.topics is None:
+        # Those that the pipeline reads, and has nothing of, too: unless they are gone, there may be something.
+        return sorted({*held, *(name for name in manifest.known if name in cluster.topics)})
+    if strange := sorted(set(wanted.topics) - {*held, *manifest.known}):
+        raise PipelineError(f"{folder.path} has nothing of topic {strange[0]} (it has {', '.join(held)})")
+    return sorted(set(wanted.topics))
 
 
 class _TopicVerification:
-    """One topic's."""
+    """One topic's.
+
+    Attributes:
+        scopes: What is verified, by partition.
+        gone: How many files there are no longer.
+    """
 
     def __init__(
-        self, spark: SparkSession, folder: ArchiveFolder, manifest: Manifest, topic: str, wanted: Wanted
+        self,
+        spark: SparkSession,
+        folder: ArchiveFolder,
+        manifest: Manifest,
+        cluster: ClusterInfo,
+        topic: str,
+        wanted: Wanted,
     ) -> None:
         self._spark = spark
+        self._folder = folder
         self._manifest = manifest
         self._topic = topic
         self._wanted = wanted
-        self._partitions = sorted(each for each in manifest.ranges if each[0] == topic)
-        existing = {(topic, info.partition) for info in kafka_client.read_cluster(wanted.brokers).topic(topic)}
-        if lost := [each for each in self._partitions if each not in existing]:
+        existing = sorted((topic, info.partition) for info in cluster.topic(topic))
+        if lost := sorted(each for each in manifest.ranges if each[0] == topic and each not in existing):
             raise PipelineError(f"topic {topic} has no partition {lost[0][1]}, and the archive has")
-        self._begins = kafka_offsets.first_offsets(wanted.brokers, self._partitions)
-        self._ends = kafka_offsets.end_offsets(wanted.brokers, self._partitions)
-        self._spans = {each: self._span(each) for each in self._partitions}
-        files = [file for file in manifest.files_of(topic) if _is_there(folder, file)]
-        rows = read_files(spark, folder, files)
-        self._archive = (
-            rows.where(_within(self._spans))
-            .select("partition", "offset", "value_crc32c", "value")
+        self._begins = kafka_offsets.first_offsets(wanted.brokers, existing)
+        self._ends = kafka_offsets.end_offsets(wanted.brokers, existing)
+        begins = manifest.begins()
+        scopes = {each: self._scope(each, begins.get(each)) for each in existing}
+        # A partition without a record is no part of anything, unless it was left out.
+        self.scopes = {
+            key: each for key, each in scopes.items() if each.is_archived or not each.is_empty or each.left_out
+        }
+        self._spans = {key: each.span for key, each in self.scopes.items()}
+        files = manifest.files_of(topic)
+        self._files = [file for file in files if _is_there(folder, file)]
+        self.gone = len(files) - len(self._files)
+
+    def _rows(self, files: list[ArchivedFile]) -> DataFrame:
+        return (
+            read_files(self._spark, self._folder, files)
+            .where(_within(self._spans))
+            .withColumn("rest", _rest("timestamp_type"))
+            .select("partition", "offset", "value_crc32c", "value", "rest")
             .withColumn("actual", crc32c_of(F.col("value")))
             .withColumn("size", F.coalesce(F.length("value"), F.lit(0)))
             .drop("value")
@@ -120,27 +151,34 @@ class _TopicVerification:
             .withColumn("expired", F.col("offset") < self._by_partition(self._begins))
         )
 
-    def findings(self) -> list[PartitionFinding]:
-        """Return what comes of each partition."""
-        archive, counts = self._sum_archive()
+    def findings(self) -> tuple[list[PartitionFinding], list[ArchivedFile]]:
+        """Return what comes of each partition, and the files that cannot be read: the others are judged."""
+        try:
+            return self._findings(self._rows(self._files)), []
+        except spark_errors():
+            bad = unreadable(self._spark, self._folder, self._files)
+            if not bad:
+                raise
+        return self._findings(self._rows([file for file in self._files if file not in bad])), bad
+
+    def _findings(self, rows: DataFrame) -> list[PartitionFinding]:
+        archive, counts = self._sum_archive(rows)
         log = self._sum_log(self._log_spans(self._spans))
-        differences = self._differences(differing(archive, log))
+        differences = self._differences(rows, differing(archive, log))
         is_compacted = "compact" in kafka_client.read_topic_config(self._wanted.brokers, self._topic).get(
             "cleanup.policy", ""
         )
         found = []
-        for partition in self._partitions:
-            span, begin = self._spans[partition], self._begins[partition]
+        for partition, seen in self.scopes.items():
             size, archived, expired, damaged, distinct = counts.get(partition, (0, 0, 0, 0, 0))
             tally = Tally(
-                span=span,
-                log_begin=begin,
-                recorded=self._manifest.rows(partition) if self._is_all(partition) else None,
+                scope=seen,
+                log_begin=self._begins[partition],
+                recorded=self._manifest.rows(partition) if seen.is_all else None,
                 archived=archived,
                 expired=expired,
                 expired_distinct=distinct,
                 expired_damaged=damaged,
-                holes=tuple(never_read(self._manifest.ranges[partition], common(span, Span(0, begin)))),
                 bytes=size,
                 differences=tuple(differences.get(partition, [])),
                 is_compacted=is_compacted,
@@ -148,15 +186,14 @@ class _TopicVerification:
             found.append(conclude(partition, tally))
         return found
 
-    def _span(self, partition: Partition) -> Span:
-        ranges = self._manifest.ranges[partition]
-        held = Span(ranges[0].begin, ranges[-1].end)
-        begin = held.begin if self._wanted.begin is None else self._wanted.begin
-        return common(held, Span(begin, held.end if self._wanted.end is None else self._wanted.end))
-
-    def _is_all(self, partition: Partition) -> bool:
-        ranges = self._manifest.ranges[partition]
-        return self._spans[partition] == Span(ranges[0].begin, ranges[-1].end)
+    def _scope(self, partition: Partition, begins: int | None) -> Scope:
+        return scope(
+            self._manifest.ranges.get(partition, []),
+            begins,
+            Span(self._begins[partition], self._ends[partition]),
+            self._wanted.begin,
+            self._wanted.end,
+        )
 
     def _by_partition(self, offsets: Mapping[Partition, int]) -> Any:
         column = F.lit(None).cast("long")
@@ -164,13 +201,15 @@ class _TopicVerification:
             column = F.when(F.col("partition") == partition, F.lit(offset)).otherwise(column)
         return column
 
-    def _sum_archive(self) -> tuple[dict[Block, BlockSum], dict[Partition, tuple[int, int, int, int, int]]]:
+    def _sum_archive(
+        self, rows: DataFrame
+    ) -> tuple[dict[Block, BlockSum], dict[Partition, tuple[int, int, int, int, int]]]:
         """Return the sums of what can be compared by block; and size, rows, expired rows, damaged, distinct of all."""
         by_block = (
-            self._archive.groupBy("partition", _block(), "expired")
+            rows.groupBy("partition", _block(), "expired")
             .agg(
                 F.count("*").alias("rows"),
-                F.bit_xor(_hash("value_crc32c")).alias("digest"),
+                F.bit_xor(_hash("value_crc32c", "rest")).alias("digest"),
                 F.count_if("damaged").alias("damaged"),
                 F.sum("size").alias("size"),
             )
@@ -189,9 +228,7 @@ class _TopicVerification:
             else:
                 sums[Block(partition, row.block)] = BlockSum(row.rows, row.digest, row.damaged)
         if any(count[2] for count in counts.values()):
-            distinct = (
-                self._archive.where("expired").groupBy("partition").agg(F.count_distinct("offset").alias("offsets"))
-            )
+            distinct = rows.where("expired").groupBy("partition").agg(F.count_distinct("offset").alias("offsets"))
             for row in distinct.collect():
                 counts[self._topic, row.partition][4] = row.offsets
         return sums, {key: (a, b, c, d, e) for key, (a, b, c, d, e) in counts.items()}
@@ -212,11 +249,12 @@ class _TopicVerification:
             self._spark.read.format("kafka")
             .options(**source_options(self._wanted.brokers))
             .option("kafka.isolation.level", self._wanted.isolation_level)
+            .option("includeHeaders", "true")
             .option("assign", json.dumps({self._topic: [partition for _, partition in wanted]}))
             .option("startingOffsets", offsets((key, span.begin) for key, span in wanted.items()))
             .option("endingOffsets", offsets((key, span.end) for key, span in wanted.items()))
             .load()
-            .select("partition", "offset", crc32c_of(F.col("value")).alias("crc"))
+            .select("partition", "offset", crc32c_of(F.col("value")).alias("crc"), _rest("timestampType").alias("rest"))
         )
 
     def _sum_log(self, wanted: Mapping[Partition, Span]) -> dict[Block, BlockSum]:
@@ -225,29 +263,29 @@ class _TopicVerification:
         by_block = (
             self._log(wanted)
             .groupBy("partition", _block())
-            .agg(F.count("*").alias("rows"), F.bit_xor(_hash("crc")).alias("digest"))
+            .agg(F.count("*").alias("rows"), F.bit_xor(_hash("crc", "rest")).alias("digest"))
             .collect()
         )
         return {Block((self._topic, row.partition), row.block): BlockSum(row.rows, row.digest) for row in by_block}
 
-    def _differences(self, blocks: list[Block]) -> dict[Partition, list[Difference]]:
+    def _differences(self, rows: DataFrame, blocks: list[Block]) -> dict[Partition, list[Difference]]:
         """Compare record by record, from the first to the last block that differs in each partition."""
         if not blocks:
             return {}
         looked_at = spans(blocks)
         archive = (
-            self._archive.where(~F.col("expired") & _within(looked_at))
+            rows.where(~F.col("expired") & _within(looked_at))
             .groupBy("partition", "offset")
             .agg(
                 F.count("*").alias("rows"),
                 F.first("value_crc32c").alias("stored"),
+                F.first("rest").alias("stored_rest"),
                 F.bool_or("damaged").alias("damaged"),
             )
         )
         in_log = self._log_spans(looked_at)
-        log = (
-            self._log(in_log) if in_log else self._spark.createDataFrame([], "partition INT, offset BIGINT, crc BIGINT")
-        )
+        none = "partition INT, offset BIGINT, crc BIGINT, rest BIGINT"
+        log = self._log(in_log) if in_log else self._spark.createDataFrame([], none)
         joined = archive.join(log.withColumn("is_there", F.lit(True)), ["partition", "offset"], "full_outer")
         kind = (
             F.when(F.col("rows").isNull(), FaultKind.MISSING.value)
@@ -255,6 +293,7 @@ class _TopicVerification:
             .when(F.col("damaged"), FaultKind.DAMAGED.value)
             .when(F.col("is_there").isNull(), FaultKind.SURPLUS.value)
             .when(~F.col("stored").eqNullSafe(F.col("crc")), FaultKind.DIFFERENT.value)
+            .when(F.col("stored_rest") != F.col("rest"), FaultKind.DIFFERENT.value)
         )
         told = (
             joined.withColumn("kind", kind)
@@ -289,9 +328,14 @@ def _block() -> Any:
     return F.floor(F.col("offset") / BLOCK_OFFSETS).alias("block")
 
 
-def _hash(crc: str) -> Any:
+def _hash(crc: str, rest: str) -> Any:
     # Spark's hash leaves nulls out; no CRC is negative.
-    return F.xxhash64("offset", F.coalesce(F.col(crc), F.lit(_NO_CRC).cast("long")))
+    return F.xxhash64("offset", F.coalesce(F.col(crc), F.lit(_NO_CRC).cast("long")), rest)
+
+
+def _rest(timestamp_type: str) -> Any:
+    """Return a hash of what a record has besides its value."""
+    return F.xxhash64(F.col("key").isNull(), "key", "timestamp", timestamp_type, "headers")
 
 
 def _within(wanted: Mapping[Partition, Span]) -> Any:

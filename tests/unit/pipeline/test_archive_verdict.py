@@ -16,14 +16,16 @@ from raftka.pipeline.archive.findings import (
     conclude,
     render,
 )
+from raftka.pipeline.archive.scope import scope
 from tests.unit.pipeline.archives import offset_range
 
 P = ("orders", 0)
-WHOLE = Tally(span=Span(0, 100), log_begin=0, recorded=100, archived=100, bytes=5_000)
+SCOPE = scope([offset_range(0, 100)], 0, Span(0, 100), None, None)
+WHOLE = Tally(scope=SCOPE, log_begin=0, recorded=100, archived=100, bytes=5_000)
 
 
-def finding(**changes: Any) -> PartitionFinding:
-    return conclude(P, msgspec.structs.replace(WHOLE, **changes))
+def finding(holes: tuple[Span, ...] = (), **changes: Any) -> PartitionFinding:
+    return conclude(P, msgspec.structs.replace(WHOLE, **{"scope": SCOPE._replace(holes=holes)} | changes))
 
 
 def difference(kind: FaultKind, offsets: int, rows: int) -> Difference:
@@ -50,9 +52,12 @@ def test_what_two_spans_share_may_be_nothing() -> None:
 
 def test_what_no_batch_was_asked_to_read_is_a_hole_where_it_is_looked_for() -> None:
     ranges = [offset_range(0, 10), offset_range(10, 20, 5), offset_range(25, 30)]
-    assert never_read(ranges, Span(0, 100)) == [Span(20, 25)]
+    assert never_read(ranges, Span(0, 30)) == [Span(20, 25)]
     assert never_read(ranges, Span(0, 22)) == [Span(20, 22)]
     assert never_read(ranges, Span(0, 20)) == []
+    assert never_read(ranges[1:], Span(5, 40)) == [Span(5, 10), Span(20, 25), Span(30, 40)]
+    assert never_read([], Span(5, 40)) == [Span(5, 40)]
+    assert never_read([], Span(5, 5)) == []
 
 
 def test_a_partition_in_which_all_is_equal_is_whole() -> None:
@@ -112,11 +117,16 @@ def test_files_with_fewer_records_than_committed_are_a_fault_and_a_part_of_a_ran
 def test_a_person_is_told_what_is_proven_and_what_is_not() -> None:
     good = finding(archived=90, recorded=90)
     bad = finding(archived=98, recorded=98, differences=(difference(FaultKind.MISSING, 2, 0),))
-    lines = render(Verification(partitions=[good, bad], faults=[Fault(kind=FaultKind.FILES, count=1)], seconds=2.0))
+    told = [
+        Fault(kind=FaultKind.FILES, count=1),
+        Fault(kind=FaultKind.UNREADABLE, count=1, path="topic=orders/day=2026-01-01/a.parquet"),
+    ]
+    lines = render(Verification(partitions=[good, bad], faults=told, seconds=2.0))
     assert lines == [
         "orders-0 [0, 100): whole: 90 proven, 10 offsets without a record",
         "orders-0 [0, 100): NOT WHOLE: 98 proven",
         "  missing: 2 in the log and not in the archive, from 7 to 9",
         "files: 1 files that no commit record has, or that are gone",
+        "unreadable: file topic=orders/day=2026-01-01/a.parquet cannot be read",
         "the archive is NOT whole: 188 offsets proven, 10,000 bytes in 2.0 s (0.0 MB/s)",
     ]
