@@ -72,7 +72,10 @@ def verify(
     session: SparkOption = None,
     output: FormatOption = Format.TEXT,
 ) -> int:
-    """Prove that every offset is there once, with the CRC32C of its value in the log: exit code 1 if it is not so."""
+    """Prove that every offset is there once, as it is in the log: exit code 1 if it is not so.
+
+    The value is compared by its CRC32C; key, timestamp and headers are compared, too. A range is not clipped.
+    """
     with _spark(path, session) as (spark, folder):
         import msgspec
 
@@ -98,6 +101,10 @@ def restore(
     to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="Where to: an empty topic, or a new one.")],
     begin: BeginOption = None,
     end: EndOption = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", metavar="N", min=1, help="Of a new topic. [default: those of the archived one]"),
+    ] = None,
     brokers: BrokersOption = DEFAULT_BROKERS,
     session: SparkOption = None,
 ) -> None:
@@ -106,9 +113,12 @@ def restore(
         from raftka.pipeline.archive.restoring import Restore
         from raftka.pipeline.archive.restoring import restore as restored
 
-        done = restored(spark, folder, Restore(brokers, topic, to, begin or 0, end))
+        done = restored(spark, folder, Restore(brokers, topic, to, begin or 0, end, partitions))
     for partition, records in done.records.items():
         print(f"{to}-{partition}: {records:,} records")
+    for partition, holes in done.never_read.items():
+        for hole in holes:
+            print(f"{topic}-{partition}: offsets {hole.begin} to {hole.end - 1} were never archived")
     if done.is_new_topic:
         print(f"topic {to} is new, and keeps its records forever (retention.ms = -1)")
 
@@ -139,14 +149,14 @@ def _spark(path: Path, options: list[str] | None) -> "Iterator[tuple[Any, Archiv
     own = parse_pairs(options or [], "--spark")
     require_spark()
     folder = ArchiveFolder.open(path)
-    from pyspark.errors import PySparkException
+    from raftka.pipeline.archive.reading import spark_errors
 
     session = open_session(
         "archive", {key.removeprefix("spark."): value for key, value in own.items()}, folder.spark_log
     )
     try:
         yield session, folder
-    except PySparkException as error:
+    except spark_errors() as error:
         raise CommandError(query_error(str(error))) from None
     finally:
         session.stop()

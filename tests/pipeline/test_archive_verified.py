@@ -9,7 +9,10 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from raftka import kafka_offsets
+from raftka import kafka_client, kafka_configs, kafka_offsets
+from raftka.cli.exit_codes import FAILED
+from raftka.cli.root import run as command
+from raftka.pipeline import spark_session
 from raftka.pipeline.archive.compaction import compact
 from raftka.pipeline.archive.findings import Verification, render
 from raftka.pipeline.archive.folder import ArchiveFolder
@@ -88,6 +91,17 @@ def with_value(offset: int, value: str) -> Callable[[DataFrame], DataFrame]:
     )
 
 
+def with_key(offset: int) -> Callable[[DataFrame], DataFrame]:
+    return lambda rows: rows.withColumn("key", F.when(at(offset), F.lit(None)).otherwise(F.col("key")))
+
+
+def with_time(offset: int) -> Callable[[DataFrame], DataFrame]:
+    return lambda rows: rows.withColumn(
+        "timestamp",
+        F.col("timestamp") + F.when(at(offset), F.expr("INTERVAL 1 SECOND")).otherwise(F.expr("INTERVAL 0 SECOND")),
+    )
+
+
 def with_value_and_crc(offset: int) -> Callable[[DataFrame], DataFrame]:
     # CRC-32C of "123456789", the check value of its definition.
     changed = with_value(offset, "123456789")
@@ -109,7 +123,7 @@ def test_an_archive_is_proven_offset_by_offset(spark: Any, kept: Archived) -> No
     ]
     part = kept.verified(spark, begin=10, end=30)
     assert part.is_whole
-    assert [each.proven for each in part.partitions] == [20, 10]
+    assert [(each.proven, each.beyond) for each in part.partitions] == [(20, 0), (10, 10)]
     assert render(part)[-1].startswith("the archive is whole: 30 offsets proven")
 
 
@@ -121,8 +135,10 @@ def test_an_archive_is_proven_offset_by_offset(spark: Any, kept: Archived) -> No
         (twice(8), {"duplicated", "rows"}, 8),
         (with_value(9, "other"), {"damaged"}, 9),
         (with_value_and_crc(10), {"different"}, 10),
+        (with_key(11), {"different"}, 11),
+        (with_time(12), {"different"}, 12),
     ],
-    ids=["missing", "duplicated", "damaged", "different"],
+    ids=["missing", "duplicated", "damaged", "different", "key", "timestamp"],
 )
 def test_a_fault_in_a_file_is_found_and_named_with_its_offset(
     spark: Any, kept: Archived, tmp_path: Path, change: Callable[[DataFrame], DataFrame], expected: set[str], first: int
@@ -135,6 +151,102 @@ def test_a_fault_in_a_file_is_found_and_named_with_its_offset(
     assert kinds(found) == expected
     assert (found.partitions[0].faults[0].first, found.partitions[0].faults[0].count) == (first, 1)
     assert (found.partitions[0].proven, found.partitions[1].proven) == (59, 20)
+    damaged = {"missing", "duplicated", "damaged"} & expected
+    if damaged:
+        to = f"{kept.topic}-{first}"
+        with pytest.raises(PipelineError, match=f"{kept.topic}-0: .* nothing was restored"):
+            restore(spark, ArchiveFolder.open(path), Restore(kept.brokers, kept.topic, to))
+        assert to not in kafka_client.read_cluster(kept.brokers).topics
+
+
+@pytest.mark.long
+def test_a_range_that_was_asked_for_is_held_against_the_log_and_not_against_the_archive(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    made = archived(spark, cluster, tmp_path)
+    write(cluster.bootstrap, made.topic, [Record(b"k", b"later", BASE) for _ in range(40)])
+    behind = made.verified(spark)
+    assert behind.is_whole
+    assert [each.later for each in behind.partitions] == [40, 0]
+    for begin, end, missing in ((0, 100, 40), (60, 90, 30), (70, 71, 1)):
+        found = made.verified(spark, begin=begin, end=end)
+        assert kinds(found) == {"missing"}
+        assert [fault.count for fault in found.partitions[0].faults] == [missing]
+    for begin, end, why in (
+        (1000, 2000, "nothing can be verified"),
+        (40, 10, "range is empty"),
+        (100, None, "nothing"),
+    ):
+        with pytest.raises(PipelineError, match=why):
+            made.verified(spark, begin=begin, end=end)
+    with pytest.raises(PipelineError, match=r"no record of .* from offset 60 on"):
+        restore(spark, ArchiveFolder.open(made.path), Restore(cluster.bootstrap, made.topic, "nothing", 60))
+    assert "nothing" not in kafka_client.read_cluster(cluster.bootstrap).topics
+
+
+@pytest.mark.long
+def test_what_the_log_has_from_before_the_archive_and_of_other_partitions_is_missing_unless_it_was_left_out(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    made = archived(spark, cluster, tmp_path)
+    kafka_configs.add_partitions(cluster.bootstrap, made.topic, 4)
+    write(cluster.bootstrap, made.topic, [Record(b"k", b"new", BASE, 2) for _ in range(30)])
+    found = made.verified(spark)
+    assert [(each.partition, each.is_whole, each.is_archived) for each in found.partitions] == [
+        (0, True, True),
+        (1, True, True),
+        (2, False, False),
+    ]
+    assert found.partitions[2].faults[0].count == 30
+    folder = ArchiveFolder.open(made.path)
+    first = min(load_manifest(folder).batches.values(), key=lambda each: each.batch)
+    (folder.commits / first.name).unlink()
+    for file in first.files:
+        (made.path / file.path).unlink()
+    lost = made.verified(spark)
+    assert kinds(lost) == {"missing"}
+    assert lost.partitions[0].begin == 0
+    options = {"brokers": cluster.bootstrap, "starting_offsets": "latest", "topics": made.topic}
+    to = tmp_path / "late"
+    run(spark, tmp_path / "two", "archive", to=str(to), **options)
+    write(cluster.bootstrap, made.topic, [Record(b"k", b"last", BASE) for _ in range(5)])
+    run(spark, tmp_path / "two", "archive", to=str(to), **options)
+    late = made.verified(spark, to)
+    assert late.is_whole, render(late)
+    assert [(each.partition, each.proven, each.left_out) for each in late.partitions] == [
+        (0, 5, 60),
+        (1, 0, 20),
+        (2, 0, 30),
+    ]
+
+
+@pytest.mark.long
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_judged(
+    spark: Any, kept: Archived, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "cold"
+    shutil.copytree(kept.path, path)
+    file = load_manifest(ArchiveFolder.open(path)).files_of(kept.topic)[0]
+    place = path / file.path
+    place.write_bytes(place.read_bytes()[:-30])
+    place.with_name(f".{place.name}.crc").unlink(missing_ok=True)
+    found = kept.verified(spark, path)
+    assert [(fault.kind.value, fault.path) for fault in found.faults] == [("unreadable", file.path)]
+    assert kinds(found) == {"unreadable", "missing", "rows"}
+    assert sum(each.proven for each in found.partitions) == 80 - file.rows
+    # The commands' own session would be this one, and they would end it.
+    monkeypatch.setattr(spark_session, "open_session", lambda *_: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    for arguments in (
+        ["compact", str(path)],
+        ["restore", str(path), "--topic", kept.topic, "--to", "nothing", "--brokers", kept.brokers],
+    ):
+        capsys.readouterr()
+        assert command(["archive", *arguments]) == FAILED
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 1
+        assert place.name in said[0]
+    assert "nothing" not in kafka_client.read_cluster(kept.brokers).topics
 
 
 @pytest.mark.long
@@ -193,10 +305,23 @@ def test_an_archive_of_a_former_topic_has_more_than_the_log(spark: Any, cluster:
     delete_topic(cluster.bootstrap, made.topic)
     wait_topic_nowhere(cluster, made.topic)
     create_topic(cluster, made.topic, 2, **{"retention.ms": "-1"})
-    write(cluster.bootstrap, made.topic, [Record(b"k", b"value 0", BASE)])
+    write(cluster.bootstrap, made.topic, [Record(b"k", b"value 0", BASE, 0, (("n", b"0"),))])
     found = made.verified(spark)
     assert kinds(found) == {"surplus"}
     assert [each.proven for each in found.partitions] == [1, 0]
+
+
+@pytest.mark.long
+def test_a_topic_that_is_made_has_as_many_partitions_as_the_archived_one_or_as_many_as_were_asked_for(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    topic, path = new_topic(cluster, "orders", 3), tmp_path / "cold"
+    write(cluster.bootstrap, topic, [Record(b"k", b"v", BASE, partition) for partition in (0, 1)])
+    run(spark, tmp_path, "archive", topics=topic, to=str(path), brokers=cluster.bootstrap)
+    for partitions, expected in ((None, 3), (2, 2), (5, 5)):
+        to = f"{topic}-{expected}"
+        restore(spark, ArchiveFolder.open(path), Restore(cluster.bootstrap, topic, to, partitions=partitions))
+        assert len(kafka_client.read_cluster(cluster.bootstrap).topic(to)) == expected
 
 
 @pytest.mark.long
@@ -217,6 +342,8 @@ def test_a_range_is_restored_in_order_with_everything_that_a_record_has(
     assert restore(spark, folder, Restore(cluster.bootstrap, kept.topic, part, 10, 15)).records == {0: 5, 1: 5}
     values = [record.value for record in read(cluster.bootstrap, part, 2) if record.partition == 0]
     assert values == [b"value %d" % number for number in range(10, 15)]
+    with pytest.raises(PipelineError, match="2 partitions have records, and 1 are too few"):
+        restore(spark, folder, Restore(cluster.bootstrap, kept.topic, "nothing", partitions=1))
     narrow = new_topic(cluster, "narrow")
     with pytest.raises(PipelineError, match="has 1 partitions, and 2 are needed"):
         restore(spark, folder, Restore(cluster.bootstrap, kept.topic, narrow, 0, None))
