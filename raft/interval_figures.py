@@ -55,8 +55,8 @@ class IntervalFigures:
         return taken
 
     def put_back(self, taken: TakenFigures) -> None:
-        """The interval has reached nobody: the one under way begins where it began."""
-        self._since = taken.since
+        """The interval has reached nobody: the one under way begins where it began, or where an earlier one did."""
+        self._since = min(self._since, taken.since)
         self.quorum_ack.put_back(taken.quorum_ack)
         self.leader_ack.put_back(taken.leader_ack)
         self.fsync.put_back(taken.fsync)

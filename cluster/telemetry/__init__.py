@@ -4,5 +4,6 @@
 * `telemetry_record`  one record: what it says, and how it is read off a replica.
 * `telemetry_batch`   records in batches of a bounded size.
 * `telemetry_relay`   takes a batch to the leader of its partition, wherever that is.
+* `outbox`            what waits until the topic has a leader again, for some seconds.
 * `publisher`         once a second: all of it.
 """

@@ -1,16 +1,15 @@
 """Once a second: reads every replica of this broker, and sends what it read to where `__raftka_telemetry` is led.
 
-    read all replicas -> batches by partition of the topic -> one after the other, each waits for its answer
+    read all replicas -> batches by partition of the topic -> of each partition one after the other, each is answered
 
-Nothing is queued. A batch that is not taken is dropped, and what its replicas did goes into their next records; so does
-what was not answered, and a figure may be told twice then, but never be lost while this broker lives. A second whose
-turn comes while the former one is still being sent is left out.
+A batch that is not taken is sent again, as it is, with those of the next seconds behind it: who leads the topic may be
+the very leader whose loss is to be told of. After KEPT_SECONDS it is dropped, and what its replicas did goes into their
+next records. A batch whose answer was lost may be there twice then, but no figure is lost while this broker lives.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -20,7 +19,8 @@ from cluster.controller import Controller
 from cluster.errors import ClusterError, TopicExistsError
 from cluster.partition import Partition
 from cluster.partition_manager import PartitionManager
-from cluster.telemetry.telemetry_batch import Sample, batches
+from cluster.telemetry.outbox import Outbox
+from cluster.telemetry.telemetry_batch import Sample
 from cluster.telemetry.telemetry_record import FarOffsets, Moment, is_told_of, read_replica, record_key
 from cluster.telemetry.telemetry_relay import TelemetryError, TelemetryRelay
 from cluster.telemetry.telemetry_topic import (
@@ -29,8 +29,7 @@ from cluster.telemetry.telemetry_topic import (
     TELEMETRY_TOPIC_CONFIGS,
     telemetry_partition,
 )
-from cluster.topic_table import Topic
-from model.ids import NodeId
+from model.ids import GroupId, NodeId
 from model.key_value_batch import KeyValue, encode_key_values
 from runtime.environment import Environment
 from runtime.gate import Gate
@@ -79,8 +78,9 @@ class TelemetryPublisher:
         self._relay = relay
         self._boot = env.rng.randbytes(_BOOT_BYTES).hex()
         self._far = FarOffsets()
-        # Partitions of the topic whose last batch was not taken: they come last, for they may take their time again.
-        self._failing: dict[int, None] = {}
+        self._outboxes: dict[int, Outbox] = defaultdict(Outbox)
+        # Partitions of the topic whose last batch was not taken.
+        self._failing: set[int] = set()
         self._trouble = ""
         self._gate = Gate("telemetry")
         self.counts = TelemetryCounts()
@@ -107,25 +107,24 @@ class TelemetryPublisher:
                 due += skipped * INTERVAL
                 if self.counts.seconds_skipped == 0:
                     _logger.warning(
-                        "a publication took longer than its second: the next is left out; more of them are only counted"
+                        "reading all replicas took longer than its second: the next is left out; more of them are only"
+                        " counted"
                     )
                 self.counts.seconds_skipped += skipped
 
     async def _publish(self) -> None:
         topic = self._controller.topics.get(TELEMETRY_TOPIC)
         if topic is None:
-            self._failing.clear()
             await self._create()
             return
-        at_ms = self._env.wall_clock.now_ms()
-        by_partition = await self._read_all(len(topic.replicas), at_ms)
-        failed = 0
-        for number in sorted(by_partition, key=lambda number: (number in self._failing, number)):
-            self._failing.pop(number, None)
-            failed += await self._send_all(topic, number, by_partition[number], at_ms)
-        if self._trouble and not failed:
-            _logger.info("every replica's figures are published again")
-            self._trouble = ""
+        at_ms, now = self._env.wall_clock.now_ms(), asyncio.get_running_loop().time()
+        for number, samples in (await self._read_all(len(topic.replicas), at_ms)).items():
+            self._outboxes[number].add(samples, at_ms, now)
+        for number, outbox in self._outboxes.items():
+            if outbox and not outbox.is_busy:
+                outbox.is_busy = True
+                # A leader that stands still holds up its own partition, and neither the others nor the next reading.
+                self._gate.spawn(self._send_all(number, outbox), name=f"send-{number}")
 
     async def _create(self) -> None:
         request = CreateTopicRequest(
@@ -173,24 +172,38 @@ class TelemetryPublisher:
             return None
         return Sample(partition, taken, KeyValue(record_key(partition), msgspec.json.encode(record)))
 
-    async def _send_all(self, topic: Topic, number: int, samples: Sequence[Sample], at_ms: int) -> int:
-        """Send one partition's batches; return how many failed. After one that fails the others are not tried."""
-        parts = list(batches(samples))
-        for position, part in enumerate(parts):
-            batch = encode_key_values([sample.record for sample in part], at_ms)
-            try:
-                await self._relay.send(topic.group(number), batch, _SEND_TIMEOUT)
-            except TelemetryError as error:
-                self._failing[number] = None
-                self._say(f"{TELEMETRY_TOPIC}-{number}: {error}")
-                left = parts[position:]
-                for sample in (sample for batch_left in left for sample in batch_left):
-                    sample.put_back()
-                self.counts.batches_failed += len(left)
-                return len(left)
-            self.counts.batches_published += 1
-            self.counts.records_published += len(part)
-        return 0
+    async def _send_all(self, number: int, outbox: Outbox) -> None:
+        """Send what one partition has not taken yet, until that is all or one batch fails: the next second tries it."""
+        try:
+            while (part := outbox.first(asyncio.get_running_loop().time())) is not None:
+                batch = encode_key_values([sample.record for sample in part.samples], part.at_ms)
+                try:
+                    await self._relay.send(self._group(number), batch, _SEND_TIMEOUT)
+                except TelemetryError as error:
+                    self._failing.add(number)
+                    self._say(f"{TELEMETRY_TOPIC}-{number}: {error}")
+                    self.counts.batches_failed += 1
+                    return
+                outbox.taken()
+                self.counts.batches_published += 1
+                self.counts.records_published += len(part.samples)
+        finally:
+            outbox.is_busy = False
+        self._failing.discard(number)
+        if self._trouble and not self._failing:
+            _logger.info("every replica's figures are published again")
+            self._trouble = ""
+
+    def _group(self, number: int) -> GroupId:
+        """Return the group of a partition of the topic, which may have been deleted, or made again, meanwhile.
+
+        Raises:
+            TelemetryError: There is none.
+        """
+        topic = self._controller.topics.get(TELEMETRY_TOPIC)
+        if topic is None or number >= len(topic.replicas):
+            raise TelemetryError("there is no such partition")
+        return topic.group(number)
 
     def _say(self, trouble: str) -> None:
         """Say what is wrong once, until all is well again: a leader that is gone is missed every second."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from raftka.pipeline.telemetry.plot_data import Span
+from raftka.pipeline.telemetry.plot_data import UNAVAILABLE, Span
 
 # A second is told by its begin, reports by the one that they are of: what happens within a second is in two of them.
 _SLACK_SECONDS = 2
@@ -16,6 +16,11 @@ class Outage:
     partition: int
     lost_at: float
     led_again_at: float
+
+
+def unavailable(shades: Sequence[Span], outage: Outage) -> list[Span]:
+    """Return the shades of an outage that prove it: that nobody reported would be no proof."""
+    return [span for span in during(shades, outage) if span.name in UNAVAILABLE]
 
 
 def during(shades: Sequence[Span], outage: Outage) -> list[Span]:

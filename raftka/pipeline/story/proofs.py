@@ -16,7 +16,7 @@ from raftka.pipeline.audit.logs import audit_log
 from raftka.pipeline.audit.parts import HistoryFile
 from raftka.pipeline.story.letters import broken_orders, compared, read_letters
 from raftka.pipeline.story.orders import TOPIC
-from raftka.pipeline.story.outage import Outage, during
+from raftka.pipeline.story.outage import Outage, during, unavailable
 from raftka.pipeline.story.waiting import StoryError
 from raftka.pipeline.telemetry.folder import TablesFolder
 from raftka.pipeline.telemetry.plot import draw
@@ -57,7 +57,7 @@ def plotted(spark: "SparkSession", tables: Path, outage: Outage, span: tuple[flo
     """Draw the partition whose leader was lost, from a moment to a moment, in seconds since 1970.
 
     Raises:
-        StoryError: The picture does not show that.
+        StoryError: The picture does not show that nobody led, and that others came to lead.
         PipelineError: There is nothing to draw.
     """
     title, rows = read_partition(spark, TablesFolder.open(tables), Part(TOPIC, outage.partition, *span))
@@ -65,7 +65,7 @@ def plotted(spark: "SparkSession", tables: Path, outage: Outage, span: tuple[flo
     draw(data, out)
     shades = during(data.shades, outage)
     terms = {term for _, term in data.leaders}
-    if not shades or len(terms) < 3:
+    if not unavailable(shades, outage) or len(terms) < 3:
         raise StoryError(f"the picture does not show the lost leader: shades {data.shades}, terms {sorted(terms)}")
     spans = ", ".join(f"{span.name} {span.end - span.begin} s" for span in shades)
     return f"{title}, {data.end - data.begin} s, {len(terms)} terms; when its leader stood still: {spans}"

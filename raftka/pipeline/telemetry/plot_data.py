@@ -10,6 +10,8 @@ LEVELS = ("quorum_ack", "leader_ack")
 PERCENTILES = ("p50", "p99")
 # Of these states nobody can say that the partition was well.
 SHADED = ("leaderless", "stalled", "silent")
+# Of these it is proven that it served nobody.
+UNAVAILABLE = ("leaderless", "stalled")
 COMMIT = "commit"
 # A picture is some thousand points wide.
 SECONDS_MAX = 6 * 3600

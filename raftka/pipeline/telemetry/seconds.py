@@ -9,8 +9,8 @@ second is
 * stalled, if it would be led, but its leader's commit is where the leader's report before had it, and records were
   waiting for it both times;
 * leaderless, if replicas reported, and it is not led;
-* silent, if no replica reported, and it is not led. Brokers drop what they cannot publish within its second, so this
-  alone proves nothing. Seconds before the first report that is seen are left out.
+* silent, if no replica reported, and it is not led. Brokers drop what nobody takes for some seconds, so this alone
+  proves nothing. Seconds before the first report that is seen are left out.
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec

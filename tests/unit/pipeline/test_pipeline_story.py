@@ -11,7 +11,7 @@ from raftka.kafka_client import KafkaClientError
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.story.letters import broken_orders, compared, places
 from raftka.pipeline.story.orders import is_order, order
-from raftka.pipeline.story.outage import Outage, during
+from raftka.pipeline.story.outage import Outage, during, unavailable
 from raftka.pipeline.story.output import prepare, shown
 from raftka.pipeline.story.waiting import StoryError, eventually
 from raftka.pipeline.telemetry.plot_data import Span
@@ -81,6 +81,13 @@ def test_a_letter_that_is_missing_or_too_many_ends_the_story(
 def test_only_shades_of_the_outage_count() -> None:
     shades = [Span("silent", 90, 95), Span("leaderless", 101, 103), Span("stalled", 120, 121)]
     assert during(shades, Outage(partition=0, lost_at=100.4, led_again_at=103.1)) == [shades[1]]
+
+
+def test_seconds_in_which_nobody_reported_prove_no_outage() -> None:
+    outage = Outage(partition=0, lost_at=100.4, led_again_at=103.1)
+    assert unavailable([Span("silent", 100, 103), Span("leaderless", 120, 121)], outage) == []
+    shown = [Span("leaderless", 101, 103), Span("stalled", 103, 104)]
+    assert unavailable([*shown, Span("silent", 104, 105)], outage) == shown
 
 
 def test_the_folder_of_the_last_run_is_made_anew(tmp_path: Path) -> None:
