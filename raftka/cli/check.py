@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from enum import StrEnum
+from io import UnsupportedOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,7 +64,7 @@ def tell(judge: Callable[[], "Verdict"], model: Model, output: Format, *, explai
     try:
         verdict = judge()
     except (HistoryError, OSError) as error:
-        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
+        reason = _why(error)
         # It may quote the history, which is anybody's.
         reason = printable(str(reason))
         print(f"raftka: cannot be judged: {reason}", file=sys.stderr)
@@ -76,6 +77,13 @@ def tell(judge: Callable[[], "Verdict"], model: Model, output: Format, *, explai
         for line in render(verdict, explained=explained):
             print(line)
     return DONE if verdict.is_valid else FAILED
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, UnsupportedOperation):
+        return "a history is a file that can be read from any place, and this is a pipe"
+    is_named = isinstance(error, OSError) and error.filename is not None
+    return f"{error.filename}: {error.strerror}" if is_named else str(error)  # type: ignore[attr-defined]
 
 
 def _print_json(document: dict[str, Any]) -> None:

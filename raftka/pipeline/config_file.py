@@ -73,8 +73,8 @@ def load_file(path: Path | None, environment: Mapping[str, str]) -> PipelineFile
     Raises:
         PipelineError: It cannot be read, or is not such a file.
     """
-    if path is None and (named := environment.get("RAFTKA_PIPELINES")):
-        path = Path(named)
+    if path is None and (file := environment.get("RAFTKA_PIPELINES")):
+        path = Path(file)
     if path is None and Path(DEFAULT_FILE).exists():
         path = Path(DEFAULT_FILE)
     document: dict[str, Any] = {} if path is None else _read(path)
@@ -89,9 +89,11 @@ def load_file(path: Path | None, environment: Mapping[str, str]) -> PipelineFile
         raise PipelineError(f"{path}: pipelines must be tables, as in [pipelines.NAME]")
     for name in sections:
         check_name(name)
-    folder = Path(environment.get("RAFTKA_PIPELINE_DIR") or top.get("dir") or DEFAULT_DIR)
+    # A variable that is set to nothing is not set.
+    named = environment.get("RAFTKA_PIPELINE_DIR")
+    folder = Path(named or top.get("dir") or DEFAULT_DIR)
     # What a file says of places is meant from where the file lies.
-    if path is not None and "RAFTKA_PIPELINE_DIR" not in environment and "dir" in top:
+    if path is not None and not named and "dir" in top:
         folder = path.parent / folder
     brokers = environment.get("RAFTKA_BROKERS") or top.get("brokers")
     flat = {name: _placed(dict(_flattened(section, "")), path) for name, section in sections.items()}
@@ -116,7 +118,14 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise PipelineError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     except tomllib.TOMLDecodeError as error:
-        raise PipelineError(f"{path}: not TOML: {error}") from None
+        raise PipelineError(f"{path}: not TOML: {error}{_hint(str(error))}") from None
+
+
+def _hint(error: str) -> str:
+    """Return what most likely is the reason for a name that is a value and a beginning of others."""
+    if "Cannot mutate immutable namespace" in error or "Cannot overwrite a value" in error:
+        return ": a key is there twice, or topics beside topics.pattern, of which a pipeline has one"
+    return ""
 
 
 def _flattened(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:

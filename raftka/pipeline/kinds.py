@@ -35,7 +35,9 @@ KINDS = {
     "windowed-count": KindName("raftka.pipeline.examples.windowed_count", "records per key and window, to a topic"),
     "join": KindName("raftka.pipeline.examples.join", "two topics joined by an id within a time, duplicates left out"),
     "copy": KindName("raftka.pipeline.examples.copy", "records of topics that match a pattern, to another topic"),
-    "to-sqlite": KindName("raftka.pipeline.examples.to_sqlite", "JSON records into a table of SQLite, newest per key"),
+    "to-sqlite": KindName(
+        "raftka.pipeline.examples.to_sqlite", "the newest value of each key, as text, in a table of SQLite"
+    ),
 }
 
 

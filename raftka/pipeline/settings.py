@@ -23,6 +23,16 @@ _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|[smhd])")
 _PLACE = re.compile(r" - at `\$\.?([^`]*)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
 _MISSING = re.compile(r"Object missing required field `([^`]*)`")
+_OF_SPARK = "is Spark's own to set"
+# What `InternalConnectorUtils` of the connector refuses, and what would read elsewhere than is looked at.
+_OTHER_KEYS = {
+    "bootstrap.servers": "is the key brokers",
+    "isolation.level": "is the key isolation.level",
+    "auto.offset.reset": "is the key starting.offsets",
+    "group.id": "would share the group of others, and Spark commits nothing: leave it out",
+    **dict.fromkeys(("enable.auto.commit", "interceptor.classes", "key.deserializer", "value.deserializer"), _OF_SPARK),
+    **dict.fromkeys(("key.serializer", "value.serializer"), _OF_SPARK),
+}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -100,6 +110,17 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             parse_address(address.strip().rpartition("://")[2])
         if self.trigger != AVAILABLE_NOW:
             parse_duration(self.trigger, "trigger", f", or {AVAILABLE_NOW}")
+        self.refuse_own_source("progress.topic", self.progress_topic)
+        check_kafka_options(self.kafka)
+
+    def refuse_own_source(self, key: str, topic: str | None) -> None:
+        """Refuse to write to a topic that is read: what is written would be read, and written again, forever.
+
+        Raises:
+            ValueError: It is one of the topics that are read; `key` is named.
+        """
+        if topic is not None and self.matches(topic):
+            raise ValueError(f"{key} = {topic} is one of the topics that are read: what it gets would be read again")
 
 
 S = TypeVar("S", bound=PipelineSettings)
@@ -115,6 +136,18 @@ def parse_duration(text: str, key: str = "duration", otherwise: str = "") -> flo
     if found is None or float(found[1]) == 0:
         raise ValueError(f"{key}: {text!r} is no duration as 500ms, 30s, 5m, 2h or 1d{otherwise}")
     return float(found[1]) * _UNIT_SECONDS[found[2]]
+
+
+def check_kafka_options(options: Mapping[str, str]) -> None:
+    """Refuse options of Kafka's clients that are not a pipeline's to set, before Spark does in its own words.
+
+    Raises:
+        ValueError: One of them; what to set instead is named, where there is such a thing.
+    """
+    for key in options:
+        # Spark takes names in any case.
+        if key.lower() in _OTHER_KEYS:
+            raise ValueError(f"kafka.{key}: {_OTHER_KEYS[key.lower()]}")
 
 
 def check_name(name: str) -> None:

@@ -31,5 +31,4 @@ class Settings(PipelineSettings, frozen=True, kw_only=True):
             raise ValueError(f"a topic named {NO_NAME} cannot be archived: Spark takes it for none")
         if (self.json_schema is None) != (self.dead_letter_topic is None):
             raise ValueError("json.schema and dead.letter.topic belong together: set both or none")
-        if self.dead_letter_topic in self.topics:
-            raise ValueError(f"dead.letter.topic = {self.dead_letter_topic} is one of the topics that are read")
+        self.refuse_own_source("dead.letter.topic", self.dead_letter_topic)

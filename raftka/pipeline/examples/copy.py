@@ -26,8 +26,7 @@ class Settings(PipelineSettings, frozen=True, kw_only=True):
     def check(self) -> None:
         """Compare the values with each other."""
         super().check()
-        if self.matches(self.to):
-            raise ValueError(f"to = {self.to} is one of the topics that are read: it would be copied forever")
+        self.refuse_own_source("to", self.to)
 
 
 def copied(records: DataFrame, where: str) -> DataFrame:

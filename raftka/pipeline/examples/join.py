@@ -27,6 +27,7 @@ class Settings(PipelineSettings, frozen=True, kw_only=True):
         super().check()
         parse_duration(self.within, "within")
         parse_duration(self.watermark, "watermark")
+        self.refuse_own_source("to", self.to)
         if len(self.topics) != 2:
             raise ValueError(f"topics: two are joined, and {len(self.topics)} are given")
 

@@ -27,6 +27,7 @@ class Settings(PipelineSettings, frozen=True, kw_only=True):
         super().check()
         parse_duration(self.window, "window")
         parse_duration(self.watermark, "watermark")
+        self.refuse_own_source("to", self.to)
 
 
 def counts(records: DataFrame, window: float, watermark: float) -> DataFrame:

@@ -45,5 +45,4 @@ class Settings(PipelineSettings, frozen=True, kw_only=True):
         if seconds != int(seconds) or seconds < WINDOW_SECONDS_MIN:
             raise ValueError(f"window = {self.window}: whole seconds, {WINDOW_SECONDS_MIN} or more")
         parse_duration(self.watermark, "watermark")
-        if self.matches(self.windows_topic):
-            raise ValueError(f"windows.topic = {self.windows_topic} is one of the topics that are read")
+        self.refuse_own_source("windows.topic", self.windows_topic)

@@ -1,6 +1,7 @@
 """`raftka check`: exit codes 0, 1 and 2, and what it prints."""
 
 import json
+import os
 
 import pytest
 
@@ -53,6 +54,14 @@ def test_what_cannot_be_judged_is_2(checked, tmp_path):
 def test_a_file_that_is_not_there_is_named(checked, tmp_path, capsys):
     assert run(["check", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err == f"raftka: cannot be judged: {tmp_path}/none: No such file or directory\n"
+
+
+def test_a_pipe_is_said_to_be_one(capsys):
+    reader, writer = os.pipe()
+    os.close(writer)
+    with os.fdopen(reader):
+        assert run(["check", f"/dev/fd/{reader}"]) == 2
+    assert "a history is a file that can be read from any place, and this is a pipe" in capsys.readouterr().err
 
 
 def test_json_is_for_programs(checked):

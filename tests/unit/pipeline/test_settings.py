@@ -68,6 +68,7 @@ def test_a_flag_goes_over_the_environment_over_the_file_over_the_default(tmp_pat
 def test_places_in_a_file_are_meant_from_where_it_lies(tmp_path: Path) -> None:
     assert read(tmp_path, FILE).dir == tmp_path / "state"
     assert read(tmp_path, FILE, {"RAFTKA_PIPELINE_DIR": "/elsewhere"}).dir == Path("/elsewhere")
+    assert read(tmp_path, FILE, {"RAFTKA_PIPELINE_DIR": ""}).dir == tmp_path / "state"
     path = write(tmp_path, FILE)
     assert load_file(None, {"RAFTKA_PIPELINES": str(path)}).path == path
 
@@ -136,12 +137,37 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ({"topics": "a", "json.schema": "id INT"}, "json.schema and dead.letter.topic belong together"),
         ({"topics": "a", "json.schema": "id INT", "dead.letter.topic": "a"}, "is one of the topics that are read"),
         ({"topics": "__HIVE_DEFAULT_PARTITION__"}, "cannot be archived: Spark takes it for none"),
+        (
+            {"topics.pattern": "a.*", "json.schema": "id INT", "dead.letter.topic": "ab"},
+            "is one of the topics that are",
+        ),
+        ({"topics": "a", "progress.topic": "a"}, "progress.topic = a is one of the topics that are read"),
+        ({"topics.pattern": ".*", "progress.topic": "p"}, "progress.topic = p is one of the topics that are read"),
+        ({"topics": "a", "kafka.bootstrap.servers": "h:1"}, "kafka.bootstrap.servers: is the key brokers"),
+        ({"topics": "a", "kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit: is Spark's own to set"),
+        ({"topics": "a", "kafka.auto.offset.reset": "earliest"}, "is the key starting.offsets"),
+        ({"topics": "a", "kafka.key.deserializer": "x"}, "kafka.key.deserializer: is Spark's own to set"),
+        ({"topics": "a", "kafka.Group.Id": "x"}, "kafka.Group.Id: would share the group of others"),
         ({"topics": "a", "compact.batches": 0}, "compact.batches: expected int >= 1"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_with_its_key(values: dict[str, Any], reason: str) -> None:
     with pytest.raises(PipelineError, match=f"^here: .*{reason}"):
         convert({"kind": "archive", **values}, ArchiveSettings, "here")
+
+
+@pytest.mark.parametrize("values", [{"topics": "a,b", "to": "b"}, {"topics": "b,a", "to": "a"}])
+@pytest.mark.parametrize("kind", ["copy", "join", "windowed-count"])
+def test_a_kind_that_writes_to_what_it_reads_is_refused(kind: str, values: dict[str, Any]) -> None:
+    pytest.importorskip("pyspark")
+    with pytest.raises(PipelineError, match=f"to = {values['to']} is one of the topics that are read"):
+        convert({"kind": kind, **values}, load_kind(kind).settings, "here")
+
+
+def test_topics_beside_a_pattern_in_a_file_are_refused_in_words(tmp_path: Path) -> None:
+    for lines in ('topics = ["a"]\ntopics.pattern = "b"', 'topics.pattern = "b"\ntopics = ["a"]'):
+        with pytest.raises(PipelineError, match=r"not TOML: .* topics beside topics\.pattern"):
+            read(tmp_path, f"[pipelines.cold]\n{lines}\n")
 
 
 def test_a_section_without_a_kind_says_so() -> None:
