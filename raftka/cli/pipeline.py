@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,7 +78,7 @@ def list_pipelines(file: FileOption = None, folder: DirOption = None, output: Fo
     found = _load(file, folder)
     rows = []
     for name, section in found.sections.items():
-        status = RunFolder(found.dir, name).load()
+        state = _state(RunFolder(found.dir, name))
         reads = section.get("topics") or section.get("topics.pattern") or "-"
         rows.append(
             {
@@ -85,7 +86,7 @@ def list_pipelines(file: FileOption = None, folder: DirOption = None, output: Fo
                 "kind": section.get("kind", "-"),
                 "topics": reads if isinstance(reads, str) else ",".join(map(str, reads)),
                 "trigger": section.get("trigger", "available-now"),
-                "state": "never run" if status is None else status.seen().value,
+                "state": state,
             }
         )
     if output is Format.JSON:
@@ -110,18 +111,21 @@ def status(
 
     found = _load(file, folder)
     folders = run_folders(found.dir) if name is None else [_folder(found, name)]
-    statuses = [each for each in (folder.load() for folder in folders) if each is not None]
+    statuses, unreadable = _loaded(folders)
+    for reason in unreadable:
+        print(f"raftka: {reason}", file=sys.stderr)
     if output is Format.JSON:
         print_json([_as_json(each) for each in statuses])
-    elif not statuses:
+    elif not statuses and not unreadable:
         print(f"no pipeline has run in {found.dir}")
-    else:
+    elif statuses:
         header = ["PIPELINE", "KIND", "STATE", "PID", "SINCE", "BATCHES", "RECORDS", "BEHIND"]
         print_table(header, [_row(each) for each in statuses])
         for each in statuses:
             if each.error is not None:
                 print(f"{each.name}: {each.error}")
-    return FAILED if any(each.seen() in (State.FAILED, State.DIED) for each in statuses) else DONE
+    is_bad = unreadable or any(each.seen() in (State.FAILED, State.DIED) for each in statuses)
+    return FAILED if is_bad else DONE
 
 
 @app.command("stop")
@@ -163,9 +167,35 @@ def _folder(found: "PipelineFile", name: str) -> "RunFolder":
 
     check_name(name)
     run = RunFolder(found.dir, name)
-    if run.load() is None:
+    if not run.status_path.exists():
         raise CommandError(f"pipeline {name} has never run in {found.dir}")
     return run
+
+
+def _state(run: "RunFolder") -> str:
+    from raftka.pipeline.errors import PipelineError
+
+    try:
+        status = run.load()
+    except PipelineError:
+        return "unreadable"
+    return "never run" if status is None else status.seen().value
+
+
+def _loaded(folders: "list[RunFolder]") -> "tuple[list[Status], list[str]]":
+    """Return the statuses of those that have run, and why others cannot be read: one must not hide the rest."""
+    from raftka.pipeline.errors import PipelineError
+
+    found, unreadable = [], []
+    for folder in folders:
+        try:
+            status = folder.load()
+        except PipelineError as error:
+            unreadable.append(str(error))
+            continue
+        if status is not None:
+            found.append(status)
+    return found, unreadable
 
 
 def _row(status: "Status") -> list[Any]:

@@ -2,12 +2,23 @@
 
 import re
 
-_LOST = re.compile(r"(?:some data may have been missed|data may have been lost|failOnDataLoss)", re.IGNORECASE)
-_CAUSE = re.compile(r"^(?:Caused by: )?(?:[a-z][\w$]*\.)+([A-Z][\w$]*(?:Exception|Error)): (.+)$")
+# The option alone is no sign of it: it is in every plan of a query that is printed.
+_LOST = re.compile(r"data may have been (?:missed|lost)|option ['\"]failOnDataLoss", re.IGNORECASE)
+_CAUSE = re.compile(r"^(?:: |Caused by: )?(?:[a-z][\w$]*\.)+([A-Z][\w$]*(?:Exception|Error)): (.+)$")
 _PYTHON = re.compile(r"^((?:raftka\.)?(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): (.+)$")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{3,})\] ?(.*)")
+_ENDING = re.compile(
+    r"SparkContext was shut down|stopped SparkContext|Answer from Java side is empty|while sending or receiving"
+    r"|while obtaining a new communication channel"
+)
 _SEARCH_LINES = 400
 _LENGTH_MAX = 500
+
+
+def is_jvm_ending(error: BaseException) -> bool:
+    """Return whether the end of the JVM looks like this error: it closes its connections before it is gone."""
+    is_cut = isinstance(error, (ConnectionError, EOFError)) or type(error).__name__ == "Py4JNetworkError"
+    return is_cut or _ENDING.search(str(error)) is not None
 
 
 def query_error(text: str) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from raftka.dev.process_identity import ProcessIdentity
 from raftka.pipeline.durable_files import replace_file
 from raftka.pipeline.errors import PipelineError
@@ -63,7 +65,7 @@ class RunFolder:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            status = self.load()
+            status = self.load_readable()
             pid = "" if status is None else f" (pid {status.pid})"
             raise PipelineError(f"pipeline {self.name} runs already{pid}: `raftka pipeline stop {self.name}`") from None
 
@@ -82,15 +84,45 @@ class RunFolder:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise PipelineError(f"{self.status_path}: {error}") from None
+            raise PipelineError(
+                f"{self.status_path}: {error} (the next `raftka pipeline run {self.name}` replaces it)"
+            ) from None
+
+    def load_readable(self) -> Status | None:
+        """Return the status; None also where it cannot be read: the next run replaces it."""
+        try:
+            return self.load()
+        except PipelineError:
+            return None
 
     def _wait_for_jvm(self) -> None:
-        status = self.load()
+        status = self.load_readable()
         if status is None or status.jvm_pid is None or status.jvm_started is None:
             return
         jvm = ProcessIdentity(status.jvm_pid, status.jvm_started)
         if jvm.pid != os.getpid() and not jvm.wait_gone(_JVM_SECONDS):
             raise PipelineError(f"the JVM of an earlier run of {self.name} still runs (pid {jvm.pid})")
+
+
+def check_checkpoint(path: Path) -> None:
+    """Refuse a checkpoint that is damaged where Spark does not say which file it is.
+
+    Raises:
+        PipelineError: Its metadata name no query.
+    """
+    metadata = path / "metadata"
+    try:
+        msgspec.json.decode(metadata.read_bytes(), type=_Metadata)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise PipelineError(
+            f"{metadata}: no metadata of a checkpoint: {error}; a higher `version` begins anew"
+        ) from None
+
+
+class _Metadata(msgspec.Struct):
+    id: str
 
 
 def run_folders(parent: Path) -> list[RunFolder]:

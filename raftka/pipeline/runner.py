@@ -5,8 +5,9 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import FrameType
@@ -27,11 +28,11 @@ from raftka.pipeline.progress_outputs import (
     complain,
     print_line,
 )
-from raftka.pipeline.query_errors import query_error
+from raftka.pipeline.query_errors import is_jvm_ending, query_error
 from raftka.pipeline.run import PipelineRun
-from raftka.pipeline.run_folder import RunFolder
+from raftka.pipeline.run_folder import RunFolder, check_checkpoint
 from raftka.pipeline.settings import PipelineSettings
-from raftka.pipeline.spark_session import jvm_pid, open_session, require_spark
+from raftka.pipeline.spark_session import jvm_pid, open_session, require_spark, spark_errors
 from raftka.pipeline.status import State, Status
 from raftka.pipeline.topic_identity import TopicIdentity
 
@@ -42,13 +43,16 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.5
 _IDENTITY_SECONDS = 10.0
 _LISTENER_SECONDS = 30.0
+_JVM_ENDING_SECONDS = 10.0
+_SECURED = ("security.", "sasl.", "ssl.")
 
 
 @dataclass(slots=True)
 class StopRequest:
-    """Whether somebody wants the run to end."""
+    """Whether somebody wants the run to end, and whether now: nobody waits for a batch then."""
 
     is_set: bool = False
+    is_hurried: bool = False
 
     def set(self) -> None:
         """Ask for the end."""
@@ -73,6 +77,7 @@ class Runner:
         self._folder = folder
         self._stop = stop
         self._out = out
+        self._jvm: ProcessIdentity | None = None
         # The listener's thread and ours write the status.
         self._status_lock = threading.Lock()
         me = ProcessIdentity.of(os.getpid())
@@ -97,6 +102,11 @@ class Runner:
         require_spark()
         with self._folder.locked():
             self._note(state=State.STARTING)
+            if secured := [key for key in self._settings.kafka if key.startswith(_SECURED)]:
+                complain(
+                    f"kafka.{secured[0]} is for Spark's clients only: topics and their ids are looked at over plaintext"
+                    f" connections to {self._settings.brokers}"
+                )
             try:
                 identity = TopicIdentity(self._settings, self._folder.topics_path(self._settings.version))
                 identity.check()
@@ -105,12 +115,11 @@ class Runner:
                 else:
                     with self._own_session() as spark:
                         self._run_in(spark, identity)
-            except (PipelineError, KafkaClientError) as error:
-                self._note(state=State.FAILED, error=str(error))
-                raise
-            except BaseException as error:
-                self._note(state=State.FAILED, error=f"{type(error).__name__}: {error}")
-                raise
+            except BaseException as error:  # noqa: BLE001 - raised again, in words
+                told = self._told(error)
+                is_plain = isinstance(told, (PipelineError, KafkaClientError)) or self._stop.is_hurried
+                self._note(state=State.FAILED, error=str(told) if is_plain else f"{type(told).__name__}: {told}")
+                raise told from None
             self._note(state=State.STOPPED if self._stop.is_set else State.DONE)
         return self._status
 
@@ -122,15 +131,36 @@ class Runner:
         jvm = None if pid is None else ProcessIdentity.of(pid)
         if jvm is not None:
             self._note(jvm_pid=jvm.pid, jvm_started=jvm.started)
+        self._jvm = jvm
         try:
             yield spark
         finally:
-            spark.stop()
+            # A JVM that is gone cannot be asked to stop, and says less than what has happened before.
+            with suppress(*spark_errors()), warnings.catch_warnings(action="ignore"):
+                spark.stop()
+
+    def _told(self, error: BaseException) -> BaseException:
+        """Return what is told of an error: why, in a line, wherever that is known."""
+        if self._stop.is_hurried:
+            return KeyboardInterrupt("a second signal: the batch was interrupted, and is repeated by the next start")
+        is_of_spark = isinstance(error, spark_errors())
+        if self._jvm is not None and (is_of_spark or isinstance(error, PipelineError)):
+            # A JVM that is being ended closes its connections first.
+            seconds = _JVM_ENDING_SECONDS if is_jvm_ending(error) else 0.0
+            if self._jvm.wait_gone(seconds):
+                return PipelineError(
+                    f"Spark's JVM (pid {self._jvm.pid}) has ended: it was killed, or ran out of memory, and"
+                    f" {self._folder.spark_log} has its last words; the next start repeats the batch"
+                )
+        if is_of_spark and not isinstance(error, OSError):
+            return PipelineError(query_error(str(error)))
+        return error
 
     def _run_in(self, spark: "SparkSession", identity: TopicIdentity) -> None:
         from raftka.pipeline.listener import ProgressListener
 
         checkpoint = self._folder.checkpoint(self._settings.version)
+        check_checkpoint(checkpoint)
         with ExitStack() as stack:
             outputs = self._outputs(stack)
             listener = ProgressListener(self._name, outputs, self._on_batch, complain)
@@ -145,7 +175,7 @@ class Runner:
                 writer = writer.trigger(processingTime=f"{round(seconds * 1_000)} milliseconds")
             spark.streams.addListener(listener)
             stack.callback(spark.streams.removeListener, listener)
-            query = self._start(writer)
+            query: StreamingQuery = writer.start()
             try:
                 self._note(state=State.RUNNING)
                 self._watch(query, identity)
@@ -155,14 +185,6 @@ class Runner:
                         query.stop()
                 # Its last progress is on its way until then.
                 listener.has_ended.wait(_LISTENER_SECONDS)
-
-    def _start(self, writer: Any) -> "StreamingQuery":
-        from pyspark.errors import PySparkException
-
-        try:
-            return writer.start()
-        except PySparkException as error:
-            raise PipelineError(query_error(str(error))) from None
 
     def _outputs(self, stack: ExitStack) -> list[ProgressOutput]:
         outputs: list[ProgressOutput] = [Terminal(self._out)]
@@ -250,7 +272,11 @@ def stop_on_signals(stop: StopRequest) -> Iterator[None]:
     """Let SIGTERM and Ctrl-C ask for the end of the run; a second one interrupts it."""
 
     def on_signal(number: int, _: FrameType | None) -> None:
+        if stop.is_hurried:
+            # What is being ended already must not be cut short once more.
+            return
         if stop.is_set:
+            stop.is_hurried = True
             raise KeyboardInterrupt
         stop.set()
 

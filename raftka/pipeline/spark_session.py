@@ -1,6 +1,7 @@
 """PySpark and Java, or what to install; a session with Spark's own Kafka connector."""
 
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -25,6 +26,8 @@ _JAVA_MIN = 17
 _SPARK_MIN = 4
 _JAVA_SECONDS = 30
 _LOG_LINES = 3
+# They come into being when an exception does, and bring handlers of their own.
+_CONTEXT_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _NOT_FOUND = re.compile(r":: (\S+): not found$")
 _DEFAULTS = {
     "spark.master": "local[2]",
@@ -120,9 +123,15 @@ def open_session(name: str, own: Mapping[str, str], log: Path) -> "SparkSession"
     builder = SparkSession.builder.appName(f"raftka {name}")
     for key, value in options.items():
         builder = builder.config(key, value)
-    begin = log.stat().st_size if log.exists() else 0
+    try:
+        log.open("ab").close()
+    except OSError as error:
+        raise PipelineError(f"{log}: {error.strerror}: what Spark says is written there") from None
+    loggers_into(log)
+    begin = log.stat().st_size
     try:
         with _output_into(log), _same_ctrl_c():
+            _start_jvm(options)
             spark = builder.getOrCreate()
     except (PySparkException, OSError, RuntimeError) as error:
         lines = _lines_of(log, begin)
@@ -130,6 +139,49 @@ def open_session(name: str, own: Mapping[str, str], log: Path) -> "SparkSession"
         raise kind(f"Spark did not start: {_why(lines) or error} (all of it is in {log})") from None
     spark.sparkContext.setLogLevel(own.get("log.level", "WARN"))
     return spark
+
+
+def _start_jvm(options: Mapping[str, str]) -> None:
+    """Start the JVM unless this process has one, in a session of its own.
+
+    PySpark leaves it in our process group: a signal to the group, as of a terminal or a shell, would end it before the
+    batch is complete that we wait for. It still ends with us, for it reads a pipe of ours.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:  # noqa: SLF001
+        conf = SparkConf(loadDefaults=False)
+        conf.setAll(list(options.items()))
+        gateway = launch_gateway(conf, {"start_new_session": True})
+        SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
+
+
+def loggers_into(log: Path) -> None:
+    """Let PySpark's and py4j's loggers write to a file: to stderr they write pages, of what becomes a line of ours."""
+    from pyspark.logger import PySparkLogger
+
+    handler = logging.FileHandler(log, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    own = [PySparkLogger.getLogger(name) for name in _CONTEXT_LOGGERS]
+    for logger in (*own, logging.getLogger("py4j"), logging.getLogger("pyspark")):
+        for former in list(logger.handlers):
+            logger.removeHandler(former)
+            former.close()
+        logger.addHandler(handler)
+        logger.propagate = False
+    # py4j tells the root logger of a JVM that is gone, and that one without handlers makes itself one for stderr.
+    root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(handler)
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """Return what Spark raises, and what talking to a JVM that is gone does."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return (PySparkException, Py4JError, ConnectionError, EOFError)
 
 
 def jvm_pid(spark: "SparkSession") -> int | None:

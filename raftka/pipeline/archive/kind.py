@@ -14,7 +14,7 @@ from raftka.pipeline.archive import commits
 from raftka.pipeline.archive.batch_offsets import begins_known, checkpoint_id, completed_batch, offset_ranges
 from raftka.pipeline.archive.compaction import compact
 from raftka.pipeline.archive.folder import ArchiveFolder
-from raftka.pipeline.archive.frames import SCHEMA, archived, dead_letters
+from raftka.pipeline.archive.frames import SCHEMA, archived, dead_letters, typed
 from raftka.pipeline.archive.manifest import (
     Manifest,
     joined,
@@ -178,12 +178,15 @@ def check_schema(spark: SparkSession, schema: str) -> None:
     from pyspark.errors import PySparkException
 
     try:
-        spark.createDataFrame([], schema)
+        # As it is used: what is a schema elsewhere, as BIGINT is, need not be columns.
+        names = typed(spark.createDataFrame([], "value BINARY"), schema).select("json.*").columns
     except PySparkException as error:
-        reason = str(error).splitlines()[0]
+        reason = next((line for line in str(error).splitlines() if line.strip()), "")
         raise PipelineError(
             f"json.schema = {schema}: no columns in DDL, as in id BIGINT, name STRING: {reason}"
         ) from None
+    if len({name.lower() for name in names}) < len(names):
+        raise PipelineError(f"json.schema = {schema}: a column is there twice")
 
 
 def starting_offsets(settings: Settings, manifest: Manifest) -> str:

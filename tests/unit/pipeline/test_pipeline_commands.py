@@ -12,7 +12,8 @@ from raftka.cli.exit_codes import DONE, FAILED, UNJUDGED, USAGE
 from raftka.cli.root import run
 from raftka.dev.process_identity import ProcessIdentity
 from raftka.pipeline.archive import commits
-from raftka.pipeline.run_folder import RunFolder
+from raftka.pipeline.errors import PipelineError
+from raftka.pipeline.run_folder import RunFolder, check_checkpoint
 from raftka.pipeline.status import State, Status
 from tests.unit.pipeline.archives import new_archive, staged_batch
 
@@ -108,6 +109,35 @@ def test_a_status_shows_what_failed_and_what_died(capsys: pytest.CaptureFixture[
     states = {each["name"]: each["state"] for each in json.loads(capsys.readouterr().out)}
     assert states == {"bad": "failed", "gone": "died", "good": "running"}
     assert run(["pipeline", "status", "good"]) == DONE
+
+
+def test_a_status_that_cannot_be_read_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    ran("good", State.DONE)
+    ran("spoilt", State.DONE)
+    folder = RunFolder(Path("raftka-pipelines"), "spoilt")
+    folder.status_path.write_text("{")
+    Path("pipelines.toml").write_text('[pipelines.spoilt]\nkind = "archive"\ntopics = ["a"]\n')
+    assert run(["pipeline", "list"]) == DONE
+    assert "unreadable" in capsys.readouterr().out
+    assert run(["pipeline", "status"]) == FAILED
+    told = capsys.readouterr()
+    assert "good" in told.out
+    assert "the next `raftka pipeline run spoilt` replaces it" in told.err
+    assert run(["pipeline", "status", "spoilt"]) == FAILED
+    assert run(["pipeline", "stop", "spoilt"]) == FAILED
+    assert "replaces it" in capsys.readouterr().err
+    with folder.locked():
+        pass
+
+
+def test_a_checkpoint_that_names_no_query_is_refused_with_its_file(tmp_path: Path) -> None:
+    check_checkpoint(tmp_path)
+    metadata = tmp_path / "metadata"
+    metadata.write_text('{"id": "29d9bb19"}')
+    check_checkpoint(tmp_path)
+    metadata.write_text("{}")
+    with pytest.raises(PipelineError, match=r"no metadata of a checkpoint: .* a higher `version` begins anew"):
+        check_checkpoint(tmp_path)
 
 
 def test_a_pipeline_that_does_not_run_cannot_be_stopped(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from raftka.pipeline import spark_session
-from raftka.pipeline.errors import SparkMissingError
-from raftka.pipeline.query_errors import query_error
+from raftka.pipeline.errors import PipelineError, SparkMissingError
+from raftka.pipeline.query_errors import is_jvm_ending, query_error
 from raftka.pipeline.spark_session import connector, java_release, require_java, require_spark, session_options
 from raftka.pipeline.topic_identity import compare, how_to_make
 
@@ -93,6 +93,28 @@ def test_why_a_jvm_ended_is_read_out_of_its_log(tmp_path: Path) -> None:
     assert spark_session._why(spark_session._lines_of(log, log.stat().st_size)) == ""
 
 
+def test_a_log_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setattr(spark_session, "require_spark", lambda: "4.0.0")
+    with pytest.raises(
+        PipelineError, match=r"nowhere/spark\.log: No such file or directory: what Spark says is written"
+    ):
+        spark_session.open_session("any", {}, tmp_path / "nowhere" / "spark.log")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_ending"),
+    [
+        (ConnectionRefusedError(111, "Connection refused"), True),
+        (EOFError(), True),
+        (RuntimeError("Job 3 cancelled because SparkContext was shut down"), True),
+        (RuntimeError("no space left"), False),
+    ],
+)
+def test_the_end_of_a_jvm_is_known_by_what_it_breaks(error: Exception, is_ending: bool) -> None:
+    assert is_jvm_ending(error) is is_ending
+
+
 SPARK_FAILED = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted. SQLSTATE: XXKST
 === Streaming Query ===
 py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
@@ -119,6 +141,15 @@ def test_an_error_of_our_own_in_a_batch_is_the_reason() -> None:
         ),
         ("top\nOSError: the machine went away", "the query failed: OSError: the machine went away"),
         ("[SOME_CONDITION] words for people", "the query failed: words for people"),
+        # As a plan has it.
+        (
+            "[UNRESOLVED_COLUMN] A column `keyy` cannot be resolved.\n+- Relation [failOnDataLoss=true, topics=a]",
+            "the query failed: A column `keyy` cannot be resolved.",
+        ),
+        (
+            "An error occurred while calling o53.load.\n: java.lang.IllegalArgumentException: no such thing\n\tat a.b",
+            "the query failed: IllegalArgumentException: no such thing",
+        ),
         ("", "Spark does not say why"),
     ],
 )
