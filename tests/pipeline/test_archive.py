@@ -11,6 +11,7 @@ import pytest
 from raftka.pipeline.archive import commits
 from raftka.pipeline.archive.compaction import compact
 from raftka.pipeline.archive.folder import ArchiveFolder
+from raftka.pipeline.archive.kind import check_schema
 from raftka.pipeline.archive.manifest import load_manifest
 from raftka.pipeline.archive.reading import read_archive
 from raftka.pipeline.archive.restoring import Restore, restore
@@ -279,3 +280,10 @@ def test_a_damaged_old_file_is_complained_of_once_and_archiving_goes_on(
     assert status.rows == 15
     assert load_manifest(ArchiveFolder.open(path)).ends() == {(topic, 0): 20}
     assert capsys.readouterr().err.count("files are not joined, and archiving goes on") == 1
+
+
+@pytest.mark.parametrize("schema", ["", "BIGINT", "struct<id: bigint>", "id BIGINT, ID STRING", "id NUMBER"])
+def test_a_schema_that_values_could_not_be_read_with_is_refused_before_the_first_batch(spark: Any, schema: str) -> None:
+    check_schema(spark, "id BIGINT, `a name` STRING, inner STRUCT<id: INT>")
+    with pytest.raises(PipelineError, match=r"^json\.schema = "):
+        check_schema(spark, schema)
