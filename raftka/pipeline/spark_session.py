@@ -153,8 +153,27 @@ def _start_jvm(options: Mapping[str, str]) -> None:
     if SparkContext._gateway is None:  # noqa: SLF001
         conf = SparkConf(loadDefaults=False)
         conf.setAll(list(options.items()))
-        gateway = launch_gateway(conf, {"start_new_session": True})
+        with signals_postponed():
+            gateway = launch_gateway(conf, {"start_new_session": True})
         SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
+
+
+@contextmanager
+def signals_postponed() -> Iterator[None]:
+    """Let SIGTERM and Ctrl-C take effect afterwards: a launch that is cut short leaves a JVM that never ends."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    wanted = [each for each in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in wanted}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in came:
+            signal.raise_signal(late)
 
 
 def loggers_into(log: Path) -> None:
