@@ -256,6 +256,23 @@ class BrokerCluster:
 
         eventually(lambda: f"{topic}-{partition} in sync: {self.partition(topic, partition)}", is_in_sync)
 
+    def wait_caught_up(self, topic: str, partition: int) -> None:
+        """Wait until every replica is in sync and has fsynced what any had at first: also where records keep coming."""
+        wanted = None
+
+        def has_caught_up() -> bool:
+            nonlocal wanted
+            status = self.partition(topic, partition)
+            if status is None:
+                return False
+            if wanted is None:
+                wanted = max(position["dirty"]["index"] for position in status["positions"])
+            flushed = [position["flushed"]["index"] for position in status["positions"]]
+            is_in_sync = sorted(status["in_sync"]) == sorted(status["replicas"])
+            return is_in_sync and len(flushed) == len(status["replicas"]) and min(flushed) >= wanted
+
+        eventually(lambda: f"{topic}-{partition} caught up: {self.partition(topic, partition)}", has_caught_up)
+
     def log_tails(self) -> str:
         """Return the ends of all logs, for an assertion message."""
         return "".join(broker.log_tail() for broker in self.brokers.values())

@@ -53,7 +53,7 @@ def test_a_leader_is_moved_by_command_and_stopped_under_load(make_cluster: Clust
             pauses.append(producer.log.longest_pause)
             watcher.wait_answer()
             cluster.restart([victim])
-            cluster.wait_in_sync(TOPIC, 0)
+            cluster.wait_caught_up(TOPIC, 0)
         log = producer.finish()
     print("seconds between two acknowledgements at most:", [round(pause, 3) for pause in pauses])
     assert max(pauses) < PAUSE_SECONDS

@@ -21,7 +21,7 @@ def test_a_batch_that_a_stop_cuts_short_prints_nothing(caplog: pytest.LogCapture
     PY4J.error("the other one, cut short")
     second.__exit__(None, None, None)
     PY4J.error("a failure")
-    assert [each.message for each in caplog.records] == ["a failure"]
+    assert [each.getMessage() for each in caplog.records] == ["a failure"]
 
 
 def test_a_signal_takes_effect_when_the_jvm_is_launched() -> None:
