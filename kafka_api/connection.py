@@ -4,7 +4,7 @@
 
 A handler that answers later (Produce) returns a future; the next request is handled meanwhile, and its answer waits
 behind the first. Both queues are bounded by `requests_in_flight`, and in bytes: an answer that is there is encoded at
-once, which is a tenth of its objects, and with a megabyte of them on their way nothing else is handled. Beyond the
+once, which is a fraction of its objects, and with a megabyte of them on their way nothing else is handled. Beyond the
 first's bounds the socket is not read. Nor is it while a large frame waits for memory; a frame holds its memory until it
 has been handled.
 """

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,9 @@ from typing import Any
 RAFTKA = [sys.executable, "-c", "from raftka.cli.main import main; main()"]
 FREE_PORTS = ["--port", "0", "--admin-port", "0", "--rpc-port", "0"]
 SECONDS = 90.0
+
+# `raftka` below, with a cluster's address given.
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def environment() -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Clusters for the tests with real processes; a failed test shows the ends of its brokers' logs."""
 
+import functools
 import signal
 import socket
 import warnings
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.process.broker_processes import BrokerCluster, ClusterMaker
+from tests.process.command_line import Run, raftka
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and every process they start inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -30,6 +32,12 @@ def shared_cluster(shared_clusters: ClusterMaker) -> BrokerCluster:
     cluster = shared_clusters(3)
     cluster.start()
     return cluster
+
+
+@pytest.fixture
+def run(shared_cluster: BrokerCluster) -> Run:
+    """Return `raftka` that speaks to the shared cluster."""
+    return functools.partial(raftka, RAFTKA_BROKERS=shared_cluster.bootstrap)
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """What `raftka group` says of groups that are not as they should be."""
 
 import json
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,21 +10,11 @@ import pytest
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.messages import JoinGroupRequest, SyncGroupRequest
 from tests.process.broker_processes import BrokerCluster, eventually
-from tests.process.command_line import RAFTKA, raftka, started
+from tests.process.command_line import RAFTKA, Run, started
 from tests.process.kafka_topics import create_topic
 from tests.process.wire_socket import WireSocket
 
 pytestmark = pytest.mark.process
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def run(shared_cluster: BrokerCluster) -> Run:
-    def run_command(*arguments: str, **options: object) -> "subprocess.CompletedProcess[str]":
-        return raftka(*arguments, RAFTKA_BROKERS=shared_cluster.bootstrap, **options)
-
-    return run_command
 
 
 @contextmanager

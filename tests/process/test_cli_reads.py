@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,22 +10,12 @@ import pytest
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.messages import ProduceRequest
 from tests.process.broker_processes import BrokerCluster
-from tests.process.command_line import RAFTKA, SECONDS, environment, raftka, started
+from tests.process.command_line import RAFTKA, SECONDS, Run, environment, started
 from tests.process.kafka_topics import create_topic
 from tests.process.wire_socket import WireSocket
 from tests.unit.model.record_batches import build_batch, varint
 
 pytestmark = pytest.mark.process
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def run(shared_cluster: BrokerCluster) -> Run:
-    def run_command(*arguments: str, **options: object) -> "subprocess.CompletedProcess[str]":
-        return raftka(*arguments, RAFTKA_BROKERS=shared_cluster.bootstrap, **options)
-
-    return run_command
 
 
 def write(cluster: BrokerCluster, topic: str, *batches: bytes) -> None:

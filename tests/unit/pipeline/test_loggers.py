@@ -20,7 +20,7 @@ logging.error("the JVM is gone")
 
 
 def test_loggers_of_pyspark_and_py4j_print_nothing(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
+    pytest.importorskip("pyspark", reason="pyspark comes with the extra spark")
     log = tmp_path / "spark.log"
     done = subprocess.run([sys.executable, "-c", SCRIPT, str(log)], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")

@@ -159,7 +159,7 @@ def test_a_value_that_makes_no_sense_is_refused_with_its_key(values: dict[str, A
 @pytest.mark.parametrize("values", [{"topics": "a,b", "to": "b"}, {"topics": "b,a", "to": "a"}])
 @pytest.mark.parametrize("kind", ["copy", "join", "windowed-count"])
 def test_a_kind_that_writes_to_what_it_reads_is_refused(kind: str, values: dict[str, Any]) -> None:
-    pytest.importorskip("pyspark")
+    pytest.importorskip("pyspark", reason="pyspark comes with the extra spark")
     with pytest.raises(PipelineError, match=f"to = {values['to']} is one of the topics that are read"):
         convert({"kind": kind, **values}, load_kind(kind).settings, "here")
 

@@ -94,7 +94,7 @@ def test_why_a_jvm_ended_is_read_out_of_its_log(tmp_path: Path) -> None:
 
 
 def test_a_log_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyspark")
+    pytest.importorskip("pyspark", reason="pyspark comes with the extra spark")
     monkeypatch.setattr(spark_session, "require_spark", lambda: "4.0.0")
     with pytest.raises(
         PipelineError, match=r"nowhere/spark\.log: No such file or directory: what Spark says is written"
