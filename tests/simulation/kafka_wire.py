@@ -67,6 +67,8 @@ class KafkaWire:
         self._next_id = 0
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[tuple[str, int], tuple[int, int]] = {}
+        # The newest epoch that was told of each partition.
+        self._newest: dict[tuple[str, int], int] = {}
         self._learned_at = 0.0
         self._max_age = rng.choice([0.7, 3.0, math.inf, math.inf])
 
@@ -183,4 +185,12 @@ class KafkaWire:
         for told in answer.topics:
             for each in told.partitions:
                 if not each.error_code:
-                    self._leaders[told.name, each.partition_index] = (each.leader_id, each.leader_epoch)
+                    self._note_leader((told.name, each.partition_index), each.leader_id, each.leader_epoch)
+
+    def _note_leader(self, partition: tuple[str, int], node_id: int, epoch: int) -> None:
+        # As Java's client and librdkafka do (KIP-320): a broker that is cut off from the others tells of a leader that
+        # was deposed meanwhile.
+        newest = self._newest.get(partition, -1)
+        if epoch == -1 or epoch >= newest:
+            self._leaders[partition] = (node_id, epoch)
+            self._newest[partition] = max(newest, epoch)

@@ -74,6 +74,7 @@ class Nemesis:
         self._on_started = on_started
         self._without = cluster.options.plan.without_faults
         self._is_stopped = False
+        self._calm_from = 0.0
         self._number = 0
         self._capacity = self._world.nodes[1].disk.capacity
         self.kinds = [kind for kind in KINDS if rng.random() < 0.45] or [rng.choice(KINDS)]
@@ -96,6 +97,8 @@ class Nemesis:
             node.disk.clear_faults()
             node.disk.capacity = self._capacity
         self._world.network.heal_all()
+        # What slow links hold comes late, and all behind it.
+        self._calm_from = self._world.network.all_arrived_at()
         for node_id in list(self._wiped):
             self._give_back(node_id)
         for node_id in self._world.nodes:
@@ -113,7 +116,8 @@ class Nemesis:
         self._look_at_lags()
 
     def _look_at_lags(self) -> None:
-        self._cluster.observer.quiet(self._world.time)
+        if self._world.time >= self._calm_from:
+            self._cluster.observer.quiet(self._world.time)
         self._world.after(_LAG_LOOK_SECONDS, self._look_at_lags)
 
     def _schedule(self) -> None:

@@ -129,6 +129,11 @@ class Switch:
         self.link(source, target).factor = factor
         self.trace.record("slow", source, (target, factor))
 
+    def all_arrived_at(self) -> float:
+        """Return until when, at most, bytes that have been sent are on their way: a healed link brings what it held."""
+        endpoints = (endpoint for host in self.hosts.values() for endpoint in host.endpoints)
+        return max((endpoint.last_arrival for endpoint in endpoints), default=0.0)
+
     def reset(self, one: int, other: int) -> None:
         """Reset all connections between two nodes now; both sides see ConnectionResetError."""
         self.trace.record("reset", one, other)

@@ -29,6 +29,7 @@ class SimTransport(asyncio.Transport):
     """One end of a connection.
 
     `held`: segments lost on the wire, in order, to be sent again. `lost_since`: nothing that is sent arrives any more.
+    `last_arrival`: when what was sent last arrives, or did.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class SimTransport(asyncio.Transport):
         self.peer: SimTransport = self
         self.held: list[_Payload] = []
         self.lost_since: float | None = None
+        self.last_arrival = 0.0
         self._loop = loop
         self._link = Link()
         self._window = switch.rng.choice(_WINDOWS)
@@ -49,7 +51,6 @@ class SimTransport(asyncio.Transport):
         self._buffer: deque[bytes] = deque()
         self._buffered = 0
         self._in_flight = 0
-        self._last_arrival = 0.0
         self._giving_up = False
         self._inbox: deque[_Payload] = deque()
         self._drain_posted = False
@@ -203,7 +204,7 @@ class SimTransport(asyncio.Transport):
         scheduler = switch.scheduler
         arrival = self._link.arrival(scheduler.time, switch.rng, size) + extra_delay
         # FIFO: what was sent before arrives before.
-        arrival = self._last_arrival = max(arrival, self._last_arrival)
+        arrival = self.last_arrival = max(arrival, self.last_arrival)
         scheduler.at(arrival, self._arrive, payload)
 
     def _tell_peer(self, extra_delay: float = 0.0) -> None:

@@ -6,7 +6,7 @@ import struct
 from typing import Any, TypeVar
 
 from raftka.chaos.wire.fields import AnswerError, Reader, i16, i32, string
-from raftka.chaos.wire.requests import Metadata, Request, metadata
+from raftka.chaos.wire.requests import Metadata, PartitionState, Request, metadata
 
 T = TypeVar("T")
 Address = tuple[str, int]
@@ -169,6 +169,11 @@ class WireClient:
             raise NotSentError("no leader is known")
         return state.leader, self._known.brokers[state.leader]
 
+    def _newer(self, key: tuple[str, int], told: PartitionState) -> PartitionState:
+        """Return what is known where its leader is newer (KIP-320): a broker that is cut off tells of old ones."""
+        known = self._known.partitions.get(key)
+        return told if known is None or told.epoch < 0 or told.epoch >= known.epoch else known
+
     def forget(self, topic: str, partition: int) -> None:
         """Ask again who leads, the next time."""
         self._doubted[topic, partition] = asyncio.get_running_loop().time()
@@ -188,8 +193,7 @@ class WireClient:
             except (NotSentError, LostError) as error:
                 raise NotSentError(f"nobody says who leads: {error}") from error
             self._refreshed_at[topic] = asked_at
-            self._known = Metadata(
-                self._known.brokers | told.brokers, told.controller, self._known.partitions | told.partitions
-            )
+            partitions = self._known.partitions | {key: self._newer(key, each) for key, each in told.partitions.items()}
+            self._known = Metadata(self._known.brokers | told.brokers, told.controller, partitions)
             for key in [key for key, at in self._doubted.items() if key[0] == topic and at <= asked_at]:
                 del self._doubted[key]

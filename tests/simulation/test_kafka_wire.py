@@ -1,0 +1,71 @@
+"""Clients that judge what a broker tells do not go back to a leader of an older epoch, as Kafka's own do not (KIP-320)."""
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+
+from kafka_api.protocol.messages import MetadataResponse
+from raftka.chaos.wire import client as client_module
+from raftka.chaos.wire.requests import Metadata, PartitionState
+from tests.simulation import kafka_wire
+
+_ADDRESSES = {node_id: (f"10.0.0.{node_id}", 9092) for node_id in (1, 2, 3)}
+_BOOTSTRAP = list(_ADDRESSES.values())
+
+# What brokers tell one after the other: leader and epoch.
+_TOLD = [(1, 4), (2, 6), (3, 5), (1, 6), (2, 7), (3, 6), (1, 8)]
+
+
+async def _leaders(client: Any, answers: list[object], monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """Return whom a client that asks again and again takes for the leader after each answer; None: it knows none."""
+    left = iter(answers)
+
+    async def call(*_: object) -> object:
+        return next(left)
+
+    monkeypatch.setattr(client, "call", call)
+    found: list[int | None] = []
+    for _ in answers:
+        client.forget("t", 0)
+        try:
+            told = await client.leader("t", 0)
+        except (kafka_wire.NotSentError, client_module.NotSentError):
+            found.append(None)
+            continue
+        address = next(each for each in told if isinstance(each, tuple))
+        found.append(next(node_id for node_id, each in _ADDRESSES.items() if each == address))
+    return found
+
+
+def _metadata_response(leader: int, epoch: int) -> MetadataResponse:
+    brokers = [
+        MetadataResponse.MetadataResponseBroker(node_id=node_id, host=host, port=port)
+        for node_id, (host, port) in _ADDRESSES.items()
+    ]
+    partition = MetadataResponse.MetadataResponsePartition(partition_index=0, leader_id=leader, leader_epoch=epoch)
+    topic = MetadataResponse.MetadataResponseTopic(name="t", partitions=[partition])
+    return MetadataResponse(brokers=brokers, topics=[topic])
+
+
+def _after(told: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    client = kafka_wire.KafkaWire(None, _BOOTSTRAP, Random(1), "test")  # type: ignore[arg-type]
+    return asyncio.run(_leaders(client, [_metadata_response(*each) for each in told], monkeypatch))
+
+
+def test_a_simulated_client_follows_no_older_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _after(_TOLD, monkeypatch) == [1, 2, None, 1, 2, None, 1]
+
+
+def test_a_simulated_client_that_is_told_no_epoch_follows_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _after([(2, 7), (3, -1), (1, 6)], monkeypatch) == [2, 3, None]
+
+
+def test_the_client_of_chaos_runs_stays_with_the_newest_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = client_module.WireClient(_BOOTSTRAP, Random(1), "test")
+    answers: list[object] = [
+        Metadata(_ADDRESSES, 1, {("t", 0): PartitionState(leader, epoch, (1, 2, 3), (1, 2, 3))})
+        for leader, epoch in _TOLD
+    ]
+    assert asyncio.run(_leaders(client, answers, monkeypatch)) == [1, 2, 2, 1, 2, 2, 1]
