@@ -67,7 +67,8 @@ class ClusterOptions:
     def drawn(self) -> dict[str, object]:
         """What runs differ in, to be read."""
         names = ("segment_bytes", "retention_bytes", "write_caching")
-        raft = {name: getattr(self.raft, name) for name in ("snapshot_entries", "state_step_entries", "flush_interval")}
+        of_raft = ("snapshot_entries", "state_step_entries", "flush_interval", "unreplicated_bytes", "batcher_bytes")
+        raft = {name: getattr(self.raft, name) for name in of_raft}
         return {name: getattr(self, name) for name in names} | raft
 
 

@@ -41,6 +41,8 @@ SOMETIMES = (
     "a follower handed over by recovery",
     "raft recoveries_started",
     "raft replicate_timeouts",
+    "raft producers_held",
+    "a leader as far ahead as it may be",
     "raft flush_stalls",
     "raft append_requests_failed",
     "raft snapshots_sent",

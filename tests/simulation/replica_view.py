@@ -26,7 +26,7 @@ _FACTS = struct.Struct(">qqbqq")
 class Ghost(NamedTuple):
     """What identifies an entry on every replica. `chain` covers it and everything before it.
 
-    `producer` is the batch's producer id, epoch and first sequence number, where it has them.
+    `producer` is the batch's producer id, epoch and first sequence number, where it has them; `size` is in bytes.
     """
 
     index: int
@@ -38,6 +38,7 @@ class Ghost(NamedTuple):
     chain: bytes
     start: LogStart | None = None
     producer: tuple[int, int, int] | None = None
+    size: int = 0
 
 
 def content_key(payload: bytes | bytearray | memoryview) -> bytes:
@@ -58,7 +59,8 @@ def ghost_of(entry: Entry, before: bytes) -> Ghost:
         content, producer = content_key(entry.payload), _PRODUCER.unpack_from(entry.payload, _PRODUCER_AT)
     start = decode_log_start(entry.payload) if entry.kind is EntryKind.LOG_START else None
     facts = (entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count)
-    return Ghost(*facts, content, chain_of(entry, before), start, producer if producer and producer[0] >= 0 else None)
+    producer = producer if producer and producer[0] >= 0 else None
+    return Ghost(*facts, content, chain_of(entry, before), start, producer, entry.size)
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tests.simulation.history import History
 from tests.simulation.invariants.acknowledged_writes import AcknowledgedWrites
 from tests.simulation.invariants.answers_were_asked_for import AnswersWereAskedFor
+from tests.simulation.invariants.bounded_runahead import BoundedRunahead
 from tests.simulation.invariants.commit_rule import CommitRule
 from tests.simulation.invariants.committed_is_durable import CommittedIsDurable
 from tests.simulation.invariants.deletions import Deletions
@@ -47,6 +48,7 @@ ALL: tuple[Callable[[History], Invariant], ...] = (
     LeaderAppendOnly,
     Truncation,
     CommitRule,
+    BoundedRunahead,
     MatchesAreTrue,
     MatchedIsTheLeaders,
     AnswersWereAskedFor,

@@ -28,6 +28,7 @@ ALONE: tuple[tuple[type[Invariant], Plant], ...] = (
     (invariants.LeaderAppendOnly, elections.new_leader_cuts_its_tail),
     (invariants.Truncation, replication.cut_goes_below_commit),
     (invariants.CommitRule, agreement.old_terms_commit_by_counting),
+    (invariants.BoundedRunahead, replication.producers_are_never_held),
     (invariants.MatchesAreTrue, agreement.written_counts_as_fsynced),
     (invariants.MatchedIsTheLeaders, replication.match_outlives_its_leader),
     (invariants.AnswersWereAskedFor, agreement.answers_of_older_leaderships_count),

@@ -7,6 +7,7 @@ from model.ids import Index
 from raft.append_entries_buffer import AppendEntriesBuffer
 from raft.recovery_stm import RecoveryStm
 from raft.replica_state import ReplicaState, Role
+from raft.replicate_batcher import ReplicateBatcher
 from raft.rules.append import AppendPlan, Reject, plan_append
 from storage.entry import Entry
 
@@ -112,3 +113,18 @@ def followers_that_lack_little_are_left_alone(patch: pytest.MonkeyPatch) -> None
         return not 0 < lacking <= 3 and await step(recovery)
 
     patch.setattr(RecoveryStm, "_step", step_if_worth_it)
+
+
+def producers_are_never_held(patch: pytest.MonkeyPatch) -> None:
+    """A leader takes what producers send, however far it is ahead of its majority."""
+    patch.setattr(ReplicateBatcher, "_is_held", lambda batcher: False)
+
+
+def full_windows_hold_producers(patch: pytest.MonkeyPatch) -> None:
+    """A leader counts requests, not bytes: producers wait while the windows of a majority of followers are full."""
+
+    def is_held(batcher: ReplicateBatcher) -> bool:
+        followers, window = batcher._context.state.followers.values(), batcher._context.options.follower_window
+        return sum(each.in_flight >= window for each in followers) > len(followers) // 2
+
+    patch.setattr(ReplicateBatcher, "_is_held", is_held)

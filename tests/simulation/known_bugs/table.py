@@ -92,6 +92,8 @@ _REPLICATION = (
     (replication.every_request_cuts, "Redpanda #17731, #17895", ("Truncation", *_COMMITTED)),
     (replication.cut_goes_below_commit, "paper 5.3", ("Truncation",)),
     (replication.followers_that_lack_little_are_left_alone, "RFC 0004, recovery", ("LagDrains", "Convergence")),
+    (replication.producers_are_never_held, "RFC 0003 section 9", ("BoundedRunahead",)),
+    (replication.full_windows_hold_producers, "counterexample 11", ("BoundedRunahead",)),
     (replication.offsets_count_batches, "KIP-98; Redpanda #29849", ("OffsetsAreDense",)),
 )
 _LOG_START = (
