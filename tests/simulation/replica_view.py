@@ -26,7 +26,8 @@ _FACTS = struct.Struct(">qqbqq")
 class Ghost(NamedTuple):
     """What identifies an entry on every replica. `chain` covers it and everything before it.
 
-    `producer` is the batch's producer id, epoch and first sequence number, where it has them; `size` is in bytes.
+    `producer` is the batch's producer id, epoch and first sequence number, where it has them; `size` is the payload's,
+    in bytes.
     """
 
     index: int
@@ -60,7 +61,7 @@ def ghost_of(entry: Entry, before: bytes) -> Ghost:
     start = decode_log_start(entry.payload) if entry.kind is EntryKind.LOG_START else None
     facts = (entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count)
     producer = producer if producer and producer[0] >= 0 else None
-    return Ghost(*facts, content, chain_of(entry, before), start, producer, entry.size)
+    return Ghost(*facts, content, chain_of(entry, before), start, producer, len(entry.payload))
 
 
 @dataclass(slots=True)

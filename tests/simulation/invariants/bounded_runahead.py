@@ -34,6 +34,7 @@ class BoundedRunahead(Invariant):
             # What earlier leaders have left was theirs to bound.
             if ghost.term != view.now.term:
                 break
+            # In bytes of payload: what fits into a round is counted so, and the leader's own account is no smaller.
             if ghost.kind is EntryKind.DATA:
                 ahead += ghost.size
                 largest = max(largest, ghost.size)
