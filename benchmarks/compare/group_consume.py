@@ -27,7 +27,7 @@ def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
             match = play(found.both(), 1, plan.pairs, _at_rate(rate, linger, plan))
             matches[what] = match.to_json()
             rows += [match_row(match, f"{what}: {name}", "ms", f"{name}_ms") for name in ("p50", "p99")]
-        # Last: what it has written may be on its way to the disk for a while, and in the others' latencies.
+        # Last: what it has written is on its way to the disk for a while, beside which no latency is measured.
         what = "tail in a group beside a producer's full load, 1 KiB at acks=all"
         match = play(found.both(), 1, plan.pairs, _flooded(plan))
         matches[what] = match.to_json()
