@@ -22,7 +22,8 @@ class BoundedRunahead(Invariant):
 
     def on_appended(self, view: ReplicaView, added: Sequence[Ghost]) -> None:
         written = self._written.setdefault(view.group, defaultdict(int))
-        written[added[-1].term, view.node_id] = max(written[added[-1].term, view.node_id], added[-1].index)
+        last = added[-1]
+        written[last.term, view.node_id] = max(written[last.term, view.node_id], last.index)
         context = view.consensus._context
         if view.now.role is not Role.LEADER or context.is_internal:
             return
