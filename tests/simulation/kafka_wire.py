@@ -188,7 +188,7 @@ class KafkaWire:
                     self._note_leader((told.name, each.partition_index), each.leader_id, each.leader_epoch)
 
     def _note_leader(self, partition: tuple[str, int], node_id: int, epoch: int) -> None:
-        # As Java's client and librdkafka do (KIP-320): a broker that is cut off from the others tells of a leader that
+        # As clients that track leader epochs do (KIP-320, KAFKA-7738): a broker that is cut off from the others tells of a leader that
         # was deposed meanwhile.
         newest = self._newest.get(partition, -1)
         if epoch == -1 or epoch >= newest:

@@ -1,4 +1,4 @@
-"""Clients that judge what a broker tells do not go back to a leader of an older epoch, as Kafka's own do not (KIP-320)."""
+"""Clients whose histories are judged do not go back to a leader of an older epoch (KIP-320)."""
 
 import asyncio
 from random import Random
