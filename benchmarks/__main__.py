@@ -26,7 +26,15 @@ from benchmarks.compare import (
     small_requests,
     spark_source,
 )
-from benchmarks.machine import UnfitDiskError, check_disk, foreign_load, machine_facts, wait_for_writeback
+from benchmarks.machine import (
+    BusyMachineError,
+    UnfitDiskError,
+    check_disk,
+    foreign_load,
+    machine_facts,
+    wait_for_quiet,
+    wait_for_writeback,
+)
 from benchmarks.plan import QUICK, Plan
 from benchmarks.report import RESULTS, ROOT, source_version, write_result
 from benchmarks.table import render
@@ -73,8 +81,8 @@ def main() -> int:
     try:
         check_disk(arguments.data_dir)
         for name in names:
-            _run(name, arguments.data_dir.resolve(), _plan(arguments), keep_in=arguments.results)
-    except (UnfitDiskError, BenchmarkError, DevError, KafkaClientError) as error:
+            _run(name, arguments.data_dir.resolve(), _plan(arguments), arguments.results, is_busy=arguments.busy)
+    except (UnfitDiskError, BusyMachineError, BenchmarkError, DevError, KafkaClientError) as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -93,6 +101,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--data-dir", type=Path, default=_SCRATCH, help="a folder on a disk [default: build/benchmarks]"
     )
+    parser.add_argument("--busy", action="store_true", help="measure also beside others' load; the result tells it")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where results go [default: benchmarks/results]")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in _ALL and arguments.names != ["all"]]
@@ -117,9 +126,10 @@ def _list() -> None:
     print("make bench ARGS='NAME... [--quick] [--pairs N] [--seconds S]'; then `make bench-table`")
 
 
-def _run(name: str, data_dir: Path, plan: Plan, keep_in: Path) -> None:
+def _run(name: str, data_dir: Path, plan: Plan, keep_in: Path, *, is_busy: bool) -> None:
     print(f"== {name}", flush=True)
     left = wait_for_writeback()
+    load = foreign_load() if is_busy or plan.is_quick else wait_for_quiet()
     document = {
         "benchmark": name,
         "quick": plan.is_quick,
@@ -129,7 +139,7 @@ def _run(name: str, data_dir: Path, plan: Plan, keep_in: Path) -> None:
         "source": source_version(),
         "machine": machine_facts(data_dir),
         "dirty_megabytes_before": left,
-        "foreign_cpu_percent_before": foreign_load(),
+        "foreign_cpu_percent_before": load,
     }
     began = time.perf_counter()
     result = document["result"] = _ALL[name](data_dir, plan)

@@ -15,6 +15,13 @@ _REST_SECONDS = 300.0
 _DURABLE_BYTES = 1 << 30
 _DURABLE_STEP = 4 << 20
 _SYNCS = 100
+_QUIET_SECONDS_MAX = 60.0
+# Percent of one core. Of two that are shared by a client and three brokers this much moves no row by more than noise.
+FOREIGN_LOAD_MAX = 10.0
+
+
+class BusyMachineError(Exception):
+    """Others keep the processors busy; one line for the person at the terminal."""
 
 
 class UnfitDiskError(Exception):
@@ -118,6 +125,22 @@ def allow_many_files() -> None:
     """Let this process, and the brokers that it starts from now on, have as many files open as the system permits."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def wait_for_quiet(seconds_max: float = _QUIET_SECONDS_MAX, permitted: float = FOREIGN_LOAD_MAX) -> float:
+    """Wait until others use next to nothing of the processors; return `foreign_load`.
+
+    Raises:
+        BusyMachineError: They do not leave off.
+    """
+    deadline = time.monotonic() + seconds_max
+    while (load := foreign_load()) > permitted:
+        if time.monotonic() > deadline:
+            raise BusyMachineError(
+                f"others use {load:g} % of a core, more than {permitted:g} %: stop them, or measure all the same with "
+                "--busy"
+            )
+    return load
 
 
 def foreign_load(seconds: float = 2.0) -> float:

@@ -65,7 +65,8 @@ def _measurement(prepare: Callable[[Contender], object], plan: Plan) -> Measurem
             "megabytes_per_second": read["bytes"] / read["seconds"] / _MEGABYTE,
             "first_record_seconds": read["first_record_seconds"],
             "cpu_seconds_per_gigabyte": cpu.seconds / max(read["bytes"], 1) * 1e9,
-            "errors": written["errors"] + missing,
+            "errors": written["errors"],
+            "missing": missing,
         }
 
     return run

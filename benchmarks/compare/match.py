@@ -18,7 +18,8 @@ _WARM_UP_PARTITIONS = 3
 _WARM_UP_READ_SECONDS = 5.0
 WRITE_CACHING = {"write.caching": "true"}
 
-# What one run gave, by name of the metric; `errors` (records that were refused) makes it invalid when not 0.
+# What one run gave, by name of the metric. It is invalid when `errors` (records that were refused) or `missing` (those
+# that were written and not read in time; not every run counts them) is not 0.
 Metrics = Mapping[str, float]
 Measurement = Callable[["Contender"], Metrics]
 
@@ -96,10 +97,11 @@ def _run_once(contender: Contender, partitions: int, measure: Measurement, match
                 match.refuse(contender.label, error)
                 return None
             is_disturbed = contender.cluster.terms(partitions) != terms
-        if not is_disturbed and not metrics["errors"]:
+        if not is_disturbed and not metrics["errors"] and not metrics.get("missing"):
             return metrics
         reason = f"{metrics['errors']:.0f} errors{', an election' if is_disturbed else ''}"
-        match.discarded.append(f"{contender.label}: {reason}")
+        found = _words(metrics)
+        match.discarded.append(f"{contender.label}: {reason}{f' ({found})' if found else ''}")
     raise BenchmarkError(f"{contender.label}: no run without a disturbance: {match.discarded}")
 
 

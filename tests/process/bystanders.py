@@ -57,8 +57,7 @@ class Bystanders:
             member.poll()
         if len(self._written) % _COMMIT_EVERY == 0:
             for member in self.members:
-                if member.values:
-                    member.commit()
+                member.commit()
 
     def read(self) -> int:
         """Return how many records they have read."""

@@ -56,6 +56,7 @@ class Member:
         self.owned: set[int] = set()
         self.values: list[str] = []
         self.rebalances = 0
+        self._committed_values = 0
         self._is_cooperative = config.get("partition.assignment.strategy") == "cooperative-sticky"
         self.consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
@@ -75,8 +76,11 @@ class Member:
             self.values.append(message.value().decode())
 
     def commit(self) -> dict[int, int]:
-        """Commit what was read and return it, by partition."""
+        """Commit what was read since the last time and return it, by partition."""
+        if len(self.values) == self._committed_values:
+            return {}  # librdkafka would call it an error.
         done = self.consumer.commit(asynchronous=False)
+        self._committed_values = len(self.values)
         return {each.partition: each.offset for each in done if each.error is None and each.offset >= 0}
 
     def close(self) -> None:

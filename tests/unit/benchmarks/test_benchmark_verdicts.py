@@ -87,6 +87,13 @@ def test_a_run_with_an_election_is_repeated():
     assert len(cluster.topics) == 2
 
 
+def test_a_run_that_has_not_read_everything_is_repeated_and_what_it_measured_is_kept():
+    found = iter([{"errors": 0, "missing": 7, "p50_ms": 2.0}, {"errors": 0, "missing": 0}])
+    match = play([Contender("a", ScriptedCluster())], 1, 1, lambda _: next(found))
+    assert match.discarded == ["a: 0 errors (missing 7.000, p50_ms 2.000)"]
+    assert len(match.runs["a"]) == 1
+
+
 def test_errors_in_every_run_are_no_result():
     with pytest.raises(BenchmarkError, match="without a disturbance"):
         play([Contender("a", ScriptedCluster())], 1, 1, lambda _: {"errors": 3})
