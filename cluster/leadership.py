@@ -96,6 +96,14 @@ class Leadership:
                 return None
         return leader
 
+    def newest_term(self, group: GroupId) -> int:
+        """Return the term of the newest leader in office that this node has heard of, -1 where it has of none.
+
+        Never that of a candidate: it may not be elected, and the leader of a lower term still serve.
+        """
+        leader = self._leaders.get(group)
+        return -1 if leader is None else leader.term
+
     def forget(self, group: GroupId) -> None:
         """The partition was deleted."""
         self._leaders.pop(group, None)

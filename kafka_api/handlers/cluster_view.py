@@ -10,7 +10,10 @@ from model.ids import NodeId
 
 
 class PartitionView(NamedTuple):
-    """One partition in Kafka's terms; `leader_id` -1 and `leader_epoch` -1 while nobody is in office."""
+    """One partition in Kafka's terms.
+
+    While nobody is in office `leader_id` is -1, and `leader_epoch` that of the last leader heard of, or -1.
+    """
 
     error: ErrorCode
     leader_id: int
@@ -46,6 +49,8 @@ def partition_view(context: RequestContext, topic: Topic, number: int) -> Partit
     leader = node.leadership.leader_of(topic.group(number))
     # The last leader that was heard of may be dead, and with a single replica there will be no other.
     if leader is None or leader.node_id in offline:
-        return PartitionView(ErrorCode.LEADER_NOT_AVAILABLE, -1, -1, replicas, [], offline)
+        # Clients that are told no epoch forget the one they knew, and go back to a leader that was deposed.
+        epoch = node.leadership.newest_term(topic.group(number))
+        return PartitionView(ErrorCode.LEADER_NOT_AVAILABLE, -1, epoch, replicas, [], offline)
     in_sync = [int(member) for member in leader.in_sync]
     return PartitionView(ErrorCode.NONE, leader.node_id, leader.term, replicas, in_sync, offline)

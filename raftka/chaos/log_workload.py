@@ -49,11 +49,16 @@ class _Thread(Protocol):
 
 
 class LogWorkload:
-    """A context manager; `start`, then `stop`, then `read_finally`."""
+    """A context manager; `start`, then `stop`, then `read_finally`.
+
+    `is_raftka`: the cluster is known to promise that high watermarks do not go back when a leader changes.
+    """
 
     model = "log"
 
-    def __init__(self, bootstrap: str, history: History, seed: int, rate: float, acks: Acks, replicas: int) -> None:
+    def __init__(
+        self, bootstrap: str, history: History, seed: int, rate: float, acks: Acks, replicas: int, *, is_raftka: bool
+    ) -> None:
         self._bootstrap = bootstrap
         self._history = history
         self.topics = Topics(_TOPICS, _PARTITIONS, replicas)
@@ -88,7 +93,9 @@ class LogWorkload:
             )
             for number in range(_LIBRDKAFKA_PRODUCERS)
         ]
-        self._wire_consumers = [WireConsumer(self._client, history, rng, self.topics) for _ in range(_CONSUMERS)]
+        self._wire_consumers = [
+            WireConsumer(self._client, history, rng, self.topics, names_epochs=is_raftka) for _ in range(_CONSUMERS)
+        ]
         self._consumers = [LibrdkafkaConsumer(bootstrap, history, self.topics) for _ in range(_CONSUMERS)]
         self._askers = [LatestAsker(self._client, history, rng, self.topics) for _ in range(_ASKERS)]
         self._tasks: list[_Task] = [*self._wire_producers, *self._wire_consumers, *self._askers]

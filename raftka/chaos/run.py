@@ -109,7 +109,8 @@ def _workload(request: RunRequest, bootstrap: str, history: History, replicas: i
     seed = request.schedule.seed
     if request.workload == "register":
         return RegisterWorkload(bootstrap, history, seed, request.rate, replicas)
-    return LogWorkload(bootstrap, history, seed, request.rate, request.acks, replicas)
+    is_raftka = request.bootstrap is None
+    return LogWorkload(bootstrap, history, seed, request.rate, request.acks, replicas, is_raftka=is_raftka)
 
 
 def _run_workload(

@@ -5,7 +5,7 @@ import random
 
 from raftka.chaos.history import History
 from raftka.chaos.load import Topics, stripped, tp_of
-from raftka.chaos.wire.client import LostError, NotSentError, WireClient
+from raftka.chaos.wire.client import Address, LostError, NotSentError, WireClient
 from raftka.chaos.wire.error_codes import NONE, OFFSET_OUT_OF_RANGE
 from raftka.chaos.wire.fields import AnswerError
 from raftka.chaos.wire.record_batches import read_records
@@ -20,13 +20,19 @@ _AGAIN = 1 / 2_000
 
 
 class WireConsumer:
-    """One process. `is_working` set to False ends `run` after the round at hand."""
+    """One process. `is_working` set to False ends `run` after the round at hand.
 
-    def __init__(self, client: WireClient, history: History, rng: random.Random, topics: Topics) -> None:
+    With `names_epochs` its fetches name the leader epoch, and high watermarks are judged across leaders.
+    """
+
+    def __init__(
+        self, client: WireClient, history: History, rng: random.Random, topics: Topics, *, names_epochs: bool
+    ) -> None:
         self._client = client
         self._history = history
         self._rng = rng
         self._topics = topics
+        self._names_epochs = names_epochs
         self._process = history.process()
         self._positions: dict[tuple[str, int], int] = {}
         # What the newest answered poll said of its partition's end.
@@ -74,9 +80,11 @@ class WireConsumer:
     async def _poll(self, topic: str, partition: int, *, final: bool) -> bool:
         position = self._positions[topic, partition]
         tp = tp_of(topic, partition)
-        line = self._history.begin("poll", self._process, tp=tp, recs=[], hw=None, final=final)
+        line = self._history.begin("poll", self._process, tp=tp, recs=[], hw=None, epoch=-1, final=final)
         try:
-            told = await self._fetch(topic, partition, position)
+            _, address = await self._client.leader(topic, partition)
+            epoch = self._client.epoch(topic, partition) if self._names_epochs else -1
+            told = await self._fetch(address, topic, partition, epoch, position)
             records = [each for each in read_records(told.batches) if each.offset >= position]
         except (NotSentError, LostError, AnswerError) as error:
             self._client.forget(topic, partition)
@@ -94,12 +102,12 @@ class WireConsumer:
         if final:
             self.epochs |= {(tp, each.offset): each.epoch for each in records}
         recs = [(each.offset, stripped(each.value)) for each in records]
-        self._history.end(line, "ok", recs=recs, hw=told.high_watermark if told.high_watermark >= 0 else None)
+        high_watermark = told.high_watermark if told.high_watermark >= 0 else None
+        self._history.end(line, "ok", recs=recs, hw=high_watermark, epoch=epoch)
         return True
 
-    async def _fetch(self, topic: str, partition: int, position: int) -> Fetched:
-        _, address = await self._client.leader(topic, partition)
-        return await self._client.call(address, fetch(topic, partition, position, _WAIT_MS, _BYTES_MAX))
+    async def _fetch(self, address: Address, topic: str, partition: int, epoch: int, position: int) -> Fetched:
+        return await self._client.call(address, fetch(topic, partition, epoch, position, _WAIT_MS, _BYTES_MAX))
 
 
 class LatestAsker:

@@ -27,6 +27,7 @@ from raftka.check.log_columns import (
     OK,
     QUORUM_ACK,
     UNKNOWN,
+    UNRECORDED,
     Latests,
     LogHistory,
     Numbers,
@@ -105,6 +106,7 @@ class LogHistoryBuilder:
         columns = self._common(lines, polls)
         columns["hw"] = _column_or(UNKNOWN, [each.hw for each in polls])
         columns["final"] = _column([each.final for each in polls])
+        columns["epoch"] = _column_or(UNRECORDED, [each.epoch for each in polls])
         columns["size"] = size = _column([len(each.recs) for each in polls])
         columns["begin"] = np.zeros(len(polls), np.int64)
         self._polls.append(columns)

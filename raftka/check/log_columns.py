@@ -20,6 +20,8 @@ Flags = NDArray[np.bool_]
 
 NEVER = np.iinfo(np.int64).max
 UNKNOWN = -1
+# Of a poll's epoch: it was not written down. UNKNOWN says that the fetch named none.
+UNRECORDED = -2
 OK, FAIL, INFO = 0, 1, 2
 # In the order of their promises.
 NO_ACK, LEADER_ACK, QUORUM_ACK = 0, 1, 2
@@ -60,6 +62,7 @@ class Polls:
     tp: Numbers
     hw: Numbers
     final: Numbers
+    epoch: Numbers
     size: Numbers
     begin: Numbers
 

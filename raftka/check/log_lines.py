@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from raftka.check.log_columns import LEADER_ACK, NEVER, OK, QUORUM_ACK, UNKNOWN, LogHistory
+from raftka.check.log_columns import LEADER_ACK, NEVER, OK, QUORUM_ACK, UNKNOWN, UNRECORDED, LogHistory
 
 _TYPES = ("ok", "fail", "info")
 _ACKS = {QUORUM_ACK: "all", LEADER_ACK: "1"}
@@ -41,6 +41,7 @@ def poll_line(history: LogHistory, poll: int, *records: int) -> dict[str, Any]:
         "recs": [[int(rows.off[record]), history.values[rows.val[record]]] for record in records],
         "hw": _known(polls.hw[poll]),
         "final": bool(polls.final[poll]),
+        **({} if polls.epoch[poll] == UNRECORDED else {"epoch": int(polls.epoch[poll])}),
     }
 
 

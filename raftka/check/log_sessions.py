@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from raftka.check.log_columns import OK, UNKNOWN, Flags, LogHistory, Numbers, Polls
+from raftka.check.log_columns import OK, UNKNOWN, UNRECORDED, Flags, LogHistory, Numbers, Polls
 from raftka.check.log_index import LogIndex
 from raftka.check.log_lines import poll_line, record_order, seek_line
 from raftka.check.verdict import Anomaly, Report
@@ -79,9 +79,16 @@ def check_after_seeks(index: LogIndex, report: Report) -> None:
 
 
 def check_high_watermarks(index: LogIndex, report: Report) -> None:
-    """Report nonmonotonic-hw."""
+    """Report nonmonotonic-hw.
+
+    A fetch that names a leader epoch is answered by the leader of that epoch only. One that names none may have been
+    answered by a deposed leader, and one that names an older epoch than the one before was: both may be told less.
+    """
     history, polls = index.history, index.history.polls
-    one, two = index.sessions.pairs((polls.type == OK) & (polls.hw != UNKNOWN), across_moves=True)
+    is_told = (polls.type == OK) & (polls.hw != UNKNOWN) & (polls.epoch != UNKNOWN)
+    one, two = index.sessions.pairs(is_told, across_moves=True)
+    goes_on = (polls.epoch[two] == UNRECORDED) | (polls.epoch[two] >= polls.epoch[one])
+    one, two = one[goes_on], two[goes_on]
 
     def describe(at: int) -> Anomaly:
         text = f"the high watermark went back from {polls.hw[one[at]]} to {polls.hw[two[at]]} for one process"

@@ -13,6 +13,8 @@ Outcome = Literal["ok", "fail", "info"]
 Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Process = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+# -1 is Kafka's word for none.
+FetchEpoch = Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)]
 
 
 class Operation(msgspec.Struct, tag_field="f"):
@@ -36,7 +38,11 @@ class Send(Operation, tag="send"):
 
 
 class Poll(Operation, tag="poll"):
-    """What one poll of one partition returned, in order; `hw` is the high watermark that came with it."""
+    """What one poll of one partition returned, in order; `hw` is the high watermark that came with it.
+
+    `epoch` is the leader epoch that the fetch named, so that only the leader of that epoch may answer it; -1: none was
+    named. None: not written down, and the client is taken to go back to no older leader.
+    """
 
     type: Literal["ok", "info"]
     proc: Process
@@ -46,6 +52,7 @@ class Poll(Operation, tag="poll"):
     ret: Number | None = None
     hw: Offset | None = None
     final: bool = False
+    epoch: FetchEpoch | None = None
 
 
 class Latest(Operation, tag="latest"):

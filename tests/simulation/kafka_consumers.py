@@ -14,6 +14,8 @@ from tests.simulation.recorder import Recorder
 from tests.simulation.told_ends import ToldEnds
 
 LATEST, EARLIEST = -1, -2
+# Fetch tells the broker the epoch of the leader that is meant since this version (KIP-320).
+_NAMES_EPOCHS_SINCE = 9
 _BYTES_MAX = 64 * 1024
 
 
@@ -69,6 +71,8 @@ class SimConsumer:
         self._pause = rng.choice([0.8, 2.4])
         self._wait_ms = rng.choice([0, 0, 200])
         self.positions: dict[int, int] = {}
+        # The epoch that was last named and answered, by partition.
+        self._read_epochs: dict[int, int] = {}
 
     async def run(self) -> None:
         """Read for ever."""
@@ -118,9 +122,11 @@ class SimConsumer:
             return False
         address, _ = leaders[partitions[0]]
         led = [each for each in partitions if leaders[each][0] == address]
-        lines = {each: self._begin(each, final=final) for each in led}
+        # Named in the fetch, so that only the leader of that epoch answers it.
+        epochs = {each: leaders[each][1] if self._version >= _NAMES_EPOCHS_SINCE else -1 for each in led}
+        lines = {each: self._begin(each, None if final else epochs[each], final=final) for each in led}
         try:
-            answer = await self._wire.call(address, ApiKey.FETCH, self._version, await self._request(led))
+            answer = await self._wire.call(address, ApiKey.FETCH, self._version, self._request(epochs))
         except (NotSentError, LostError):
             for partition, line in lines.items():
                 self._wire.forget(self._topic, partition)
@@ -128,13 +134,13 @@ class SimConsumer:
             return False
         told = {each.partition_index: each for topic in answer.responses for each in topic.partitions}
         assert set(told) == set(led), f"asked for {led}, told of {sorted(told)}"
-        return all([await self._take(each, lines[each], told[each], leaders[each][1]) for each in led])
+        return all([await self._take(each, lines[each], told[each]) for each in led])
 
-    def _begin(self, partition: int, *, final: bool) -> dict[str, Any]:
-        tp = f"{self._topic}-{partition}"
-        return self._recorder.begin("poll", self.processes[partition], tp=tp, recs=[], hw=None, final=final)
+    def _begin(self, partition: int, epoch: int | None, *, final: bool) -> dict[str, Any]:
+        fields = {"tp": f"{self._topic}-{partition}", "recs": [], "hw": None, "epoch": epoch, "final": final}
+        return self._recorder.begin("poll", self.processes[partition], **fields)
 
-    async def _take(self, partition: int, line: dict[str, Any], told: Any, epoch: int) -> bool:
+    async def _take(self, partition: int, line: dict[str, Any], told: Any) -> bool:
         position = self.positions[partition]
         if told.error_code:
             self._recorder.end(line, "info")
@@ -147,25 +153,27 @@ class SimConsumer:
         records = [each for each in records_of(bytes(told.records or b"")) if each[0] >= position]
         if records:
             self.positions[partition] = records[-1][0] + 1
-        # Who is not told epochs cannot know that it went back to an older leader, which lags behind the newer one. In
-        # the end there is only one.
-        is_judged = epoch >= 0 or line["final"]
-        self._recorder.end(line, "ok", recs=records, hw=told.high_watermark if is_judged else None)
+        self._count_leader(partition, line["epoch"])
+        self._recorder.end(line, "ok", recs=records, hw=told.high_watermark)
         self.ends.high_watermark(partition, told.high_watermark)
         return True
 
-    async def _request(self, partitions: list[int]) -> FetchRequest:
-        asked = []
-        for partition in partitions:
-            _, epoch = await self._wire.leader(self._topic, partition)
-            asked.append(
-                FetchRequest.FetchPartition(
-                    partition=partition,
-                    current_leader_epoch=epoch if self._version >= 9 else -1,
-                    fetch_offset=self.positions[partition],
-                    partition_max_bytes=_BYTES_MAX,
-                )
+    def _count_leader(self, partition: int, epoch: int | None) -> None:
+        if epoch is not None and epoch >= 0:
+            if epoch > self._read_epochs.get(partition, epoch):
+                self._recorder.counts["high watermark of a newer leader"] += 1
+            self._read_epochs[partition] = epoch
+
+    def _request(self, epochs: dict[int, int]) -> FetchRequest:
+        asked = [
+            FetchRequest.FetchPartition(
+                partition=partition,
+                current_leader_epoch=epoch,
+                fetch_offset=self.positions[partition],
+                partition_max_bytes=_BYTES_MAX,
             )
+            for partition, epoch in epochs.items()
+        ]
         return FetchRequest(
             max_wait_ms=self._wait_ms,
             min_bytes=1,

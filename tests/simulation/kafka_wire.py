@@ -13,6 +13,7 @@ from runtime.environment import Environment
 Address = tuple[str, int]
 
 _CONNECT_SECONDS = 2.0
+_EPOCHS_SINCE, _EPOCHS_TRUSTED_SINCE = 7, 9
 
 
 class NotSentError(Exception):
@@ -67,8 +68,10 @@ class KafkaWire:
         self._next_id = 0
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[tuple[str, int], tuple[int, int]] = {}
-        # The newest epoch that was told of each partition.
+        # The newest epoch that was told of each partition, since it was last told without one.
         self._newest: dict[tuple[str, int], int] = {}
+        # How often it was told of an older leader.
+        self.refused = 0
         self._learned_at = 0.0
         self._max_age = rng.choice([0.7, 3.0, math.inf, math.inf])
 
@@ -179,18 +182,26 @@ class KafkaWire:
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
         )
-        answer = await self.call(self.any_broker(), ApiKey.METADATA, self._rng.randrange(5, 13), request)
+        version = self._rng.randrange(5, 13)
+        answer = await self.call(self.any_broker(), ApiKey.METADATA, version, request)
         self._learned_at = asyncio.get_running_loop().time()
         self._brokers = {each.node_id: (each.host, each.port) for each in answer.brokers}
         for told in answer.topics:
             for each in told.partitions:
-                if not each.error_code:
-                    self._note_leader((told.name, each.partition_index), each.leader_id, each.leader_epoch)
+                is_led = not each.error_code
+                assert not is_led or version < _EPOCHS_SINCE or each.leader_epoch >= 0, "a leader without an epoch"
+                # Clients do not trust what brokers told before they were told it reliably (KAFKA-9212).
+                epoch = each.leader_epoch if version >= _EPOCHS_TRUSTED_SINCE else -1
+                self._note_leader((told.name, each.partition_index), each.leader_id if is_led else -1, epoch)
 
     def _note_leader(self, partition: tuple[str, int], node_id: int, epoch: int) -> None:
-        # As clients that track leader epochs do (KIP-320, KAFKA-7738): a broker that is cut off from the others tells of a leader that
-        # was deposed meanwhile.
-        newest = self._newest.get(partition, -1)
-        if epoch == -1 or epoch >= newest:
-            self._leaders[partition] = (node_id, epoch)
-            self._newest[partition] = max(newest, epoch)
+        """Take what a broker tells; it may be cut off from the others, and its leader be deposed.
+
+        As Java's client does (KIP-320, KAFKA-7738) and librdkafka since 2.8: an older epoch is ignored, and who is told
+        none forgets the one that it knew.
+        """
+        if -1 < epoch < self._newest.get(partition, -1):
+            self.refused += 1
+            return
+        self._leaders[partition] = (node_id, epoch)
+        self._newest[partition] = epoch

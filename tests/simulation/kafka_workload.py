@@ -38,6 +38,7 @@ class KafkaWorkload:
         self.recorder = Recorder(lambda: world.time, cluster.options.plan.without_operations)
         cluster.on_power_loss = lambda: self.recorder.note("fault", name="power loss")
         self._machines = [world.add_client(_FIRST_MACHINE + number) for number in range(2)]
+        self._wires: list[KafkaWire] = []
         self._producers: list[Producer] = []
         self._sending: list[asyncio.Task[None]] = []
         self._topic_admins: list[SimTopicAdmin] = []
@@ -124,7 +125,9 @@ class KafkaWorkload:
     def _wire(self, name: str, machine: int) -> KafkaWire:
         bootstrap = [(node.address, KAFKA_PORT) for node in self._cluster.world.nodes.values()]
         environment = self._machines[machine].environment
-        return KafkaWire(environment, bootstrap, self._cluster.world.stream(f"wire/{name}"), name)
+        wire = KafkaWire(environment, bootstrap, self._cluster.world.stream(f"wire/{name}"), name)
+        self._wires.append(wire)
+        return wire
 
     def stop(self) -> None:
         """Producers end after the record at hand; nothing is deleted any more."""
@@ -185,6 +188,7 @@ class KafkaWorkload:
         verdict, topics = self.recorder.log_verdict(level, FLUSH_SECONDS), self.recorder.cas_verdict()
         counts = self._cluster.history.counts
         counts.update({f"client {name}": number for name, number in self.recorder.counts.items()})
+        counts["client older leader refused"] += sum(wire.refused for wire in self._wires)
         counts.update(self.group_rules.counts)
         counts.update({f"allowed {name}": number for name, number in verdict.allowed.items()})
         for finding in (*verdict.findings, *topics.findings):

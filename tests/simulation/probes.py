@@ -80,6 +80,8 @@ SOMETIMES = (
     "client fetch NOT_LEADER_OR_FOLLOWER",
     "client fetch FENCED_LEADER_EPOCH",
     "client fetch OFFSET_OUT_OF_RANGE",
+    "client high watermark of a newer leader",
+    "client older leader refused",
     "client retry answered",
     "client retry answered by another leader",
     "client create topic NONE",

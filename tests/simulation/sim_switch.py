@@ -130,9 +130,12 @@ class Switch:
         self.trace.record("slow", source, (target, factor))
 
     def all_arrived_at(self) -> float:
-        """Return until when, at most, bytes that have been sent are on their way: a healed link brings what it held."""
+        """Return until when, at most, bytes that have been sent are on their way: a healed link brings what it held.
+
+        What a black hole has taken never comes.
+        """
         endpoints = (endpoint for host in self.hosts.values() for endpoint in host.endpoints)
-        return max((endpoint.last_arrival for endpoint in endpoints), default=0.0)
+        return max((each.last_arrival for each in endpoints if each.lost_since is None), default=0.0)
 
     def reset(self, one: int, other: int) -> None:
         """Reset all connections between two nodes now; both sides see ConnectionResetError."""

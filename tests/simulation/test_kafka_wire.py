@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import MetadataResponse
 from raftka.chaos.wire import client as client_module
 from raftka.chaos.wire.requests import Metadata, PartitionState
@@ -44,28 +45,50 @@ def _metadata_response(leader: int, epoch: int) -> MetadataResponse:
         MetadataResponse.MetadataResponseBroker(node_id=node_id, host=host, port=port)
         for node_id, (host, port) in _ADDRESSES.items()
     ]
-    partition = MetadataResponse.MetadataResponsePartition(partition_index=0, leader_id=leader, leader_epoch=epoch)
+    error = ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
+    partition = MetadataResponse.MetadataResponsePartition(
+        error_code=error, partition_index=0, leader_id=leader, leader_epoch=epoch
+    )
     topic = MetadataResponse.MetadataResponseTopic(name="t", partitions=[partition])
     return MetadataResponse(brokers=brokers, topics=[topic])
 
 
 def _after(told: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
     client = kafka_wire.KafkaWire(None, _BOOTSTRAP, Random(1), "test")  # type: ignore[arg-type]
+    # Of any version: what is told is told on purpose.
+    monkeypatch.setattr(kafka_wire, "_EPOCHS_SINCE", 13)
+    monkeypatch.setattr(kafka_wire, "_EPOCHS_TRUSTED_SINCE", 0)
     return asyncio.run(_leaders(client, [_metadata_response(*each) for each in told], monkeypatch))
+
+
+def _chaos_after(told: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    client = client_module.WireClient(_BOOTSTRAP, Random(1), "test")
+    answers: list[object] = [
+        Metadata(_ADDRESSES, 1, {("t", 0): PartitionState(leader, epoch, [1, 2, 3], [1, 2, 3])})
+        for leader, epoch in told
+    ]
+    return asyncio.run(_leaders(client, answers, monkeypatch))
 
 
 def test_a_simulated_client_follows_no_older_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _after(_TOLD, monkeypatch) == [1, 2, None, 1, 2, None, 1]
 
 
-def test_a_simulated_client_that_is_told_no_epoch_follows_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _after([(2, 7), (3, -1), (1, 6)], monkeypatch) == [2, 3, None]
+@pytest.mark.parametrize("nobody", [(3, -1), (-1, -1)])
+def test_a_client_that_is_told_no_epoch_follows_anybody(
+    nobody: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [(2, 7), nobody, (1, 6)]
+    found = [2, 3 if nobody[0] > 0 else None, 1]
+    assert _after(told, monkeypatch) == found
+    assert _chaos_after(told, monkeypatch) == found
+
+
+def test_a_client_that_is_told_the_epoch_of_nobody_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [(2, 7), (-1, 7), (1, 6), (3, 8)]
+    assert _after(told, monkeypatch) == [2, None, None, 3]
+    assert _chaos_after(told, monkeypatch) == [2, None, None, 3]
 
 
 def test_the_client_of_chaos_runs_stays_with_the_newest_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = client_module.WireClient(_BOOTSTRAP, Random(1), "test")
-    answers: list[object] = [
-        Metadata(_ADDRESSES, 1, {("t", 0): PartitionState(leader, epoch, (1, 2, 3), (1, 2, 3))})
-        for leader, epoch in _TOLD
-    ]
-    assert asyncio.run(_leaders(client, answers, monkeypatch)) == [1, 2, 2, 1, 2, 2, 1]
+    assert _chaos_after(_TOLD, monkeypatch) == [1, 2, 2, 1, 2, 2, 1]

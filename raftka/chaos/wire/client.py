@@ -169,8 +169,16 @@ class WireClient:
             raise NotSentError("no leader is known")
         return state.leader, self._known.brokers[state.leader]
 
+    def epoch(self, topic: str, partition: int) -> int:
+        """Return the epoch of the leader that `leader` has told last, -1 where there is none."""
+        state = self._known.partitions.get((topic, partition))
+        return -1 if state is None else state.epoch
+
     def _newer(self, key: tuple[str, int], told: PartitionState) -> PartitionState:
-        """Return what is known where its leader is newer (KIP-320): a broker that is cut off tells of old ones."""
+        """Return what is known where its leader is newer: a broker that is cut off tells of old ones.
+
+        As Java's client does (KIP-320, KAFKA-7738) and librdkafka since 2.8, it forgets the epoch when it is told none.
+        """
         known = self._known.partitions.get(key)
         return told if known is None or told.epoch < 0 or told.epoch >= known.epoch else known
 

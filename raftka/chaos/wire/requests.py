@@ -110,9 +110,9 @@ def produce(topic: str, partition: int, batch: bytes, acks: int, timeout_ms: int
     return Request(0, 7, string(None) + i16(acks) + i32(timeout_ms) + data, read)
 
 
-def fetch(topic: str, partition: int, offset: int, wait_ms: int, max_bytes: int) -> Request[Fetched]:
-    """Read one partition from an offset on, without a session."""
-    asked = i32(partition) + i32(-1) + i64(offset) + i64(-1) + i32(max_bytes)
+def fetch(topic: str, partition: int, epoch: int, offset: int, wait_ms: int, max_bytes: int) -> Request[Fetched]:
+    """Read one partition from an offset on, without a session; only the leader of `epoch` (-1: any) may answer."""
+    asked = i32(partition) + i32(epoch) + i64(offset) + i64(-1) + i32(max_bytes)
     head = i32(-1) + i32(wait_ms) + i32(1) + i32(max_bytes) + i8(0) + i32(0) + i32(-1)
 
     def read(reader: Reader) -> Fetched:

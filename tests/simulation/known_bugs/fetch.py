@@ -48,6 +48,19 @@ def told_high_watermark_is_the_end_of_the_log(patch: pytest.MonkeyPatch) -> None
     patch.setattr(kafka_api.handlers.fetch, "_tell_positions", tell_the_end)
 
 
+def empty_fetch_tells_the_start_of_the_log(patch: pytest.MonkeyPatch) -> None:
+    """A fetch that finds nothing tells the first offset as the high watermark."""
+    begin = kafka_api.handlers.fetch._begin
+
+    def begin_and_tell_the_start(target, **options) -> bool:
+        is_there = begin(target, **options)
+        if not is_there and not target.result.error_code:
+            target.result.high_watermark = target.result.log_start_offset
+        return is_there
+
+    patch.setattr(kafka_api.handlers.fetch, "_begin", begin_and_tell_the_start)
+
+
 def fetch_leaves_out_a_batch(patch: pytest.MonkeyPatch) -> None:
     """A fetch that finds several batches leaves out the second one."""
     fetch = Partition.fetch

@@ -179,6 +179,7 @@ _FETCH = (
     (fetch.high_watermark_is_the_end_of_the_leaders_log, "KIP-101", ("ReadsAgree", "ToldEndsWereVisible", *_LOST)),
     (fetch.fetch_is_not_bounded, "KIP-101", ("ReadsAgree", *_LOST)),
     (fetch.told_high_watermark_is_the_end_of_the_log, "KIP-207", ("ToldEndsWereVisible", "nonmonotonic-hw")),
+    (fetch.empty_fetch_tells_the_start_of_the_log, "KIP-227", ("nonmonotonic-hw",)),
     (fetch.fetch_leaves_out_a_batch, "Jepsen's Kafka workload", _SKIPPED),
     (fetch.fetch_begins_behind_the_offset, "Jepsen's Kafka workload", _SKIPPED),
     (fetch.fetch_reads_the_neighbour, "Jepsen's Kafka workload", ("Convergence", *_SKIPPED)),

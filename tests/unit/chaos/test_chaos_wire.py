@@ -34,10 +34,11 @@ def test_a_produce_request_is_what_a_broker_reads():
 
 
 def test_a_fetch_request_is_what_a_broker_reads():
-    read = _as_broker_reads_it(requests.fetch("t", 2, 10, 50, 1_000))
+    read = _as_broker_reads_it(requests.fetch("t", 2, 7, 10, 50, 1_000))
     asked = read.topics[0].partitions[0]
     assert (read.max_wait_ms, read.session_epoch, read.topics[0].topic) == (50, -1, "t")
     assert (asked.partition, asked.fetch_offset, asked.partition_max_bytes) == (2, 10, 1_000)
+    assert asked.current_leader_epoch == 7
 
 
 def test_topics_are_asked_for_without_being_made():

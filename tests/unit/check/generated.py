@@ -37,7 +37,8 @@ def history(rng, steps=None, spoilt=None):
             recs = list(enumerate(logs[tp]))[at : at + rng.randrange(0, 4)]
             positions[proc, tp] = at + len(recs)
             hw = rng.choice([None, len(logs[tp])])
-            lines.append({"f": "poll", "type": "ok", **common, "recs": recs, "hw": hw, "final": False})
+            named = {"epoch": rng.choice([None, -1, epoch, max(0, epoch - 1)])} if rng.random() < 0.5 else {}
+            lines.append({"f": "poll", "type": "ok", **common, "recs": recs, "hw": hw, "final": False, **named})
         elif kind == "latest":
             lines.append({"f": "latest", "type": "ok", **common, "off": len(logs[tp])})
         else:

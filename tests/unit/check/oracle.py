@@ -149,16 +149,18 @@ def sessions(lines, sends, polls, records):  # noqa: C901 - as simple as its def
             if ok(poll) and step(poll["tp"], one, two) < 1:
                 found.add("int-nonmonotonic-poll")
     for stream in {(poll["proc"], poll["tp"]) for poll in polls}:
-        last = high = sought = None
+        last = high = sought = newest = None
         for line in lines:
             if line["f"] == "seek" and (line["proc"], line["tp"]) == stream:
                 last, sought = None, line["off"]
             if line["f"] != "poll" or (line["proc"], line["tp"]) != stream or not ok(line):
                 continue
-            if line["hw"] is not None:
-                if high is not None and line["hw"] < high:
+            epoch = line.get("epoch")
+            if line["hw"] is not None and epoch != -1:
+                goes_on = epoch is None or newest is None or epoch >= newest
+                if high is not None and goes_on and line["hw"] < high:
                     found.add("nonmonotonic-hw")
-                high = line["hw"]
+                high, newest = line["hw"], epoch
             if line["recs"]:
                 first = line["recs"][0][0]
                 if sought is not None and any(its == stream[1] and sought <= off < first for its, off in offsets):

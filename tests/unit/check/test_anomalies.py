@@ -150,6 +150,21 @@ PAIRS = [
         abc().poll(A, hw=3).add("seek", proc=1, tp="t-0").poll(A, hw=2).final(A, B, C),
         abc().poll(A, hw=3).poll(B, hw=2, proc=9).final(A, B, C),
     ),
+    (
+        "nonmonotonic-hw",
+        abc().poll(A, hw=3, epoch=4).poll(B, hw=2, epoch=5).final(A, B, C),
+        abc().poll(A, hw=3, epoch=5).poll(B, hw=2, epoch=4).final(A, B, C),
+    ),
+    (
+        "nonmonotonic-hw",
+        abc().poll(A, hw=3, epoch=4).poll(B, hw=3, epoch=-1).poll(C, hw=2, epoch=4).final(A, B, C),
+        abc().poll(A, hw=3, epoch=4).poll(B, hw=2, epoch=-1).poll(C, hw=3, epoch=4).final(A, B, C),
+    ),
+    (
+        "read-beyond-hw",
+        abc().poll(A, B, hw=1, epoch=-1).final(A, B, C),
+        abc().poll(A, B, hw=2, epoch=-1).final(A, B, C),
+    ),
     ("read-beyond-hw", abc().poll(A, B, hw=1).final(A, B, C), abc().poll(A, hw=1).poll(B, C, hw=3).final(A, B, C)),
     ("read-beyond-hw", abc().poll(A, B, hw=1).final(A, B, C), abc().poll(A, B, hw=None).final(A, B, C)),
     (

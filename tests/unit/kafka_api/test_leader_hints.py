@@ -8,6 +8,7 @@ from wire_cluster import with_brokers
 
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.protocol.messages import MetadataRequest
 from model.ids import NodeId
 from raft.errors import TransferRefusedError
 from tests.unit.cluster.cluster_nodes import FAST, until
@@ -68,6 +69,25 @@ def test_a_broker_that_leads_no_more_names_its_successor(tmp_path):
         assert result.error_code == 0
 
     with_brokers(tmp_path, test)
+
+
+def test_while_nobody_leads_the_epoch_of_the_last_leader_is_told(tmp_path):
+    async def test(brokers):
+        cluster, client = brokers.cluster, brokers.clients[brokers.leader]
+        epoch, group = cluster.leader_of("t").leader_epoch, cluster.leader_of("t").consensus.group
+        await cluster.stop(*(number for number in cluster.nodes if number != brokers.leader))
+
+        async def told():
+            topics = [MetadataRequest.MetadataRequestTopic(name="t")]
+            answer = await client.call(ApiKey.METADATA, 9, MetadataRequest(topics=topics))
+            [partition] = answer.topics[0].partitions
+            return partition.error_code, partition.leader_id, partition.leader_epoch
+
+        assert await told() == (0, brokers.leader, epoch)
+        await until(lambda: not cluster[brokers.leader].groups.get(group).is_in_office)
+        assert await told() == (ErrorCode.LEADER_NOT_AVAILABLE, -1, epoch)
+
+    with_brokers(tmp_path, test, raft=FAST)
 
 
 @pytest.mark.parametrize("timestamp", [LATEST, MAX_TIMESTAMP, 5])

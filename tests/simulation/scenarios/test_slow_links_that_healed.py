@@ -1,0 +1,25 @@
+"""RFC 0006: lags are judged from when what slow links held has arrived (what seed 1093 has shown)."""
+
+from tests.simulation.nemesis import Nemesis
+from tests.simulation.scenarios.scenario import Scenario
+
+_HELD_SECONDS = 6.0
+
+
+def test_lags_are_looked_at_once_what_a_slow_link_held_has_arrived() -> None:
+    with Scenario(382) as story:
+        nemesis = Nemesis(story.cluster, story.world.stream("nemesis"), lambda node_id: None)
+        looks: list[float] = []
+        story.cluster.observer.quiet = looks.append  # type: ignore[method-assign]
+        for other in (2, 3):
+            story.world.network.slow(1, other, _HELD_SECONDS / story.world.network.link(1, other).base)
+        story.run_for(0.2)
+        stopped_at = story.world.time
+        nemesis.stop()
+        held_until = story.world.network.all_arrived_at()
+        assert held_until - stopped_at > _HELD_SECONDS / 2, "node 1 has sent heartbeats or requests for votes"
+        story.run_for(1.0)
+        nemesis.restart_failed()
+        story.run_for(held_until - story.world.time + 2.0)
+        assert looks
+        assert looks[0] >= held_until
