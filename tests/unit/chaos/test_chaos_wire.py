@@ -73,7 +73,7 @@ def test_answers_are_read_as_a_broker_writes_them():
             )
         ]
     )
-    assert _read(requests.fetch("t", 0, 0, 0, 0), fetched) == (0, 9, b"abc")
+    assert _read(requests.fetch("t", 0, -1, 0, 0, 0), fetched) == (0, 9, b"abc")
 
 
 @given(st.binary(max_size=300), st.integers(0, 2**40))
