@@ -88,26 +88,32 @@ clean:  ## remove caches and built files; the environment stays (rm -r .venv rem
 	@rm -rf dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
 
-# The test tools that pip cannot install; the last one is what Spark runs on.
-TOOLS := kcat strace iproute2 nftables default-jre-headless
+# What Spark 4.0 runs on. A distribution's default may be older (11 of Ubuntu 22.04) or, some day, too new: the first of
+# these that apt knows is taken, which is 17 of Debian 12 and of Ubuntu, and 21 of Debian 13.
+JAVAS := openjdk-17-jre-headless openjdk-21-jre-headless
+KNOWN_JAVA = $$(for each in $(JAVAS); do if apt-cache show $$each >/dev/null 2>&1; then echo $$each; break; fi; done)
+# The test tools that pip cannot install.
+TOOLS := kcat strace iproute2 nftables
 system-packages:  ## install the tools that pip cannot by apt when root; without them the tests that use them are skipped
 	@if command -v kcat >/dev/null && command -v strace >/dev/null && command -v ip >/dev/null \
 	    && command -v nft >/dev/null && { command -v java >/dev/null || [ -n "$${JAVA_HOME:-}" ]; }; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(TOOLS); } \
-	        >/dev/null || echo "apt-get could not install $(TOOLS): the tests that use them are skipped" >&2; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	        $(TOOLS) $(KNOWN_JAVA); } >/dev/null || \
+	        echo "apt-get could not install $(TOOLS) and Java: the tests that use them are skipped" >&2; \
 	else \
-	    echo "one of these is missing: apt-get install $(TOOLS); the tests that use it are skipped" >&2; \
+	    echo "one of these is missing: apt-get install $(TOOLS) $(firstword $(JAVAS)); the tests that use it are skipped" >&2; \
 	fi
 
 java:  ## install a Java for Spark by apt when root, where there is none, and nothing else
 	@if command -v java >/dev/null || [ -n "$${JAVA_HOME:-}" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    echo "installing Java ..."; \
-	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-	        default-jre-headless; } >/dev/null || { echo "apt-get could not install default-jre-headless" >&2; exit 1; }; \
+	    { apt-get update -qq && name=$(KNOWN_JAVA) && test -n "$$name" && DEBIAN_FRONTEND=noninteractive \
+	        apt-get install -y -qq --no-install-recommends $$name; } >/dev/null || \
+	        { echo "apt-get could not install any of $(JAVAS)" >&2; exit 1; }; \
 	else \
-	    echo "Spark needs Java 17 or newer: apt-get install default-jre-headless, or set JAVA_HOME" >&2; exit 1; \
+	    echo "Spark needs Java 17 or 21: apt-get install $(firstword $(JAVAS)), or set JAVA_HOME" >&2; exit 1; \
 	fi
 
 # The environment itself. `python -m venv` on one that is already there leaves it as it is, so one that was cut

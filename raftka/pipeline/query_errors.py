@@ -34,10 +34,16 @@ def query_error(text: str) -> str:
     for line in reversed(lines):
         if (own := _PYTHON.match(line)) and own[1].startswith("raftka."):
             return _cut(own[2])
-    causes = [found for line in lines if (found := _CAUSE.match(line) or _PYTHON.match(line))]
-    if causes:
-        return _cut(f"the query failed: {causes[-1][1]}: {_plain(causes[-1][2])}")
+    if (why := cause(text)) is not None:
+        return f"the query failed: {why}"
     return _cut(f"the query failed: {_plain(lines[0])}" if lines else "the query failed, and Spark does not say why")
+
+
+def cause(text: str) -> str | None:
+    """Return the exception that is behind all others in a stack trace; None: none is named."""
+    lines = [line.strip() for line in text.splitlines()[:_SEARCH_LINES]]
+    found = [each for line in lines if (each := _CAUSE.match(line) or _PYTHON.match(line))]
+    return _cut(f"{found[-1][1]}: {_plain(found[-1][2])}") if found else None
 
 
 def _plain(line: str) -> str:

@@ -16,13 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from raftka.pipeline.errors import ConnectorMissingError, PipelineError, SparkMissingError
+from raftka.pipeline.query_errors import cause
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SPARK_HINT = "pip install 'raftka[spark]'"
-_JAVA_HINT = "apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
+_JAVA_HINT = "apt-get install openjdk-17-jre-headless (or -21-), and set JAVA_HOME where `java` is another one"
 _JAVA_MIN = 17
+# From Java 23 on no session starts: what the Hadoop client of PySpark 4.0 and 4.1 first asks for is not there any more
+# (Subject.getSubject, HADOOP-19212). That of 4.2 does without.
+_JAVA_MAX = 22
+_JAVA_FREE_SPARK = (4, 2)
 _SPARK_MIN = 4
 _JAVA_SECONDS = 30
 _LOG_LINES = 3
@@ -55,29 +60,33 @@ def require_spark() -> str:
     version = metadata.version("pyspark")
     if int(version.partition(".")[0]) < _SPARK_MIN:
         raise SparkMissingError(f"pipelines need PySpark {_SPARK_MIN}, and {version} is installed: {_SPARK_HINT}")
-    require_java()
+    require_java(version)
     return version
 
 
-def require_java() -> str:
-    """Return the path of a Java that Spark 4 runs on.
+def require_java(spark: str) -> str:
+    """Return the path of a Java that this PySpark runs on.
 
     Raises:
         SparkMissingError: There is none.
     """
+    major, minor = (int(part) for part in spark.split(".")[:2])
+    largest = None if (major, minor) >= _JAVA_FREE_SPARK else _JAVA_MAX
+    # 18 to 20 and 22 run as well; these two are what Spark is tested with.
+    wanted = f"pipelines on PySpark {major}.{minor} need Java 17 or 21{'' if largest else ' or newer'}"
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java") if home else shutil.which("java")
     if java is None:
         where = f"JAVA_HOME = {home} has no bin/java" if home else "there is none"
-        raise SparkMissingError(f"pipelines need Java {_JAVA_MIN} or newer, and {where}: {_JAVA_HINT}")
+        raise SparkMissingError(f"{wanted}, and {where}: {_JAVA_HINT}")
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SparkMissingError(f"{java} -version: {error}: {_JAVA_HINT}") from None
     release = java_release(said)
-    if release is None or release < _JAVA_MIN:
+    if release is None or not _JAVA_MIN <= release <= (largest or release):
         found = "says no version" if release is None else f"is Java {release}"
-        raise SparkMissingError(f"pipelines need Java {_JAVA_MIN} or newer, and {java} {found}: {_JAVA_HINT}")
+        raise SparkMissingError(f"{wanted}, and {java} {found}: {_JAVA_HINT}")
     return java
 
 
@@ -115,7 +124,6 @@ def open_session(name: str, own: Mapping[str, str], log: Path) -> "SparkSession"
         PipelineError: Spark did not start.
     """
     options = session_options(require_spark(), own)
-    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     # Workers are this Python, which has what this process has.
@@ -129,14 +137,16 @@ def open_session(name: str, own: Mapping[str, str], log: Path) -> "SparkSession"
         raise PipelineError(f"{log}: {error.strerror}: what Spark says is written there") from None
     loggers_into(log)
     begin = log.stat().st_size
+    failures: tuple[type[Exception], ...] = (*spark_errors(), OSError, RuntimeError)
     try:
         with _output_into(log), _same_ctrl_c():
             _start_jvm(options)
             spark = builder.getOrCreate()
-    except (PySparkException, OSError, RuntimeError) as error:
+    except failures as error:
         lines = _lines_of(log, begin)
         kind = ConnectorMissingError if _is_unresolved(lines) else PipelineError
-        raise kind(f"Spark did not start: {_why(lines) or error} (all of it is in {log})") from None
+        why = _why(lines) or cause(str(error)) or error
+        raise kind(f"Spark did not start: {why} (all of it is in {log})") from None
     spark.sparkContext.setLogLevel(own.get("log.level", "WARN"))
     return spark
 

@@ -37,19 +37,48 @@ def test_the_release_of_a_java_is_what_it_says(said: str, release: int | None) -
 def test_java_is_looked_for_where_java_home_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "new"))
     with pytest.raises(
-        SparkMissingError, match=r"need Java 17 or newer, and JAVA_HOME = .*/new has no bin/java: apt-get"
+        SparkMissingError, match=r"4\.0 need Java 17 or 21, and JAVA_HOME = .*/new has no bin/java: apt-get"
     ):
-        require_java()
+        require_java("4.0.5")
     java(tmp_path / "new", 'openjdk version "21.0.1"')
-    assert require_java() == str(tmp_path / "new" / "bin" / "java")
+    assert require_java("4.0.5") == str(tmp_path / "new" / "bin" / "java")
     java(tmp_path / "old", 'openjdk version "11.0.2"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
     with pytest.raises(SparkMissingError, match="is Java 11"):
-        require_java()
+        require_java("4.0.5")
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SparkMissingError, match="there is none"):
-        require_java()
+        require_java("4.0.5")
+
+
+@pytest.mark.parametrize(
+    ("spark", "release", "is_taken"),
+    [
+        ("4.0.5", "16.0.2", False),
+        ("4.0.5", "17.0.15", True),
+        ("4.0.5", "22.0.2", True),
+        ("4.0.5", "23.0.1", False),
+        ("4.0.5", "25.0.1", False),
+        ("4.1.1", "25.0.1", False),
+        ("4.2.0", "25.0.3", True),
+        ("4.2.0", "11.0.2", False),
+        ("5.0.0", "29", True),
+    ],
+)
+def test_a_java_that_is_too_old_or_too_new_for_the_spark_at_hand_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: str, release: str, is_taken: bool
+) -> None:
+    java(tmp_path, f'openjdk version "{release}"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    if is_taken:
+        assert require_java(spark) == str(tmp_path / "bin" / "java")
+        return
+    with pytest.raises(SparkMissingError) as raised:
+        require_java(spark)
+    said = str(raised.value)
+    assert f"PySpark {spark[:3]} need Java 17 or 21" in said
+    assert f"bin/java is Java {release.partition('.')[0]}: apt-get install openjdk-17-jre-headless" in said
 
 
 def test_without_pyspark_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +129,26 @@ def test_a_log_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pyte
         PipelineError, match=r"nowhere/spark\.log: No such file or directory: what Spark says is written"
     ):
         spark_session.open_session("any", {}, tmp_path / "nowhere" / "spark.log")
+
+
+def test_a_spark_that_ends_while_it_starts_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark", reason="pyspark comes with the extra spark")
+    from py4j.protocol import Py4JError
+
+    def start(_: object) -> None:
+        raise Py4JError(
+            "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+            ": java.lang.UnsupportedOperationException: getSubject is not supported\n\tat a.b"
+        )
+
+    monkeypatch.setattr(spark_session, "require_spark", lambda: "4.0.0")
+    monkeypatch.setattr(spark_session, "_start_jvm", start)
+    monkeypatch.setattr(spark_session, "loggers_into", lambda _: None)
+    with pytest.raises(
+        PipelineError,
+        match=r"^Spark did not start: UnsupportedOperationException: getSubject is not supported \(all of it is in .*log\)$",
+    ):
+        spark_session.open_session("any", {}, tmp_path / "spark.log")
 
 
 @pytest.mark.parametrize(
