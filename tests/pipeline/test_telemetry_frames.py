@@ -97,6 +97,9 @@ SCENARIOS: dict[str, Reports] = {
     # As brokers say it that know of no office.
     "no-office": [{key: value for key, value in each.items() if key != "in_office"} for each in led(range(WINDOW))],
     "quiet": led(range(5, 8)) + led(range(12, 20), broker=2, term=2),
+    # Through one border of windows, and past the next one by a second.
+    "border": led(range(8)) + leaderless(range(8, 21)) + led(range(21, 30), broker=2, term=2),
+    "again": led((0, 1)) + leaderless((2,)) + led((3,), 2, 2) + leaderless((4, 5), term=2) + led(range(6, 10), 3, 3),
     "twice": writing(range(WINDOW)) * 2,
 }
 
@@ -109,6 +112,18 @@ class Figures(NamedTuple):
 
     def states(self, topic: str) -> dict[int, str]:
         return {second: row.state for second, row in self.seconds[topic].items()}
+
+    def outages(self, topic: str) -> dict[int, list[tuple[str, int, int]]]:
+        return {start: spans(row) for start, row in self.windows[topic].items()}
+
+
+def spans(row: Any) -> list[tuple[str, int, int]]:
+    """Return the outages of a window, in seconds after BASE."""
+
+    def after_base(moment: Any) -> int:
+        return round(moment.timestamp()) - BASE
+
+    return [(each.state, after_base(each.begin), after_base(each.end)) for each in row.outages]
 
 
 def frame(spark: Any, records: Iterable[Record]) -> Any:
@@ -223,6 +238,34 @@ def test_a_stall_goes_on_across_a_border_of_windows_and_a_change_of_leaders(figu
     assert [found[second] for second in range(9, 20)] == ["led", *["stalled"] * 4, *["led"] * 6]
 
 
+def test_seconds_without_a_leader_that_follow_each_other_are_one_outage(figures: Figures) -> None:
+    assert figures.outages("killed")[0] == [("leaderless", 4, 6)]
+    assert figures.outages("again")[0] == [("leaderless", 2, 3), ("leaderless", 4, 6)]
+    assert figures.outages("no-office")[0] == []
+
+
+def test_an_outage_that_spans_a_border_of_windows_is_cut_there(figures: Figures) -> None:
+    assert figures.outages("border") == {
+        0: [("leaderless", 8, 10)],
+        10: [("leaderless", 10, 20)],
+        20: [("leaderless", 20, 21)],
+        30: [],
+    }
+    assert figures.outages("stalled-on") == {0: [], 10: [("stalled", 10, 14)], 20: []}
+
+
+def test_silence_is_no_outage_and_a_stall_is_one(figures: Figures) -> None:
+    assert figures.outages("stalled")[0] == [("stalled", 2, 5)]
+    assert figures.outages("quiet") == {0: [], 10: [], 20: []}
+
+
+def test_the_outages_of_a_partition_come_to_its_unavailable_seconds(figures: Figures) -> None:
+    rows = [row for found in figures.windows.values() for row in found.values()]
+    assert [sum(end - begin for _, begin, end in spans(row)) for row in rows] == [
+        row.unavailable_seconds for row in rows
+    ]
+
+
 def test_where_nobody_reports_there_is_silence_and_not_before_the_first_report(figures: Figures) -> None:
     found = figures.states("quiet")
     assert [found.get(second) for second in range(4, 14)] == [None, *["led"] * 3, *["silent"] * 4, *["led"] * 2]
@@ -243,7 +286,12 @@ def test_the_cluster_is_all_partitions_and_a_topic_that_was_made_anew_is_another
         told += [report(second, 2, "follower", leader=1) for second in range(10)]
         return [each | {"topic": topic, "topic_id": topic_id, "partition": partition} for each in told]
 
+    def without_leader(partition: int, gone: range) -> Reports:
+        told = led(range(gone.start)) + leaderless(gone) + led(range(gone.stop, 10), broker=2, term=2)
+        return [each | {"topic": "c", "topic_id": "4", "partition": partition} for each in told]
+
     told = lagging("a", "1", 0, 10) + lagging("a", "2", 0, 20) + lagging("a", "2", 1, 30) + lagging("b", "3", 0, 40)
+    told += without_leader(0, range(3, 5)) + without_leader(1, range(4, 7)) + without_leader(2, range(8, 9))
     table = windows(second_rows(spark, told)).where(f"start = timestamp_seconds({BASE})").cache()
     rows = table.collect()
     parts = {(row.topic, row.topic_id, row.partition): row.replica_lag_max for row in rows}
@@ -253,15 +301,22 @@ def test_the_cluster_is_all_partitions_and_a_topic_that_was_made_anew_is_another
         ("a", "2", 0): 20,
         ("a", "2", 1): 30,
         ("b", "3", 0): 40,
+        **{("c", "4", partition): None for partition in range(3)},
     }
     whole = next(row for row in rows if row.topic is None)
-    assert (whole.partitions, whole.replica_lag_p50, whole.led_seconds, whole.leader) == (4, 20, 40, None)
+    assert (whole.partitions, whole.replica_lag_p50, whole.led_seconds, whole.leader) == (7, 20, 64, None)
     assert whole.recovery_bytes == 280
+    # Of any partition, and each second once; all that they missed is in the number.
+    assert spans(whole) == [("leaderless", 3, 7), ("leaderless", 8, 9)]
+    assert whole.unavailable_seconds == 6
     found = [(row.key, json.loads(row.value)) for row in as_records(table).collect()]
-    assert sorted(key for key, _ in found) == ["a-0", "a-0", "a-1", "b-0", "cluster"]
+    assert sorted(key for key, _ in found) == ["a-0", "a-0", "a-1", "b-0", "c-0", "c-1", "c-2", "cluster"]
     told_of = dict(found)["cluster"]
     assert (told_of["start"], told_of["topic"], told_of["replica_lag_max"]) == ("2026-01-01T00:00:00.000Z", None, 40)
     assert told_of["quorum_ack_p99_us"] is None
+    begin, end = "2026-01-01T00:00:08.000Z", "2026-01-01T00:00:09.000Z"
+    assert told_of["outages"][1] == {"begin": begin, "end": end, "state": "leaderless"}
+    assert dict(found)["b-0"]["outages"] == []
 
 
 FAR = 40 * 365 * 86_400

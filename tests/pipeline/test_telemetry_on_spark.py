@@ -51,6 +51,16 @@ class Pipeline:
         rows = read_table(self._spark, TablesFolder.open(self.tables), WINDOWS).collect()
         return sorted(((row.topic, round(row.start.timestamp()) - BASE) for row in rows), key=str)
 
+    def outages(self) -> list[tuple[str, int, int]]:
+        """Return the outages of the partition, in seconds after BASE; tables and topic have the same."""
+        rows = read_table(self._spark, TablesFolder.open(self.tables), WINDOWS).where("topic IS NOT NULL").collect()
+        table = [(each.state, each.begin.timestamp(), each.end.timestamp()) for row in rows for each in row.outages]
+        values = [json.loads(each.value or b"") for each in read(self._cluster.bootstrap, self._target)]
+        told = [each for value in values if value["topic"] is not None for each in value["outages"]]
+        found = [(state, round(begin) - BASE, round(end) - BASE) for state, begin, end in sorted(table)]
+        assert found == sorted((each["state"], *(self._second(each[key]) for key in ("begin", "end"))) for each in told)
+        return found
+
     def seconds(self) -> list[int]:
         rows = read_table(self._spark, TablesFolder.open(self.tables), SECONDS).collect()
         return sorted(round(row.second.timestamp()) - BASE for row in rows)
@@ -90,6 +100,7 @@ def test_windows_are_told_once_across_restarts_and_what_is_late_or_dirty_is_coun
     assert pipeline.rows() == windows_of(0, 10)
     assert pipeline.told() == records_of(0, 10)
     assert pipeline.seconds() == list(range(20))
+    assert pipeline.outages() == [("leaderless", 12, 14)]
     assert ", 1 not json, 1 other version" in pipeline.lines[0]
     # One that is late, and one that is not although it is older than others.
     pipeline.write(record(report(5, 3, "follower")), record(report(21, 4, "learner", term=2)))

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.telemetry.folder import SECONDS, TablesFolder
 from raftka.pipeline.telemetry.plot_data import LEVELS, PERCENTILES, SECONDS_MAX, Second
+from raftka.pipeline.telemetry.seconds import UNAVAILABLE
 
 
 class Wanted(NamedTuple):
@@ -73,7 +74,7 @@ def read_partition(spark: SparkSession, folder: TablesFolder, wanted: Wanted) ->
 
 def _most_troubled(rows: DataFrame) -> Any:
     """Return the partition that was longest without a leader or stalled; then that with the most elections."""
-    unavailable = F.count_if(F.col("state").isin("leaderless", "stalled"))
+    unavailable = F.count_if(F.col("state").isin(*UNAVAILABLE))
     ranked = rows.groupBy("topic", "topic_id", "partition").agg(
         unavailable.alias("unavailable"), F.sum("elections").alias("changes"), F.max("second").alias("newest")
     )

@@ -21,6 +21,7 @@ from raftka.pipeline.telemetry.reports import PARTITION
 
 HISTOGRAMS = ("quorum_ack", "leader_ack", "fsync")
 STATES = ("led", "stalled", "leaderless", "silent")
+UNAVAILABLE = ("leaderless", "stalled")
 _VIEW = (*PARTITION, "start", "end")
 
 

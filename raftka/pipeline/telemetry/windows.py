@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from raftka.pipeline.telemetry.figures import distribution, joined, latency
 from raftka.pipeline.telemetry.reports import PARTITION
-from raftka.pipeline.telemetry.seconds import HISTOGRAMS, STATES
+from raftka.pipeline.telemetry.seconds import HISTOGRAMS, STATES, UNAVAILABLE
 
 CLUSTER = "cluster"
 _MINUTE = 60.0
@@ -19,8 +19,34 @@ def windows(rows: DataFrame) -> DataFrame:
     return _figures(rows, PARTITION).unionByName(_figures(rows, ())).sort("start", "topic", "topic_id", "partition")
 
 
+def outages(seconds: dict[str, Column]) -> Column:
+    """Return the spans of seconds that follow each other in one state, as (begin, end, state), by their begins.
+
+    Args:
+        seconds: By state, an array of seconds since 1970, ascending, each once.
+    """
+    return F.array_sort(F.concat(*(_spans(every, state) for state, every in seconds.items())))
+
+
+def _spans(every: Column, state: str) -> Column:
+    # Of neighbours by place: of an array of a whole day, asking whether it contains a second would take minutes.
+    begins = F.filter(every, lambda at, place: ~F.get(every, place - 1).eqNullSafe(at - 1))
+    lasts = F.filter(every, lambda at, place: ~F.get(every, place + 1).eqNullSafe(at + 1))
+
+    def span(begin: Column, last: Column) -> Column:
+        return F.struct(
+            F.timestamp_seconds(begin).alias("begin"),
+            F.timestamp_seconds(last + 1).alias("end"),
+            F.lit(state).alias("state"),
+        )
+
+    return F.zip_with(begins, lasts, span)
+
+
 def _figures(rows: DataFrame, dimensions: Sequence[str]) -> DataFrame:
     counted = [F.count_if(F.col("state") == state).alias(f"{state}_seconds") for state in STATES]
+    # Of the cluster several partitions have the same second.
+    when = {state: F.collect_set(F.when(F.col("state") == state, F.unix_seconds("second"))) for state in UNAVAILABLE}
     summed = ("elections", "reports", "recovery_bytes")
     gathered = rows.groupBy("start", "end", *dimensions).agg(
         F.count_distinct(*PARTITION).alias("partitions"),
@@ -32,6 +58,7 @@ def _figures(rows: DataFrame, dimensions: Sequence[str]) -> DataFrame:
         ).alias("leader"),
         (F.max("term") if dimensions else F.lit(None).cast("bigint")).alias("term"),
         *counted,
+        *(F.array_sort(found).alias(f"{state}_at") for state, found in when.items()),
         *(F.sum(name).alias(name) for name in summed),
         joined(F.col("lags.lag")).alias("replica_lags"),
         F.collect_list("commit_lag").alias("commit_lags"),
@@ -57,6 +84,7 @@ def _figures(rows: DataFrame, dimensions: Sequence[str]) -> DataFrame:
         (F.col("elections") * _MINUTE / length).alias("elections_per_minute"),
         *(f"{state}_seconds" for state in STATES),
         (F.col("leaderless_seconds") + F.col("stalled_seconds")).alias("unavailable_seconds"),
+        outages({state: F.col(f"{state}_at") for state in UNAVAILABLE}).alias("outages"),
         *summed[1:],
     )
 
