@@ -1,5 +1,9 @@
 """Keys of the kind `archive`."""
 
+from typing import Annotated
+
+import msgspec
+
 from raftka.pipeline.settings import PipelineSettings, Positive
 
 MIB = 1 << 20
@@ -14,15 +18,22 @@ class Settings(PipelineSettings, frozen=True, kw_only=True):
         to: The archive's folder; None: `archive` in the pipeline's folder.
         json_schema: Columns that values have as JSON, in DDL (id BIGINT, name STRING); other values are dead letters.
         dead_letter_topic: Gets the dead letters; it is made if it does not exist.
-        compact_batches: Small files are joined after so many batches; None: when `raftka archive compact` says so.
+        compact_every: The key compact.batches: small files are joined after so many batches; 0: when
+            `raftka archive compact` says so.
         target_bytes: How large joined files are, about.
     """
 
     to: str | None = None
     json_schema: str | None = None
     dead_letter_topic: str | None = None
-    compact_batches: Positive | None = None
+    # Each batch leaves a file per partition and day. With a trigger of a minute this is once an hour.
+    compact_every: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(default=60, name="compact.batches")
     target_bytes: Positive = 128 * MIB
+
+    @property
+    def compact_batches(self) -> int | None:
+        """After how many batches small files are joined; None: never."""
+        return self.compact_every or None
 
     def check(self) -> None:
         """Compare the values with each other."""

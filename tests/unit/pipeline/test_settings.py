@@ -148,12 +148,22 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ({"topics": "a", "kafka.auto.offset.reset": "earliest"}, "is the key starting.offsets"),
         ({"topics": "a", "kafka.key.deserializer": "x"}, "kafka.key.deserializer: is Spark's own to set"),
         ({"topics": "a", "kafka.Group.Id": "x"}, "kafka.Group.Id: would share the group of others"),
-        ({"topics": "a", "compact.batches": 0}, "compact.batches: expected int >= 1"),
+        ({"topics": "a", "compact.batches": -1}, "compact.batches: expected int >= 0"),
+        ({"topics": "a", "compact.every": 1}, "unknown key compact.every "),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_with_its_key(values: dict[str, Any], reason: str) -> None:
     with pytest.raises(PipelineError, match=f"^here: .*{reason}"):
         convert({"kind": "archive", **values}, ArchiveSettings, "here")
+
+
+@pytest.mark.parametrize(
+    ("value", "batches"), [({}, 60), ({"compact.batches": "3"}, 3), ({"compact.batches": 0}, None)]
+)
+def test_small_files_of_an_archive_are_joined_unless_that_is_turned_off(
+    value: dict[str, Any], batches: int | None
+) -> None:
+    assert convert({"kind": "archive", "topics": "a", **value}, ArchiveSettings, "here").compact_batches == batches
 
 
 @pytest.mark.parametrize("values", [{"topics": "a,b", "to": "b"}, {"topics": "b,a", "to": "a"}])
