@@ -3,8 +3,11 @@
 `make test` has two workers (pytest-xdist). All tests that start brokers go to one of them, because two clusters at once
 would only keep each other from the processor; the simulation is in the other, because what it does beside its own tests
 must begin once. The tests on Spark, which share one JVM, and whatever else there is go to the lane that is free.
+
+Tests on Spark are skipped where Java is missing. That must not be read over: they are all that proves the pipelines.
 """
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -39,6 +42,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return _lane(nodeid)
 
     return Lanes(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many tests on Spark were skipped, and why, in red and above the last line."""
+    skipped = [each for each in terminalreporter.stats.get("skipped", []) if _lane(each.nodeid) == "spark"]
+    if not skipped:
+        return
+    terminalreporter.section(f"{len(skipped)} tests on Spark were SKIPPED", red=True, bold=True)
+    for reason, number in Counter(each.longrepr[2].removeprefix("Skipped: ") for each in skipped).most_common():
+        terminalreporter.line(f"{number}: {reason}", red=True)
+    terminalreporter.line("With RAFTKA_NEED_SPARK=1 they fail instead, as they do in .ci/run.", red=True)
 
 
 def _lane(nodeid: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from raftka.pipeline.errors import ConnectorMissingError, SparkMissingError
 from raftka.pipeline.spark_session import open_session, require_spark
+from tests.pipeline.without_spark import SkippedModule
 from tests.process.broker_processes import BrokerCluster, ClusterMaker
 from tests.process.conftest import pytest_runtest_makereport
 
@@ -33,17 +34,13 @@ def missing() -> str | None:
     return None
 
 
-class WithoutSpark(pytest.Module):
-    """A module of tests that cannot be imported: it is skipped, and why is said."""
-
-    def collect(self) -> Iterator[pytest.Item]:
-        pytest.skip(f"{missing()}", allow_module_level=True)
-
-
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    if missing() is None or os.environ.get("RAFTKA_NEED_SPARK"):
+    reason = missing()
+    if reason is None or os.environ.get("RAFTKA_NEED_SPARK"):
         return None
-    return WithoutSpark.from_parent(parent, path=module_path)
+    module = SkippedModule.from_parent(parent, path=module_path)
+    module.reason = reason
+    return module
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,6 +1,10 @@
 """PySpark, Java and the connector: what is missing is said, and what Spark says is put in a line."""
 
 import importlib.util
+import os
+import re
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -11,6 +15,7 @@ from raftka.pipeline.errors import PipelineError, SparkMissingError
 from raftka.pipeline.query_errors import is_jvm_ending, query_error
 from raftka.pipeline.spark_session import connector, java_release, require_java, require_spark, session_options
 from raftka.pipeline.topic_identity import compare, how_to_make
+from tests.pipeline.without_spark import names_and_marks
 
 
 def java(folder: Path, said: str) -> None:
@@ -129,6 +134,54 @@ def test_a_log_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pyte
         PipelineError, match=r"nowhere/spark\.log: No such file or directory: what Spark says is written"
     ):
         spark_session.open_session("any", {}, tmp_path / "nowhere" / "spark.log")
+
+
+def suite_without_java(folder: Path, tests: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run tests on Spark in a pytest of their own, for which there is no Java."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("RAFTKA_", "PYTEST_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", tests],
+        cwd=Path(__file__).parents[3],
+        env=inherited | {"JAVA_HOME": str(folder)} | variables,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+def test_tests_on_spark_that_are_skipped_are_counted_and_the_reason_is_told_at_the_end(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="pyspark comes with the extra spark")
+    done = suite_without_java(tmp_path, "tests/pipeline")
+    assert done.returncode == 0, done.stdout
+    told = re.search(r"=+ (\d+) tests on Spark were SKIPPED =+\n(\d+): pipelines .* need Java 17 or 21", done.stdout)
+    assert told is not None, done.stdout
+    assert told[1] == told[2]
+    last = done.stdout.splitlines()[-1]
+    assert f" {told[1]} skipped, " in last
+    # The long ones are no part of it, skipped or not.
+    assert "deselected" in last
+    assert "passed" not in last
+
+
+def test_tests_that_cannot_be_imported_are_known_by_their_names_and_marks() -> None:
+    module = "@pytest.mark.long\n@pytest.mark.skipif(True, reason='r')\ndef test_one(): ...\ndef test_two(): ...\ndef no(): ..."
+    assert names_and_marks(f"import nowhere\n{module}") == {"test_one": ["long"], "test_two": []}
+    assert names_and_marks(f"pytestmark = pytest.mark.process\n{module}") == {
+        "test_one": ["process", "long"],
+        "test_two": ["process"],
+    }
+    both = "pytestmark = [pytest.mark.process, pytest.mark.long]\ndef test_one(): ..."
+    assert names_and_marks(both) == {"test_one": ["process", "long"]}
+
+
+def test_with_raftka_need_spark_they_fail_instead(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="pyspark comes with the extra spark")
+    one = "tests/pipeline/test_archive.py::test_a_schema_that_values_could_not_be_read_with_is_refused_before_the_first_batch"
+    done = suite_without_java(tmp_path, one, RAFTKA_NEED_SPARK="1")
+    assert done.returncode == 1, done.stdout
+    assert "SparkMissingError: pipelines on PySpark" in done.stdout
+    assert "SKIPPED" not in done.stdout
 
 
 def test_a_spark_that_ends_while_it_starts_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
