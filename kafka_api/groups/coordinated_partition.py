@@ -237,8 +237,13 @@ class CoordinatedPartition:
 
     async def _write_deletion(self, held: HeldGroup) -> ErrorCode:
         await held.until_written()
-        if held.is_uncertain:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        # A write that has timed out may be committed yet, and the table does not know what it holds. Behind a deletion
+        # that is committed nothing is in doubt any more: then the table says what else there is.
+        if held.is_uncertain and (error := await self._delete_known(held)) is not ErrorCode.NONE:
+            return error
+        return await self._delete_known(held)
+
+    async def _delete_known(self, held: HeldGroup) -> ErrorCode:
         # From here on the table has all that was committed of it.
         if (error := await self.confirm()) is not ErrorCode.NONE:
             return error

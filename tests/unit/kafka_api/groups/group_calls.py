@@ -1,6 +1,7 @@
 """Group requests of a few words, for tests on the wire."""
 
 import asyncio
+import functools
 
 from kafka_api.groups.answered_errors import ANSWERED_ERRORS
 from kafka_api.groups.options import GroupOptions
@@ -20,6 +21,8 @@ from kafka_api.protocol.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from tests.unit.cluster.cluster_nodes import run
+from tests.unit.kafka_api.wire_client import broker_in
 
 # No waiting for further members: what that does is told by the transcripts.
 QUICK = GroupOptions(initial_rebalance_delay_ms=0, min_session_timeout_ms=200)
@@ -185,3 +188,25 @@ class Groups:
         )
         answer = await self.call(ApiKey.OFFSET_DELETE, 0, request)
         return ErrorCode(answer.error_code or answer.topics[0].partitions[0].error_code)
+
+
+def with_groups(options=QUICK, *, seconds=30):
+    """Run a test with a broker, whose coordinators are there, and a client's view of group "g"."""
+
+    def decorate(test):
+        @functools.wraps(test)
+        def wrapped(tmp_path):
+            async def whole():
+                async with broker_in(tmp_path, groups=options) as broker:
+                    client = await broker.client()
+                    await client.create_topic("t", partitions=2)
+                    groups = Groups(client)
+                    await groups.wait_found()
+                    await test(broker, groups)
+
+            run(whole, seconds=seconds)
+
+        del wrapped.__wrapped__
+        return wrapped
+
+    return decorate

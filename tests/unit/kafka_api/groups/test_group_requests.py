@@ -1,7 +1,6 @@
 """Consumer groups on the wire: a whole life in every version, and every error code."""
 
 import asyncio
-import functools
 
 import pytest
 
@@ -16,31 +15,9 @@ from kafka_api.protocol.messages import (
     MetadataRequest,
 )
 from tests.unit.cluster.cluster_nodes import run
-from tests.unit.kafka_api.groups.group_calls import QUICK, SUBSCRIPTION_TO_T, Groups
+from tests.unit.kafka_api.groups.group_calls import QUICK, SUBSCRIPTION_TO_T, Groups, with_groups
 from tests.unit.kafka_api.wire_client import broker_in, produce_request
 from tests.unit.model.record_batches import build_batch
-
-
-def with_groups(options=QUICK):
-    """Run a test with a broker, whose coordinators are there, and a client's view of group "g"."""
-
-    def decorate(test):
-        @functools.wraps(test)
-        def wrapped(tmp_path):
-            async def whole():
-                async with broker_in(tmp_path, groups=options) as broker:
-                    client = await broker.client()
-                    await client.create_topic("t", partitions=2)
-                    groups = Groups(client)
-                    await groups.wait_found()
-                    await test(broker, groups)
-
-            run(whole)
-
-        del wrapped.__wrapped__
-        return wrapped
-
-    return decorate
 
 
 def _version(key, step):
