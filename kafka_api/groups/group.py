@@ -31,7 +31,7 @@ from kafka_api.groups.group_events import (
 )
 from kafka_api.groups.member import Member, new_member, restored_member
 from kafka_api.groups.members import Members
-from kafka_api.groups.rebalance_timing import NEVER, NEW_MEMBER_SECONDS, JoinWindow
+from kafka_api.groups.rebalance_timing import NEVER, NEW_MEMBER_SECONDS, STATIC_WINDOW_SECONDS_MIN, JoinWindow
 from kafka_api.protocol.error_codes import ErrorCode
 
 _GENERATION_MAX = 2**31 - 1
@@ -202,6 +202,10 @@ class Group:
         """The group ends here: deleted, or this broker does not keep it any more. Whoever waits is told."""
         self.state = GroupState.DEAD
         self.pending.clear()
+        self._unsynced.clear()
+        # Nobody is waited for any more: a deadline that stays would be due again and again.
+        self._sync_deadline = NEVER
+        self._window.close()
         for member in self.members:
             self._answer_waiting(member, error)
             self.members.remove(member)
@@ -364,7 +368,8 @@ class Group:
                 self.members.remove(member)
         if len(self.members) and not self.members.elect_joined_leader():
             # Only static members, and none of them has come back yet: their sessions decide.
-            self._window.open(now, self.members.rebalance_timeout_ms() / 1000, is_first=False)
+            seconds = max(STATIC_WINDOW_SECONDS_MIN, self.members.rebalance_timeout_ms() / 1000)
+            self._window.open(now, seconds, is_first=False)
             self._wake(self._window.deadline)
             return
         self._window.close()

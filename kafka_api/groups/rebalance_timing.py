@@ -5,6 +5,9 @@ import math
 NEVER = math.inf
 # A member that has never been in a generation may wait so long for its first answer; nobody hears of it meanwhile.
 NEW_MEMBER_SECONDS = 300.0
+# Where only static members are left and none has joined, the group waits so long at least before it looks again: they
+# may have given themselves no time at all, and sessions of half an hour.
+STATIC_WINDOW_SECONDS_MIN = 1.0
 
 
 class JoinWindow:

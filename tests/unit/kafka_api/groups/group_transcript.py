@@ -9,16 +9,19 @@
 difference before you keep it. Requests are named by a word; a member that gets its id by request `a` is called `a`.
 
     group [delay=SECONDS] [size=N]           an empty group
-    restore GENERATION MEMBER=ASSIGNMENT..  a group as it was stored, the first one leads; MEMBER/INSTANCE is static
+    restore GENERATION [MEMBER=ASSIGNMENT..]  a group as it was stored, the first one leads; MEMBER/INSTANCE is static
     join NAME [id=ID] [instance=I] [protocols=range:metadata,...] [type=T] [session=S] [rebalance=S] [knows|skips]
     sync NAME ID generation [MEMBER=ASSIGNMENT..] [instance=I] [type=T] [protocol=P]
     heartbeat ID GENERATION [instance=I]
     commit ID GENERATION [instance=I]       `-` stands for no id, -1 for no generation
     leave ID [instance=I]
-    kill
+    kill                                    it is deleted, or kept elsewhere from now on
+    revive                                  the deletion has failed
     stored NUMBER [ERROR]                   the write has ended
     after SECONDS                           time passes, and the group wakes when it asked to
     status
+
+Whatever a command does to the group's state is noted as a transition, see `group_transitions`.
 """
 
 from collections.abc import Callable
@@ -27,32 +30,55 @@ from cluster.groups.records import StoredGroup, StoredMember
 from kafka_api.groups.group import Group
 from kafka_api.groups.group_events import Identity, Join, JoinResult, Reply, Store, Sync, Wake
 from kafka_api.protocol.error_codes import ErrorCode
+from tests.unit.kafka_api.groups import group_transitions
+from tests.unit.kafka_api.groups.group_transitions import NO_GROUP, Transition
 
 _INFINITY = float("inf")
+# To an answer with one of these the group has taken notice of the join.
+_TAKEN = (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED)
+
+# How often a group may look at one time, each time because of the look before: a join may end, and the time to sync.
+_LOOKS_MAX = 5
+# Asked and answered at once, they change the group even where its state stays.
+_NOTED = ("leave", "leave before the join")
 
 
-def replay(text: str) -> str:
-    """Return the transcript with what its commands print now."""
-    teller, blocks = _Teller(), []
+def replay(text: str) -> tuple[str, set[Transition]]:
+    """Return the transcript with what its commands print now, and the transitions that it tells."""
+    teller, blocks = Teller(), []
     for paragraph in text.strip("\n").split("\n\n"):
         lines = paragraph.split("\n")
         script = lines[: lines.index("---")] if "---" in lines else lines
         commands = [line for line in script if line and not line.startswith("#")]
         printed = teller.tell(commands)
         blocks.append("\n".join([*script, "---", *printed] if commands else script))
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(blocks) + "\n", teller.transitions
 
 
-class _Teller:
+class Teller:
+    """A group that is told what happens, one command after the other.
+
+    Attributes:
+        transitions: What the commands have done to the group's state.
+    """
+
     def __init__(self) -> None:
+        self.transitions: set[Transition] = set()
         self._now = 0.0
         self._wake = _INFINITY
         self._names: dict[int, str] = {}
         self._printed: list[str] = []
         self._group = Group(0.0, 1000)
+        # Of the command that is obeyed: what it was answered with.
+        self._answers: dict[int, ErrorCode] = {}
         self._commands: dict[str, Callable[..., None]] = {
             name.removeprefix("do_"): getattr(self, name) for name in dir(self) if name.startswith("do_")
         }
+
+    @property
+    def group(self) -> Group:
+        """The group as it is now."""
+        return self._group
 
     def tell(self, commands: list[str]) -> list[str]:
         for command in commands:
@@ -60,22 +86,41 @@ class _Teller:
             plain = [word for word in words if "=" not in word]
             options = dict(word.split("=", 1) for word in words if "=" in word)
             self._commands[name](*plain, **options)
-            self._take_effects()
         printed, self._printed = self._printed, []
         return printed
 
     def _say(self, text: str) -> None:
         self._printed.append(text)
 
+    def _happen(self, event: str, step: Callable[[], object], is_taken: Callable[[], bool] = lambda: True) -> None:
+        """Let something happen to the group, and note the transition, if it is one."""
+        before = self._group.state
+        step()
+        self._take_effects()
+        if before is not self._group.state or is_taken():
+            self.transitions.add(Transition(before.value, event, self._group.state.value))
+
+    def _ask(self, event: str, said: str, step: Callable[[], ErrorCode]) -> None:
+        """Let something happen that is answered at once."""
+        answers: list[ErrorCode] = []
+
+        def ask() -> None:
+            answers.append(step())
+            self._say(f"{said}: {answers[0].name}")
+
+        self._happen(event, ask, lambda: event in _NOTED and not answers[0])
+
     def _take_effects(self) -> None:
+        self._answers.clear()
         for effect in self._group.take_effects():
             match effect:
                 case Wake(at):
-                    assert at > self._now or self._wake == _INFINITY, "a wake in the past is asked for again and again"
+                    assert at >= self._now, "a wake in the past"
                     self._wake = min(self._wake, at)
                 case Store(number, group):
                     self._say(f"store {number}: {_stored(group)}")
                 case Reply(ticket, JoinResult() as result):
+                    self._answers[ticket] = result.error
                     self._say(f"{self._names.pop(ticket)} {_joined(result)}")
                 case Reply(ticket, result):
                     told = f"gets '{result.assignment.decode()}'" if result.error == 0 else result.error.name
@@ -101,9 +146,11 @@ class _Teller:
                     assignment.encode(),
                 )
             )  # fmt: skip
-        leader = stored[0].member_id
-        group = StoredGroup("consumer", int(generation), "range", leader, 0, tuple(stored))
+        protocol, leader = ("range", stored[0].member_id) if stored else (None, None)
+        group = StoredGroup("consumer", int(generation), protocol, leader, 0, tuple(stored))
         self._group = Group.restored(group, self._now, 0.0, 1000)
+        self._take_effects()
+        self.transitions.add(Transition(NO_GROUP, "restore", self._group.state.value))
 
     def do_join(self, name: str, *flags: str, **options: str) -> None:
         protocols = options.get("protocols", f"range:of {name}".replace(" ", "-"))
@@ -122,40 +169,55 @@ class _Teller:
             must_know_id="knows" in flags,
             can_skip_assignment="skips" in flags,
         )
-        self._group.join(self._now, request, self._ticket(name))
+        ticket = self._ticket(name)
+        self._happen(
+            group_transitions.join_event(self._group, request),
+            lambda: self._group.join(self._now, request, ticket),
+            lambda: self._answers.get(ticket, ErrorCode.NONE) in _TAKEN,
+        )
 
     def do_sync(self, name: str, member_id: str, generation: str, **options: str) -> None:
         known = {key: options.pop(key, None) for key in ("instance", "type", "protocol")}
         assignments = {member: text.encode() for member, text in options.items()}
         asked = Sync(member_id, int(generation), known["instance"], known["type"], known["protocol"], assignments)
-        self._group.sync(self._now, asked, self._ticket(name))
+        ticket = self._ticket(name)
+        self._happen("sync", lambda: self._group.sync(self._now, asked, ticket), lambda: False)
 
     def do_heartbeat(self, member_id: str, generation: str, *, instance: str | None = None) -> None:
-        error = self._group.heartbeat(self._now, Identity(member_id, instance, int(generation)))
-        self._say(f"heartbeat of {member_id} in {generation}: {error.name}")
+        identity = Identity(member_id, instance, int(generation))
+        said = f"heartbeat of {member_id} in {generation}"
+        self._ask("heartbeat", said, lambda: self._group.heartbeat(self._now, identity))
 
     def do_commit(self, member_id: str, generation: str, *, instance: str | None = None) -> None:
         identity = Identity(member_id.strip("-"), instance, int(generation))
-        error = self._group.check_commit(self._now, identity)
-        self._say(f"commit of {member_id} in {generation}: {error.name}")
+        said = f"commit of {member_id} in {generation}"
+        self._ask("commit", said, lambda: self._group.check_commit(self._now, identity))
 
     def do_leave(self, member_id: str, *, instance: str | None = None) -> None:
-        error = self._group.leave(self._now, Identity(member_id.strip("-"), instance))
-        self._say(f"leave of {member_id}: {error.name}")
+        identity = Identity(member_id.strip("-"), instance)
+        event = "leave before the join" if member_id in self._group.pending else "leave"
+        self._ask(event, f"leave of {member_id}", lambda: self._group.leave(self._now, identity))
 
     def do_kill(self) -> None:
-        self._group.kill(ErrorCode.NOT_COORDINATOR)
+        self._happen("kill", lambda: self._group.kill(ErrorCode.NOT_COORDINATOR))
+
+    def do_revive(self) -> None:
+        self._happen("revive", self._group.revive)
 
     def do_stored(self, number: str, error: str = "NONE") -> None:
-        self._group.stored(self._now, int(number), ErrorCode[error])
+        code = ErrorCode[error]
+        self._happen("not stored" if code else "stored", lambda: self._group.stored(self._now, int(number), code))
 
     def do_after(self, seconds: str) -> None:
         until = self._now + float(seconds)
+        looks = 0
         while self._wake <= until:
+            looks = 0 if self._wake > self._now else looks + 1
+            assert looks < _LOOKS_MAX, "a wake in the past is asked for again and again"
             self._now, self._wake = max(self._now, self._wake), _INFINITY
             before = len(self._printed)
-            self._group.on_time(self._now)
-            self._take_effects()
+            event = group_transitions.due_event(self._group, self._now)
+            self._happen(event, lambda: self._group.on_time(self._now), lambda event=event: event != "")
             self._printed[before:] = [f"{self._now:g} s: {line}" for line in self._printed[before:]]
         self._now = until
 
