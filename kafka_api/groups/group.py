@@ -6,6 +6,12 @@
       |    nobody has joined     |   |   somebody joins anew, leaves, is silent for too long, or does not sync   |
       +--------------------------+   +----------------------------------------+----------------------------------+
 
+              killed: it is deleted (only without members), or this broker's term is over
+    any state --------------------------------------------------------------------------> DEAD
+                                                                                           |
+    EMPTY <--------------------------------------------------------------------------------+
+              revived: the deletion has failed
+
 A request comes with the time of its arrival and a ticket; what the group wants done is taken from it by
 `take_effects` after each call. Times only ever come in, and `on_time` is called when the last `Wake` is due.
 
