@@ -75,3 +75,15 @@ async def test_a_deletion_takes_along_the_commit_before_it_whose_outcome_nobody_
         assert error == ErrorCode.COORDINATOR_NOT_AVAILABLE
         await _until_done(groups.delete)
     assert await groups.fetch(everything=True) == (0, None, None, None)
+
+
+@with_groups(GroupOptions(initial_rebalance_delay_ms=0, table_bytes_max=600))
+async def test_a_group_that_everybody_has_left_is_deleted_where_the_table_is_full(_broker, groups):
+    me, generation = await groups.member()
+    assert await groups.commit(1, member_id=me, generation=generation, metadata="x" * 600) == 0
+    refused = await groups.commit(2, member_id=me, generation=generation)
+    assert refused is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert await groups.leave(me) == 0
+    assert (await groups.describe()).group_state == "Empty"
+    assert await groups.delete() == 0
+    assert await groups.fetch(everything=True) == (0, None, None, None)
