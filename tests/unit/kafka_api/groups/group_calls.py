@@ -62,12 +62,21 @@ class Groups:
             while (await self.find()).error_code or (await self.list()).error_code:
                 await asyncio.sleep(0.01)
 
-    def join_request(self, member_id="", *, instance=None, session_ms=10_000, kind="consumer", protocols=None):
+    def join_request(
+        self,
+        member_id="",
+        *,
+        instance=None,
+        session_ms=10_000,
+        rebalance_ms=10_000,
+        kind="consumer",
+        protocols=None,
+    ):
         named = {"range": SUBSCRIPTION_TO_T} if protocols is None else protocols
         return JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=session_ms,
-            rebalance_timeout_ms=10_000,
+            rebalance_timeout_ms=rebalance_ms,
             member_id=member_id,
             group_instance_id=instance,
             protocol_type=kind,
@@ -117,11 +126,24 @@ class Groups:
         )
         return ErrorCode((await self.call(ApiKey.HEARTBEAT, version, request)).error_code)
 
+    async def until_moving(self, member_id, generation):
+        """Be alive until one is told that the group is about to begin its next generation."""
+        async with asyncio.timeout(60):
+            while await self.heartbeat(member_id, generation) is not ErrorCode.REBALANCE_IN_PROGRESS:
+                await asyncio.sleep(0.01)
+
     async def leave(self, member_id, *, version=5, instance=None):
         named = LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance)
         request = LeaveGroupRequest(group_id=self.group, member_id=member_id, members=[named])
         answer = await self.call(ApiKey.LEAVE_GROUP, version, request)
         return ErrorCode(answer.error_code or (answer.members[0].error_code if version >= 3 else 0))
+
+    async def leave_together(self, *identities, version=5):
+        """Let several members go, named by id and instance; return what is said of each."""
+        named = [LeaveGroupRequest.MemberIdentity(member_id=each, group_instance_id=one) for each, one in identities]
+        answer = await self.call(ApiKey.LEAVE_GROUP, version, LeaveGroupRequest(group_id=self.group, members=named))
+        assert answer.error_code == 0
+        return [(each.member_id, each.group_instance_id, each.error_code) for each in answer.members]
 
     async def commit(
         self, offset, *, member_id="", generation=-1, topic="t", partition=0, metadata="", version=9, instance=None
@@ -163,6 +185,29 @@ class Groups:
         each = found.topics[0].partitions[0]
         error = ErrorCode(found.error_code or each.error_code)
         return error, each.committed_offset, each.committed_leader_epoch, each.metadata
+
+    async def fetch_together(self, *asked, version=9):
+        """Ask for several groups, each with a topic of which partition 0 is meant, or None; return what is said of each:
+        error, and offsets by topic and partition."""
+        groups = [
+            OffsetFetchRequest.OffsetFetchRequestGroup(
+                group_id=group,
+                topics=topic and [OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=[0])],
+            )
+            for group, topic in asked
+        ]
+        answer = await self.call(ApiKey.OFFSET_FETCH, version, OffsetFetchRequest(groups=groups))
+        return {
+            each.group_id: (
+                ErrorCode(each.error_code),
+                {
+                    (topic.name, partition.partition_index): partition.committed_offset
+                    for topic in each.topics
+                    for partition in topic.partitions
+                },
+            )
+            for each in answer.groups
+        }
 
     async def describe(self, *, version=6):
         request = DescribeGroupsRequest(groups=[self.group])

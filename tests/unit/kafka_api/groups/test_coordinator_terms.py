@@ -40,29 +40,28 @@ async def three_coordinators(directory):
         await cluster.stop()
 
 
-async def coordinator(brokers, *, other_than=-1):
+def of_group(brokers, number, group):
+    """What the client of a broker says about another group."""
+    return Groups(brokers.groups[number].client, group)
+
+
+async def coordinator(brokers, *, group="g"):
     """Return the number of the broker that keeps the group, once it serves."""
     async with asyncio.timeout(20):
         while True:
-            found = await brokers.groups[1].find()
-            if not found.error_code and found.node_id != other_than:
-                at = brokers.groups[found.node_id]
+            found = await of_group(brokers, 1, group).find()
+            if not found.error_code:
+                at = of_group(brokers, found.node_id, group)
                 if (await at.heartbeat("nobody", 1)) is ErrorCode.UNKNOWN_MEMBER_ID:
                     return found.node_id
             await asyncio.sleep(0.02)
 
 
-def replica(brokers, number):
+def replica(brokers, number, group="g"):
     """The replica of the partition that keeps the group."""
     node = brokers.cluster[number]
     topic = node.controller.topics.get(OFFSETS_TOPIC)
-    return node.groups.get(topic.group(offsets_partition("g", len(topic.replicas))))
-
-
-async def until_asked_to_join(groups, member_id, generation):
-    async with asyncio.timeout(10):
-        while await groups.heartbeat(member_id, generation) is not ErrorCode.REBALANCE_IN_PROGRESS:
-            await asyncio.sleep(0.01)
+    return node.groups.get(topic.group(offsets_partition(group, len(topic.replicas))))
 
 
 def test_whoever_waits_is_sent_to_the_next_coordinator_when_the_term_ends(tmp_path):
@@ -74,7 +73,7 @@ def test_whoever_waits_is_sent_to_the_next_coordinator_when_the_term_ends(tmp_pa
             assert await at.commit(42, member_id=me, generation=generation) == 0
             other = await brokers.connect(first)
             joining = asyncio.ensure_future(other.join(version=3))
-            await until_asked_to_join(at, me, generation)
+            await at.until_moving(me, generation)
             replica(brokers, first).step_down("the test says so")
             assert (await joining).error_code == ErrorCode.NOT_COORDINATOR
             assert await at.heartbeat(me, generation) in (
@@ -103,6 +102,37 @@ def test_a_broker_that_does_not_keep_the_group_says_so(tmp_path):
                 assert (await at.fetch(version=7))[0] is ErrorCode.NOT_COORDINATOR
 
     run(test)
+
+
+async def kept_elsewhere(brokers, keeper):
+    """Return a group that another broker keeps, and that broker's number."""
+    async with asyncio.timeout(60):
+        while True:
+            for group in "abcdefh":
+                if (number := await coordinator(brokers, group=group)) != keeper:
+                    return group, number
+            # One broker leads all of them: it gives up that of one.
+            replica(brokers, keeper, group).step_down("the test says so")
+            await asyncio.sleep(0.02)
+
+
+def test_of_two_groups_in_one_fetch_each_coordinator_tells_its_own(tmp_path):
+    async def test():
+        async with three_coordinators(tmp_path) as brokers:
+            keeper = await coordinator(brokers)
+            other, elsewhere = await kept_elsewhere(brokers, keeper)
+            here, there = brokers.groups[keeper], of_group(brokers, elsewhere, other)
+            assert await here.commit(42) == 0
+            assert await there.commit(43) == 0
+            refused = (ErrorCode.NOT_COORDINATOR, {})
+            told = await here.fetch_together((other, None), ("g", "t"))
+            assert told == {other: refused, "g": (0, {("t", 0): 42})}
+            told = await there.fetch_together(("g", None), (other, None))
+            assert told == {"g": refused, other: (0, {("t", 0): 43})}
+            # What was asked for by name is not there either, and not known to be uncommitted.
+            assert (await there.fetch_together(("g", "t")))["g"][0] is ErrorCode.NOT_COORDINATOR
+
+    run(test, seconds=120)
 
 
 def test_a_coordinator_without_a_majority_answers_nothing_as_success(tmp_path):

@@ -46,7 +46,7 @@ class Stage:
         me, generation = await groups.member()
         other = await self.groups(groups.group)
         other.client.send(ApiKey.JOIN_GROUP, 3, other.join_request())
-        await _until_moving(groups, me, generation)
+        await groups.until_moving(me, generation)
         return me, generation
 
     async def fenced(self, groups):
@@ -54,12 +54,6 @@ class Stage:
         me, generation = await groups.member(instance="one")
         assert (await groups.join(instance="one")).error_code == 0
         return me, generation
-
-
-async def _until_moving(groups, member_id, generation):
-    async with asyncio.timeout(_SECONDS):
-        while await groups.heartbeat(member_id, generation) is not ErrorCode.REBALANCE_IN_PROGRESS:
-            await asyncio.sleep(0.01)
 
 
 # -- worlds: how the broker stands ------------------------------------------------------------------------------------
@@ -152,7 +146,7 @@ async def joined_twice_at_once(stage, groups):
     other = await stage.groups(groups.group)
     told = await other.call(ApiKey.JOIN_GROUP, 9, other.join_request())
     other.client.send(ApiKey.JOIN_GROUP, 9, other.join_request(told.member_id))
-    await _until_moving(groups, me, generation)
+    await groups.until_moving(me, generation)
     again = await stage.groups(groups.group)
     again.client.send(ApiKey.JOIN_GROUP, 9, again.join_request(told.member_id))
     return (await other.client.receive())[1]

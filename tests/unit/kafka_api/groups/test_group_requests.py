@@ -171,28 +171,6 @@ async def test_a_new_life_of_a_static_member_fences_the_former_one_off(_broker, 
 
 
 @with_groups()
-async def test_members_are_told_of_a_rebalance(broker, groups):
-    me, generation = await groups.member()
-    second = Groups(await broker.client())
-    joining = asyncio.ensure_future(second.join())
-    async with asyncio.timeout(10):
-        while await groups.heartbeat(me, generation) is not ErrorCode.REBALANCE_IN_PROGRESS:
-            await asyncio.sleep(0.01)
-    assert (await groups.sync(me, generation)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    assert await groups.commit(5, member_id=me, generation=generation) == 0
-    assert (await groups.describe()).group_state == "PreparingRebalance"
-    mine, other = await groups.join(me), await joining
-    assert mine.generation_id == other.generation_id == generation + 1
-    assert {each.member_id for each in mine.members} == {me, other.member_id}
-    assert other.members == []
-    commit = await groups.commit(6, member_id=me, generation=generation + 1)
-    assert commit is ErrorCode.REBALANCE_IN_PROGRESS
-    waiting = asyncio.ensure_future(second.sync(other.member_id, generation + 1))
-    assert (await groups.sync(me, generation + 1, {me: b"1", other.member_id: b"2"})).assignment == b"1"
-    assert (await waiting).assignment == b"2"
-
-
-@with_groups()
 async def test_a_silent_member_is_removed(_broker, groups):
     me, generation = await groups.member(session_ms=300)
     async with asyncio.timeout(10):
