@@ -8,12 +8,14 @@ from typing import Any
 import crc32c
 import pytest
 
+from raftka.pipeline import runner
 from raftka.pipeline.archive import commits
 from raftka.pipeline.archive.compaction import compact
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.kind import check_schema
 from raftka.pipeline.archive.manifest import load_manifest
 from raftka.pipeline.archive.reading import read_archive
+from raftka.pipeline.archive.records import BatchCommit
 from raftka.pipeline.archive.restoring import Restore, restore
 from raftka.pipeline.archive.verification import Wanted, verify
 from raftka.pipeline.errors import PipelineError
@@ -219,6 +221,36 @@ def test_a_topic_that_was_made_anew_is_refused_even_where_it_is_longer_than_befo
     assert archived_offsets(spark, tmp_path / "cold", topic) == expected(5)
     run(spark, tmp_path, "archive", version="2", **wanted | {"to": str(tmp_path / "new")})
     assert archived_offsets(spark, tmp_path / "new", topic) == expected(50)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("records", [10, 50], ids=["as-long", "longer"])
+def test_a_topic_that_is_made_anew_while_a_batch_is_read_gets_nothing_into_the_archive_of_the_former_one(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int
+) -> None:
+    from tests.process.kafka_topics import create_topic, delete_topic, wait_topic_nowhere
+
+    topic, path = new_topic(cluster, "orders"), tmp_path / "cold"
+    wanted = {"topics": topic, "to": str(path), "brokers": cluster.bootstrap, "max_offsets_per_trigger": "5"}
+    write(cluster.bootstrap, topic, some(10))
+
+    def found_batch(folder: ArchiveFolder, checkpoint: str, batch: int) -> BatchCommit | None:
+        # Spark has noted that this batch is to have offsets 5 to 9, and has read none of them.
+        if batch == 1:
+            delete_topic(cluster.bootstrap, topic)
+            wait_topic_nowhere(cluster, topic)
+            create_topic(cluster, topic, 1, **{"retention.ms": "-1"})
+            write(cluster.bootstrap, topic, some(records))
+        return find_batch(folder, checkpoint, batch)
+
+    find_batch = commits.find_batch
+    monkeypatch.setattr(commits, "find_batch", found_batch)
+    # What looks every few seconds must not be what notices it.
+    monkeypatch.setattr(runner, "_IDENTITY_SECONDS", 600.0)
+    with pytest.raises(PipelineError, match=f"topic {topic} was deleted and made anew"):
+        run(spark, tmp_path, "archive", **wanted)
+    assert archived_offsets(spark, path, topic) == expected(5)
+    assert load_manifest(ArchiveFolder.open(path)).ends() == {(topic, 0): 5}
 
 
 @pytest.mark.long

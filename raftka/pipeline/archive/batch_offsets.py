@@ -43,6 +43,15 @@ def begins_known(checkpoint: Path, batch: int, ranges: Iterable[OffsetRange]) ->
     return stands | read | _read_offsets(checkpoint / "sources" / "0" / "0")
 
 
+def topics_of_batch(checkpoint: Path, batch: int) -> list[str]:
+    """Return the topics at which a batch looks, in order; of some of them it may have nothing.
+
+    Raises:
+        PipelineError: The checkpoint cannot be read.
+    """
+    return sorted({topic for topic, _ in _read_offsets(checkpoint / "offsets" / str(batch))})
+
+
 def offset_ranges(
     checkpoint: Path, batch: int, seen: Mapping[Partition, tuple[int, int, int]], *, is_gapless: bool
 ) -> list[OffsetRange]:

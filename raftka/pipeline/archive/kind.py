@@ -1,7 +1,7 @@
 """The pipeline `archive`: topics to Parquet, every offset exactly once."""
 
-import contextlib
 import json
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from raftka import kafka_client, kafka_offsets
 from raftka.kafka_client import KafkaClientError
 from raftka.pipeline.archive import commits
-from raftka.pipeline.archive.batch_offsets import begins_known, checkpoint_id, completed_batch, offset_ranges
+from raftka.pipeline.archive.batch_offsets import (
+    begins_known,
+    checkpoint_id,
+    completed_batch,
+    offset_ranges,
+    topics_of_batch,
+)
 from raftka.pipeline.archive.compaction import compact
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.frames import SCHEMA, archived, dead_letters, typed
@@ -37,6 +43,9 @@ __all__ = ["Settings", "build"]
 _SPARK_OFFSETS = {"earliest": -2, "latest": -1}
 # Brokers without ids give every topic this one.
 _NO_ID = "A" * 22
+# A failover is over by then, and what waits for the batch (`stop.seconds`) goes on waiting for so long.
+_IDS_SECONDS = 60.0
+_ASK_AGAIN_SECONDS = 1.0
 
 
 def build(run: PipelineRun[Settings]) -> Any:
@@ -111,6 +120,9 @@ class BatchWriter:
         archived(frame).write.partitionBy("topic", "day").parquet(str(staging))
         staged = describe_staged(spark, self._folder, staging, staging.name)
         ranges = offset_ranges(self._run.checkpoint, batch, staged.seen, is_gapless=settings.fail_on_data_loss)
+        # Behind the last read from the brokers, and before anything leaves staging: an id never comes back, so one that
+        # is the same now was the same for every record that was read.
+        self._check_ids(batch, ranges)
         dead = 0
         if settings.json_schema is not None and staged.files:
             # From the files, not from the brokers once more.
@@ -132,15 +144,41 @@ class BatchWriter:
             topics=self._topics(batch, ranges),
         )
 
+    def _check_ids(self, batch: int, ranges: Iterable[OffsetRange]) -> None:
+        """Compare the ids of the topics that a batch has read with those that are known; ids of new topics are added.
+
+        Raises:
+            PipelineError: One was deleted, or made anew.
+            KafkaClientError: The brokers do not tell for long.
+        """
+        read = {each.topic for each in ranges}
+        # A topic of the pattern may have appeared that has no record yet.
+        new = {name for name in topics_of_batch(self._run.checkpoint, batch) if name not in self._ids}
+        found = self._asked_ids(sorted(read | new))
+        if gone := sorted(name for name in read if name in self._ids and name not in found):
+            raise PipelineError(f"topic {gone[0]} was deleted while batch {batch} was read: the batch is not archived")
+        found = {name: each for name, each in found.items() if each != _NO_ID}
+        refuse_former(self._folder.path, self._known, found)
+        # Of a topic that was empty until now the archive knows nothing, and this run does.
+        refuse_former(self._folder.path, {name: ArchivedTopic(id=each) for name, each in self._ids.items()}, found)
+        self._ids |= found
+
+    def _asked_ids(self, names: list[str]) -> dict[str, str]:
+        deadline = time.monotonic() + _IDS_SECONDS
+        while True:
+            try:
+                return topic_ids(self._run.settings.brokers, names)
+            except KafkaClientError:
+                # Spark's own clients wait for the brokers, and so do we; but nothing is committed unasked.
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_ASK_AGAIN_SECONDS)
+
     def _topics(self, batch: int, ranges: Iterable[OffsetRange]) -> dict[str, ArchivedTopic]:
         """Return what is known of topics with this batch."""
         begins: dict[str, dict[int, int]] = {}
         for (topic, partition), at in begins_known(self._run.checkpoint, batch, ranges).items():
             begins.setdefault(topic, {})[partition] = at
-        if new := sorted(set(begins) - set(self._ids)):
-            # A topic of the pattern that appeared. If nobody tells its id now, the next batch asks again.
-            with contextlib.suppress(KafkaClientError):
-                self._ids |= known_ids(self._run.settings.brokers, new)
         told = {name: ArchivedTopic(id=self._ids.get(name), begins=begins[name]) for name in begins}
         # Of a partition that the archive has already, this checkpoint began in the middle.
         return joined(self._known, told)

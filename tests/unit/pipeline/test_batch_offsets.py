@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from raftka.pipeline.archive.batch_offsets import begins_known, checkpoint_id, completed_batch, offset_ranges
+from raftka.pipeline.archive.batch_offsets import (
+    begins_known,
+    checkpoint_id,
+    completed_batch,
+    offset_ranges,
+    topics_of_batch,
+)
 from raftka.pipeline.archive.checksums import value_crc32c
 from raftka.pipeline.errors import PipelineError
 from tests.unit.pipeline.archives import offset_range
@@ -92,3 +98,9 @@ def test_the_checksum_of_a_value_is_crc32c_and_none_of_none() -> None:
     assert value_crc32c(bytearray(b"123456789")) == 0xE3069283
     assert value_crc32c(b"") == 0
     assert value_crc32c(None) is None
+
+
+def test_a_batch_looks_at_topics_of_which_it_has_nothing_too(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, {"0": 3}, {"0": 3})
+    (folder / "offsets" / "1").write_text("v1\n{}\n" + json.dumps({"quiet": {"0": 0}, "orders": {"0": 3, "1": 0}}))
+    assert [topics_of_batch(folder, batch) for batch in (0, 1)] == [["orders"], ["orders", "quiet"]]
