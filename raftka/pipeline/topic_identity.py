@@ -1,6 +1,6 @@
 """Topics are known by their ids: one that was deleted and made anew is not the one that a checkpoint is of."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -10,6 +10,9 @@ from raftka.kafka_client import REQUEST_SECONDS
 from raftka.pipeline.durable_files import replace_file
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.settings import PipelineSettings
+
+# Brokers without ids give every topic this one.
+NO_ID = "A" * 22
 
 
 class TopicIdentity:
@@ -86,6 +89,15 @@ def topic_ids(brokers: str, names: list[str]) -> dict[str, str]:
                 if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
                     raise
     return found
+
+
+def known_ids(brokers: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the ids of topics, where brokers give them any.
+
+    Raises:
+        KafkaClientError: No answer.
+    """
+    return {name: found for name, found in topic_ids(brokers, list(names)).items() if found != NO_ID}
 
 
 def _load(path: Path) -> dict[str, str]:

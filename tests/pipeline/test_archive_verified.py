@@ -21,6 +21,7 @@ from raftka.pipeline.archive.manifest import load_manifest
 from raftka.pipeline.archive.restoring import Restore, restore
 from raftka.pipeline.archive.verification import Wanted, verify
 from raftka.pipeline.errors import PipelineError
+from raftka.pipeline.topic_identity import topic_ids
 from tests.pipeline.pipelines import Record, new_topic, read, run, write
 from tests.process.broker_processes import BrokerCluster
 
@@ -298,17 +299,31 @@ def test_what_the_log_no_longer_has_is_held_against_its_own_checksum_and_the_com
 
 
 @pytest.mark.long
-def test_an_archive_of_a_former_topic_has_more_than_the_log(spark: Any, cluster: BrokerCluster, tmp_path: Path) -> None:
+def test_an_archive_of_a_former_topic_is_told_by_its_id_and_other_topics_are_judged(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
     from tests.process.kafka_topics import create_topic, delete_topic, wait_topic_nowhere
 
-    made = archived(spark, cluster, tmp_path)
-    delete_topic(cluster.bootstrap, made.topic)
-    wait_topic_nowhere(cluster, made.topic)
-    create_topic(cluster, made.topic, 2, **{"retention.ms": "-1"})
-    write(cluster.bootstrap, made.topic, [Record(b"k", b"value 0", BASE, 0, (("n", b"0"),))])
-    found = made.verified(spark)
-    assert kinds(found) == {"surplus"}
-    assert [each.proven for each in found.partitions] == [1, 0]
+    topics = [new_topic(cluster, "orders"), new_topic(cluster, "kept")]
+    for topic in topics:
+        write(cluster.bootstrap, topic, [Record(b"k", b"value %d" % n, BASE + n) for n in range(10)])
+    options = {"topics": ",".join(topics), "to": str(tmp_path / "cold"), "brokers": cluster.bootstrap}
+    run(spark, tmp_path, "archive", **options)
+    folder = ArchiveFolder.open(tmp_path / "cold")
+    was = load_manifest(folder).known[topics[0]].id
+    delete_topic(cluster.bootstrap, topics[0])
+    wait_topic_nowhere(cluster, topics[0])
+    create_topic(cluster, topics[0], 1, **{"retention.ms": "-1"})
+    # As many as before, and the first one is the same.
+    write(cluster.bootstrap, topics[0], [Record(b"k", b"value 0", BASE) for _ in range(10)])
+    found = verify(spark, folder, Wanted(cluster.bootstrap))
+    assert kinds(found) == {"former"}
+    assert [(each.topic, each.proven) for each in found.partitions] == [(topics[1], 10)]
+    now = topic_ids(cluster.bootstrap, topics)[topics[0]]
+    made_anew = f"topic {topics[0]} was deleted and made anew (its id was {was} and is {now})"
+    assert render(found)[-2] == f"former: {made_anew}: the archive has the former one"
+    alone = verify(spark, folder, Wanted(cluster.bootstrap, (topics[0],), 0, 5))
+    assert (alone.is_whole, alone.partitions, kinds(alone)) == (False, [], {"former"})
 
 
 @pytest.mark.long

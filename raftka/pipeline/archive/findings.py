@@ -18,6 +18,7 @@ class FaultKind(StrEnum):
     DAMAGED = "damaged"
     SURPLUS = "surplus"
     HOLE = "hole"
+    FORMER = "former"
     ROWS = "rows"
     FILES = "files"
     UNREADABLE = "unreadable"
@@ -30,6 +31,7 @@ WORDS = {
     FaultKind.DAMAGED: "with a value that does not have the CRC32C it was archived with",
     FaultKind.SURPLUS: "in the archive and not in the log",
     FaultKind.HOLE: "never read by a batch, and no longer in the log",
+    FaultKind.FORMER: "topics of which the archive has a former one",
     FaultKind.ROWS: "records more or fewer in the files than in their commit records",
     FaultKind.FILES: "files that no commit record has, or that are gone",
     FaultKind.UNREADABLE: "files that cannot be read",
@@ -44,6 +46,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         first: The lowest; None where offsets are not the point.
         last: The highest; those between may be in order.
         path: The file, of one that cannot be read.
+        why: What is wrong, in words, where a number says too little.
     """
 
     kind: FaultKind
@@ -51,6 +54,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     first: int | None = None
     last: int | None = None
     path: str | None = None
+    why: str | None = None
 
 
 class PartitionFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,6 +231,8 @@ def render(verification: Verification) -> list[str]:
 
 
 def _line(fault: Fault) -> str:
+    if fault.why is not None:
+        return f"{fault.kind.value}: {fault.why}"
     if fault.path is not None:
         return f"{fault.kind.value}: file {fault.path} cannot be read"
     where = "" if fault.first is None else f", from {fault.first} to {fault.last}"

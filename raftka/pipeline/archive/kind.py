@@ -35,14 +35,12 @@ from raftka.pipeline.errors import FolderBusyError, PipelineError
 from raftka.pipeline.progress_outputs import complain, ensure_topic
 from raftka.pipeline.query_errors import query_error
 from raftka.pipeline.run import PipelineRun
-from raftka.pipeline.topic_identity import topic_ids
+from raftka.pipeline.topic_identity import NO_ID, known_ids, topic_ids
 
 __all__ = ["Settings", "build"]
 
 # What Spark's Kafka source takes for: from the first record that is there, and from the next one.
 _SPARK_OFFSETS = {"earliest": -2, "latest": -1}
-# Brokers without ids give every topic this one.
-_NO_ID = "A" * 22
 # A failover is over by then, and what waits for the batch (`stop.seconds`) goes on waiting for so long.
 _IDS_SECONDS = 60.0
 _ASK_AGAIN_SECONDS = 1.0
@@ -157,7 +155,7 @@ class BatchWriter:
         found = self._asked_ids(sorted(read | new))
         if gone := sorted(name for name in read if name in self._ids and name not in found):
             raise PipelineError(f"topic {gone[0]} was deleted while batch {batch} was read: the batch is not archived")
-        found = {name: each for name, each in found.items() if each != _NO_ID}
+        found = {name: each for name, each in found.items() if each != NO_ID}
         refuse_former(self._folder.path, self._known, found)
         # Of a topic that was empty until now the archive knows nothing, and this run does.
         refuse_former(self._folder.path, {name: ArchivedTopic(id=each) for name, each in self._ids.items()}, found)
@@ -182,15 +180,6 @@ class BatchWriter:
         told = {name: ArchivedTopic(id=self._ids.get(name), begins=begins[name]) for name in begins}
         # Of a partition that the archive has already, this checkpoint began in the middle.
         return joined(self._known, told)
-
-
-def known_ids(brokers: str, names: Iterable[str]) -> dict[str, str]:
-    """Return the ids of topics, where brokers give them any.
-
-    Raises:
-        KafkaClientError: No answer.
-    """
-    return {name: found for name, found in topic_ids(brokers, list(names)).items() if found != _NO_ID}
 
 
 def refuse_gap(folder: ArchiveFolder, manifest: Manifest, checkpoint: Path) -> None:

@@ -115,19 +115,26 @@ def joined(one: Mapping[str, ArchivedTopic], other: Mapping[str, ArchivedTopic])
     return found
 
 
+def former_topics(known: Mapping[str, ArchivedTopic], ids: Mapping[str, str]) -> dict[str, str]:
+    """Return the topics that have other ids than those which are archived, and what to say of each."""
+    found = {}
+    for name, now in sorted(ids.items()):
+        was = known[name].id if name in known else None
+        if was is not None and was != now:
+            found[name] = f"topic {name} was deleted and made anew (its id was {was} and is {now})"
+    return found
+
+
 def refuse_former(place: Path, known: Mapping[str, ArchivedTopic], ids: Mapping[str, str]) -> None:
     """Refuse topics that have other ids than those which are archived: two topics would be one.
 
     Raises:
         PipelineError: One has.
     """
-    for name, now in sorted(ids.items()):
-        was = known[name].id if name in known else None
-        if was is not None and was != now:
-            raise PipelineError(
-                f"topic {name} was deleted and made anew (its id was {was} and is {now}), and {place} has the former"
-                " one: another folder (`to`) is needed, and a higher `version`"
-            )
+    for why in former_topics(known, ids).values():
+        raise PipelineError(
+            f"{why}, and {place} has the former one: another folder (`to`) is needed, and a higher `version`"
+        )
 
 
 def refuse_overlap(ends: Mapping[Partition, int], ranges: Iterable[OffsetRange]) -> None:

@@ -23,12 +23,13 @@ from raftka.pipeline.archive.findings import (
 )
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.frames import crc32c_of
-from raftka.pipeline.archive.manifest import Manifest, load_manifest, place_of, unknown_files
+from raftka.pipeline.archive.manifest import Manifest, former_topics, load_manifest, place_of, unknown_files
 from raftka.pipeline.archive.reading import read_files, spark_errors, unreadable
 from raftka.pipeline.archive.records import ArchivedFile
 from raftka.pipeline.archive.scope import Scope, refuse_inverted, refuse_nowhere, scope
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.source_options import source_options
+from raftka.pipeline.topic_identity import known_ids
 
 Partition = tuple[str, int]
 _NO_CRC = -1
@@ -70,12 +71,17 @@ def _verify(spark: SparkSession, folder: ArchiveFolder, wanted: Wanted) -> Verif
     refuse_inverted(wanted.begin, wanted.end)
     manifest = load_manifest(folder)
     cluster = kafka_client.read_cluster(wanted.brokers)
-    looked_at = [
-        _TopicVerification(spark, folder, manifest, cluster, topic, wanted)
-        for topic in _topics(folder, manifest, cluster, wanted)
+    topics = _topics(folder, manifest, cluster, wanted)
+    # What another log has says nothing of these: they are not compared.
+    former = former_topics(manifest.known, known_ids(wanted.brokers, topics))
+    faults = [
+        Fault(kind=FaultKind.FORMER, count=1, why=f"{why}: the archive has the former one") for why in former.values()
     ]
-    refuse_nowhere(wanted.begin, wanted.end, [each for topic in looked_at for each in topic.scopes.values()])
-    faults = []
+    looked_at = [
+        _TopicVerification(spark, folder, manifest, cluster, topic, wanted) for topic in topics if topic not in former
+    ]
+    if looked_at:
+        refuse_nowhere(wanted.begin, wanted.end, [each for topic in looked_at for each in topic.scopes.values()])
     if unknown := len(unknown_files(folder, manifest)):
         faults.append(Fault(kind=FaultKind.FILES, count=unknown))
     partitions: list[PartitionFinding] = []
