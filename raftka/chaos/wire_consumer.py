@@ -107,7 +107,7 @@ class WireConsumer:
         return True
 
     async def _fetch(self, address: Address, topic: str, partition: int, epoch: int, position: int) -> Fetched:
-        return await self._client.call(address, fetch(topic, partition, epoch, position, _WAIT_MS, _BYTES_MAX))
+        return await self._client.call(address, fetch(topic, partition, position, _WAIT_MS, _BYTES_MAX, epoch=epoch))
 
 
 class LatestAsker:

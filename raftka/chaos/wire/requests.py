@@ -1,10 +1,11 @@
 """Requests, each with the version it is sent in, and how its answer is read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from raftka.chaos.wire.fields import Reader, array, i8, i16, i32, i64, string
+from raftka.chaos.wire.record_batches import AbortedTransaction
 
 T = TypeVar("T")
 
@@ -46,11 +47,13 @@ class Acknowledgement(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """The answer to a fetch of one partition; `batches` are not decoded."""
+    """The answer to a fetch of one partition; `batches` are not decoded. Last stable offset -1: not told."""
 
     error: int
     high_watermark: int
     batches: bytes
+    last_stable: int = -1
+    aborted: Sequence[AbortedTransaction] = ()
 
 
 class OffsetAnswer(NamedTuple):
@@ -110,10 +113,22 @@ def produce(topic: str, partition: int, batch: bytes, acks: int, timeout_ms: int
     return Request(0, 7, string(None) + i16(acks) + i32(timeout_ms) + data, read)
 
 
-def fetch(topic: str, partition: int, epoch: int, offset: int, wait_ms: int, max_bytes: int) -> Request[Fetched]:
-    """Read one partition from an offset on, without a session; only the leader of `epoch` (-1: any) may answer."""
+def fetch(
+    topic: str,
+    partition: int,
+    offset: int,
+    wait_ms: int,
+    max_bytes: int,
+    *,
+    epoch: int = -1,
+    is_committed: bool = False,
+) -> Request[Fetched]:
+    """Read one partition from an offset on, without a session.
+
+    Only the leader of `epoch` (-1: any) may answer; `is_committed`: not beyond the last stable offset.
+    """
     asked = i32(partition) + i32(epoch) + i64(offset) + i64(-1) + i32(max_bytes)
-    head = i32(-1) + i32(wait_ms) + i32(1) + i32(max_bytes) + i8(0) + i32(0) + i32(-1)
+    head = i32(-1) + i32(wait_ms) + i32(1) + i32(max_bytes) + i8(is_committed) + i32(0) + i32(-1)
 
     def read(reader: Reader) -> Fetched:
         reader.i32()  # throttle time
@@ -123,11 +138,11 @@ def fetch(topic: str, partition: int, epoch: int, offset: int, wait_ms: int, max
             return Fetched(error or -1, -1, b"")
         reader.skip(reader.string, reader.i32, reader.i32)
         error = error or reader.i16()
-        high_watermark = reader.i64()
-        reader.skip(reader.i64, reader.i64)  # last stable offset, start of the log
-        reader.array(lambda: (reader.i64(), reader.i64()))  # aborted transactions
+        high_watermark, last_stable = reader.i64(), reader.i64()
+        reader.i64()  # start of the log
+        aborted = reader.array(lambda: AbortedTransaction(reader.i64(), reader.i64()))
         reader.i32()  # preferred replica
-        return Fetched(error, high_watermark, reader.data())
+        return Fetched(error, high_watermark, reader.data(), last_stable, aborted)
 
     return Request(1, 11, head + array([string(topic) + array([asked])]) + array([]) + string(""), read)
 

@@ -34,11 +34,13 @@ def test_a_produce_request_is_what_a_broker_reads():
 
 
 def test_a_fetch_request_is_what_a_broker_reads():
-    read = _as_broker_reads_it(requests.fetch("t", 2, 7, 10, 50, 1_000))
+    read = _as_broker_reads_it(requests.fetch("t", 2, 10, 50, 1_000))
     asked = read.topics[0].partitions[0]
     assert (read.max_wait_ms, read.session_epoch, read.topics[0].topic) == (50, -1, "t")
     assert (asked.partition, asked.fetch_offset, asked.partition_max_bytes) == (2, 10, 1_000)
-    assert asked.current_leader_epoch == 7
+    assert (read.isolation_level, asked.current_leader_epoch) == (0, -1)
+    read = _as_broker_reads_it(requests.fetch("t", 2, 10, 50, 1_000, epoch=7, is_committed=True))
+    assert (read.isolation_level, read.topics[0].partitions[0].current_leader_epoch) == (1, 7)
 
 
 def test_topics_are_asked_for_without_being_made():
@@ -61,19 +63,24 @@ def test_answers_are_read_as_a_broker_writes_them():
         ]
     )
     assert _read(requests.produce("t", 0, b"", 1, 1), produced) == (6, 12)
+    aborted = messages.FetchResponse.AbortedTransaction(producer_id=4, first_offset=7)
     fetched = messages.FetchResponse(
         responses=[
             messages.FetchResponse.FetchableTopicResponse(
                 topic="t",
                 partitions=[
                     messages.FetchResponse.PartitionData(
-                        partition_index=0, high_watermark=9, aborted_transactions=None, records=b"abc"
+                        partition_index=0,
+                        high_watermark=9,
+                        last_stable_offset=8,
+                        aborted_transactions=[aborted],
+                        records=b"abc",
                     )
                 ],
             )
         ]
     )
-    assert _read(requests.fetch("t", 0, -1, 0, 0, 0), fetched) == (0, 9, b"abc")
+    assert _read(requests.fetch("t", 0, 0, 0, 0), fetched) == (0, 9, b"abc", 8, [(4, 7)])
 
 
 @given(st.binary(max_size=300), st.integers(0, 2**40))
