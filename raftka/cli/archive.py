@@ -74,7 +74,8 @@ def verify(
 ) -> int:
     """Prove that every offset is there once, as it is in the log: exit code 1 if it is not so.
 
-    The value is compared by its CRC32C; key, timestamp and headers are compared, too. A range is not clipped.
+    The value is compared by its CRC32C; key, timestamp and headers are compared, too. A range is not clipped. Offsets
+    that neither side has need a cause in the log: control records, aborted transactions, compaction.
     """
     with _spark(path, session) as (spark, folder):
         import msgspec

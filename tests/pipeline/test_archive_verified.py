@@ -13,11 +13,12 @@ from raftka import kafka_client, kafka_configs, kafka_offsets
 from raftka.cli.exit_codes import FAILED
 from raftka.cli.root import run as command
 from raftka.pipeline import spark_session
+from raftka.pipeline.archive import verification
 from raftka.pipeline.archive.compaction import compact
 from raftka.pipeline.archive.findings import Verification, render
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.frames import SCHEMA
-from raftka.pipeline.archive.manifest import load_manifest
+from raftka.pipeline.archive.manifest import Manifest, load_manifest
 from raftka.pipeline.archive.restoring import Restore, restore
 from raftka.pipeline.archive.verification import Wanted, verify
 from raftka.pipeline.errors import PipelineError
@@ -118,7 +119,7 @@ def kinds(found: Verification) -> set[str]:
 def test_an_archive_is_proven_offset_by_offset(spark: Any, kept: Archived) -> None:
     found = kept.verified(spark)
     assert found.is_whole, render(found)
-    assert [(each.partition, each.begin, each.end, each.proven, each.gaps) for each in found.partitions] == [
+    assert [(each.partition, each.begin, each.end, each.proven, each.gaps.offsets) for each in found.partitions] == [
         (0, 0, 60, 60, 0),
         (1, 0, 20, 20, 0),
     ]
@@ -324,6 +325,28 @@ def test_an_archive_of_a_former_topic_is_told_by_its_id_and_other_topics_are_jud
     assert render(found)[-2] == f"former: {made_anew}: the archive has the former one"
     alone = verify(spark, folder, Wanted(cluster.bootstrap, (topics[0],), 0, 5))
     assert (alone.is_whole, alone.partitions, kinds(alone)) == (False, [], {"former"})
+
+
+@pytest.mark.long
+def test_what_spark_leaves_out_both_times_without_a_word_is_found_in_the_log(
+    spark: Any, kept: Archived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "cold"
+    shutil.copytree(kept.path, path)
+    rewrite(spark, path, 7, without(7))
+    read_log = verification._TopicVerification._log
+
+    def forgetful(self: Any, wanted: Any) -> DataFrame:
+        return read_log(self, wanted).where(~at(7))
+
+    monkeypatch.setattr(verification._TopicVerification, "_log", forgetful)
+    monkeypatch.setattr(Manifest, "rows", lambda _, partition: {0: 59, 1: 20}[partition[1]])
+    found = kept.verified(spark, path)
+    assert not found.is_whole
+    assert [(fault.kind.value, fault.count, fault.first, fault.last) for fault in found.partitions[0].faults] == [
+        ("missing", 1, 7, 7)
+    ]
+    assert (found.partitions[0].proven, found.partitions[1].is_whole) == (59, True)
 
 
 @pytest.mark.long

@@ -4,6 +4,8 @@ from enum import StrEnum
 
 import msgspec
 
+from raftka.pipeline.archive.blocks import Span, common
+from raftka.pipeline.archive.gaps import Cause, Gaps, Told
 from raftka.pipeline.archive.scope import Scope
 
 Partition = tuple[str, int]
@@ -18,6 +20,7 @@ class FaultKind(StrEnum):
     DAMAGED = "damaged"
     SURPLUS = "surplus"
     HOLE = "hole"
+    UNEXPLAINED = "unexplained"
     FORMER = "former"
     ROWS = "rows"
     FILES = "files"
@@ -31,6 +34,7 @@ WORDS = {
     FaultKind.DAMAGED: "with a value that does not have the CRC32C it was archived with",
     FaultKind.SURPLUS: "in the archive and not in the log",
     FaultKind.HOLE: "never read by a batch, and no longer in the log",
+    FaultKind.UNEXPLAINED: "without a record on either side, and nothing in the log says why",
     FaultKind.FORMER: "topics of which the archive has a former one",
     FaultKind.ROWS: "records more or fewer in the files than in their commit records",
     FaultKind.FILES: "files that no commit record has, or that are gone",
@@ -66,7 +70,7 @@ class PartitionFinding(msgspec.Struct, frozen=True, kw_only=True):
         proven: Offsets that are in the archive once, with the CRC32C that their value has in the log, and the same key,
             timestamp and headers.
         expired: Offsets that the log no longer has; they are there once, with the CRC32C they were archived with.
-        gaps: Offsets that neither side has: control records, aborted or compacted away.
+        gaps: Offsets that neither side has, by their cause; without one they are a fault.
         compacted: Offsets that the log has compacted away since; they are there once, with the CRC32C as above.
         beyond: Offsets of the range that are not written yet.
         later: Offsets of the log behind the archive's end: no part of the range.
@@ -81,7 +85,7 @@ class PartitionFinding(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     proven: int
     expired: int
-    gaps: int
+    gaps: Gaps
     compacted: int
     beyond: int
     later: int
@@ -141,6 +145,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         bytes: Size of the values.
         differences: What comparing with the log has found.
         is_compacted: Whether the topic's log may lose records to compaction.
+        told: What the log says of offsets that neither side has.
     """
 
     scope: Scope
@@ -153,30 +158,55 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     differences: tuple[Difference, ...] = ()
     is_compacted: bool = False
+    told: tuple[Told, ...] = ()
+
+
+def unrecorded(tally: Tally) -> int:
+    """Return of how many offsets neither side has a record, in what the log still has: it can tell why."""
+    below = common(tally.scope.span, Span(0, tally.log_begin)).offsets
+    return max(0, _without_record(tally) - max(0, below - tally.expired_distinct - _in_holes(tally)))
 
 
 def conclude(partition: Partition, tally: Tally) -> PartitionFinding:
     """Return what the counts of a partition mean."""
-    compacted = sum(each.offsets for each in tally.differences if _is_explained(each, tally))
-    proven = tally.archived - tally.expired - sum(each.rows for each in tally.differences)
-    told = sum(each.offsets for each in tally.differences) + sum(hole.offsets for hole in tally.scope.holes)
-    span, beyond = tally.scope.span, tally.scope.beyond
+    told = {each.cause: each.offsets for each in tally.told}
+    span = tally.scope.span
     return PartitionFinding(
         topic=partition[0],
         partition=partition[1],
         begin=span.begin,
         end=span.end,
-        proven=proven,
+        proven=_proven(tally),
         expired=tally.expired_distinct - tally.expired_damaged,
-        gaps=max(0, span.offsets - beyond - tally.expired_distinct - proven - told),
-        compacted=compacted,
-        beyond=beyond,
+        gaps=Gaps(
+            control=told.get(Cause.CONTROL, 0),
+            aborted=told.get(Cause.ABORTED, 0),
+            compacted=told.get(Cause.COMPACTED, 0),
+            # Below the log's start a batch was asked to read them, and had nothing there.
+            expired=told.get(Cause.EXPIRED, 0) + _without_record(tally) - unrecorded(tally),
+        ),
+        compacted=sum(each.offsets for each in tally.differences if _is_explained(each, tally)),
+        beyond=tally.scope.beyond,
         later=tally.scope.later,
         left_out=tally.scope.left_out,
         is_archived=tally.scope.is_archived,
         bytes=tally.bytes,
         faults=_faults(tally),
     )
+
+
+def _proven(tally: Tally) -> int:
+    return tally.archived - tally.expired - sum(each.rows for each in tally.differences)
+
+
+def _in_holes(tally: Tally) -> int:
+    return sum(hole.offsets for hole in tally.scope.holes)
+
+
+def _without_record(tally: Tally) -> int:
+    """Return of how many offsets neither side has a record."""
+    known = tally.scope.beyond + tally.expired_distinct + _proven(tally) + _in_holes(tally)
+    return max(0, tally.scope.span.offsets - known - sum(each.offsets for each in tally.differences))
 
 
 def _faults(tally: Tally) -> list[Fault]:
@@ -195,8 +225,23 @@ def _faults(tally: Tally) -> list[Fault]:
         Fault(kind=FaultKind.HOLE, count=hole.offsets, first=hole.begin, last=hole.end - 1)
         for hole in tally.scope.holes
     ]
+    faults += _gap_faults(tally)
     if tally.recorded is not None and tally.recorded != tally.archived:
         faults.append(Fault(kind=FaultKind.ROWS, count=abs(tally.recorded - tally.archived)))
+    return faults
+
+
+def _gap_faults(tally: Tally) -> list[Fault]:
+    told = {each.cause: each for each in tally.told}
+    faults = []
+    if skipped := told.get(Cause.RECORD):
+        # Spark has left them out when it archived, and again when it read the log for this.
+        faults.append(Fault(kind=FaultKind.MISSING, count=skipped.offsets, first=skipped.first, last=skipped.last))
+    if unknown := told.get(Cause.UNKNOWN):
+        faults.append(Fault(kind=FaultKind.UNEXPLAINED, count=unknown.offsets, first=unknown.first, last=unknown.last))
+    # Nobody has looked at these: above the log's end, or more than were found one by one.
+    if left := max(0, unrecorded(tally) - sum(each.offsets for each in tally.told)):
+        faults.append(Fault(kind=FaultKind.UNEXPLAINED, count=left))
     return faults
 
 
@@ -208,10 +253,10 @@ def render(verification: Verification) -> list[str]:
     """Return lines for a person."""
     lines = []
     for each in verification.partitions:
-        parts = [f"{each.proven:,} proven"]
+        parts, gaps = [f"{each.proven:,} proven"], each.gaps
         parts += [f"{each.expired:,} no longer in the log"] if each.expired else []
         parts += [f"{each.compacted:,} compacted away in the log"] if each.compacted else []
-        parts += [f"{each.gaps:,} offsets without a record"] if each.gaps else []
+        parts += [f"{gaps.offsets:,} offsets without a record ({_by_cause(gaps)})"] if gaps.offsets else []
         parts += [f"{each.beyond:,} not written yet"] if each.beyond else []
         parts += [f"{each.left_out:,} before it left out by the starting offsets"] if each.left_out else []
         parts += [f"{each.later:,} behind it in the log, not archived yet"] if each.later else []
@@ -228,6 +273,16 @@ def render(verification: Verification) -> list[str]:
         f"{verdict}: {proven:,} offsets proven, {size:,} bytes in {verification.seconds:.1f} s ({rate:,.1f} MB/s)"
     )
     return lines
+
+
+def _by_cause(gaps: Gaps) -> str:
+    words = {
+        "control records": gaps.control,
+        "of aborted transactions": gaps.aborted,
+        "compacted away": gaps.compacted,
+        "no longer in the log": gaps.expired,
+    }
+    return ", ".join(f"{count:,} {what}" for what, count in words.items() if count)
 
 
 def _line(fault: Fault) -> str:

@@ -1,6 +1,6 @@
 """DataFrames of the archive: its rows, what of them is JSON, and dead letters. Pure: frame in, frame out."""
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType
 
@@ -40,6 +40,23 @@ def archived(records: DataFrame) -> DataFrame:
 def _day(timestamp: Column) -> Column:
     """Return the day in UTC, whatever the session's time zone is."""
     return F.date_from_unix_date(F.floor(F.unix_millis(timestamp) / _DAY_MS).cast("int"))
+
+
+def between_records(records: DataFrame, edges: DataFrame) -> DataFrame:
+    """Return the offsets between records, as spans (partition, begin, end) in order; a block's are its own.
+
+    Args:
+        records: Partition, block and offset of all records.
+        edges: For each block the offset before its first one, and the one behind its last, as if they were records.
+    """
+    within = Window.partitionBy("partition", "block").orderBy("offset")
+    return (
+        records.unionByName(edges)
+        .withColumn("end", F.lead("offset").over(within))
+        .where(F.col("end") - F.col("offset") > 1)
+        .select("partition", (F.col("offset") + 1).alias("begin"), "end")
+        .orderBy("partition", "begin")
+    )
 
 
 def typed(rows: DataFrame, schema: str) -> DataFrame:

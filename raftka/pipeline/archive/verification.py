@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -20,9 +21,13 @@ from raftka.pipeline.archive.findings import (
     Tally,
     Verification,
     conclude,
+    unrecorded,
 )
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.frames import crc32c_of
+from raftka.pipeline.archive.gap_search import explained
+from raftka.pipeline.archive.gaps import Told
+from raftka.pipeline.archive.log_pieces import LogPieces
 from raftka.pipeline.archive.manifest import Manifest, former_topics, load_manifest, place_of, unknown_files
 from raftka.pipeline.archive.reading import read_files, spark_errors, unreadable
 from raftka.pipeline.archive.records import ArchivedFile
@@ -170,14 +175,15 @@ class _TopicVerification:
     def _findings(self, rows: DataFrame) -> list[PartitionFinding]:
         archive, counts = self._sum_archive(rows)
         log = self._sum_log(self._log_spans(self._spans))
-        differences = self._differences(rows, differing(archive, log))
+        blocks = differing(archive, log)
+        differences = self._differences(rows, blocks)
         is_compacted = "compact" in kafka_client.read_topic_config(self._wanted.brokers, self._topic).get(
             "cleanup.policy", ""
         )
-        found = []
+        tallies = {}
         for partition, seen in self.scopes.items():
             size, archived, expired, damaged, distinct = counts.get(partition, (0, 0, 0, 0, 0))
-            tally = Tally(
+            tallies[partition] = Tally(
                 scope=seen,
                 log_begin=self._begins[partition],
                 recorded=self._manifest.rows(partition) if seen.is_all else None,
@@ -189,8 +195,26 @@ class _TopicVerification:
                 differences=tuple(differences.get(partition, [])),
                 is_compacted=is_compacted,
             )
-            found.append(conclude(partition, tally))
-        return found
+        told = self._told(rows, blocks, tallies)
+        return [
+            conclude(partition, msgspec.structs.replace(tally, told=told.get(partition, ())))
+            for partition, tally in tallies.items()
+        ]
+
+    def _told(
+        self, rows: DataFrame, blocks: list[Block], tallies: Mapping[Partition, Tally]
+    ) -> dict[Partition, tuple[Told, ...]]:
+        """Return what the log says of offsets that neither side has."""
+        wanted = self._log_spans({key: self._spans[key] for key, each in tallies.items() if unrecorded(each)})
+        if not wanted:
+            return {}
+        records = rows.where(_within(wanted)).select("partition", "offset")
+        # Where the sides differ, the log has more than the archive.
+        if more := self._log_spans({key: span for key, span in spans(blocks).items() if key in wanted}):
+            records = records.unionByName(self._log(more).select("partition", "offset"))
+        is_compacted = any(each.is_compacted for each in tallies.values())
+        with LogPieces(self._wanted.brokers, self._wanted.isolation_level) as log:
+            return explained(records, wanted, log.read, is_compacted=is_compacted)
 
     def _scope(self, partition: Partition, begins: int | None) -> Scope:
         return scope(
