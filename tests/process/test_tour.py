@@ -1,0 +1,145 @@
+"""The console blocks of README and docs/tour.md, typed into terminals: what they say is what is printed."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from raftka.chaos.network_namespace import NetworkNamespaceError, own_network
+from tests.process.broker_processes import eventually
+from tests.process.kcat import needs_kcat
+from tests.process.terminals import (
+    DEADLINE_SECONDS,
+    ROOT,
+    Said,
+    Terminal,
+    a_newcomers_folder,
+    console_blocks,
+    is_as_printed,
+)
+
+pytestmark = pytest.mark.process
+
+OpenTerminal = Callable[[], Terminal]
+
+
+@pytest.fixture
+def open_terminal(tmp_path: Path) -> Iterator[OpenTerminal]:
+    """Return what opens a terminal in a newcomer's checkout, on a machine where nothing else listens."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(own_network())
+        except NetworkNamespaceError as error:
+            pytest.skip(str(error))
+        folder = stack.enter_context(a_newcomers_folder(tmp_path))
+
+        def opened() -> Terminal:
+            terminal = Terminal(folder, home=folder)
+            stack.callback(terminal.close)
+            return terminal
+
+        yield opened
+
+
+def rows(said: Said) -> list[list[str]]:
+    """Return the rows of partitions that a command has printed."""
+    return [line.split() for line in said.lines if re.match(r"(orders +|\s+)\d", line)]
+
+
+def coordinator(said: Said) -> str:
+    (found,) = [line.split()[1] for line in said.lines if line.startswith("coordinator: ")]
+    return found
+
+
+def members(said: Said) -> dict[str, str]:
+    """Return who has each partition, by what `raftka group describe` has printed."""
+    return {row[1]: row[5] for row in rows(said)}
+
+
+def leaders(said: Said) -> dict[str, str]:
+    return {row[0]: row[1] for row in rows(said)}
+
+
+@pytest.mark.parametrize(
+    ("page", "printed", "is_same"),
+    [
+        (["NODE  LAG", "   1   17", "..."], ["NODE LAG", "12 3", "13 3", "end"], True),
+        (["a rdkafka-0006cd66-1285 1,2,3"], ["a rdkafka-1f 2,3"], True),
+        (["healthy"], ["NOT HEALTHY"], False),
+        (["healthy"], ["healthy", "and more"], False),
+        (["healthy", "brokers: 1"], ["healthy"], False),
+        (["1 record written"], ["1 record lost"], False),
+        ([], ["a warning"], False),
+    ],
+)
+def test_what_is_printed_is_a_pages_but_for_numbers_and_columns(
+    page: list[str], printed: list[str], is_same: bool
+) -> None:
+    assert is_as_printed(page, printed) is is_same
+
+
+@needs_kcat
+def test_the_readme_is_as_it_was_typed(open_terminal: OpenTerminal) -> None:
+    page = console_blocks(ROOT / "README.md")
+    first, describe, kill, kcat = page["A tour in 60 seconds"]
+    terminal = open_terminal()
+    terminal.follow(first)
+    (described,) = terminal.follow(describe)
+    leader = leaders(Said(described.lines[:2], 0))["0"]
+    assert [row[2:] for row in rows(Said(described.lines[3:], 0))] == [["2"] * 4] * 3
+    killed, health, *_ = terminal.follow(kill, {"kill 3": f"kill {leader}", "restart 3": f"restart {leader}"})
+    assert killed.lines == [f"broker {leader} is killed; start it again: raftka dev restart {leader}"]
+    assert f"missing brokers: {leader}" in health.lines
+    assert health.code == 1
+    terminal.follow(kcat)
+    (line,) = page["The command line"]
+    terminal.follow(line)
+    (examples,) = console_blocks(ROOT / "docs" / "record-formats.md")["Record formats"]
+    assert [terminal.run(each.command).code for each in examples] == [0] * len(examples)
+    assert terminal.run("raftka dev stop").lines == ["stopped"]
+
+
+def test_the_tour_is_as_it_was_typed_and_loses_no_record_with_the_leader(open_terminal: OpenTerminal) -> None:
+    page = console_blocks(ROOT / "docs" / "tour.md")
+    (start,), (topic,), (every, first, second, produce), (before,), (kill, after), *ending = page.values()
+    (restart,), (count,), (seek, told), (stop,) = ending
+    here, consumer, other, producer = (open_terminal() for _ in range(4))
+    here.follow(start)
+    here.follow(topic)
+    for terminal in (consumer, other, producer):
+        terminal.follow(every)
+    for terminal, ((command, _),) in ((consumer, first), (other, second), (producer, produce)):
+        terminal.type(command)
+
+    def described() -> Said | None:
+        (found,) = here.follow(before)
+        return found if len(set(members(found).values())) == 2 else None
+
+    group = eventually("each of the two members has partitions", described, DEADLINE_SECONDS)
+    dead, owners = coordinator(group), members(group)
+    of_dead = {"kill 3": f"kill {dead}", "restart 3": f"restart {dead}"}
+    here.follow(kill, of_dead)
+    health, _, group = here.follow(after)
+    assert health.code == 1
+    assert f"missing brokers: {dead}" in health.lines
+    eventually("all partitions have another leader", lambda: dead not in leaders(here.follow(after[1:2])[0]).values())
+    assert coordinator(group) != dead
+    assert members(group) == owners, "no rebalance was needed"
+    here.follow(restart, of_dead)
+
+    assert producer.wait().lines == ["300 records written to orders"]
+    for terminal in (consumer, other):
+        terminal.press_ctrl_c()
+        terminal.wait()
+    counted, distinct = here.follow(count)
+    assert distinct.lines == ["300"], "none is lost"
+    # More would be read twice, which happens seldom and is no broken promise.
+    assert int(counted.lines[-1].split()[0]) >= 300
+
+    moved, again = here.follow(seek)
+    assert [int(row[2]) - int(row[3]) for row in rows(moved)] == [2] * 4
+    assert len(again.lines) == 8
+    here.follow(told)
+    here.follow(stop)
