@@ -14,7 +14,8 @@ What several commands share:
 * `options`      options.
 * `output`       tables and JSON.
 * `positions`    start, end, N, -N and @time.
-* `format_text`  the text of a record format; `record_format` prints by it, `record_input` reads by it.
+* `format_text`  the text of a record format; `record_format` prints by it, `record_input` reads by it, numbers in
+  binary and hex as `number_format` has them.
 * `input_buffer` bytes up to a delimiter.
 * `input_stream` bytes of which Ctrl-C is an end.
 * `progress`     why a partition is neither read nor written.

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import typer
 
 from raftka.cli.exit_codes import CommandError
-from raftka.cli.format_text import Directive, parse_format, typed_bytes
+from raftka.cli.format_text import Directive, Takes, parse_format, typed_bytes
 from raftka.cli.input_buffer import ByteStream, InputBuffer
+from raftka.cli.number_format import READ_MODIFIERS, number_width, read_number
 
 # The most that librdkafka takes: what is too large for a topic is for its brokers to say.
 RECORD_BYTES_MAX = 1_000_000_000
@@ -19,12 +20,16 @@ INPUT_HELP = (
     r"text: lines, which end with \n or \r\n; json: an object per line, as `raftka consume -f json` prints them, of"
     " which key, value, headers and timestamp (-1: now) are taken; or a format: %k key, %s or %v value, %h headers as"
     " a=1,b=2, %p partition, %T or %d timestamp in ms (-1: now), each up to the text that follows it; or %K and %S or"
-    r" %V bytes of key and value (-1: null), as in '%K %S %k%s\n'"
+    r" %V bytes of key and value (-1: null), as in '%K %S %k%s\n', or %R those of the value as big32; %k{hex},"
+    " %v{base64}; %K{big32}: numbers as `raftka consume -f` writes them; %K{4}, %k{4}: as many bytes in every record"
 )
-_LETTERS: dict[str, tuple[str, ...]] = {
-    "k": ("hex", "base64"),
-    "s": ("hex", "base64"),
-    **dict.fromkeys("hpTKS", ()),
+_TEXT = Takes(("hex", "base64"), size=True)
+_NUMBER = Takes(READ_MODIFIERS)
+_LETTERS = {
+    **dict.fromkeys("ks", _TEXT),
+    "h": Takes(),
+    **dict.fromkeys("pT", _NUMBER),
+    **dict.fromkeys("KS", Takes(READ_MODIFIERS, size=True)),
 }
 _SIZED = {"k": "K", "s": "S"}
 _JSON_KEYS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers"}
@@ -206,7 +211,8 @@ class InputFormat:
     """A format by which records stand one behind the other in a stream, like kcat's and rpk's.
 
     A field reaches to the text that follows it in the format, or has as many bytes as a %K or %S before it says, -1 of
-    them being null. A last field with nothing behind it takes the rest of the input.
+    them being null, or as the format itself says. Sizes are those of what is read, before hex or base64 is decoded. A
+    last field with nothing behind it takes the rest of the input.
 
     Raises:
         typer.BadParameter: A format by which nothing could be told apart.
@@ -214,7 +220,8 @@ class InputFormat:
 
     def __init__(self, text: str, *, allows_no_value: bool = False) -> None:
         self._parts = parse_format(text, _LETTERS)
-        letters = [part.letter for part in self._parts if isinstance(part, Directive)]
+        directives = [part for part in self._parts if isinstance(part, Directive)]
+        letters = [part.letter for part in directives]
         for letter in letters:
             if letters.count(letter) > 1:
                 raise typer.BadParameter(f"--format {text}: %{letter} is there twice")
@@ -223,11 +230,13 @@ class InputFormat:
             if not isinstance(part, Directive):
                 continue
             seen.add(part.letter)
-            if isinstance(following, Directive) and _SIZED.get(part.letter) not in seen:
+            if isinstance(following, Directive) and not _is_bounded(part) and _SIZED.get(part.letter) not in seen:
                 raise typer.BadParameter(f"--format {text}: text must stand between {part} and {following}")
         for field, size in _SIZED.items():
             if size in letters and field not in letters[letters.index(size) :]:
                 raise typer.BadParameter(f"--format {text}: %{size} has no %{field} behind it")
+            if size in letters and any(part.letter == field and part.size for part in directives):
+                raise typer.BadParameter(f"--format {text}: %{size} and %{field}{{N}} both say how long it is")
         if "s" not in letters and not allows_no_value:
             raise typer.BadParameter(
                 f"--format {text}: without %s every value would be null; --tombstone says that this is meant"
@@ -262,10 +271,14 @@ class InputFormat:
                     raise InputError(f"{place}: {_shown(part)} is missing before {_shown(buffer.peek(_SHOWN_BYTES))}")
                 is_literal_taken = False
                 continue
-            size = found.get(_SIZED.get(part.letter, ""))
             following = self._parts[index + 1] if index < last else None
+            if _is_bounded(part):
+                found[part.letter] = _bounded(buffer, part, place)
+                continue
+            size = found.get(_SIZED.get(part.letter, ""))
             if size is not None:
-                data = self._sized(buffer, _whole_number(size, f"{place}: %{_SIZED[part.letter]}", low=-1), place)
+                wanted = _whole_number(size, f"{place}: %{_SIZED[part.letter]}", low=-1)
+                data = None if wanted < 0 else _exactly(buffer, wanted, place)
             else:
                 data = buffer.until(
                     following if isinstance(following, bytes) else None, index + 1 == last and is_end_enough
@@ -276,14 +289,6 @@ class InputFormat:
                     raise InputError(f"{place}: %{part.letter} is not followed by {_shown(following)}")
             found[part.letter] = _decoded(data, part.modifier, f"{place}: {part}") if data is not None else None
         return found
-
-    def _sized(self, buffer: InputBuffer, size: int, place: Place) -> bytes | None:
-        if size < 0:
-            return None
-        data = buffer.exactly(size)
-        if data is None:
-            raise InputError(f"{place}: the input ends before the {size} bytes that were announced")
-        return data
 
     def _record(self, fields: dict[str, bytes | None], place: Place, key: bytes | None) -> InputRecord:
         headers = (fields.get("h") or b"").decode("utf-8", "surrogateescape")
@@ -296,6 +301,32 @@ class InputFormat:
             partition=-1 if partition is None else _whole_number(partition, f"{place}: %p"),
             timestamp=_sent_timestamp(_whole_number(timestamp, f"{place}: %T", low=-1), f"{place}: %T"),
         )
+
+
+def _is_bounded(part: Directive) -> bool:
+    """Return whether the format itself says how many bytes of input a field has."""
+    return part.size is not None or number_width(part.modifier) is not None
+
+
+def _bounded(buffer: InputBuffer, part: Directive, place: Place) -> bytes:
+    """Take a field of which the format says how long it is; numbers come in digits."""
+    width = number_width(part.modifier)
+    if width is None:
+        # A size that the format says is nowhere in the input.
+        sized = part.letter in _SIZED.values()
+        return part.modifier.encode() if sized else _exactly(buffer, int(part.modifier), place)
+    data = _exactly(buffer, width, place)
+    try:
+        return str(read_number(data, part.modifier)).encode()
+    except ValueError:
+        raise InputError(f"{place}: {part}: {_shown(data)} is not hex") from None
+
+
+def _exactly(buffer: InputBuffer, size: int, place: Place) -> bytes:
+    data = buffer.exactly(size)
+    if data is None:
+        raise InputError(f"{place}: the input ends before the {size} bytes that were announced")
+    return data
 
 
 def _is_line_end(part: bytes | Directive) -> bool:

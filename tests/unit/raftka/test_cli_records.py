@@ -64,10 +64,59 @@ def pairs(records: list[InputRecord]) -> list[tuple[bytes | None, bytes | None]]
         (r"%%{ %%{x %k\x7b}", b"%{ %{x k{}"),
         (r"%k\t\r\n\0\x41\\", b"k\t\r\n\0A\\"),
         ("ä%k", "äk".encode()),
+        ("%{%k%}%%", b"{k}%"),
+        ("%t{hex} %v{base64raw}", b"74 dv8"),
+        ("%R", b"\0\0\0\x02"),
+        ("%h{ %k=%v}", b" a=1 n="),
+        (r"%h{%K %V{big16} %k{base64} %v{hex}%%\n}.", b"1 \0\x01 YQ== 31%\n1 \0\0 bg== %\n."),
+        ("%h{%{%k%}}", b"{a}{n}"),
+        ("%d{strftime[%F %T]}", b"2023-11-14 22:13:20"),
+        ("%T{strftime[[ [%Y] ]]}", b" [2023] "),
+        ("%d{strftime### [%F] ###}%d{strftime{%H}}", b" [2023-11-14] 22"),
     ],
 )
 def test_a_record_is_printed_by_a_format(text: str, printed: bytes) -> None:
     assert record_printer(text)(message()) == printed
+
+
+@pytest.mark.parametrize(
+    ("modifier", "of_5", "of_minus_1", "of_a_time"),
+    [
+        ("ascii", b"5", b"-1", b"1700000000123"),
+        ("hex64", b"0000000000000005", b"f" * 16, b"0000018bcfe5687b"),
+        ("hex32", b"00000005", b"f" * 8, b"cfe5687b"),
+        ("hex16", b"0005", b"f" * 4, b"687b"),
+        ("hex8", b"05", b"ff", b"7b"),
+        ("hex4", b"5", b"f", b"b"),
+        ("big64", b"\0" * 7 + b"\5", b"\xff" * 8, b"\0\0\x01\x8b\xcf\xe5\x68\x7b"),
+        ("big32", b"\0\0\0\5", b"\xff" * 4, b"\xcf\xe5\x68\x7b"),
+        ("big16", b"\0\5", b"\xff" * 2, b"\x68\x7b"),
+        ("big8", b"\5", b"\xff", b"\x7b"),
+        ("little64", b"\5" + b"\0" * 7, b"\xff" * 8, b"\x7b\x68\xe5\xcf\x8b\x01\0\0"),
+        ("little32", b"\5\0\0\0", b"\xff" * 4, b"\x7b\x68\xe5\xcf"),
+        ("little16", b"\5\0", b"\xff" * 2, b"\x7b\x68"),
+        ("little8", b"\5", b"\xff", b"\x7b"),
+        ("byte", b"\5", b"\xff", b"\x7b"),
+        ("bool", b"true", b"true", b"true"),
+    ],
+)
+def test_a_number_is_printed_by_a_modifier_and_cut_off_where_it_is_too_large(
+    modifier: str, of_5: bytes, of_minus_1: bytes, of_a_time: bytes
+) -> None:
+    printed = record_printer(f"%o{{{modifier}}}|%e{{{modifier}}}|%d{{{modifier}}}")(message(leader_epoch=-1))
+    assert printed == b"|".join([of_5, of_minus_1, of_a_time])
+
+
+def test_records_are_counted_as_they_are_printed() -> None:
+    render = record_printer("%i %i{hex8};")
+    assert [render(message()), render(message())] == [b"1 01;", b"2 02;"]
+    assert record_printer("%p{bool}")(message(partition=0)) == b"false"
+
+
+def test_the_size_of_a_null_is_none_where_no_sign_has_room() -> None:
+    null = message(value=None)
+    assert record_printer("%S{byte}%S{hex16}%S{little16}%S{hex4}")(null) == b"\0" + b"0000" + b"\0\0" + b"0"
+    assert record_printer("%S{big32}%R")(null) == b"\xff" * 8
 
 
 def test_nulls_are_empty_and_their_size_is_minus_one() -> None:
@@ -112,7 +161,14 @@ def test_a_record_without_a_time_has_none_as_a_date_either() -> None:
     assert record_as_json(timeless)["timestamp"] == -1
 
 
+def test_a_date_that_nobody_can_write_is_refused_before_any_record_is_read() -> None:
+    with pytest.raises(typer.BadParameter, match="strftime"):
+        record_printer(f"%d{{strftime[{os.fsdecode(bytes([0xFF]))}]}}")
+
+
 def test_a_time_that_no_calendar_has_stays_a_number() -> None:
+    assert record_printer("%d{strftime[%F]}")(message(timestamp=(1, 2**62))) == str(2**62).encode()
+    assert record_printer("%d{strftime[%F]}")(message(timestamp=(0, -1))) == b"-1"
     assert record_printer("%T{iso}")(message(timestamp=(1, 2**62))) == str(2**62).encode()
 
 
@@ -122,7 +178,23 @@ def test_a_time_that_no_calendar_has_stays_a_number() -> None:
         ("xml", "must be text, json or a format"),
         ("%q", "%q: the directives are %t"),
         ("%k%", "%: the directives are"),
-        ("%o{hex}", "%o{hex}: there is only %o by itself"),
+        ("%o{hex}", "%o{hex}: there is %o{ascii}, %o{hex64}"),
+        ("%R{hex}", "%R{: there is only %R by itself, which is %S{big32}"),
+        ("%k{4}", "%k{4}: there is %k{hex}, %k{base64}, %k{base64raw}"),
+        ("%x", "%x: is rpk's, and not here: the client library does not tell it"),
+        ("%a{compression}", "%a: is rpk's, and not here: the client library tells no more"),
+        ("%]", "%]: is rpk's, and not here: the client library does not tell it with a record"),
+        ("%d{go[2006]}", "there is %d{ascii}"),
+        ("%d{go[2006]}", "strftime[...] is there for it"),
+        ("%d{strftime[%F}", "%d{strftime[: is not closed by ]}"),
+        ("%d{strftime[%F]", "%d{strftime[: is not closed by ]}"),
+        ("%d{strftime}", "%d{strftime}: there is"),
+        ("%k{strftime[%F]}", "%k{strftime[...]}: there is %k{hex}"),
+        ("%v{unpack[>I]}", "%v{unpack[...]}: there is %v{hex}, %v{base64}, %v{base64raw}; hex is there for it"),
+        ("%h{}", "%h{}: there is %h{ %k=%v }"),
+        ("%h{%k", "the brace is not closed"),
+        ("%h{%o}", "%o: the directives are %k, %s, %K, %S, %v, %V, %R and %%"),
+        ("%h{{%k}}", "a brace that is to be text within %h{...} is %{"),
         ("%k{iso}", "there is %k{hex}, %k{base64}"),
         ("%k{}", "there is %k{hex}, %k{base64}"),
         ("%k{hex", "the brace is not closed"),
@@ -158,6 +230,16 @@ def test_lines_are_records_and_nothing_in_them_is_decoded() -> None:
         (r"%S %s\n", b"3 a\nb\n0 \n-1 \n", [(None, b"a\nb"), (None, b""), (None, None)]),
         (r"%K,%V:%k%s;", b"1,2:abc;-1,0:;", [(b"a", b"bc"), (None, b"")]),
         (r"%k{hex} %s{base64}\n", b"6b dv8=\n", [(b"k", b"v\xff")]),
+        ("%k{2}%s{3}", b"abcdeABCDE", [(b"ab", b"cde"), (b"AB", b"CDE")]),
+        ("%K{2}%V{3}%k%v", b"abcdeABCDE", [(b"ab", b"cde"), (b"AB", b"CDE")]),
+        (r"%K{4}%k{hex}%v\n", b"6162c\n4142\n", [(b"ab", b"c"), (b"AB", b"")]),
+        ("%K{big16} foo %k%R%s", b"\0\1 foo k\0\0\0\2ab\0\0 foo \xff\xff\xff\xff", [(b"k", b"ab"), (b"", None)]),
+        ("%V{byte}%v", b"\x80" + b"x" * 128 + b"\0", [(None, b"x" * 128), (None, b"")]),
+        (r"%V{hex4}%v\n", b"2ab\n", [(None, b"ab")]),
+        ("%V{hex32}%v", b"00000001affffffff", [(None, b"a"), (None, None)]),
+        (r"%V{little32} %v\n", b"\1\0\0\0 a\n", [(None, b"a")]),
+        (r"%V{ascii} %v\n", b"1 a\n", [(None, b"a")]),
+        (r"%{%v%}\n", b"{a}\n{b}\n", [(None, b"a"), (None, b"b")]),
     ],
 )
 def test_input_is_taken_apart_by_a_format(text: str, data: bytes, found: list[tuple[bytes, bytes]]) -> None:
@@ -171,6 +253,8 @@ def test_a_format_has_partitions_timestamps_and_headers() -> None:
     (record,) = read(r"%p %T %h %s\n", b"3 1700000000000 a=1,b= x\n")
     assert (record.partition, record.timestamp, record.value) == (3, 1_700_000_000_000, b"x")
     assert record.headers == [("a", b"1"), ("b", b"")]
+    (record,) = read("%p{byte}%T{big64}%v", b"\3" + (1_700_000_000_000).to_bytes(8) + b"x")
+    assert (record.partition, record.timestamp, record.value) == (3, 1_700_000_000_000, b"x")
     (record,) = read(r"%h %s\n", b" x\n", key="k")
     assert (record.key, record.headers, record.partition, record.timestamp) == (b"k", [], -1, 0)
 
@@ -186,6 +270,12 @@ def test_a_format_has_partitions_timestamps_and_headers() -> None:
         (r"%S %s\n", b"9 1\n", "record 1: the input ends before the 9 bytes"),
         (r"%S %s\n", b"1 12\n", r"record 1: '\n' is missing before '2"),
         (r"%p %s\n", b"-1 x\n", "record 1: %p: '-1' is not a number from 0"),
+        ("%p{big32}%s", b"\xff" * 4, "record 1: %p: '-1' is not a number from 0"),
+        ("%p{big32}%s", b"\0", "record 1: the input ends before the 4 bytes"),
+        ("%p{hex8}%s", b"_1", "record 1: %p{hex8}: '_1' is not hex"),
+        ("%p{hex8}%s", b"zz", "record 1: %p{hex8}: 'zz' is not hex"),
+        ("%k{2}%s{2}", b"abcda", "record 2: the input ends before the 2 bytes"),
+        ("%R%s", b"\x80\0\0\0", "record 1: %S: '-2147483648' is not a number from -1"),
         (r"%k{hex} %s\n", b"6 x\n", "record 1: %k{hex}: '6' is not hex"),
         (r"%h %s\n", b"=1 x\n", "record 1: a header is NAME=VALUE"),
         (r"%h %s\n", b"a=1 x\n\xff=1 x\n", "record 2: header name '\\udcff' is not UTF-8"),
@@ -209,6 +299,13 @@ def test_input_that_does_not_fit_its_format_is_named(text: str, data: bytes, wor
         ("%S %k", "%S has no %s behind it"),
         ("%s %S", "%S has no %s behind it"),
         ("%t %s", "%t: the directives are"),
+        ("%x %s", "%x: the directives are %k, %s, %h, %p, %T, %K, %S, %v, %V, %d, %R and %%"),
+        ("%K{3} %k{3} %s", "%K and %k{N} both say how long it is"),
+        ("%k{0}%s", "%k{0}: there is %k{hex}, %k{base64}, %k{N}"),
+        ("%v{re[..]}", "%v{re[...]}: there is %v{hex}"),
+        ("%p{bool} %s", "there is %p{ascii}"),
+        ("%p{4} %s", "there is %p{ascii}"),
+        ("%h{ %k=%v} %s", "%h{: there is only %h by itself"),
         (r"%k\n", "without %s every value would be null; --tombstone says"),
         ("lines", "must be text, json or a format"),
     ],
@@ -263,6 +360,17 @@ def test_what_is_printed_with_sizes_is_read_back(records: list[tuple[bytes | Non
     data = b"".join(render(message(key=key, value=value)) for key, value in records)
     stream: Any = Trickle(data, step)
     assert pairs(list(record_reader(r"%K %S %k%s\n", None, None)(stream, ""))) == records
+
+
+@pytest.mark.parametrize("modifier", ["hex64", "hex32", "big64", "big32", "little64", "little32"])
+@given(records=st.lists(st.tuples(fields, fields), max_size=5), step=st.integers(1, 7))
+def test_what_is_printed_with_sizes_in_binary_is_read_back(
+    modifier: str, records: list[tuple[bytes | None, bytes | None]], step: int
+) -> None:
+    text = f"%K{{{modifier}}}%V{{{modifier}}}%k%v"
+    render = record_printer(text)
+    stream: Any = Trickle(b"".join(render(message(key=key, value=value)) for key, value in records), step)
+    assert pairs(list(record_reader(text, None, None)(stream, ""))) == records
 
 
 @given(fields, fields)
