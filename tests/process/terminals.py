@@ -26,6 +26,9 @@ _DRAWN_AND_CLEARED = re.compile(r"[^\n]*\x1b\[K")
 _LOOKS = ("raftka topic describe", "raftka group describe", "raftka cluster health", "kcat ")
 
 
+BASH = ("bash", "--noprofile", "--norc", "--noediting", "-i")
+
+
 class Step(NamedTuple):
     """A command of a console block, and what the page says that it prints."""
 
@@ -63,18 +66,19 @@ def console_blocks(page: Path) -> dict[str, list[list[Step]]]:
 class Terminal:
     """A shell that somebody types into; Ctrl-C reaches what runs in its foreground, as from a keyboard."""
 
-    def __init__(self, folder: Path, home: Path) -> None:
+    def __init__(self, folder: Path, home: Path, shell: Sequence[str] = BASH, *, echoes: bool = False) -> None:
         self._home = home
         self._keyboard, screen = os.openpty()
         attributes = termios.tcgetattr(screen)
-        # What is typed is not printed back, and what is printed stays as it is.
+        # What is printed stays as it is. A shell that edits its line shows it only where the terminal would.
         attributes[1] &= ~termios.OPOST
-        attributes[3] &= ~termios.ECHO
+        if not echoes:
+            attributes[3] &= ~termios.ECHO
         termios.tcsetattr(screen, termios.TCSANOW, attributes)
         variables = {"HOME": str(home), "PS1": _PROMPT, "TERM": "dumb", "HISTFILE": "", "COLUMNS": "200", "LC_ALL": "C"}
         self._shell = subprocess.Popen(
             # `setsid --ctty` makes it the terminal of the shell, without which there is no Ctrl-C.
-            ["setsid", "--ctty", "bash", "--noprofile", "--norc", "--noediting", "-i"],
+            ["setsid", "--ctty", *shell],
             stdin=screen,
             stdout=screen,
             stderr=screen,
@@ -83,26 +87,36 @@ class Terminal:
         )
         os.close(screen)
         self._seen = ""
-        self.wait()
+        if not echoes:
+            self.wait()
 
     def type(self, line: str) -> None:
         """Type a line, and do not wait for what comes of it."""
-        os.write(self._keyboard, line.encode() + b"\n")
+        self.press(f"{line}\n")
 
     def press_ctrl_c(self) -> None:
-        os.write(self._keyboard, b"\x03")
+        self.press("\x03")
 
     def wait(self, seconds: float = DEADLINE_SECONDS) -> Said:
         """Return what has been printed, once the shell is ready for another command."""
-        deadline = time.monotonic() + seconds
-        while not (prompted := _PROMPTED.search(self._seen)):
-            left = deadline - time.monotonic()
-            assert left > 0, f"no prompt within {seconds:.0f} s: {self._seen}"
-            if select.select([self._keyboard], [], [], left)[0]:
-                self._seen += os.read(self._keyboard, 65536).decode(errors="replace")
+        prompted = self.read_until(_PROMPTED, seconds)
         text = _DRAWN_AND_CLEARED.sub("", self._seen[: prompted.start()]).replace(str(self._home), "~")
         self._seen = ""
         return Said(text.splitlines(), int(prompted[1]))
+
+    def read_until(self, pattern: re.Pattern[str], seconds: float = DEADLINE_SECONDS) -> re.Match[str]:
+        """Return where a pattern is in what has been printed since the last prompt, once it is there."""
+        deadline = time.monotonic() + seconds
+        while not (found := pattern.search(self._seen)):
+            left = deadline - time.monotonic()
+            assert left > 0, f"no {pattern.pattern} within {seconds:.0f} s: {self._seen!r}"
+            if select.select([self._keyboard], [], [], left)[0]:
+                self._seen += os.read(self._keyboard, 65536).decode(errors="replace")
+        return found
+
+    def press(self, keys: str) -> None:
+        """Press keys; a line ends with Enter only."""
+        os.write(self._keyboard, keys.encode())
 
     def run(self, command: str) -> Said:
         self.type(command)

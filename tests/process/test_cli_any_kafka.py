@@ -12,6 +12,7 @@ import pytest
 
 from tests.process.broker_processes import eventually
 from tests.process.command_line import RAFTKA, SECONDS, raftka, read_until, started
+from tests.process.kcat import kcat, needs_kcat
 
 pytestmark = pytest.mark.process
 
@@ -229,6 +230,60 @@ def test_a_topic_is_configured_grown_and_trimmed(run: Run) -> None:
     done = run("topic", "trim-prefix", "changing", "-p", "0", "-p", "1", "-o", "3")
     assert done.stderr == "raftka: note: partition 1 of changing ends at 1, which is taken in place of 3\n"
     assert run("consume", "changing", "-e").stdout == "4\n"
+
+
+def test_a_topic_is_deleted_once(run: Run) -> None:
+    run("topic", "create", "short-lived", "-p", "1")
+    run("produce", "short-lived", stdin="1\n")
+    assert run("topic", "delete", "short-lived").stdout == "deleted short-lived\n"
+    eventually("it is gone", lambda: "short-lived" not in run("topic", "list").stdout.split(), 60.0)
+    told = run("topic", "delete", "short-lived", code=1).stderr
+    assert "topic short-lived does not exist" in told
+    assert "topic short-lived does not exist" in run("consume", "short-lived", "-e", code=1).stderr
+
+
+def test_info_names_the_cluster_its_brokers_and_its_controller(run: Run, bootstrap: str) -> None:
+    run("topic", "create", "informed", "-p", "2")
+    found = json.loads(run("cluster", "info", "-f", "json").stdout)
+    assert sorted(each["kafka"] for each in found["brokers"]) == sorted(bootstrap.split(","))
+    nodes = {each["node_id"] for each in found["brokers"]}
+    assert found["controller"] in nodes
+    assert found["topics"] >= 1
+    assert found["partitions"] >= 2
+    lines = run("cluster", "info").stdout.splitlines()
+    assert lines[0] == f"cluster:    {found['cluster_id']}"
+    assert {int(line.split()[0]) for line in lines[-3:]} == nodes
+
+
+@needs_kcat
+def test_a_format_prints_what_kcat_prints(run: Run, bootstrap: str) -> None:
+    run("topic", "create", "both-print", "-p", "1", "-c", "retention.ms=-1")
+    run(
+        "produce",
+        "both-print",
+        "-f",
+        r"%K %V %T %k%v\n",
+        "-H",
+        "a=1",
+        "-H",
+        "b=",
+        stdin="1 2 7 kab\n-1 0 8 \n2 -1 9 kk\n",
+    )
+    for records, kcats in (("3", r"%t|%p|%o|%k|%s|%K|%S|%T|%h|%%|\x41\t\n"), ("2", "%R%s")):
+        printed = kcat(bootstrap, "-C", "-t", "both-print", "-c", records, "-q", "-f", kcats)
+        assert run("consume", "both-print", "-n", records, "-f", kcats).stdout == printed
+        assert printed
+
+
+def test_a_stream_that_is_framed_in_binary_is_read_back(run: Run, tmp_path: Path) -> None:
+    for topic in ("framed", "framed-again"):
+        run("topic", "create", topic, "-p", "1")
+    run("produce", "framed", "-K", ":", stdin="a:1\nb:22\n:\n")
+    framed = run("consume", "framed", "-e", "-f", "%K{big32}%V{little16}%k%v").stdout
+    assert framed == "\0\0\0\x01\x01\0a1" + "\0\0\0\x01\x02\0b22" + "\0\0\0\0\0\0"
+    told = run("produce", "framed-again", "-f", "%K{big32}%V{little16}%k%v", "-o", r"%i %o\n", stdin=framed)
+    assert told.stdout == "1 0\n2 1\n3 2\n"
+    assert run("consume", "framed-again", "-e", "-f", "%k=%v;").stdout == "a=1;b=22;=;"
 
 
 def test_the_brokers_configuration_is_read(run: Run) -> None:

@@ -175,3 +175,33 @@ main()
 """
     done = subprocess.run([*RAFTKA[:2], program], capture_output=True, text=True, timeout=SECONDS, env=environment())
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_the_doctor_names_a_killed_broker_what_it_costs_and_the_cure(dev: DevFolder) -> None:
+    dev.client("topic", "create", "sick", "-p", "1", "-r", "3")
+    dev.client("topic", "create", "strict", "-p", "1", "-r", "3", "-c", "min.insync.replicas=3")
+    address = dev.status()[1]["kafka"]
+    dev.dev("kill", "2")
+
+    def problems() -> dict[str, dict[str, str]]:
+        found = json.loads(dev.client("doctor", "cluster", "-f", "json", code=1).stdout)["findings"]
+        return {each["what"]: each for each in found if each["level"] == "problem"}
+
+    def told() -> dict[str, dict[str, str]] | None:
+        # The others find out only when the broker has not answered for a while.
+        found = problems()
+        return found if {"brokers", "replicas", "writes"} <= set(found) and "leaders" not in found else None
+
+    found = eventually("the doctor tells all of it", told, 60.0)
+    assert address in found["brokers"]["words"]
+    assert "raftka dev restart N" in found["brokers"]["cure"]
+    assert "broker 2: " in found["replicas"]["words"]
+    assert "sick-0" in found["replicas"]["words"]
+    assert found["replicas"]["cure"] == "bring the missing brokers back"
+    assert found["writes"]["words"] == "acks=all is refused by strict-0: min.insync.replicas is 3"
+    lines = dev.client("doctor", "cluster", code=1).stdout
+    assert "raftka dev restart N" in lines
+    dev.dev("restart", "2")
+    eventually("the cluster is healthy again", dev.is_healthy, 60.0)
+    healed = json.loads(dev.client("doctor", "cluster", "-f", "json").stdout)["findings"]
+    assert [each["level"] for each in healed if each["what"] in {"brokers", "leaders", "replicas"}] == ["ok"] * 3
