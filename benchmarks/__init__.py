@@ -2,7 +2,7 @@
 
     python -m benchmarks [NAME...] [--quick] [--pairs N] [--seconds S] [--data-dir DIR]
 
-* `start_time`     `raftka dev` until a record is acknowledged.
+* `start_time`     `raftka dev` until a record is acknowledged, and each command's `--help`.
 * `failover`       leaders that are killed, stopped or cut off under load; `faults` does that to them.
 * `mixed_levels`   in `compare`: writers at acks=1 and acks=all on one partition.
 * `soak`           ten minutes of full load with retention.
