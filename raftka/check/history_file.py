@@ -1,6 +1,6 @@
 """Reads histories: JSON lines, in chunks, with the number of the line that is wrong."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import SEEK_END
 from pathlib import Path
@@ -39,8 +39,15 @@ class Part:
 WHOLE = Part()
 
 
-def read_lines(path: Path, part: Part = WHOLE) -> Iterator[tuple[int, list[Line]]]:
+def read_lines(
+    path: Path, part: Part = WHOLE, note: Callable[[int], None] | None = None
+) -> Iterator[tuple[int, list[Line]]]:
     """Yield (number of the first line, operations), chunk by chunk; numbers begin at 1. No line is left out.
+
+    Args:
+        path: The file.
+        part: Which of its chunks.
+        note: Called with the number of bytes of each chunk that is read.
 
     Raises:
         HistoryError: The file is empty or cut short, or a line is no operation.
@@ -54,6 +61,8 @@ def read_lines(path: Path, part: Part = WHOLE) -> Iterator[tuple[int, list[Line]
         at = part.begin
         while at != part.end and (chunk := stream.read(CHUNK_BYTES)):
             at += 1
+            if note is not None:
+                note(len(chunk))
             whole, newline, tail = chunk.rpartition(b"\n")
             if not newline:
                 pieces.append(chunk)

@@ -6,7 +6,7 @@ dictionary look-ups per record.
 
 import gc
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, compress, count, repeat
@@ -208,8 +208,12 @@ def trimmed(trims: list[tuple[int, Trim]], numbers: Mapping[str, int]) -> tuple[
     return ends, [(line, each) for line, each in trims if each.type == "ok" and each.ret is not None]
 
 
-def read_log_history(paths: Iterable[Path]) -> LogHistory:
+def read_log_history(paths: Iterable[Path], note: Callable[[int], None] | None = None) -> LogHistory:
     """Return the history of one or several files, in the order given.
+
+    Args:
+        paths: The files.
+        note: Called with numbers of bytes, as they are read.
 
     Raises:
         HistoryError: It cannot be judged.
@@ -220,7 +224,7 @@ def read_log_history(paths: Iterable[Path]) -> LogHistory:
         for path in paths:
             builder.places.begin(str(path), before)
             last = 0
-            for first, operations in read_lines(path):
+            for first, operations in read_lines(path, note=note):
                 builder.add(before + first, operations)
                 last = first + len(operations) - 1
             before += last

@@ -1,7 +1,7 @@
 """Histories of registers: one sequence of calls and returns per key, with values as small numbers."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -90,8 +90,15 @@ class RegisterHistory:
         return next(known, str(number))
 
 
-def read_register_history(paths: Iterable[Path], *, has_cas: bool) -> RegisterHistory:
+def read_register_history(
+    paths: Iterable[Path], note: Callable[[int], None] | None = None, *, has_cas: bool
+) -> RegisterHistory:
     """Return the history of one or several files, in the order given.
+
+    Args:
+        paths: The files.
+        note: Called with numbers of bytes, as they are read.
+        has_cas: Whether it may have a cas.
 
     Raises:
         HistoryError: It cannot be judged.
@@ -102,7 +109,7 @@ def read_register_history(paths: Iterable[Path], *, has_cas: bool) -> RegisterHi
     for path in paths:
         history.places.begin(str(path), before)
         last = 0
-        for first, operations in read_lines(path):
+        for first, operations in read_lines(path, note=note):
             for number, each in enumerate(operations, first):
                 busy.take(history.places, before + number, each, has_cas=has_cas)
                 history.take(before + number, each)

@@ -10,6 +10,7 @@ import typer
 from raftka.cli.exit_codes import DONE, FAILED, CommandError
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption, parse_pairs
 from raftka.cli.output import print_json, print_table
+from raftka.cli.progress_bar import STARTING_SPARK, underway
 
 if TYPE_CHECKING:
     from raftka.pipeline.archive.folder import ArchiveFolder
@@ -86,7 +87,8 @@ def verify(
 
         level = "read_committed" if is_committed else "read_uncommitted"
         wanted = Wanted(brokers, tuple(topics) if topics else None, begin, end, level)
-        found = verified(spark, folder, wanted)
+        with underway("comparing the archive with the log"):
+            found = verified(spark, folder, wanted)
     if output is Format.JSON:
         print_json({"whole": found.is_whole} | msgspec.to_builtins(found))
     else:
@@ -114,7 +116,8 @@ def restore(
         from raftka.pipeline.archive.restoring import Restore
         from raftka.pipeline.archive.restoring import restore as restored
 
-        done = restored(spark, folder, Restore(brokers, topic, to, begin or 0, end, partitions))
+        with underway(f"writing records of {topic} into {to}"):
+            done = restored(spark, folder, Restore(brokers, topic, to, begin or 0, end, partitions))
     for partition, records in done.records.items():
         print(f"{to}-{partition}: {records:,} records")
     for partition, holes in done.never_read.items():
@@ -136,7 +139,8 @@ def compact(
     with _spark(path, session) as (spark, folder):
         from raftka.pipeline.archive.compaction import compact as compacted
 
-        done = compacted(spark, folder, target_mib * MIB)
+        with underway("joining small files"):
+            done = compacted(spark, folder, target_mib * MIB)
     print(f"{done.files_before:,} files before, {done.files_after:,} now")
 
 
@@ -152,9 +156,10 @@ def _spark(path: Path, options: list[str] | None) -> "Iterator[tuple[Any, Archiv
     folder = ArchiveFolder.open(path)
     from raftka.pipeline.archive.reading import spark_errors
 
-    session = open_session(
-        "archive", {key.removeprefix("spark."): value for key, value in own.items()}, folder.spark_log
-    )
+    with underway(STARTING_SPARK):
+        session = open_session(
+            "archive", {key.removeprefix("spark."): value for key, value in own.items()}, folder.spark_log
+        )
     try:
         yield session, folder
     except spark_errors() as error:

@@ -12,6 +12,7 @@ import typer
 from raftka.cli.check import ExplainOption, LevelName, LevelOption, Model, ModelOption, OutputOption, tell
 from raftka.cli.exit_codes import UnjudgedError
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, parse_pairs
+from raftka.cli.progress_bar import STARTING_SPARK, underway
 from raftka.kafka_client import KafkaClientError
 from raftka.pipeline.errors import PipelineError
 
@@ -53,9 +54,13 @@ def audit(
             def judge() -> "Verdict":
                 from raftka.pipeline.audit.parts import HistoryFile
 
-                if topic is not None:
-                    return _judged(read_topic(brokers, topic), model, level, cluster, folder)
-                return _judged([HistoryFile(each) for each in files or []], model, level, cluster, folder)
+                if topic is None:
+                    histories = [HistoryFile(each) for each in files or []]
+                else:
+                    with underway(f"reading topic {topic}"):
+                        histories = read_topic(brokers, topic)
+                with underway("judging"):
+                    return _judged(histories, model, level, cluster, folder)
 
             return tell(judge, model, output, explained=explain)
     except (PipelineError, KafkaClientError, OSError) as error:
@@ -97,7 +102,8 @@ def _spark(
         (folder / "pieces").mkdir()
         # It stays, for whoever is told to look into it.
         log = folder.parent / f"raftka-audit-{os.getuid()}.log"
-        spark = open_session("audit", {key.removeprefix("spark."): each for key, each in options.items()}, log)
+        with underway(STARTING_SPARK):
+            spark = open_session("audit", {key.removeprefix("spark."): each for key, each in options.items()}, log)
         try:
             yield OnSpark(spark), folder / "pieces", lambda brokers, topic: read_topic(spark, brokers, topic, folder)
         except (PySparkException, Py4JJavaError) as error:

@@ -12,6 +12,7 @@ import typer
 
 from raftka.cli.exit_codes import DONE, FAILED, UNJUDGED, UnjudgedError
 from raftka.cli.options import Format
+from raftka.cli.progress_bar import ProgressBar, underway
 
 if TYPE_CHECKING:
     from raftka.check.verdict import Verdict
@@ -33,6 +34,8 @@ class LevelName(StrEnum):
     LEADER_ACK = "leader_ack"
     NO_ACK = "no_ack"
 
+
+_JUDGING = "all is read, judging"
 
 ModelOption = Annotated[Model, typer.Option("--model", help="What they are histories of.")]
 LevelOption = Annotated[
@@ -91,13 +94,34 @@ def _print_json(document: dict[str, Any]) -> None:
 
 
 def _judged(files: list[Path], model: Model, level: LevelName) -> "Verdict":
+    done = 0
+
+    def note(count: int) -> None:
+        nonlocal done
+        done += count
+        bar.show(done)
+
     if model is Model.LOG:
         from raftka.check.levels import Level
         from raftka.check.log_builder import read_log_history
         from raftka.check.log_model import check_log
 
-        return check_log(read_log_history(files), Level[level.name])
+        with ProgressBar("bytes", _total_bytes(files)) as bar:
+            log = read_log_history(files, note)
+        with underway(_JUDGING):
+            return check_log(log, Level[level.name])
     from raftka.check.register_history import read_register_history
     from raftka.check.register_model import check_register
 
-    return check_register(read_register_history(files, has_cas=model is Model.CAS), model.value)
+    with ProgressBar("bytes", _total_bytes(files)) as bar:
+        registers = read_register_history(files, note, has_cas=model is Model.CAS)
+    with underway(_JUDGING):
+        return check_register(registers, model.value)
+
+
+def _total_bytes(files: list[Path]) -> int | None:
+    """Return how much there is to read; None where a file does not tell, which reading will say, too."""
+    try:
+        return sum(path.stat().st_size for path in files)
+    except OSError:
+        return None

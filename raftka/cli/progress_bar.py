@@ -2,12 +2,18 @@
 
 import shutil
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
 _REDRAW_SECONDS = 0.1
+# Seconds are all that such a line counts.
+_TICK_SECONDS = 1.0
 _BAR_COLUMNS = 24
+STARTING_SPARK = "starting Spark"
 # The cursor to the first column, and the line cleared.
 _CLEAR = "\r\x1b[K"
 
@@ -43,16 +49,47 @@ class ProgressBar:
         if now - self._drawn < _REDRAW_SECONDS:
             return
         self._drawn = now
-        line = progress_line(self._unit, done, self._total, now - self._began)
-        columns = shutil.get_terminal_size().columns
-        sys.stderr.write(_CLEAR + line[: max(1, columns - 1)])
-        sys.stderr.flush()
+        _draw(progress_line(self._unit, done, self._total, now - self._began))
 
     def clear(self) -> None:
         """Take the line away, for something else to be written."""
         if self.is_shown:
-            sys.stderr.write(_CLEAR)
-            sys.stderr.flush()
+            _draw("")
+
+
+@contextmanager
+def underway(what: str) -> Iterator[None]:
+    """Say on a terminal what is being done, and for how long by now, where nobody knows how much of it there is.
+
+    Args:
+        what: As in `comparing the archive with the log`.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    is_done = threading.Event()
+    # What is waited for calls nothing that could draw meanwhile.
+    clock = threading.Thread(target=_tick, args=(what, is_done), daemon=True)
+    clock.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        clock.join()
+        _draw("")
+
+
+def _tick(what: str, is_done: threading.Event) -> None:
+    began = time.monotonic()
+    while not is_done.is_set():
+        _draw(f"{what}  {time.monotonic() - began:.0f} s")
+        is_done.wait(_TICK_SECONDS)
+
+
+def _draw(line: str) -> None:
+    columns = shutil.get_terminal_size().columns
+    sys.stderr.write(_CLEAR + line[: max(1, columns - 1)])
+    sys.stderr.flush()
 
 
 def progress_line(unit: str, done: int, total: int | None, seconds: float) -> str:

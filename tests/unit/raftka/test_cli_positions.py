@@ -2,6 +2,8 @@
 
 import io
 import sys
+import threading
+import time
 
 import pytest
 import typer
@@ -11,7 +13,7 @@ from raftka.cli.exit_codes import CommandError
 from raftka.cli.group import _is_chosen, _parse_topic
 from raftka.cli.output import print_table
 from raftka.cli.positions import Anchor, Position, parse_position
-from raftka.cli.progress_bar import ProgressBar, progress_line
+from raftka.cli.progress_bar import ProgressBar, progress_line, underway
 from raftka.cli.root import run
 from raftka.kafka_groups import GroupListing
 
@@ -142,7 +144,21 @@ def test_a_bar_is_drawn_on_a_terminal_now_and_then_and_taken_away(monkeypatch: p
     assert sys.stderr.getvalue() == drawn + "\r\x1b[K"
 
 
+def test_work_that_cannot_be_measured_says_what_it_is_and_takes_that_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", Terminal())
+    threads = threading.active_count()
+    with underway("joining small files"):
+        deadline = time.monotonic() + 60.0
+        while not sys.stderr.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert sys.stderr.getvalue().startswith("\r\x1b[Kjoining small files  0 s")
+    assert sys.stderr.getvalue().endswith(" s\r\x1b[K")
+    assert threading.active_count() == threads
+
+
 def test_nothing_is_drawn_where_stderr_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with underway("joining small files"):
+        assert capsys.readouterr().err == ""
     with ProgressBar("records", 10) as bar:
         bar.show(5)
     assert not bar.is_shown
