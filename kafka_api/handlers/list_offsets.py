@@ -22,12 +22,21 @@ from storage.errors import StorageError
 _Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 _Partition = ListOffsetsResponse.ListOffsetsPartitionResponse
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 # From which version on each special timestamp exists.
-_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_SINCE = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 _FIRST_VERSION_WITH_NOT_AVAILABLE = 5
+# Nothing is tiered: they have no offset, and no epoch.
+_OF_TIERS = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 # What does not depend on the newest records.
-_OF_THE_PAST = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED)
+_OF_THE_PAST = (EARLIEST, EARLIEST_LOCAL, *_OF_TIERS)
 
 # Records looked at before other tasks run: a batch of a hostile client may unpack to tens of millions.
 _RECORDS_PER_STEP = 1000
@@ -120,7 +129,7 @@ async def _answer(context: RequestContext, read: _Read) -> None:
     elif read.timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = partition.start_offset
         result.offset, result.leader_epoch = start, partition.epoch_of(start)
-    elif read.timestamp != LATEST_TIERED:  # Nothing is tiered: offset and epoch stay -1.
+    elif read.timestamp not in _OF_TIERS:
         await _by_timestamp(context, partition, read.timestamp, result)
 
 

@@ -11,7 +11,7 @@ from kafka_api.protocol.messages import OffsetForLeaderEpochRequest
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.model.record_batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, build_batch, packed, record
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
 
 async def topic_with_times(client, *batches):
@@ -48,6 +48,7 @@ async def new_epoch(broker):
         (EARLIEST_LOCAL, 0, -1),
         (LATEST, 6, -1),
         (LATEST_TIERED, -1, -1),
+        (EARLIEST_PENDING_UPLOAD, -1, -1),
         (MAX_TIMESTAMP, 3, 900),
         (0, 0, 100),
         (100, 0, 100),
@@ -63,7 +64,7 @@ def test_offsets_are_found_by_name_and_by_time(tmp_path, timestamp, offset, foun
         async with broker_in(tmp_path) as broker:
             client = await broker.client()
             await topic_with_times(client, [100, 300, 200], [900, 50], [400])
-            result = await client.list_offsets("t", timestamp)
+            result = await client.list_offsets("t", timestamp, version=11)
             assert (result.error_code, result.offset, result.timestamp) == (0, offset, found)
             assert result.leader_epoch == (-1 if offset < 0 else 1)
 
@@ -85,7 +86,15 @@ def test_an_empty_partition_has_a_start_an_end_and_no_record(tmp_path, timestamp
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "since"), [(MAX_TIMESTAMP, 7), (EARLIEST_LOCAL, 8), (LATEST_TIERED, 9), (-6, 99), (-(2**63), 99)]
+    ("timestamp", "since"),
+    [
+        (MAX_TIMESTAMP, 7),
+        (EARLIEST_LOCAL, 8),
+        (LATEST_TIERED, 9),
+        (EARLIEST_PENDING_UPLOAD, 11),
+        (-7, 99),
+        (-(2**63), 99),
+    ],
 )
 def test_a_special_timestamp_is_unknown_below_its_version(tmp_path, timestamp, since):
     async def test():
