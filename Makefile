@@ -10,6 +10,7 @@ STORY_STAMP := $(VENV)/.installed-story
 PIPELINE_STAMP := $(VENV)/.installed-pipeline
 TESTS_STAMP := $(VENV)/.installed-tests
 FUZZ_STAMP := $(VENV)/.installed-fuzz
+GO_STAMP := $(VENV)/.installed-go
 PINS := pyproject.toml constraints.txt
 
 SHELL := /bin/bash
@@ -20,7 +21,7 @@ MAKEFLAGS += --no-print-directory
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | sort | awk -F '\t' '{printf "  make %-16s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | sort | awk -F '\t' '{printf "  make %-20s %s\n", $$1, $$2}'
 
 run: $(STORY_STAMP)  ## install, start three brokers and tell the story in under a minute
 	@$(BIN)/python -m raftka.story
@@ -31,11 +32,12 @@ run-pipeline: java $(PIPELINE_STAMP)  ## a load, lost leaders, archive and telem
 test: system-packages $(TESTS_STAMP)  ## install what tests need and run the default suite (ARGS=... goes to pytest)
 	@$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder $(ARGS)
 
-test-long: system-packages $(TESTS_STAMP)  ## the tests that take too long for the default suite
-	@$(BIN)/python -m pytest -m long $(ARGS)
+# A run that has left out what it is for must not pass: here it fails for want of a tool, a JVM or a connector.
+test-long: system-packages-long  ## the tests that take too long for the default suite; what is missing for them fails
+	@$(WITH_TOOLS) RAFTKA_NEED_CLIENTS=1 RAFTKA_NEED_SPARK=1 $(BIN)/python -m pytest -m long $(ARGS)
 
-sent-requests: system-packages $(TESTS_STAMP)  ## run every client's tasks; record what each sent for docs/compatibility.md
-	@$(BIN)/python -m tests.clients.sent $(ARGS)
+sent-requests: system-packages-long  ## run every client's tasks; record outcomes and requests for docs/compatibility.md
+	@$(WITH_TOOLS) RAFTKA_NEED_CLIENTS=1 $(BIN)/python -m tests.clients.sent $(ARGS)
 	@$(BIN)/python -m kafka_api.compatibility
 
 lint: $(TESTS_STAMP)  ## ruff, formatting, mypy, import contracts; changes nothing
@@ -105,6 +107,28 @@ system-packages:  ## install the tools that pip cannot by apt when root; without
 	    echo "one of these is missing: apt-get install $(TOOLS) $(firstword $(JAVAS)); the tests that use it are skipped" >&2; \
 	fi
 
+# Go may have been installed into the environment.
+WITH_TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
+GO_WANTED := $(shell sed -n 's/^go //p' tests/clients/go/go.mod)
+system-packages-long: system-packages $(TESTS_STAMP)  ## what test-long runs on besides: a JDK, Maven, Node and npm by apt, Go by pip
+	@wanted=""; \
+	command -v javac >/dev/null || wanted+=" default-jdk-headless"; \
+	command -v mvn >/dev/null || wanted+=" maven"; \
+	command -v node >/dev/null || wanted+=" nodejs"; \
+	command -v npm >/dev/null || wanted+=" npm"; \
+	if [ -z "$$wanted" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing$$wanted ..."; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$wanted; } \
+	        >/dev/null || echo "apt-get could not install$$wanted: the tests that use them fail" >&2; \
+	else \
+	    echo "missing: apt-get install$$wanted; the tests that use them fail" >&2; \
+	fi
+	@have="$$( { $(WITH_TOOLS) GOTOOLCHAIN=local go env GOVERSION; } 2>/dev/null | sed 's/^go//' || true)"; \
+	if [ "$$(printf '%s\n' $(GO_WANTED) "$${have:-0}" | sort -V | head -n 1)" != $(GO_WANTED) ]; then \
+	    $(MAKE) $(GO_STAMP); \
+	fi
+
 java:  ## install a Java for Spark by apt when root, where there is none, and nothing else
 	@if command -v java >/dev/null || [ -n "$${JAVA_HOME:-}" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -143,6 +167,12 @@ $(TESTS_STAMP): $(PINS)
 	@echo "installing Raftka and what its tests need, Spark (450 MB) among it, into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@ $(STORY_STAMP)
+
+# Distributions are years behind what the Go clients want.
+$(GO_STAMP): $(TESTS_STAMP)
+	@echo "installing Go into $(VENV) ..."
+	@if $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,go]'; then touch $@; \
+	else echo "Go $(GO_WANTED) or newer could not be installed: the tests that use it fail" >&2; fi
 
 # atheris has wheels for some Pythons and machines only; the search does without where it must.
 $(FUZZ_STAMP): $(TESTS_STAMP)

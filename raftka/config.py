@@ -26,7 +26,9 @@ from raftka.config_options import (
 __all__ = ["BrokerConfig", "ConfigError", "SeedAddress", "load_config", "parse_address", "render_example"]
 
 # Variables of the command line's own, which are no broker options.
-_CLIENT_VARIABLES = frozenset({"RAFTKA_BROKERS", "RAFTKA_PIPELINES", "RAFTKA_PIPELINE_DIR", "RAFTKA_NEED_SPARK"})
+_CLIENT_VARIABLES = frozenset(
+    {"RAFTKA_BROKERS", "RAFTKA_PIPELINES", "RAFTKA_PIPELINE_DIR", "RAFTKA_NEED_SPARK", "RAFTKA_NEED_CLIENTS"}
+)
 
 
 class SeedAddress(NamedTuple):

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.needed_tools import check_tools
+
 settings.register_profile("raftka", deadline=None)
 settings.load_profile("raftka")
 
@@ -30,6 +32,11 @@ _ORDER = ["brokers", "simulation", "spark"]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest: what must not be spread."""
     items.sort(key=lambda item: _ORDER.index(_lane(item.nodeid)) if _lane(item.nodeid) in _ORDER else len(_ORDER))
+
+
+@pytest.hookimpl(tryfirst=True)  # Before fixtures, which run the tools.
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    check_tools(item)
 
 
 @pytest.hookimpl(optionalhook=True)

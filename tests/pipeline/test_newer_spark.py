@@ -1,13 +1,13 @@
 """PySpark 4.2 with the connector that goes with it: the archive, its restart, and its proof."""
 
 import hashlib
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.needed_tools import needs_tools
 from tests.pipeline.pipelines import Record, new_topic, write
 from tests.process.broker_processes import BrokerCluster
 from tests.process.command_line import RAFTKA, environment
@@ -47,7 +47,7 @@ def _installed() -> tuple[Path, str]:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(shutil.which("mvn") is None, reason="mvn is missing, which fetches the connector")
+@needs_tools("mvn")  # It fetches the connector.
 def test_the_archive_runs_on_a_newer_spark_with_jars_of_ones_own(cluster: BrokerCluster, tmp_path: Path) -> None:
     pyspark, files = _installed()
     # Before all others on the path, so that the environment keeps the PySpark that it has.

@@ -1,13 +1,12 @@
 """kcat, the second Kafka client, as a subprocess."""
 
 import json
-import shutil
 import subprocess
 from typing import Any
 
-import pytest
+from tests.needed_tools import needs_tools
 
-needs_kcat = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+needs_kcat = needs_tools("kcat")
 _TIMEOUT_SECONDS = 90
 
 

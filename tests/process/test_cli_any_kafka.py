@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.needed_tools import needs_tools
 from tests.process.broker_processes import eventually
 from tests.process.command_line import RAFTKA, SECONDS, raftka, read_until, started
 from tests.process.kcat import kcat, needs_kcat
@@ -18,8 +19,10 @@ pytestmark = pytest.mark.process
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
+_APACHE_KAFKA = pytest.param("apache-kafka", marks=(pytest.mark.long, needs_tools("java", "mvn")))
 
-@pytest.fixture(scope="module", params=["raftka", pytest.param("apache-kafka", marks=pytest.mark.long)])
+
+@pytest.fixture(scope="module", params=["raftka", _APACHE_KAFKA])
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Addresses of three brokers."""
     if request.param == "raftka":
