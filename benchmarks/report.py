@@ -34,14 +34,18 @@ def write_result(folder: Path, name: str, document: dict[str, Any]) -> Path:
     return path
 
 
-def source_version() -> str:
+def source_version(*results: str) -> str:
     """Return the commit that is measured, with a mark when files of it were changed; "unknown" outside of git.
 
     Results do not count: the run before this one has written some.
+
+    Args:
+        results: Where they are, from the root of the checkout; those of the benchmarks if nothing is said.
     """
     try:
         commit = _git("rev-parse", "--short", "HEAD")
-        changes = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+        ignored = [f":!{path}" for path in results or ("benchmarks/results",)]
+        changes = _git("status", "--porcelain", "--untracked-files=no", "--", ".", *ignored)
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return f"{commit}-dirty" if changes else commit

@@ -6,7 +6,7 @@ One class per client fulfils `Client`; the tasks (test_client_*.py) know no othe
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -58,7 +58,6 @@ class Abilities:
         administers: Whether it creates, lists, changes and deletes topics.
         sets_timestamps: Whether a record's time can be told to its producer.
         null_headers: Whether a header's value can be null.
-        null_keys: Whether a record can be without a key beside others that have one.
         headers_per_record: Whether each record has headers of its own.
         idempotent: Whether its producer can be idempotent across calls of `produce`.
     """
@@ -67,9 +66,22 @@ class Abilities:
     administers: bool = True
     sets_timestamps: bool = True
     null_headers: bool = True
-    null_keys: bool = True
     headers_per_record: bool = True
     idempotent: bool = True
+
+    def lacking(self, names: Collection[str]) -> list[str]:
+        """Return, of these abilities, in words what the client is without."""
+        codecs = [codec for codec in ALL_CODECS if codec not in self.codecs] if "codecs" in names else []
+        return codecs + [_WORDS[name] for name in names if name != "codecs" and not getattr(self, name)]
+
+
+_WORDS = {
+    "administers": "administration",
+    "sets_timestamps": "times of its own",
+    "null_headers": "null headers",
+    "headers_per_record": "headers per record",
+    "idempotent": "an idempotent producer",
+}
 
 
 @dataclass(slots=True)

@@ -1,62 +1,26 @@
 """One cluster for all clients, and each client once; what a client sends is recorded for `python -m tests.clients.sent`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
 
 import pytest
 
 from benchmarks.kafka.jars import kafka_version
-from tests.clients.aiokafka_client import AiokafkaClient
+from tests.clients.all_clients import CLIENTS, TOOLS_NAME
 from tests.clients.client import Abilities, Client
-from tests.clients.kafka_python_client import KafkaPythonClient
-from tests.clients.kcat_client import KcatClient, is_installed
-from tests.clients.librdkafka_client import LibrdkafkaClient
-from tests.clients.line_client import LineClient
-from tests.clients.programs import go_program, java_program, missing, node_program
 from tests.clients.referee import OFFSETS_PARTITIONS, Referee, SentRequests
-from tests.clients.sent import RECORDER, Recorder
+from tests.clients.sent import OUTCOME, RECORDER, Recorder
+from tests.clients.tasks import Task
 from tests.process.broker_processes import BrokerCluster, ClusterMaker
 from tests.process.conftest import pytest_runtest_makereport
 
 __all__ = ["pytest_runtest_makereport"]
 
-# It reads its schemas in a way that Python deprecates.
-_KAFKA_PYTHON_MARKS = (pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),)
-
-
-def _program(name: str, abilities: Abilities, command: Callable[[], list[str]]) -> Callable[[str, Path], Client]:
-    return lambda bootstrap, folder: LineClient(name, abilities, command(), bootstrap, folder / f"{name}.log")
-
-
-def _needs(*tools: str) -> tuple[pytest.MarkDecorator, ...]:
-    reason = missing(*tools)
-    return pytest.mark.long, pytest.mark.skipif(reason is not None, reason=reason or "")
-
-
-_KAFKAJS = Abilities(codecs=("none", "gzip", "snappy"), null_headers=False)
-
-# How each is made, given the brokers and a folder for its log; and the marks of its tests.
-CLIENTS: dict[str, tuple[Callable[[str, Path], Client], tuple[pytest.MarkDecorator, ...]]] = {
-    "confluent-kafka": (lambda bootstrap, _: LibrdkafkaClient(bootstrap), ()),
-    "aiokafka": (lambda bootstrap, _: AiokafkaClient(bootstrap), ()),
-    "kafka-python": (lambda bootstrap, _: KafkaPythonClient(bootstrap), _KAFKA_PYTHON_MARKS),
-    "kcat": (
-        lambda bootstrap, _: KcatClient(bootstrap),
-        (pytest.mark.skipif(not is_installed(), reason="kcat is not installed"),),
-    ),
-    "Java": (_program("Java", Abilities(), java_program), _needs("java", "javac", "mvn")),
-    "franz-go": (_program("franz-go", Abilities(), partial(go_program, "franz")), _needs("go")),
-    "sarama": (_program("sarama", Abilities(), partial(go_program, "sarama")), _needs("go")),
-    "KafkaJS": (_program("KafkaJS", _KAFKAJS, node_program), _needs("node", "npm")),
-}
-
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every task is one for every client."""
     if "client" in metafunc.fixturenames:
-        each = [pytest.param(name, id=name, marks=marks) for name, (_, marks) in CLIENTS.items()]
+        each = [pytest.param(name, id=name, marks=kind.marks) for name, kind in CLIENTS.items()]
         metafunc.parametrize("client", each, indirect=True, scope="session")
 
 
@@ -77,8 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 def client(
     cluster: BrokerCluster, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Client]:
-    make, _ = CLIENTS[request.param]
-    client = make(cluster.bootstrap, tmp_path_factory.mktemp("client"))
+    client = CLIENTS[request.param].make(cluster.bootstrap, tmp_path_factory.mktemp("client"))
     try:
         yield client
     finally:
@@ -86,9 +49,9 @@ def client(
 
 
 @contextmanager
-def refereed(cluster: BrokerCluster, client: str, version: str, config: pytest.Config) -> Iterator[Referee]:
+def refereed(cluster: BrokerCluster, client: str, version: str, request: pytest.FixtureRequest) -> Iterator[Referee]:
     """Make topics and look at them; where requests are recorded, what comes meanwhile is the client's."""
-    recorder: Recorder | None = config.pluginmanager.get_plugin(RECORDER)
+    recorder: Recorder | None = request.config.pluginmanager.get_plugin(RECORDER)
     if recorder is None:
         yield Referee(cluster)
         return
@@ -96,19 +59,25 @@ def refereed(cluster: BrokerCluster, client: str, version: str, config: pytest.C
     sent.resume()
     yield Referee(cluster, sent)
     sent.pause()
-    recorder.note(client, version, sent.seen)
+    recorder.note_requests(client, version, sent.seen)
 
 
 @pytest.fixture
 def referee(cluster: BrokerCluster, client: Client, request: pytest.FixtureRequest) -> Iterator[Referee]:
-    with refereed(cluster, client.name, client.version(), request.config) as referee:
+    task = Task.of_marks(list(request.node.iter_markers()))
+    request.node.user_properties.append((OUTCOME, (client.name, task.outcome(client.abilities))))
+    if refusal := task.refusal(client.abilities):
+        pytest.skip(f"{client.name} {refusal}")
+    with refereed(cluster, client.name, client.version(), request) as referee:
         yield referee
 
 
 @pytest.fixture
 def tools_referee(cluster: BrokerCluster, request: pytest.FixtureRequest) -> Iterator[Referee]:
     """Return the referee for Kafka's own tools, which are no client of the others' kind."""
-    with refereed(cluster, "Kafka's tools", kafka_version(), request.config) as referee:
+    task = Task.of_marks(list(request.node.iter_markers()))
+    request.node.user_properties.append((OUTCOME, (TOOLS_NAME, task.outcome(Abilities()))))
+    with refereed(cluster, TOOLS_NAME, kafka_version(), request) as referee:
         yield referee
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 import threading
@@ -23,9 +22,7 @@ class KcatClient:
     """See `Client`."""
 
     name = "kcat"
-    abilities = Abilities(
-        administers=False, sets_timestamps=False, null_keys=False, null_headers=False, headers_per_record=False
-    )
+    abilities = Abilities(administers=False, sets_timestamps=False, null_headers=False, headers_per_record=False)
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -57,7 +54,7 @@ class KcatClient:
     def produce(
         self, topic: str, records: Sequence[Record], *, codec: str = "none", acks: str = "all", idempotent: bool = False
     ) -> list[int]:
-        """Write with one process; its headers are those of the first record. An empty value is a tombstone (-Z)."""
+        """Write with one process; its headers are those of the first record. Empty is null (-Z), of keys and values."""
         [headers] = {record.headers for record in records}
         options = [f"acks={acks}", f"enable.idempotence={str(idempotent).lower()}", "linger.ms=5"]
         options += ["batch.num.messages=25", "message.timeout.ms=300000", "reconnect.backoff.max.ms=500"]
@@ -148,10 +145,6 @@ class KcatMember:
             for pipe in (self._process.stdout, self._process.stderr):
                 assert pipe is not None
                 pipe.close()
-
-
-def is_installed() -> bool:
-    return shutil.which("kcat") is not None
 
 
 def _as_record(told: dict[str, Any]) -> Record:

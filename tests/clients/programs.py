@@ -15,12 +15,6 @@ _BUILD_SECONDS = 900.0
 JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-def missing(*tools: str) -> str | None:
-    """Return what is missing of the tools, for a skipped test; None if nothing is."""
-    absent = [tool for tool in tools if shutil.which(tool) is None]
-    return f"{', '.join(absent)} not installed" if absent else None
-
-
 def java_program() -> list[str]:
     """Return the command of the Java client's program, which Java compiles when it starts."""
     return [*JAVA, "-cp", class_path(), str(FOLDER / "java" / "Driver.java")]

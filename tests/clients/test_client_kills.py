@@ -38,6 +38,7 @@ class _Writer:
         return values
 
 
+@pytest.mark.asks(uses=("idempotent",))
 def test_a_killed_leader_takes_nothing_along_and_leaves_nothing_twice(client: Client, referee: Referee, topic: str):
     referee.create_topic(topic)
     writer = _Writer(client, topic)

@@ -15,9 +15,8 @@ def test_topics_are_listed(client: Client, referee: Referee, topic: str):
     referee.delete_topic(topic)
 
 
+@pytest.mark.asks(needs=("administers",))
 def test_topics_are_created_changed_and_deleted(client: Client, referee: Referee, topic: str):
-    if not client.abilities.administers:
-        pytest.skip(f"{client.name} knows nothing of administration")
     client.create_topic(topic, 2, {"retention.ms": "86400000", "max.message.bytes": "100000"})
     eventually("the topic", lambda: referee.partitions_of(topic) == 2)
     eventually("the topic in the client's list", lambda: client.topics().get(topic) == 2)

@@ -1,61 +1,16 @@
-"""Kafka's own tools."""
+"""Kafka's own tools: topics, records, offsets, groups, and what a killed leader leaves of them."""
 
 import json
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import pytest
 
-from benchmarks.kafka.jars import class_path
 from tests.clients.client import DEADLINE_SECONDS
-from tests.clients.programs import JAVA, missing
+from tests.clients.kafka_tools import MARKS, events, run, running
 from tests.clients.referee import Referee
 from tests.process.broker_processes import eventually
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.long,
-    pytest.mark.skipif(missing("java", "mvn") is not None, reason=str(missing("java", "mvn"))),
-]
-
-_CLASSES = {
-    "topics": "org.apache.kafka.tools.TopicCommand",
-    "configs": "kafka.admin.ConfigCommand",
-    "console-producer": "org.apache.kafka.tools.ConsoleProducer",
-    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
-    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
-    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
-    "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
-    "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
-}
-
-
-def command(referee: Referee, tool: str, *arguments: str) -> list[str]:
-    # What Kafka's start scripts would set up; here it has nothing to say.
-    quiet = "-Dlog4j2.level=OFF"
-    return [
-        *JAVA,
-        quiet,
-        "-cp",
-        class_path(),
-        _CLASSES[tool],
-        "--bootstrap-server",
-        referee.cluster.bootstrap,
-        *arguments,
-    ]
-
-
-def run(referee: Referee, tool: str, *arguments: str, stdin: str = "") -> str:
-    """Run a tool and return its stdout; fails with what it says if it does."""
-    done = subprocess.run(
-        command(referee, tool, *arguments), input=stdin, capture_output=True, text=True, timeout=DEADLINE_SECONDS
-    )
-    assert done.returncode == 0, f"kafka-{tool}: {done.stdout}{done.stderr}"
-    return done.stdout
+pytestmark = MARKS
 
 
 def test_topics_and_their_configuration_are_administered(tools_referee: Referee):
@@ -142,28 +97,6 @@ def _offsets(referee: Referee, group: str) -> dict[str, tuple[str, str, str]]:
     return {row[1]: (row[3], row[4], row[5]) for row in rows}
 
 
-@contextmanager
-def running(referee: Referee, tool: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """Start a tool that is read while it runs; it is killed at the end."""
-    process = subprocess.Popen(
-        command(referee, tool, *arguments), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
-
-
-def _events(process: "subprocess.Popen[str]") -> Iterator[dict[str, Any]]:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("{"):
-            yield json.loads(line)
-
-
 def _produce_while_the_leader_dies(referee: Referee, topic: str, count: int) -> tuple[dict[int, str], set[str]]:
     """Return what was promised, by offset, and what was sent and not promised: the tool does not try again."""
     victim = referee.leader_of(topic)
@@ -173,7 +106,7 @@ def _produce_while_the_leader_dies(referee: Referee, topic: str, count: int) -> 
     produce = ("--topic", topic, "--max-messages", str(count), "--throughput", "400", "--acks", "-1")
     with running(referee, "verifiable-producer", *produce) as producer:
         try:
-            for event in _events(producer):
+            for event in events(producer):
                 if event["name"] == "producer_send_success":
                     acked[event["offset"]] = event["value"]
                 elif event["name"] == "producer_send_error":
@@ -212,6 +145,6 @@ def test_what_a_verifiable_producer_was_promised_a_verifiable_consumer_reads(too
         "earliest",
     )
     with running(tools_referee, "verifiable-consumer", *consume) as consumer:
-        events = list(_events(consumer))
-    assert [event["value"] for event in events if event["name"] == "record_data"] == found
+        seen = list(events(consumer))
+    assert [event["value"] for event in seen if event["name"] == "record_data"] == found
     assert tools_referee.committed(topic, topic) == {0: len(found)}
