@@ -19,6 +19,10 @@ class ResourceType(IntEnum):
     BROKER = 4
 
 
+# Kafka's client metrics and groups: none of their keys exists here, so nothing is ever set on one.
+_WITHOUT_CONFIGURATION = frozenset({16, 32})
+
+
 class ResourceRefusedError(Exception):
     """A resource that does not exist, or of which there is no configuration; carries the code for the client."""
 
@@ -57,6 +61,14 @@ def is_this_broker(context: RequestContext, name: str) -> bool:
             ErrorCode.INVALID_REQUEST, f"broker {shown!r}: this is broker {context.node.options.node_id}; ask that one"
         )
     return True
+
+
+def has_nothing_set(resource_type: int, name: str) -> bool:
+    """Return whether a resource is of a kind that is described as Kafka would while nothing is set, and takes nothing.
+
+    kafka-configs describes every group that it has found by ListGroups.
+    """
+    return resource_type in _WITHOUT_CONFIGURATION and name != ""
 
 
 def unknown_type(resource_type: int) -> ResourceRefusedError:

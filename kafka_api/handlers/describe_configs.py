@@ -7,6 +7,7 @@ from kafka_api.handlers.config_resources import (
     ResourceRefusedError,
     ResourceType,
     find_config_topic,
+    has_nothing_set,
     is_this_broker,
     unknown_type,
 )
@@ -51,6 +52,8 @@ def _described(context: RequestContext, resource: _Resource) -> Iterable[Describ
         case ResourceType.BROKER:
             # Nothing is ever set for all brokers at once.
             return context.options.broker_configs if is_this_broker(context, resource.resource_name) else ()
+        case kind if has_nothing_set(kind, resource.resource_name):
+            return ()
         case _:
             raise unknown_type(resource.resource_type)
 

@@ -18,7 +18,7 @@ from model.topic_config import TOPIC_CONFIGS, TopicConfig
 from tests.unit.cluster.cluster_nodes import until
 from tests.unit.model.record_batches import build_batch
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -150,6 +150,8 @@ def test_a_broker_describes_itself_read_only(tmp_path):
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
         (BROKER, "x" * 30_000, ErrorCode.INVALID_REQUEST),
         (LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
         (0, "", ErrorCode.INVALID_REQUEST),
         (-128, "t", ErrorCode.INVALID_REQUEST),
     ],
@@ -161,6 +163,21 @@ def test_what_has_no_configuration_is_refused_by_all_three(tmp_path, resource_ty
         assert described.error_message
         assert (await change(client, name, resource_type=resource_type)).error_code == code
         assert (await replace(client, name, resource_type=resource_type)).error_code == code
+
+    with_client(tmp_path, test)
+
+
+@pytest.mark.parametrize("resource_type", [CLIENT_METRICS, GROUP])
+def test_a_group_and_client_metrics_show_that_nothing_is_set_and_take_nothing(tmp_path, resource_type):
+    async def test(broker, client):
+        described = await describe(client, resource_type, "g")
+        assert (described.error_code, described.configs) == (0, [])
+        for refused in (
+            await change(client, "g", ("interval.ms", SET, "1000"), resource_type=resource_type),
+            await replace(client, "g", resource_type=resource_type, interval_ms="1000"),
+        ):
+            assert refused.error_code == ErrorCode.INVALID_REQUEST
+            assert "only topics (2) and brokers (4) have configurations" in refused.error_message
 
     with_client(tmp_path, test)
 
