@@ -110,7 +110,7 @@ system-packages:  ## install the tools that pip cannot by apt when root; without
 # Go may have been installed into the environment.
 WITH_TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
 GO_WANTED := $(shell sed -n 's/^go //p' tests/clients/go/go.mod)
-system-packages-long: system-packages $(TESTS_STAMP)  ## what test-long runs on besides: a JDK, Maven, Node and npm by apt, Go by pip
+system-packages-long: system-packages $(TESTS_STAMP)  ## what test-long runs on: JDK, Maven, Node, npm (apt), Go (pip)
 	@wanted=""; \
 	command -v javac >/dev/null || wanted+=" default-jdk-headless"; \
 	command -v mvn >/dev/null || wanted+=" maven"; \

@@ -1,4 +1,4 @@
-"""What came of each client's tasks, and which requests it sent: `python -m tests.clients.sent` writes sent_requests.json.
+"""What came of each client's tasks, and which requests it sent: `python -m tests.clients.sent` writes it down.
 
 Clients that were not asked this time (`-k`, `-m`, what is not installed) keep what is written of them, with the date
 and the commit of their own run; so do those that were not asked for everything.

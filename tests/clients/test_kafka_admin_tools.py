@@ -130,14 +130,20 @@ def test_there_are_no_quotas_and_no_users(tools_referee: Referee):
 
 
 def test_what_has_no_configuration_shows_none_and_takes_none(tools_referee: Referee):
+    topic = group = "tools.no-configs"
+    tools_referee.create_topic(topic)
+    committed = ("--group", group, "--topic", topic, "--reset-offsets", "--to-earliest", "--execute")
+    run(tools_referee, "consumer-groups", *committed)
     assert run(tools_referee, "client-metrics", "--list").strip() == ""
     assert run(tools_referee, "client-metrics", "--describe") == ""
-    for kind in ("client-metrics", "groups"):
-        assert run(tools_referee, "configs", "--entity-type", kind, "--describe") == ""
+    assert run(tools_referee, "configs", "--entity-type", "client-metrics", "--describe") == ""
+    shown = run(tools_referee, "configs", "--entity-type", "groups", "--describe").splitlines()
+    assert f"Dynamic configs for group {group} are:" in shown
+    assert all(line.startswith("Dynamic configs for group ") for line in shown), shown
     said = refused(tools_referee, "client-metrics", "--alter", "--name", "x", "--interval", "1000", "--metrics", "a")
     assert "only topics (2) and brokers (4) have configurations" in said
-    group = ("--entity-type", "groups", "--entity-name", "g", "--alter", "--add-config")
-    said = refused(tools_referee, "configs", *group, "consumer.session.timeout.ms=50000")
+    named = ("--entity-type", "groups", "--entity-name", group, "--alter", "--add-config")
+    said = refused(tools_referee, "configs", *named, "consumer.session.timeout.ms=50000")
     assert "only topics (2) and brokers (4) have configurations" in said
     broker = ("--entity-type", "brokers", "--entity-name", "1", "--alter", "--add-config", "log.retention.ms=5000")
     assert "cannot be changed while it runs: log.retention.ms" in refused(tools_referee, "configs", *broker)

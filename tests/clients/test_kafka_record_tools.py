@@ -1,4 +1,4 @@
-"""Kafka's console and verifiable tools: codecs, acks, headers and nulls; a group, its times, and its coordinator's end."""
+"""Kafka's console and verifiable tools: codecs, acks, headers, nulls; times; a group and its coordinator's end."""
 
 import re
 from contextlib import ExitStack
