@@ -1,8 +1,8 @@
 """The tables of docs/compatibility.md, from the code: `python -m kafka_api.compatibility` writes them anew.
 
 A developer tool; nothing of the broker imports it. Each table stands between two comments of the page, which name it;
-a test compares the page with the code. Which client has sent what is told by the brokers of the tests: `make
-sent-requests` writes it into a file, and this module into the page.
+a test compares the page with the code. What came of each client's tasks, and what it has sent, is told by the tests and
+by their brokers: `make sent-requests` writes it into a file, and this module into the page.
 """
 
 import json
@@ -29,6 +29,7 @@ _DIFFERENCES: Mapping[ApiKey, str] = {
     ApiKey.DESCRIBE_ACLS: "SECURITY_DISABLED, as a Kafka without an authorizer",
     ApiKey.CREATE_ACLS: "SECURITY_DISABLED",
     ApiKey.DELETE_ACLS: "SECURITY_DISABLED",
+    ApiKey.DESCRIBE_CONFIGS: "a group and client metrics have no keys",
     ApiKey.DESCRIBE_LOG_DIRS: "one directory per broker",
     ApiKey.ELECT_LEADERS: "an unclean election never takes place: ELIGIBLE_LEADERS_NOT_AVAILABLE without a majority",
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "always empty: replicas do not move",
@@ -43,23 +44,49 @@ _DIFFERENCES: Mapping[ApiKey, str] = {
     ApiKey.LIST_CONFIG_RESOURCES: "topics and brokers; nothing else has a configuration",
 }
 
+# Advertised, and never sent by a client of the tests; anything else is seen from one of them.
+NEVER_SENT: Mapping[ApiKey, str] = {
+    ApiKey.CREATE_ACLS: "nobody: DescribeAcls, which kafka-acls sends first, is refused",
+    ApiKey.DESCRIBE_TRANSACTIONS: "nobody: FindCoordinator, which clients send first, is refused",
+}
+
 
 def sent_requests() -> dict[str, dict[str, Any]]:
-    """Return of each client its `version` and its `requests`: API names with the versions that it sent."""
+    """Return what is recorded of each client.
+
+    `version`; `run` with its `date` and `commit`; `tasks`, what it was asked for, with what came of it; and `requests`,
+    API names with the versions that it sent.
+    """
     clients: dict[str, dict[str, Any]] = json.loads(SENT_REQUESTS.read_text(encoding="utf-8"))
     return {client: clients[client] for client in sorted(clients, key=str.lower)}
 
 
-def _seen_from(api: str) -> str:
+def _seen_from(key: ApiKey, api: str) -> str:
     seen = {client: told["requests"][api] for client, told in sent_requests().items() if api in told["requests"]}
-    return "; ".join(f"{client} {', '.join(map(str, versions))}" for client, versions in seen.items())
+    shown = "; ".join(f"{client} {', '.join(map(str, versions))}" for client, versions in seen.items())
+    return shown or NEVER_SENT.get(key, "")
 
 
 def _client_table() -> Iterable[str]:
-    yield "| client | version |"
-    yield "| --- | --- |"
+    yield "| client | version | last run | of commit |"
+    yield "| --- | --- | --- | --- |"
     for client, told in sent_requests().items():
-        yield f"| {client} | {told['version']} |"
+        yield f"| {client} | {told['version']} | {told['run']['date']} | {told['run']['commit']} |"
+
+
+def _task_table() -> Iterable[str]:
+    """Yield who was asked for what, and what came of it: those who were asked for the same in one table each."""
+    askings: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
+    for client, told in sent_requests().items():
+        askings.setdefault(tuple(told["tasks"]), {})[client] = told["tasks"]
+    for number, (tasks, clients) in enumerate(askings.items()):
+        if number:  # An empty line, or it would be one table.
+            yield ""
+        yield f"| task | {' | '.join(clients)} |"
+        yield f"| --- |{' --- |' * len(clients)}"
+        for task in tasks:
+            outcomes = " | ".join(told[task] for told in clients.values())
+            yield f"| {task.replace('_', ' ')} | {outcomes} |"
 
 
 def _api_table() -> Iterable[str]:
@@ -70,10 +97,9 @@ def _api_table() -> Iterable[str]:
         low, high = (served.first_version, served.last_version) if served else ADVERTISED[key]
         name = schema_of(key, Direction.REQUEST).name.removesuffix("Request")
         versions = str(low) if low == high else f"{low} to {high}"
-        differs = _DIFFERENCES.get(ApiKey(key), "")
-        yield f"| {key} | {name} | {versions} | {_seen_from(name)} | {differs} |".replace("  |", " |").replace(
-            "  |", " |"
-        )
+        seen, differs = _seen_from(ApiKey(key), name), _DIFFERENCES.get(ApiKey(key), "")
+        row = " | ".join(("", str(key), name, versions, seen, differs, ""))
+        yield row.replace("  ", " ").replace("  ", " ").strip()
 
 
 def _group_errors_table() -> Iterable[str]:
@@ -94,6 +120,7 @@ def _topic_config_table() -> Iterable[str]:
 
 _TABLES: Mapping[str, Callable[[], Iterable[str]]] = {
     "clients": _client_table,
+    "tasks": _task_table,
     "API keys": _api_table,
     "group errors": _group_errors_table,
     "topic configuration": _topic_config_table,
