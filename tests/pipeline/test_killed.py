@@ -1,11 +1,10 @@
 """Processes die: the driver of a pipeline in the middle of batches, and leaders under a query."""
 
 import itertools
-import os
+import re
 import signal
 import subprocess
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,16 +17,17 @@ from confluent_kafka import Producer
 from raftka.dev.process_identity import ProcessIdentity
 from raftka.pipeline.archive.findings import render
 from raftka.pipeline.archive.folder import ArchiveFolder
+from raftka.pipeline.archive.manifest import load_manifest
 from raftka.pipeline.archive.verification import Wanted, verify
 from raftka.pipeline.run_folder import RunFolder
 from raftka.pipeline.runner import StopRequest
 from raftka.pipeline.status import Status
-from tests.pipeline.pipelines import new_topic, run
+from tests.pipeline.open_batches import Moment, OpenBatches, kill_at
+from tests.pipeline.pipelines import new_topic, read, run
 from tests.process.acked_log import quiet_logger
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, ClusterMaker, eventually
 from tests.process.command_line import RAFTKA, environment, raftka, started
 
-DRIVER_KILLS = 3
 LEADER_KILLS = 20
 PARTITIONS = 2
 TO_THE_END = ("--set", "trigger=available-now", "--set", "max.offsets.per.trigger=100000")
@@ -143,6 +143,26 @@ def progressed(folder: RunFolder, pid: int) -> Status:
     return eventually(f"batches of process {pid}", status, JVM_SECONDS)
 
 
+def assert_proven_joined_and_restored_by_commands(cluster: BrokerCluster, path: Path, topic: str, records: int) -> None:
+    brokers = ["--brokers", cluster.bootstrap]
+    whole = f"the archive is whole: {records:,} offsets proven"
+    assert whole in finished("archive", "verify", str(path), *brokers)
+    before = len(load_manifest(ArchiveFolder.open(path)).files)
+    told = finished("archive", "compact", str(path))
+    # As all records are of one day, or of two.
+    after = len(load_manifest(ArchiveFolder.open(path)).files)
+    assert told == f"{before:,} files before, {after:,} now\n"
+    assert 1 <= after <= 2 < before
+    assert whole in finished("archive", "verify", str(path), *brokers)
+    back = f"{topic}-back"
+    told = finished("archive", "restore", str(path), "--topic", topic, "--to", back, *brokers)
+    assert told.splitlines()[-1] == f"topic {back} is new, and keeps its records forever (retention.ms = -1)"
+    assert all(f"{back}-{partition}: " in told for partition in range(PARTITIONS))
+    restored = read(cluster.bootstrap, back, PARTITIONS)
+    assert restored == read(cluster.bootstrap, topic, PARTITIONS)
+    assert len(restored) == records
+
+
 @pytest.mark.long
 def test_a_pipeline_is_run_looked_at_and_stopped_by_its_name(
     spark: Any, cluster: BrokerCluster, tmp_path: Path
@@ -163,8 +183,7 @@ def test_a_pipeline_is_run_looked_at_and_stopped_by_its_name(
     assert "does not run" in raftka("pipeline", "stop", "cold", *file, code=1).stderr
     finished("pipeline", "run", "cold", *file, *TO_THE_END)
     assert_whole(spark, tmp_path / "cold", cluster.bootstrap, load.acked)
-    told = finished("archive", "verify", str(tmp_path / "cold"), "--brokers", cluster.bootstrap)
-    assert "the archive is whole" in told
+    assert_proven_joined_and_restored_by_commands(cluster, tmp_path / "cold", topic, load.acked)
 
 
 @pytest.mark.long
@@ -188,20 +207,45 @@ def test_a_driver_that_is_killed_in_the_middle_of_batches_loses_and_repeats_noth
     file = ["--file", str(pipelines_file(tmp_path, cluster, topic))]
     folder = RunFolder(tmp_path / "state", "cold")
     load = Load(cluster.bootstrap, topic)
+    killed: dict[Moment, int] = {}
     with load.running():
-        for kill in range(DRIVER_KILLS):
+        for moment in Moment:
             with started([*RAFTKA, "pipeline", "run", "cold", *file]) as process:
                 status = progressed(folder, process.pid)
-                # Not at the end of a batch, but somewhere in one.
-                time.sleep(0.3 * kill)
-                os.kill(process.pid, signal.SIGKILL)
+                assert status.jvm_pid is not None
+                jvm = ProcessIdentity(status.jvm_pid, status.jvm_started or "")
+                batches = OpenBatches(folder.checkpoint(1), tmp_path / "cold")
+                killed[moment] = kill_at(moment, batches, status.runner, jvm, JVM_SECONDS)
                 process.communicate(timeout=DEADLINE_SECONDS)
-            assert status.jvm_pid is not None
+            assert process.returncode == -signal.SIGKILL
+            assert jvm.wait_gone(DEADLINE_SECONDS)
+            # Nobody who outlived the driver has ended the batch, or taken anything back.
+            assert batches.at(moment) == killed[moment]
             assert "died" in raftka("pipeline", "status", *file, code=1).stdout
+    assert len(set(killed.values())) == len(Moment)
     finished("pipeline", "run", "cold", *file, *TO_THE_END)
-    jvm = ProcessIdentity(status.jvm_pid, status.jvm_started or "")
-    assert not jvm.is_alive
+    assert all(batches.is_archived(number) for number in killed.values())
     assert_whole(spark, tmp_path / "cold", cluster.bootstrap, load.acked)
+
+
+class Batches:
+    """Counts the batches that had records, by the lines that a pipeline prints of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def take(self, line: str) -> None:
+        self.count += re.match(r"batch \d+: [1-9]", line) is not None
+
+    def wait_more(self, count: int, is_over: threading.Event) -> None:
+        """Wait for so many more."""
+        wanted = self.count + count
+
+        def has_come() -> bool:
+            assert not is_over.is_set(), f"the query ended after {self.count} batches"
+            return self.count >= wanted
+
+        eventually(lambda: f"{wanted} batches: {self.count}", has_come)
 
 
 @pytest.mark.long
@@ -212,32 +256,48 @@ def test_leaders_are_killed_under_a_query_and_it_neither_fails_nor_misses_a_reco
     cluster.start()
     topic = new_topic(cluster, "orders", PARTITIONS)
     wanted = {"topics": topic, "to": str(tmp_path / "cold"), "brokers": cluster.bootstrap}
-    load, stop = Load(cluster.bootstrap, topic), StopRequest()
+    load, stop, batches = Load(cluster.bootstrap, topic), StopRequest(), Batches()
     failures: list[Exception] = []
+    kills: list[int] = []
     is_over = threading.Event()
 
     def kill_leaders() -> None:
         try:
-            for kill in range(LEADER_KILLS):
-                leader = cluster.leader_of(topic, kill % PARTITIONS)
+            batches.wait_more(1, is_over)
+            for partition in itertools.islice(itertools.cycle(range(PARTITIONS)), LEADER_KILLS):
+                leader = cluster.leader_of(topic, partition)
                 cluster[leader].kill()
-                cluster.leader_of(topic, kill % PARTITIONS, other_than=leader)
+                kills.append(leader)
+                cluster.leader_of(topic, partition, other_than=leader)
+                # The batch that ran then may have read everything before the kill. The next one had to do without.
+                batches.wait_more(2, is_over)
                 cluster.restart([leader])
-                for partition in range(PARTITIONS):
-                    cluster.leader_of(topic, partition)
+                for each in range(PARTITIONS):
+                    cluster.leader_of(topic, each)
         except (AssertionError, OSError) as error:
             failures.append(error)
         finally:
             stop.set()
             # A broker dies with the thread that started it.
-            is_over.wait()
+            is_over.wait(JVM_SECONDS)
 
     killer = threading.Thread(target=kill_leaders, name="killer")
     killer.start()
     try:
         with load.running():
-            status, _ = run(spark, tmp_path, "archive", stop=stop, trigger="200ms", fail_on_data_loss="true", **wanted)
+            status, _ = run(
+                spark,
+                tmp_path,
+                "archive",
+                stop=stop,
+                out=batches.take,
+                trigger="200ms",
+                fail_on_data_loss="true",
+                **wanted,
+            )
         assert failures == []
+        assert len(kills) == LEADER_KILLS
+        assert batches.count > 2 * LEADER_KILLS
         assert status.error is None
         run(spark, tmp_path, "archive", **wanted)
         assert_whole(spark, tmp_path / "cold", cluster.bootstrap, load.acked)
