@@ -132,7 +132,7 @@ def test_what_is_no_json_of_the_schema_is_a_dead_letter_and_archived_all_the_sam
     spark: Any, cluster: BrokerCluster, tmp_path: Path
 ) -> None:
     topic, path, dead = new_topic(cluster, "orders"), tmp_path / "cold", new_topic(cluster, "dead")
-    good = [b'{"id": 1}', b'{"id": 2, "name": "x", "more": true}', b' {"name": null}', None]
+    good = [b'{"id": 1}', b'{"id": 2, "name": "x", "more": true}', b' {"name": null}', b'{"id": 3, "more": {}}', None]
     bad = [
         b"no json",
         b'{"id": "x"}',
@@ -142,6 +142,7 @@ def test_what_is_no_json_of_the_schema_is_a_dead_letter_and_archived_all_the_sam
         b"",
         b"\xff\xfe",
         b'{"id": 1} trailing',
+        b'{"id": 1} x}',
         b'{"id":',
     ]
     headers = (("trace", b"t"),)
