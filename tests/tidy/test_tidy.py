@@ -22,6 +22,9 @@ BINARY_SUFFIXES = {".png", ".gz", ".bin", ".zip"}
 FILE_LINES_MAX = 800
 TEST_FILE_LINES_MAX = 1000
 FUNCTION_LINES_MAX = 70
+# Kinds of pipelines that are there to be read, as docs/pipeline.md says: each is less than so long.
+EXAMPLES = ROOT / "raftka" / "pipeline" / "examples"
+EXAMPLE_LINES = 80
 
 # Names under which anything could be put, and so sooner or later everything is.
 DUMPING_GROUNDS = {
@@ -107,6 +110,13 @@ def test_files_are_short_enough_to_read_in_one_go() -> None:
         if (lines := text.count("\n")) > limit:
             found.append(f"{name}: {lines} lines, {limit} allowed")
     assert found == []
+
+
+def test_examples_are_as_short_as_the_page_says() -> None:
+    assert f"in a file of less than {EXAMPLE_LINES} lines" in (ROOT / "docs" / "pipeline.md").read_text()
+    found = {path.name: path.read_text().count("\n") for path in EXAMPLES.glob("*.py") if path.name != "__init__.py"}
+    assert len(found) == 4
+    assert {name: lines for name, lines in found.items() if lines >= EXAMPLE_LINES} == {}
 
 
 def test_function_bodies_fit_on_a_screen() -> None:
