@@ -7,8 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from raftka.pipeline.runner import StopRequest
 from tests.pipeline.pipelines import Record, new_topic, read, run, write
 from tests.process.broker_processes import BrokerCluster
@@ -104,7 +102,6 @@ def test_the_newest_value_of_each_key_is_in_the_table_also_when_a_batch_is_repea
             assert database.execute("SELECT key, value, offset FROM newest ORDER BY key").fetchall() == expected
 
 
-@pytest.mark.long
 def test_progress_reaches_prometheus_and_a_topic(spark: Any, cluster: BrokerCluster, tmp_path: Path) -> None:
     topic, target, progress = (new_topic(cluster, name) for name in ("source", "target", "progress"))
     write(cluster.bootstrap, topic, [Record(b"k", b"v", BASE) for _ in range(25)])

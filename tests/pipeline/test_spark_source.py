@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from raftka import kafka_client
+from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.reading import read_archive
+from raftka.pipeline.archive.verification import Wanted, verify
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.runner import StopRequest
 from raftka.pipeline.telemetry.settings import TELEMETRY_TOPIC
 from tests.pipeline.pipelines import Record, new_topic, read, run, write
-from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
+from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, ClusterMaker, eventually
 from tests.process.kafka_topics import delete_topic
 
 BASE = 1_767_225_600_000  # 2026-01-01T00:00:00Z
@@ -50,6 +52,57 @@ def test_a_batch_is_read_by_timestamps_and_by_offsets_in_as_many_tasks_as_asked_
     begin, end = (json.dumps({topic: {"0": offset, "1": offset}}) for offset in (10, 12))
     assert values(startingOffsets=begin, endingOffsets=end) == [(0, 10), (0, 11), (1, 10), (1, 11)]
     assert values(**{"kafka.isolation.level": "read_committed"}) == whole
+
+
+def test_a_stream_begins_at_timestamps_and_reads_in_as_many_tasks_as_asked_for(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, "numbers", 2)
+    write(cluster.bootstrap, topic, numbered(100) + numbered(50, 1))
+    times = {topic: {"0": BASE + 39_500, "1": BASE + 45_000}}
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", cluster.bootstrap)
+    reader = reader.option("subscribe", topic).option("startingOffsetsByTimestamp", json.dumps(times))
+    tasks: list[int] = []
+    found: list[tuple[int, int]] = []
+
+    def take(frame: Any, _: int) -> None:
+        tasks.append(frame.rdd.getNumPartitions())
+        found.extend((row.partition, int(row.value)) for row in frame.select("partition", "value").collect())
+
+    def read_on() -> None:
+        stream = reader.option("minPartitions", 8).load().writeStream.foreachBatch(take)
+        query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(DEADLINE_SECONDS)
+        finally:
+            query.stop()
+
+    read_on()
+    assert sorted(found) == [(0, number) for number in range(40, 100)] + [(1, number) for number in range(45, 50)]
+    assert min(tasks) >= 8
+    found.clear()
+    # Older than where the stream began: what counts now is the checkpoint.
+    write(cluster.bootstrap, topic, numbered(3))
+    read_on()
+    assert sorted(found) == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_a_pipeline_begins_at_its_timestamp_and_where_nothing_is_that_late_with_what_comes_next(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    topic, path = new_topic(cluster, "numbers", 2), tmp_path / "cold"
+    wanted = {"topics": topic, "to": str(path), "brokers": cluster.bootstrap}
+    wanted |= {"starting_timestamp": str(BASE + 7_500), "min_partitions": "4"}
+    write(cluster.bootstrap, topic, numbered(10) + numbered(5, 1))
+    status, _ = run(spark, tmp_path, "archive", **wanted)
+    assert status.rows == 2
+    write(cluster.bootstrap, topic, numbered(3, 1))
+    status, _ = run(spark, tmp_path, "archive", **wanted)
+    assert status.rows == 3
+    rows = read_archive(spark, path, topic).select("partition", "offset").collect()
+    assert sorted(map(tuple, rows)) == [(0, 8), (0, 9), (1, 5), (1, 6), (1, 7)]
+    # What came before was not asked for, and is not missed.
+    assert verify(spark, ArchiveFolder.open(path), Wanted(cluster.bootstrap)).is_whole
 
 
 def test_what_brokers_tell_of_themselves_is_read(spark: Any, make_cluster: ClusterMaker) -> None:
