@@ -2,6 +2,7 @@
 
 import json
 import random
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ from raftka.pipeline.audit.parts import HistoryFile
 from raftka.pipeline.audit.registers import audit_registers
 from raftka.pipeline.audit.topic import read_topic
 from tests.pipeline.pipelines import Record, new_topic, write
+from tests.pipeline.test_killed import JVM_SECONDS
 from tests.process.broker_processes import BrokerCluster
+from tests.process.command_line import RAFTKA, environment
 
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "check"))
 from generated import history, register_history
@@ -111,3 +114,63 @@ def test_a_topic_that_is_no_history_is_refused_with_its_place(
     write(cluster.bootstrap, other, [Record(None, b"{")])
     with pytest.raises(HistoryError, match=f"^{other}-0:1: "):
         audit_log(read_topic(spark, cluster.bootstrap, other, scratch), Level.QUORUM_ACK, OnSpark(spark), scratch)
+
+
+def told(*arguments: str) -> tuple[int, str, str]:
+    """Run a command that may start a JVM; return its exit code and what it printed."""
+    done = subprocess.run(
+        [*RAFTKA, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=JVM_SECONDS,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def kept_promises(sends: int) -> list[dict[str, Any]]:
+    """Return a history in which everything that was acknowledged is read, in order, as it is written."""
+    lines: list[dict[str, Any]] = []
+    for number in range(sends):
+        at = {"inv": 10 * number, "ret": 10 * number + 5, "tp": "t-0", "type": "ok"}
+        lines.append({"f": "send", "proc": 1, **at, "acks": "all", "val": f"v{number}", "off": number})
+        lines.append({"f": "poll", "proc": 2, **at, "recs": [(number - 1, f"v{number - 1}")] if number else []})
+    everything = [(number, f"v{number}") for number in range(sends)]
+    now = {"inv": 10 * sends, "ret": 10 * sends + 5}
+    lines.append({"f": "poll", "type": "ok", "proc": 3, **now, "tp": "t-0", "recs": everything, "final": True})
+    return lines
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_command_prints_of_files_and_of_a_topic_what_the_checker_prints(
+    cluster: BrokerCluster, tmp_path: Path, scratch: Path, code: int
+) -> None:
+    lines = kept_promises(200)
+    if code:
+        # Acknowledged, seen once, and then gone.
+        del lines[-1]["recs"][150]
+    path = lines_of("history.jsonl", lines, tmp_path)
+    topic = new_topic(cluster, "histories")
+    write(cluster.bootstrap, topic, [Record(None, line) for line in path.read_bytes().splitlines()])
+    expected = told("check", "--explain", str(path))
+    assert (expected[0], expected[2]) == (code, "")
+    assert expected[1].startswith("NOT VALID: " if code else "valid\n")
+    room = ["--scratch", str(scratch)]
+    assert told("audit", "--explain", *room, str(path)) == expected
+    # Lines of a topic are named by their partition.
+    named = expected[1].replace(str(path), f"{topic}-0")
+    assert (named != expected[1]) == bool(code)
+    of_topic = ["--topic", topic, "--brokers", cluster.bootstrap, *room]
+    assert told("audit", "--explain", *of_topic) == (code, named, "")
+    assert [each for each in scratch.iterdir() if each.is_dir()] == []
+
+
+@pytest.mark.long
+def test_the_command_judges_registers_and_writes_json_as_the_checker_does(tmp_path: Path) -> None:
+    path = lines_of("registers.jsonl", register_history(random.Random(1)), tmp_path)
+    wanted = ["--model", "cas", "--format", "json", str(path)]
+    expected = told("check", *wanted)
+    assert json.loads(expected[1])["model"] == "cas"
+    assert told("audit", *wanted) == expected
