@@ -97,8 +97,11 @@ class Nemesis:
             node.disk.clear_faults()
             node.disk.capacity = self._capacity
         self._world.network.heal_all()
-        # What slow links hold comes late, and all behind it.
-        self._calm_from = self._world.network.all_arrived_at()
+        # What slow links hold comes late, and all behind it; so does what slow disks have begun.
+        alive = [node for node in self._world.nodes.values() if node.is_alive]
+        self._calm_from = max(
+            self._world.network.all_arrived_at(), *(node.workers.all_ended_at() for node in alive), 0.0
+        )
         for node_id in list(self._wiped):
             self._give_back(node_id)
         for node_id in self._world.nodes:

@@ -30,13 +30,14 @@ class _Threads:
 
 
 class _Job:
-    __slots__ = ("effect_done", "error", "future", "result", "threads", "work")
+    __slots__ = ("effect_done", "ends_at", "error", "future", "result", "threads", "work")
 
     def __init__(self, threads: _Threads, work: Callable[[], Any], future: asyncio.Future[Any]) -> None:
         self.threads = threads
         self.work = work
         self.future = future
         self.effect_done = False
+        self.ends_at = 0.0
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -88,6 +89,11 @@ class SimWorkers:
         threads = self._pools[pool]
         threads.stalled_until = max(threads.stalled_until, self._loop.scheduler.time + seconds)
 
+    def all_ended_at(self) -> float:
+        """Return when all jobs that have begun will have ended: a disk that is quick again does not hurry them."""
+        ends = (max(job.ends_at, threads.stalled_until) for threads in self._pools.values() for job in threads.running)
+        return max(ends, default=0.0)
+
     def close(self) -> None:
         """Drop what has not begun; what has takes effect now (the real one blocks until then)."""
         self._closed = True
@@ -118,7 +124,8 @@ class SimWorkers:
                 self._effect(job)
             elif moment < 1.0:
                 loop.post_at(now + duration * moment, self._effect, job)
-            loop.post_at(now + duration, self._end, job)
+            job.ends_at = now + duration
+            loop.post_at(job.ends_at, self._end, job)
 
     def _effect(self, job: _Job) -> None:
         until = job.threads.stalled_until
