@@ -167,6 +167,8 @@ def _shape(line: str) -> str:
     line = re.sub(r"rdkafka-[0-9a-f-]+", "MEMBER", line)
     # Which partitions had a replica on a broker that is dead depends on who told it, and when.
     line = re.sub(r"^under-replicated: \S+-\d+(, \S+-\d+)*$", "under-replicated: SOME", line)
+    # kcat marks one broker of its list, and who that is was decided by an election.
+    line = line.removesuffix(" (controller)")
     return " ".join(re.sub(r"\d+(, ?\d+)*", "N", line).split())
 
 

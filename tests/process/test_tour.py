@@ -67,6 +67,7 @@ def leaders(said: Said) -> dict[str, str]:
     [
         (["NODE  LAG", "   1   17", "..."], ["NODE LAG", "12 3", "13 3", "end"], True),
         (["a rdkafka-0006cd66-1285 1,2,3"], ["a rdkafka-1f 2,3"], True),
+        (["broker 1 (controller)", "broker 2"], ["broker 1", "broker 2 (controller)"], True),
         (["healthy"], ["NOT HEALTHY"], False),
         (["healthy"], ["healthy", "and more"], False),
         (["healthy", "brokers: 1"], ["healthy"], False),
