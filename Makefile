@@ -30,7 +30,7 @@ run-pipeline: java $(PIPELINE_STAMP)  ## a load, lost leaders, archive and telem
 	@$(BIN)/python -m raftka.pipeline.story $(ARGS)
 
 test: system-packages $(TESTS_STAMP)  ## install what tests need and run the default suite (ARGS=... goes to pytest)
-	@$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder $(ARGS)
 
 # A run that has left out what it is for must not pass: here it fails for want of a tool, a JVM or a connector.
 test-long: system-packages-long  ## the tests that take too long for the default suite; what is missing for them fails

@@ -1,8 +1,9 @@
 """What holds for every test: examples of hypothesis have no deadline, because nothing here asserts on elapsed time.
 
-`make test` has two workers (pytest-xdist). All tests that start brokers go to one of them, because two clusters at once
-would only keep each other from the processor; the simulation is in the other, because what it does beside its own tests
-must begin once. The tests on Spark, which share one JVM, and whatever else there is go to the lane that is free.
+`make test` has three workers (pytest-xdist) for two cores. All tests that start brokers go to one of them, because two
+clusters at once would only keep each other from the processor; the simulation is in another, because what it does
+beside its own tests must begin once, and most of the time that one only waits for processes that take what nobody else
+wants. The tests on Spark, which share one JVM, and whatever else there is go to the lane that is free.
 
 Tests on Spark are skipped where Java is missing. That must not be read over: they are all that proves the pipelines.
 """
