@@ -74,11 +74,15 @@ class SimIdempotentProducer(Producer):
         self._draining: dict[int, asyncio.Task[None]] = {}
         self._has_lost_track = False
 
-    async def run(self) -> None:
-        """Send until told to stop, and until all that was sent is answered or given up."""
-        await super().run()
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was told to stop, and all that was sent is answered or given up."""
+        if not super().has_ended or not all(task.done() for task in self._draining.values()):
+            return False
         for task in self._draining.values():
-            await task
+            # What it raised is a mistake of this file, and ends the run.
+            task.result()
+        return True
 
     async def _send(self) -> None:
         if self._has_lost_track and not any(self._waiting.values()):
@@ -97,7 +101,6 @@ class SimIdempotentProducer(Producer):
         self._changed[partition].set()
         task = self._draining.get(partition)
         if task is not None and task.done():
-            # What it raised is a mistake of this file, and ends the run.
             task.result()
         if task is None or task.done():
             self._draining[partition] = asyncio.get_running_loop().create_task(self._drain(partition))

@@ -93,10 +93,16 @@ class Producer:
         self._process = recorder.process()
         self._processes = [self._process]
         self._version = rng.randrange(3, 13)
-        self._pause = rng.choice([0.35, 0.8, 1.4]) / pace
+        self._pause = rng.choice([0.9, 1.8, 2.6]) / pace
         self._timeout_ms = rng.choice([300, 4_000])
         self._clock_ms = rng.randrange(-2_000, 2_000)
         self.is_working = True
+        self._is_sending = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was told to stop, and sends nothing any more."""
+        return not self.is_working and not self._is_sending
 
     def take_process(self) -> int:
         """Return a process that has no operation under way."""
@@ -116,15 +122,17 @@ class Producer:
             await asyncio.sleep(self._stream.expovariate(1 / self._pause))
             self.rng = Random(self._stream.getrandbits(64))
             self.number += 1
-            if self.recorder.wants(self._process):
+            if self.is_working and self.recorder.wants(self._process):
+                self._is_sending = True
                 await self._send()
+                self._is_sending = False
 
     async def _send(self) -> None:
         raise NotImplementedError
 
     def _count(self) -> int:
-        """Draw how many records a batch has."""
-        return self.rng.choice([1, 1, 1, 3])
+        """Draw how many records a batch has: several, as clients that linger send them; bursts are of single ones."""
+        return self.rng.choice([1, 3, 4, 6])
 
     def _request(self, batches: list[SentRecords]) -> ProduceRequest:
         data = ProduceRequest.TopicProduceData(

@@ -1,6 +1,5 @@
 """Kafka clients of one simulated run, on machines of their own, and the verdict on what they saw."""
 
-import asyncio
 from random import Random
 
 from raftka.check.levels import Level
@@ -40,14 +39,13 @@ class KafkaWorkload:
         self._machines = [world.add_client(_FIRST_MACHINE + number) for number in range(2)]
         self._wires: list[KafkaWire] = []
         self._producers: list[Producer] = []
-        self._sending: list[asyncio.Task[None]] = []
         self._topic_admins: list[SimTopicAdmin] = []
         self._deleters: list[SimDeleter] = []
         # Swarm: how fast clients are, whether producers share connections, who else is at work.
         self._pace = rng.choice([0.7, 1.0, 2.0])
         self._shares = rng.random() < 0.5
         self._delete_pause = rng.choice([None, None, 2.0])
-        self._topic_pause = rng.choice([1.0, 4.0])
+        self._topic_pause = rng.choice([2.0, 8.0])
         self.group_rules = GroupRules(cluster.history)
         self._ends = ToldEnds(cluster)
         self.deletions = AnsweredDeletions(cluster)
@@ -77,7 +75,7 @@ class KafkaWorkload:
             shared = self._producers[number - 2].wire if self._shares and number >= 2 else wire
             producer = self._kind_of_producer(number)(shared, *others, sent=self._cluster.history.sent, pace=self._pace)
             self._producers.append(producer)
-            self._sending.append(self._machines[machine].spawn(producer.run()))
+            self._machines[machine].spawn(producer.run())
         for number in range(_CONSUMERS):
             machine = number % 2
             consumer = SimConsumer(*self._client(f"consumer-{number}", machine), ends=self._ends)
@@ -142,7 +140,7 @@ class KafkaWorkload:
         """
         world = self._cluster.world
         # What an idempotent producer still tries may be acknowledged until then.
-        world.run_until(lambda: all(task.done() for task in self._sending), world.time + seconds)
+        world.run_until(lambda: all(producer.has_ended for producer in self._producers), world.time + seconds)
         # That last record has yet to be committed; and a read that finds what has rotted before makes a leader step
         # down, long after the last fault.
         if not world.run_until(self._cluster.has_converged, world.time + seconds):
