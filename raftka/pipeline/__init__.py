@@ -19,6 +19,7 @@ A run:
 * `data_folder`      where results lie: format, lock.
 * `status`           how a run stands.
 * `topic_identity`   a topic that was made anew is noticed.
+* `json_objects`     what is one JSON object and nothing else.
 * `progress`         what a batch came to.
 * `listener`         ... as Spark tells it.
 * `progress_outputs` ... to the terminal, Prometheus and a topic.

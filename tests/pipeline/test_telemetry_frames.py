@@ -327,6 +327,7 @@ NO_REPORTS: list[tuple[bytes | None, str]] = [
     (b"[]", "not_json"),
     (b'"v"', "not_json"),
     (b'{"v": 1, "at"', "not_json"),
+    (json.dumps(report(0)).encode() + b" x}", "not_json"),
     (b"{}", "other_version"),
     (json.dumps(report(0, v=2)).encode(), "other_version"),
     (b'{"v": 1}', "incomplete"),

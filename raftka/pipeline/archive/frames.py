@@ -5,6 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType
 
 from raftka.pipeline.archive.checksums import value_crc32c
+from raftka.pipeline.json_objects import is_one_object
 
 # Topic and day are the names of the folders.
 SCHEMA = (
@@ -13,9 +14,6 @@ SCHEMA = (
 )
 _DAY_MS = 86_400_000
 _CORRUPT = "_raftka_corrupt"
-_OBJECT = r"(?s)^\s*\{.*\}\s*$"
-# An object can end nowhere else in it than at its end.
-_FLAT_OBJECT = r"\A[ \t\r\n]*\{[^}]*\}[ \t\r\n]*\z"
 
 
 def crc32c_of(column: Column) -> Column:
@@ -75,26 +73,11 @@ def typed(rows: DataFrame, schema: str) -> DataFrame:
     text = F.col("value").cast("string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     parsed = rows.withColumn("json", F.from_json(text, f"{schema}, {_CORRUPT} STRING", options))
-    # An array's first object would pass for the whole, and so would an object with words behind it.
     is_parsed = F.col("json").isNotNull() & F.col(f"json.{_CORRUPT}").isNull()
-    is_object = text.rlike(_OBJECT) & is_parsed & (text.rlike(_FLAT_OBJECT) | _is_one_value(text))
+    is_object = is_parsed & is_one_object(text)
     flagged = parsed.withColumn("is_json", F.when(F.col("value").isNotNull(), F.coalesce(is_object, F.lit(False))))
     kept = F.col("json").dropFields(_CORRUPT)
     return flagged.withColumn("json", F.when(F.col("is_json"), kept))
-
-
-def _is_one_value(text: Column) -> Column:
-    """Return whether a text is one JSON value up to its end: Spark's parser does not look at what stands behind one.
-
-    Behind a member of an array it does look. A text that closes the array itself has as many members when another one
-    follows it as when none does.
-    """
-
-    def members(end: str) -> Column:
-        # Not json_array_length, which takes other things for numbers than from_json does.
-        return F.size(F.from_json(F.concat(F.lit("["), text, F.lit(end)), f"ARRAY<STRUCT<{_CORRUPT}: STRING>>"))
-
-    return F.coalesce((members("]") == 1) & (members(",{}]") == 2), F.lit(False))
 
 
 def dead_letters(rows: DataFrame, schema: str) -> DataFrame:

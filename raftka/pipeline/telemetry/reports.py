@@ -6,6 +6,7 @@ A report is one replica in one second. What is no report is left out and counted
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from raftka.pipeline.json_objects import is_one_object
 from raftka.pipeline.telemetry.figures import BUCKETS
 
 VERSION = 1
@@ -33,7 +34,6 @@ _SCHEMA = (
     f" `replicate` STRUCT<quorum_ack: {_HISTOGRAM}, leader_ack: {_HISTOGRAM}>, `fsync` {_HISTOGRAM},"
     " `recovery_bytes` BIGINT, `_corrupt` STRING"
 )
-_OBJECT = r"(?s)^\s*\{.*\}\s*$"
 
 
 def judged(records: DataFrame) -> DataFrame:
@@ -45,7 +45,7 @@ def judged(records: DataFrame) -> DataFrame:
     text = F.col("value").cast("string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
     told = records.withColumn("told", F.from_json(text, _SCHEMA, options))
-    is_object = F.coalesce(text.rlike(_OBJECT) & F.col("told").isNotNull(), F.lit(False))
+    is_object = F.coalesce(is_one_object(text) & F.col("told").isNotNull(), F.lit(False))
     version = F.get_json_object(text, "$.v")
     # An object with a value of another type is corrupt to Spark; what it lacks then is seen below.
     is_json = is_object & (F.col("told._corrupt").isNull() | version.isNotNull())
