@@ -137,7 +137,7 @@ def _many(arguments: argparse.Namespace) -> int:
             if found.part.runs % 100 == 0:
                 print(f"{found.part.runs} of {len(seeds)} runs, {len(found.part.failed)} failed", flush=True)
     _tell_of_all(found, arguments.report)
-    return 1 if found.part.failed or found.part.differing or found.is_blind else 0
+    return 1 if found.part.violated or found.part.differing or found.is_blind else 0
 
 
 def _tell_of(result: RunResult, bug: str | None) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from tests.simulation.probes import SOMETIMES
-from tests.simulation.run import RunResult
+from tests.simulation.run import InvalidRunError, RunResult
 from tests.simulation.sources import sources
 
 HASH_SEEDS = ("1", "2", "3")
@@ -30,7 +30,7 @@ class CampaignPart(msgspec.Struct):
         seconds: Virtual seconds of each run.
         minutes: By the clock on the wall.
         cpu_seconds: Of all runs together, on one core.
-        failed: The first line of the error, by seed.
+        failed: The first line of the error, by seed; of runs that are not valid, too.
         totals: What happened how often.
         hits: In how many runs each probe was hit.
         compared: Seeds that were run again with other string hashes; `differing` are those with another trace.
@@ -51,6 +51,21 @@ class CampaignPart(msgspec.Struct):
     hits: dict[str, int] = {}
     compared: list[int] = []
     differing: list[int] = []
+
+    @property
+    def invalid(self) -> set[int]:
+        """Those of `failed` that broke nothing, but in which too little happened to prove anything."""
+        return {seed for seed, error in self.failed.items() if error.startswith(f"{InvalidRunError.__name__}:")}
+
+    @property
+    def valid_runs(self) -> int:
+        """How many runs count."""
+        return self.runs - len(self.invalid)
+
+    @property
+    def violated(self) -> set[int]:
+        """The seeds of the runs that have found something."""
+        return set(self.failed) - self.invalid
 
     @property
     def virtual_seconds(self) -> float:
@@ -105,7 +120,7 @@ class CampaignRecorder:
         planted = "" if self._bug is None else f"with {self._bug} planted: "
         return (
             f"{planted}{part.runs - len(part.failed)} of {part.runs} runs of {part.seconds:g} virtual seconds passed,"
-            f" {len(self.missed)} probes missed,"
+            f" {len(part.invalid)} were not valid, {len(self.missed)} probes missed,"
             f" {part.virtual_seconds / part.cpu_seconds:.0f} virtual s per s of a core"
         )
 

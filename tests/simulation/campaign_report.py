@@ -37,7 +37,7 @@ def page_of(parts: Sequence[CampaignPart]) -> str:
     totals = _sum(part.totals for part in parts)
     hits = _sum(part.hits for part in parts)
     lines = [*_HEAD.splitlines(), "", *_measured(parts, totals, hits), ""]
-    lines += [f"- seed {seed} failed: {error}" for part in parts for seed, error in sorted(part.failed.items())]
+    lines += [_failure(part, seed) for part in parts for seed in sorted(part.failed)]
     lines += ["", "## Parts", "", "| seeds | commit | minutes, processes | virtual s per s of a core | machine |"]
     lines += ["| --- | --- | ---: | ---: | --- |", *map(_row, parts)]
     lines += ["", "## Probes", "", "| what must be seen | runs | times |", "| --- | ---: | ---: |"]
@@ -57,14 +57,21 @@ def _measured(parts: Sequence[CampaignPart], totals: Counter[str], hits: Counter
     return [
         "| what | measured | asked for |",
         "| --- | ---: | ---: |",
-        f"| runs of {seconds} virtual seconds | {sum(part.runs for part in parts):,} ({virtual / 3600:.1f} h) | 5,000 |",
-        f"| violations | {sum(len(part.failed) for part in parts)} | 0 |",
+        f"| valid runs of {seconds} virtual seconds | {sum(part.valid_runs for part in parts):,} | 5,000 |",
+        f"| runs that prove too little, and do not count | {sum(len(part.invalid) for part in parts)} | |",
+        f"| virtual hours of all runs | {virtual / 3600:.1f} | |",
+        f"| violations | {sum(len(part.violated) for part in parts)} | 0 |",
         f"| probes hit | {probes} | all of at least 40 |",
         f"| virtual seconds per second of one core | {virtual / sum(part.cpu_seconds for part in parts):.1f} | 50 |",
         f"| client operations per virtual second | {operations / virtual:.1f} | 10 |",
         f"| faults per virtual second | {sum(part.faults for part in parts) / virtual:.2f} | 0.1 |",
         f"| seeds with one trace under PYTHONHASHSEED {', '.join(HASH_SEEDS)} | {same} of {compared} | 1 % of the seeds |",
     ]
+
+
+def _failure(part: CampaignPart, seed: int) -> str:
+    what = "does not count" if seed in part.invalid else "failed"
+    return f"- seed {seed} {what}: {part.failed[seed]}"
 
 
 def _row(part: CampaignPart) -> str:

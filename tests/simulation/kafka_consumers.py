@@ -68,7 +68,7 @@ class SimConsumer:
         self.processes = [recorder.process() for _ in range(partitions)]
         self._version = rng.randrange(4, 13)
         self._list_version = rng.randrange(1, 10)
-        self._pause = rng.choice([0.8, 2.4])
+        self._pause = rng.choice([0.8, 1.6])
         self._wait_ms = rng.choice([0, 0, 200])
         self.positions: dict[int, int] = {}
         # The epoch that was last named and answered, by partition.

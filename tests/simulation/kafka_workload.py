@@ -42,7 +42,7 @@ class KafkaWorkload:
         self._topic_admins: list[SimTopicAdmin] = []
         self._deleters: list[SimDeleter] = []
         # Swarm: how fast clients are, whether producers share connections, who else is at work.
-        self._pace = rng.choice([0.7, 1.0, 2.0])
+        self._pace = rng.choice([1.0, 1.0, 1.5])
         self._shares = rng.random() < 0.5
         self._delete_pause = rng.choice([None, None, 2.0])
         self._topic_pause = rng.choice([2.0, 8.0])

@@ -78,7 +78,7 @@ class Nemesis:
         self._number = 0
         self._capacity = self._world.nodes[1].disk.capacity
         self.kinds = [kind for kind in KINDS if rng.random() < 0.45] or [rng.choice(KINDS)]
-        self._mean_pause = rng.choice([0.7, 2.0, 4.0])
+        self._mean_pause = rng.choice([1.0, 2.0, 4.0])
         self.injected: list[InjectedFault] = []
         # One disk rots in a run: an entry that rots on two of three may be gone, and nobody promises otherwise.
         self._rotting = self._any()

@@ -45,17 +45,21 @@ def test_a_page_is_made_of_parts_and_a_new_one_replaces_those_that_it_overlaps(t
     probe = SOMETIMES[0]
     add_part(page, _part(1, 10, hits={probe: 3}, totals={probe: 7, "client send ok": 6_000}))
     add_part(page, _part(21, 30, hits={probe: 2}, totals={probe: 5, "client send ok": 6_000}))
-    add_part(page, _part(11, 20, failed={17: "LogMatching: they differ"}))
+    failed = {17: "LogMatching: they differ", 19: "InvalidRunError: 95 operations, 68 faults"}
+    add_part(page, _part(11, 20, failed=failed))
     text = page.read_text()
-    assert "| runs of 60 virtual seconds | 30 (0.5 h) |" in text
+    assert "| valid runs of 60 virtual seconds | 29 | 5,000 |" in text
+    assert "| runs that prove too little, and do not count | 1 | |" in text
+    assert "| violations | 1 | 0 |" in text
     assert "- seed 17 failed: LogMatching: they differ" in text
+    assert "- seed 19 does not count: InvalidRunError: 95 operations, 68 faults" in text
     assert f"| {probe} | 5 | 12 |" in text
     assert "| client operations per virtual second | 6.7 |" in text
     assert [line.split(" | ")[0] for line in text.splitlines() if "0123456789ab" in line] == [
         *("| 1..10", "| 11..20", "| 21..30"),
     ]
     add_part(page, _part(11, 25))
-    assert "| runs of 60 virtual seconds | 25 " in page.read_text()
+    assert "| valid runs of 60 virtual seconds | 25 " in page.read_text()
     assert "seed 17" not in page.read_text()
 
 
