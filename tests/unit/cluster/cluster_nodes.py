@@ -180,17 +180,24 @@ class Cluster:
                     return False
         return True
 
-    def leader_of(self, name: str, number: int = 0) -> Partition:
-        """The partition at its leader in office."""
+    def find_leader(self, name: str, number: int = 0) -> Partition | None:
+        """The partition at its leader in office; a node that waits to be let in knows no topics yet."""
         for node in self.nodes.values():
-            topic = node.controller.topics.get(name)
+            topic = node.controller.topics.get(name) if hasattr(node, "controller") else None
             partition = None if topic is None else node.partitions.get(topic.group(number))
             if partition is not None and partition.is_in_office:
                 return partition
-        raise AssertionError(f"nobody leads {name}-{number}")
+        return None
+
+    def leader_of(self, name: str, number: int = 0) -> Partition:
+        """As `find_leader`, where there must be one."""
+        leader = self.find_leader(name, number)
+        assert leader is not None, f"nobody leads {name}-{number}"
+        return leader
 
     async def produce(self, name: str, *values: bytes, number: int = 0) -> int:
-        """Append one batch at acks=all; return its base offset."""
+        """Append one batch at acks=all, as soon as somebody leads; return its base offset."""
+        await until(lambda: self.find_leader(name, number))
         deadline = asyncio.get_running_loop().time() + 10
         batch = bytearray(build_batch(*values))
         stages = self.leader_of(name, number).produce(batch, len(values), ConsistencyLevel.QUORUM_ACK, deadline)
