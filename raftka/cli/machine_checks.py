@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import socket
+import sys
 import sysconfig
 import tempfile
 import time
@@ -22,6 +23,8 @@ _MEMORY_MIN_BYTES = 512 * 1024**2
 _DISK_WARNING_SHARE = 0.1
 _VOLATILE_FILESYSTEMS = {"tmpfs": "is memory, and a restart of the machine empties it", "ramfs": "is memory"}
 _REMOTE_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"}
+# Distributions build with profile-guided optimisation; Debian does it by other means than the flag that is looked for.
+_DISTRIBUTION_PREFIX = "/usr"
 _SYNC_COUNT = 32
 _SYNC_BYTES = 4_096
 _SYNC_SLOW_SECONDS = 0.010
@@ -45,6 +48,8 @@ def _python() -> Finding:
     arguments = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
     if "--enable-optimizations" in arguments:
         return ok("python", "built with profile-guided optimisation")
+    if sys.base_prefix == _DISTRIBUTION_PREFIX:
+        return ok("python", "the distribution's")
     return Finding(
         Level.NOTE,
         "python",

@@ -61,6 +61,23 @@ def test_a_machine_is_looked_at_as_the_broker_would_use_it(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [file], "it leaves nothing behind"
 
 
+@pytest.mark.parametrize(
+    ("prefix", "arguments", "level"),
+    [
+        # As Debian's own tells of itself, one of a container image, and one that a version manager has compiled.
+        ("/usr", "'--enable-shared' '--prefix=/usr' '--without-ensurepip'", Level.OK),
+        ("/usr/local", "'--enable-optimizations' '--with-lto'", Level.OK),
+        ("/home/me/.pyenv/versions/3.11.7", "'--enable-shared'", Level.NOTE),
+    ],
+)
+def test_a_python_that_is_slower_than_it_might_be_is_named(
+    monkeypatch: pytest.MonkeyPatch, prefix: str, arguments: str, level: Level
+) -> None:
+    monkeypatch.setattr("sys.base_prefix", prefix)
+    monkeypatch.setattr("sysconfig.get_config_var", {"CONFIG_ARGS": arguments}.get)
+    assert machine_checks._python().level is level
+
+
 def test_a_disk_on_which_a_broker_would_take_no_records_is_a_problem(tmp_path: Path) -> None:
     found = machine_checks._disk_room(tmp_path, 2**60)
     assert (found.level, "a broker takes no records below" in found.words) == (Level.PROBLEM, True)
