@@ -67,7 +67,7 @@ def test_a_machine_is_looked_at_as_the_broker_would_use_it(tmp_path: Path) -> No
         # As Debian's own tells of itself, one of a container image, and one that a version manager has compiled.
         ("/usr", "'--enable-shared' '--prefix=/usr' '--without-ensurepip'", Level.OK),
         ("/usr/local", "'--enable-optimizations' '--with-lto'", Level.OK),
-        ("/home/me/.pyenv/versions/3.11.7", "'--enable-shared'", Level.NOTE),
+        ("/opt/pyenv/versions/3.11.7", "'--enable-shared'", Level.NOTE),
     ],
 )
 def test_a_python_that_is_slower_than_it_might_be_is_named(
