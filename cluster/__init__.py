@@ -6,6 +6,7 @@
 * `controller`            raft0 on this node: propose a command, find the leader.
 * `admin_requests`        create, change and delete topics, register a broker; any broker forwards to raft0's leader.
 * `topic_changes`         what a change of a topic leads to, checked before it is proposed.
+* `state_bounds`          how large the tables of raft0 and of groups may become; `controller_sizes` what raft0's are.
 * `partition_allocator`   which nodes get the replicas of new partitions.
 * `controller_backend`    makes this node's groups match the tables.
 * `partition`             one local replica as the Kafka edge sees it; `partition_manager` all of them.
@@ -21,6 +22,7 @@
 * `quorum_status`         where raft0's voters stand, as its leader knows.
 * `founding`              how the seeds become a cluster, once.
 * `data_directory`        the identity of this node's disk.
+* `data_directory_watch`  whether that is still the directory at its path, and its free bytes.
 * `node`                  all of the above wired for one node, without any client-facing port.
 * `errors`
 """

@@ -19,6 +19,7 @@ from cluster.commands import (
     AllocateProducerIds,
     AlterTopicConfigs,
     BrokerRecord,
+    Command,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
@@ -33,6 +34,7 @@ from cluster.errors import (
     InvalidTopicNameError,
     NotControllerError,
     ProducerIdsTakenError,
+    RequestTooLargeError,
     TopicExistsError,
     UnknownTopicError,
 )
@@ -48,8 +50,8 @@ from cluster.topic_changes import (
     check_replica_counts,
 )
 from cluster.topic_table import Topic
-from model.ids import NodeId, TopicId
-from rpc.errors import RpcError
+from model.ids import Index, NodeId, TopicId
+from rpc.errors import FrameTooLargeError, RpcError
 from rpc.identity import Peer
 from rpc.links import Links
 from rpc.methods import Method
@@ -118,7 +120,8 @@ class AllocateProducerIdsRequest(msgspec.Struct, frozen=True, array_like=True):
 class AdminReply(msgspec.Struct, frozen=True, array_like=True):
     """`error` is the name of a ClusterError, empty for success; then the topic's name, id, partitions and replicas.
 
-    `applied_index` is how far the leader had applied raft0: who has applied as much knows what the leader knew.
+    `applied_index` is raft0's commit index as the leader has confirmed it for this request, or the index of the command
+    that the request became: who has applied as much knows all that any broker knew when the request arrived.
     `first_producer_id` begins the block that was asked for.
     """
 
@@ -208,6 +211,7 @@ class AdminRequests:
 
         Raises:
             ControllerUnavailableError: No leader has answered; what became of the request is unknown.
+            RequestTooLargeError: It was not sent.
             ClusterError: The leader refused it.
         """
         loop = asyncio.get_running_loop()
@@ -223,6 +227,8 @@ class AdminRequests:
                     return _checked(reply)
             except NotControllerError as error:
                 why = str(error)
+            except FrameTooLargeError as error:
+                raise RequestTooLargeError(f"raft0's leader takes no request of this size: {error}") from error
             except RpcError as error:
                 why = f"node {leader}: {error}"
                 if not is_repeatable:
@@ -256,10 +262,16 @@ class AdminRequests:
             replication_factor = len(placements[0])
             check_configs(request.configs, replication_factor)
             topic_id = TopicId(self._rng.randbytes(16).hex())
-            if not request.validate_only:
-                command = CreateTopic(request.name, topic_id, self._records(placements), request.configs)
-                await self._controller.propose(command, deadline)
+            command = CreateTopic(request.name, topic_id, self._records(placements), request.configs)
+            await self._propose(command, deadline, validate_only=request.validate_only)
             return AdminReply("", "", topic_id, len(placements), replication_factor)
+
+    async def _propose(self, command: Command, deadline: float, *, validate_only: bool) -> Index | None:
+        """Return the index of the applied command; None where it is only asked for whether it could be."""
+        if not validate_only:
+            return await self._controller.propose(command, deadline)
+        self._controller.check_room(command)
+        return None
 
     def _check_collision(self, name: str) -> None:
         """Refuse, as Kafka does, what metrics that know no '.' would take for a topic that there is."""
@@ -314,19 +326,19 @@ class AdminRequests:
             first = len(topic.replicas)
             placements = request.assignment or self._allocate(request.partitions - first, topic.replication_factor)
             self._check_room(placements)
-            if not request.validate_only:
-                command = CreatePartitions(topic.topic_id, first, self._records(placements))
-                await self._controller.propose(command, deadline)
+            command = CreatePartitions(topic.topic_id, first, self._records(placements))
+            await self._propose(command, deadline, validate_only=request.validate_only)
             return AdminReply("", "", topic.topic_id, request.partitions, topic.replication_factor)
 
     async def _alter_topic_configs(self, request: AlterTopicConfigsRequest, deadline: float) -> AdminReply:
         async with self._controller.admission:
-            await self._controller.confirm_office(deadline)
+            index = await self._controller.confirm_office(deadline)
             topic = self._topic(request.name)
             configs = altered_configs(topic, request.changes, replaces_all=request.replaces_all)
-            if not request.validate_only and configs != topic.overrides:
-                await self._controller.propose(AlterTopicConfigs(topic.topic_id, configs), deadline)
-            return AdminReply("", "", topic.topic_id, applied_index=self._controller.applied_index)
+            if configs != topic.overrides:
+                command = AlterTopicConfigs(topic.topic_id, configs)
+                index = await self._propose(command, deadline, validate_only=request.validate_only) or index
+            return AdminReply("", "", topic.topic_id, applied_index=index)
 
     def _topic(self, name: str) -> Topic:
         topic = self._controller.topics.get(name)
@@ -336,14 +348,17 @@ class AdminRequests:
 
     async def _register_broker(self, request: RegisterBrokerRequest, deadline: float) -> AdminReply:
         async with self._controller.admission:
-            self._controller.require_office()
+            # The broker deletes what it has of topics that are not in the tables as of the answer. A leader that was
+            # deposed, and does not know, must not answer, though nothing has changed (counterexample 41).
+            index = await self._controller.confirm_office(deadline)
             if self._controller.members.get(NodeId(request.broker.node_id)) != request.broker:
-                await self._controller.propose(RegisterBroker(request.broker), deadline)
-            return AdminReply("", "", applied_index=self._controller.applied_index)
+                index = await self._controller.propose(RegisterBroker(request.broker), deadline)
+            return AdminReply("", "", applied_index=index)
 
     async def _allocate_producer_ids(self, _: AllocateProducerIdsRequest, deadline: float) -> AdminReply:
         async with self._controller.admission:
             while True:
+                # The command itself proves that the table was current: it is refused where `first` is not next.
                 self._controller.require_office()
                 first = self._controller.producer_ids.next_id
                 try:

@@ -1,10 +1,15 @@
 """What the entries of raft0 say, as tagged msgpack (RFC 0001 section 5). New commands get new tags."""
 
+import re
+from collections.abc import Sequence
+
 import msgspec
 
 from storage.errors import UnknownFormatError
 
 FORMAT_VERSION = 1
+
+_TOPIC_ID = re.compile("[0-9a-f]{32}")
 
 
 class BrokerRecord(msgspec.Struct, frozen=True):
@@ -95,6 +100,26 @@ def decode_command(payload: bytes | bytearray | memoryview) -> Command:
     if len(view) < 1 or view[0] != FORMAT_VERSION:
         raise UnknownCommandError(f"raft0 command of format {view[0] if len(view) else None}")
     try:
-        return _decoder.decode(view[1:])
+        command = _decoder.decode(view[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnknownCommandError(f"raft0 command cannot be read: {error}") from error
+    if isinstance(command, CreateTopic) and not is_topic_id(command.topic_id):
+        raise UnknownCommandError(f"raft0 command names a topic id that is none: {command.topic_id[:40]!r}")
+    if isinstance(command, CreateTopic | CreatePartitions) and not _are_placements(command.partitions):
+        raise UnknownCommandError("raft0 command places a partition nowhere, or twice on a broker")
+    return command
+
+
+def is_topic_id(text: str) -> bool:
+    """Whether a text is what topics are known by: 32 hex digits."""
+    return _TOPIC_ID.fullmatch(text) is not None
+
+
+def _are_placements(partitions: Sequence[Sequence[ReplicaRecord]]) -> bool:
+    """Whether there is a partition, and each has replicas, on different brokers."""
+    return bool(partitions) and all(are_replicas([each.node_id for each in replicas]) for replicas in partitions)
+
+
+def are_replicas(nodes: Sequence[int]) -> bool:
+    """Whether a partition may have its replicas on these brokers."""
+    return 0 < len(nodes) == len(set(nodes))

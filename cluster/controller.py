@@ -4,7 +4,8 @@ import asyncio
 
 from cluster.commands import Command, encode_command
 from cluster.controller_state import ControllerState
-from cluster.errors import ControllerUnavailableError, NotControllerError
+from cluster.errors import ControllerUnavailableError, NotControllerError, TablesFullError
+from cluster.state_bounds import Fill, StateFullError
 from model.ids import ConsistencyLevel, Index, NodeId
 from raft.consensus import Consensus
 from raft.errors import NotLeaderError, RaftError, ReadTimedOutError, RetryableError
@@ -44,26 +45,36 @@ class Controller:
         return state.is_in_office and self.applied_index >= state.barrier_index
 
     def require_office(self) -> None:
-        """Raise NotControllerError unless this node leads raft0, as far as it knows."""
+        """Raise NotControllerError unless this node leads raft0, as far as it knows.
+
+        It may have been deposed: what follows must be decided by a command that is committed (RFC 0012).
+        """
         if not self.is_in_office:
             raise NotControllerError(f"node {self.consensus.state.node_id} does not lead raft0")
 
-    async def confirm_office(self, deadline: float) -> None:
-        """Return once it is certain that this node has led raft0 after the call: its tables hold all that was answered.
+    async def confirm_office(self, deadline: float) -> Index:
+        """Return raft0's commit index as of the call, once it is certain that this node has led raft0 after the call.
+
+        Whatever any broker had applied before the call lies at or below that index: a newer leader, which could have
+        committed more, would need votes of a majority that has answered this one in its term since (RFC 0003 section
+        10). The tables here are applied at least so far when this returns.
 
         Raises:
             NotControllerError: It does not lead, or no majority says so in time.
         """
         self.require_office()
-        barrier = self.consensus.barrier
+        barrier, committed = self.consensus.barrier, self.consensus.state.commit_index
         try:
             async with asyncio.timeout_at(deadline):
                 await barrier.wait(barrier.arrive())
+                # They lag behind the commit index while a snapshot of them is encoded.
+                await self.wait_applied(committed)
         except (NotLeaderError, ReadTimedOutError) as error:
             raise NotControllerError(str(error)) from error
         except TimeoutError:
             raise NotControllerError("raft0: no majority has confirmed the leader in time") from None
         self.require_office()
+        return committed
 
     @property
     def applied_index(self) -> Index:
@@ -91,12 +102,23 @@ class Controller:
         elif self._leaderless_since is None:
             self._leaderless_since = asyncio.get_running_loop().time()
 
-    async def propose(self, command: Command, deadline: float) -> None:
-        """Replicate and apply `command` at this node, which must lead raft0.
+    def fills(self) -> list[Fill]:
+        """Return how full the tables are."""
+        return self._state.fills()
+
+    def check_room(self, command: Command) -> None:
+        """Raise TablesFullError if `propose` would refuse the command for the size of the tables."""
+        refusal = self._state.judge(command)
+        if refusal is not None:
+            raise TablesFullError(str(refusal))
+
+    async def propose(self, command: Command, deadline: float) -> Index:
+        """Replicate and apply `command` at this node, which must lead raft0; return its index.
 
         Raises:
             NotControllerError: Not the leader in office; nothing was written.
             ControllerUnavailableError: No majority before `deadline`; the command may still be applied later.
+            TablesFullError: The tables would be larger than they may be; nothing was written.
             ClusterError: The tables refused it.
         """
         if not self.is_in_office:
@@ -107,6 +129,8 @@ class Controller:
         )
         try:
             result = await stages.replicated
+        except StateFullError as error:
+            raise TablesFullError(str(error)) from error
         except RetryableError as error:
             raise NotControllerError(str(error)) from error
         except RaftError as error:
@@ -119,6 +143,7 @@ class Controller:
         refusal = self._state.refusal(result.last_index)
         if refusal is not None:
             raise refusal
+        return result.last_index
 
     async def apply_retention(self, keep_bytes: int, now_ms: int, deadline: float) -> bool:
         """Leader in office: begin the log behind what its snapshots make dispensable; return whether it moved.
@@ -127,6 +152,8 @@ class Controller:
             RaftError: As `Consensus.move_log_start`.
         """
         consensus = self.consensus
+        if consensus.snapshot_refusal is not None:
+            return False
         policy = RetentionPolicy(UNLIMITED, keep_bytes)
         start = retention_start(consensus.log, consensus.state.commit_index, now_ms, policy)
         if start is not None:

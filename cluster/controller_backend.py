@@ -7,7 +7,8 @@ the log (RFC 0001 section 5).
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 
 from cluster.leadership import Leadership
 from cluster.partition import Partition, log_options
@@ -23,7 +24,11 @@ from storage.errors import ReplicaRemovedError, StorageError
 
 _logger = logging.getLogger("cluster")
 _RETRY_PAUSE = 5.0
-_OPENED_AT_ONCE = 16
+# Steps of so many groups are under way at once: each waits for fsyncs most of the time, and they share those of the
+# kvstore.
+_STEPS_AT_ONCE = 16
+# A step that takes longer is left to end by itself, and the groups behind it take their turns.
+_PATIENCE = 5.0
 
 
 class ControllerBackend:
@@ -36,7 +41,7 @@ class ControllerBackend:
         partitions: PartitionManager,
         leadership: Leadership,
         self_replica: Replica,
-        new_log_state: Callable[[Topic], LogState],
+        new_log_state: Callable[[Topic, int], LogState],
     ) -> None:
         self._topics = topics
         self._groups = groups
@@ -54,8 +59,10 @@ class ControllerBackend:
         # Deleted since the last look. A topic that is created and deleted within one replay of the log was never
         # placed by this process, but a directory of it may be left from an earlier one.
         self._deleted: list[Topic] = []
-        # What the disk has refused to remove, with its topic and why.
+        # What is to be removed, with its topic and why the disk has refused it, empty if it has not.
         self._unremoved: dict[GroupId, tuple[str, str]] = {}
+        # Groups that are being opened, closed or removed: one step at a time for each, as GroupManager asks.
+        self._under_way: dict[GroupId, asyncio.Future[None]] = {}
         self._has_leftovers = False
         # Why the disk does not tell what it has; said once.
         self._leftovers_refused = ""
@@ -75,12 +82,13 @@ class ControllerBackend:
     @property
     def is_reconciled(self) -> bool:
         """Whether every replica placed here has been opened, and every deleted one is gone, or the disk refused it."""
-        return self._is_idle and not self._changed.is_set()
+        return self._is_idle and not self._changed.is_set() and not self._under_way
 
     def remove_leftovers(self) -> None:
-        """The table has caught up with what raft0's leader had: a group whose topic is not in it was deleted.
+        """The table holds all that was committed when a confirmed leader of raft0 was asked, after this process began.
 
-        A replica is only ever made for a topic that is in the table, so here it was in an earlier one.
+        A group whose topic is not in it was deleted: a replica is only ever made for a topic that is in the table, so
+        here it was in an earlier one (RFC 0012).
         """
         self._has_leftovers = True
         self._changed.set()
@@ -102,25 +110,55 @@ class ControllerBackend:
                 await self._changed.wait()
 
     async def _reconcile(self) -> None:
-        refused = list(self._unremoved.items())
         while self._deleted:
-            await self._forget(self._deleted[0])
-            del self._deleted[0]
+            self._forget(self._deleted.pop(0))
         if self._has_leftovers:
-            await self._remove_leftovers()
-        for group, (name, _) in refused:
-            await self._remove(name, group)
-        for group in [group for group in self._placed if _is_damaged(self._groups.get(group))]:
-            await self._close(group)
-        due = [
-            (topic, number, replicas)
+            await self._find_leftovers()
+        await self._run_steps(
+            "removing", {group: partial(self._remove, name, group) for group, (name, _) in self._unremoved.items()}
+        )
+        damaged = [group for group in self._placed if _is_damaged(self._groups.get(group))]
+        await self._run_steps("closing", {group: partial(self._close, group) for group in damaged})
+        due = {
+            topic.group(number): partial(self._start, topic, number, replicas)
             for topic in self._topics.all()
             for number, replicas in enumerate(topic.replicas)
             if self._self_replica in replicas and topic.group(number) not in self._placed
-        ]
-        # Several at once: each waits for fsyncs most of the time, and they share those of the kvstore.
-        for first in range(0, len(due), _OPENED_AT_ONCE):
-            await asyncio.gather(*(self._start(*each) for each in due[first : first + _OPENED_AT_ONCE]))
+        }
+        await self._run_steps("opening", due)
+
+    async def _run_steps(self, what: str, steps: Mapping[GroupId, Callable[[], Coroutine[None, None, None]]]) -> None:
+        """Run a step for each group, several at once; one that hangs is left alone, and the others go on."""
+        due = [(group, step) for group, step in steps.items() if group not in self._under_way]
+        while due and len(self._under_way) < _STEPS_AT_ONCE:
+            places = _STEPS_AT_ONCE - len(self._under_way)
+            begun = {group: self._begin(group, step) for group, step in due[:places]}
+            del due[:places]
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    for done in begun.values():
+                        await asyncio.shield(done)
+            except TimeoutError:
+                for group in [group for group, done in begun.items() if not done.done()]:
+                    _logger.error("%s group %s has not ended for %g s: the disk hangs", what, group, _PATIENCE)
+
+    def _begin(self, group: GroupId, step: Callable[[], Coroutine[None, None, None]]) -> asyncio.Future[None]:
+        done = self._under_way[group] = asyncio.get_running_loop().create_future()
+        self._gate.spawn(self._complete(group, step, done), name=f"reconcile {group}")
+        return done
+
+    async def _complete(
+        self, group: GroupId, step: Callable[[], Coroutine[None, None, None]], done: asyncio.Future[None]
+    ) -> None:
+        began = asyncio.get_running_loop().time()
+        try:
+            await step()
+        finally:
+            del self._under_way[group]
+            done.set_result(None)
+            if asyncio.get_running_loop().time() - began >= _PATIENCE:
+                # Nobody waits for it any more, and what was to follow it has been passed over.
+                self._changed.set()
 
     def _on_leadership(self, consensus: Consensus) -> None:
         """A replica that stopped because of damage is opened again, without what is damaged."""
@@ -137,7 +175,7 @@ class ControllerBackend:
     async def _start(self, topic: Topic, number: int, replicas: tuple[Replica, ...]) -> None:
         group = topic.group(number)
         policy = RaftPolicy(topic.config.min_insync_replicas)
-        log_state = self._new_log_state(topic)
+        log_state = self._new_log_state(topic, number)
         try:
             consensus = await self._groups.create(
                 *(
@@ -171,26 +209,28 @@ class ControllerBackend:
             if partition is not None and partition.config != topic.config:
                 partition.apply_config(topic.config)
 
-    async def _forget(self, topic: Topic) -> None:
+    def _forget(self, topic: Topic) -> None:
         for number, replicas in enumerate(topic.replicas):
             group = topic.group(number)
             self._leadership.forget(group)
             self.failed.pop(group, None)
             if self._self_replica in replicas:
-                await self._remove(topic.name, group)
+                self._unremoved[group] = (topic.name, "")
 
-    async def _remove_leftovers(self) -> None:
+    async def _find_leftovers(self) -> None:
         try:
-            groups = await self._groups.partitions_on_disk()
-        except StorageError as error:
-            if self._leftovers_refused != str(error):
-                _logger.error("what is left of deleted topics cannot be found: %s", error)
-            self._leftovers_refused = str(error)
+            async with asyncio.timeout(_PATIENCE):
+                groups = await self._groups.partitions_on_disk()
+        except (StorageError, TimeoutError) as error:
+            why = str(error) or "the disk hangs"
+            if self._leftovers_refused != why:
+                _logger.error("what is left of deleted topics cannot be found: %s", why)
+            self._leftovers_refused = why
             return
         self._has_leftovers = False
         for group in groups:
-            if self._topics.get_by_id(topic_of(group)) is None and group not in self._unremoved:
-                await self._remove("(unknown by now)", group)
+            if self._topics.get_by_id(topic_of(group)) is None:
+                self._unremoved.setdefault(group, ("(unknown by now)", ""))
 
     async def _remove(self, topic: str, group: GroupId) -> None:
         self._placed.pop(group, None)

@@ -3,6 +3,7 @@
     note       commands are decoded and wait         truncate   those that a newer leader does not have are forgotten
     commit     they change the tables, in log order  snapshot, restore   the tables as bytes
 
+What the tables have no room for is refused before it gets its place in the log; what is noted counts (`state_bounds`).
 A command that the tables refuse (a name that was taken in the meantime) is refused on every node alike: the refusal is
 part of the function, and the proposer at the leader is told.
 """
@@ -11,31 +12,41 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 
-from cluster.commands import Command, decode_command
+from cluster.commands import AllocateProducerIds, Command, RegisterBroker, UnknownCommandError, decode_command
 from cluster.controller_tables import ControllerTables
 from cluster.errors import ClusterError
+from cluster.state_bounds import Fill, StateBound, StateFullError, StateOptions
 from model.ids import NO_INDEX, Index
-from model.topic_config import TopicConfig
+from model.topic_config import InvalidConfigError, TopicConfig
 from raft.replicate_item import NewEntry
 from storage.entry import Entry, EntryKind
+from storage.snapshot_file import STATE_BYTES_MAX
 
 # More than can be waiting for their outcome at once.
 _REFUSALS_KEPT = 1024
+_CURE = "delete topics, or take fewer partitions"
 
 
 class ControllerState:
     """A `raft.log_state.LogState`.
+
+    Args:
+        topic_defaults: Fill what a topic leaves open.
+        options: Bounds of the tables.
 
     Attributes:
         tables: Brokers, topics and producer ids as of `applied_index`.
         applied_index: The last entry whose command, if it is one, has changed the tables.
     """
 
-    def __init__(self, topic_defaults: TopicConfig) -> None:
+    def __init__(self, topic_defaults: TopicConfig, options: StateOptions | None = None) -> None:
         self.tables = ControllerTables(topic_defaults)
         self.applied_index = NO_INDEX
-        # Noted and not committed, oldest first.
-        self._tail: deque[tuple[Index, Command]] = deque()
+        options = options or StateOptions()
+        self._bound = StateBound("the tables of raft0", "bytes", options.raft0_bytes_max, _CURE)
+        # Noted and not committed, oldest first, with the bytes that are kept free for each.
+        self._tail: deque[tuple[Index, Command, int]] = deque()
+        self._reserved = 0
         # The last commands that were refused: a proposer learns its index only after the entry may be applied.
         self._refused: dict[Index, ClusterError] = {}
         self._waiters: list[tuple[Index, asyncio.Future[None]]] = []
@@ -63,8 +74,22 @@ class ControllerState:
 
     # -- LogState -----------------------------------------------------------------------------------------------
 
-    def admit(self, entry: NewEntry) -> None:
-        """Admit every entry: the tables judge a command when it is committed."""
+    def judge(self, command: Command) -> StateFullError | None:
+        """Return why the tables have no room for a command, behind all that lies in the log; None: they have.
+
+        Brokers and their producer ids have what lies between the bound and a snapshot's own: a cluster must be able to
+        say where it is.
+        """
+        tables, reserved = self.tables, self._reserved
+        before = tables.size_bytes + reserved
+        # Alone, a command's effect is known exactly. Behind others it may not be what it is now.
+        after = before + tables.reserve_bytes(command) if self._tail else tables.size_with(command)
+        is_vital = isinstance(command, RegisterBroker | AllocateProducerIds)
+        return self._bound.judge(before, after, allowed=STATE_BYTES_MAX if is_vital else None)
+
+    def admit(self, entry: NewEntry) -> StateFullError | None:
+        """Refuse what the tables would have no room for; whether they take it otherwise shows when it is committed."""
+        return self.judge(decode_command(entry.payload)) if entry.kind is EntryKind.COMMAND else None
 
     def note(self, entry: Entry) -> None:
         """Take an entry that got its place at the end of the log.
@@ -73,18 +98,31 @@ class ControllerState:
             UnknownCommandError: A newer version wrote it: this node must not go on without it.
         """
         if entry.kind is EntryKind.COMMAND and entry.index > self.applied_index:
-            self._tail.append((entry.index, decode_command(entry.payload)))
+            command = decode_command(entry.payload)
+            try:
+                self.tables.check(command)
+            except InvalidConfigError as error:
+                raise UnknownCommandError(f"raft0 entry {entry.index} sets what is unknown here: {error}") from error
+            reserved = self.tables.reserve_bytes(command)
+            self._tail.append((entry.index, command, reserved))
+            self._reserved += reserved
 
     def truncate(self, first_removed: Index) -> None:
         """Forget the commands from `first_removed` on; none of them is committed."""
         while self._tail and self._tail[-1][0] >= first_removed:
-            self._tail.pop()
+            self._reserved -= self._tail.pop()[2]
 
     def commit(self, index: Index) -> None:
         """Apply everything up to `index`."""
         while self._tail and self._tail[0][0] <= index:
-            self._apply(*self._tail.popleft())
+            noted, command, reserved = self._tail.popleft()
+            self._reserved -= reserved
+            self._apply(noted, command)
         self._note_applied(index)
+
+    def fills(self) -> list[Fill]:
+        """Return how full the tables are; what is noted counts."""
+        return [self._bound.fill(self.tables.size_bytes + self._reserved)]
 
     def snapshot(self) -> Iterator[bytes]:
         """Yield the tables as of the last `commit`, part by part."""
@@ -98,12 +136,14 @@ class ControllerState:
         """
         contents = yield from self.tables.decode(state)
         self._tail.clear()
+        self._reserved = 0
         self.tables.replace(contents)
         self._note_applied(applied_index)
 
     def reset(self) -> None:
         """Begin from nothing."""
         self._tail.clear()
+        self._reserved = 0
         self.tables.clear()
         self.applied_index = NO_INDEX
 

@@ -11,7 +11,7 @@ import msgspec
 from cluster.errors import StartupError
 from model.ids import DirectoryId, NodeId, Replica
 from runtime.environment import Environment
-from runtime.files import DirectoryLock
+from runtime.files import DirectoryLock, FileSystem
 from runtime.workers import Pool
 from storage.kvstore import KvStore
 
@@ -33,21 +33,53 @@ class DirectoryRecord(msgspec.Struct, frozen=True):
     directory_id: str
 
 
-def lock_data_directory(env: Environment, path: str) -> DirectoryLock:
-    """Make the directory if needed and take its lock; blocking, before anything else runs.
+class DataDirectoryLock:
+    """The lock of a data directory that is held open; both until `release`."""
+
+    def __init__(self, files: FileSystem, lock: DirectoryLock) -> None:
+        self._files = files
+        self._lock = lock
+
+    def release(self) -> None:
+        """Give the lock back and let the directory go, once nobody uses its files any more."""
+        self._lock.release()
+        self._files.let_go()
+
+
+def lock_data_directory(env: Environment, path: str) -> DataDirectoryLock:
+    """Make the directory if needed, hold it open and take its lock; blocking, before anything else runs.
+
+    From here on whatever lies in it is found through its descriptor (`FileSystem.hold`).
 
     Raises:
         StartupError: Another process uses it, it holds what is not a broker's, or it cannot be made.
     """
+    files = env.files
     try:
-        env.files.mkdir(path)
-        names = set(env.files.listdir(path))
+        files.mkdir(path)
+        files.hold(path)
+    except FileNotFoundError:
+        raise StartupError(
+            f"cannot make data directory {path}: the directory above it does not exist; mount its disk, or make it"
+        ) from None
+    except OSError as error:
+        raise StartupError(f"cannot use data directory {path}: {error}") from error
+    try:
+        return _lock_held(files, path)
+    except BaseException:
+        files.let_go()
+        raise
+
+
+def _lock_held(files: FileSystem, path: str) -> DataDirectoryLock:
+    try:
+        names = set(files.listdir(path))
         if _FILE not in names and names - _OWN_NAMES:
             raise StartupError(
                 f"{path} holds {_some(names - _OWN_NAMES)} and no {_FILE}: it is not a data directory;"
                 " name an empty or a new one as data.dir"
             )
-        return env.files.lock(f"{path}/{_LOCK}")
+        return DataDirectoryLock(files, files.lock(f"{path}/{_LOCK}"))
     except BlockingIOError:
         raise StartupError(f"{path} is in use by another broker process") from None
     except OSError as error:
@@ -57,10 +89,13 @@ def lock_data_directory(env: Environment, path: str) -> DirectoryLock:
 async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, node_id: NodeId) -> Replica:
     """Return this node's identity, drawing and writing it if the directory is new.
 
+    The directory of the groups is made here, where no replica was ever made, and never later: what is lost is not made
+    again.
+
     Raises:
         StartupError: The directory is another node's, of another format, or incomplete.
     """
-    on_disk = await env.workers.run(Pool.READ, lambda: _read(env, path))
+    on_disk = await env.workers.run(Pool.READ, lambda: read_identity(env, path))
     in_kvstore = kvstore.get(_KEY)
     if on_disk is None and in_kvstore is None:
         if await env.workers.run(Pool.READ, lambda: _holds_logs(env, path)):
@@ -73,6 +108,7 @@ async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, no
         await kvstore.sync()
         # The file last: a crash between the two leaves a kvstore without a file, which holds nothing else yet.
         await env.workers.run(Pool.APPEND, lambda: _write(env, path, record))
+        await _make_groups(env, path)
         return Replica(node_id, DirectoryId(record.directory_id))
     stored = None if in_kvstore is None else _decode(path, in_kvstore)
     if on_disk is None and stored is not None and not kvstore.items("raft/"):
@@ -86,7 +122,13 @@ async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, no
         raise StartupError(f"{path} has format {on_disk.format_version}, this version reads {FORMAT_VERSION}")
     if on_disk.node_id != node_id:
         raise StartupError(f"{path} belongs to node {on_disk.node_id}, but node.id is {node_id}")
+    if not kvstore.items("raft/"):
+        await _make_groups(env, path)
     return Replica(node_id, DirectoryId(on_disk.directory_id))
+
+
+async def _make_groups(env: Environment, path: str) -> None:
+    await env.workers.run(Pool.APPEND, lambda: env.files.mkdir(f"{path}/{GROUPS}"))
 
 
 def _some(names: set[str]) -> str:
@@ -106,7 +148,13 @@ def _decode(path: str, stored: bytes) -> DirectoryRecord:
         raise StartupError(f"{path}: its kvstore's record of the directory is damaged: {error}") from error
 
 
-def _read(env: Environment, path: str) -> DirectoryRecord | None:
+def read_identity(env: Environment, path: str) -> DirectoryRecord | None:
+    """Return what the identity file of the data directory `path` says; None if there is none. Blocking.
+
+    Raises:
+        StartupError: It is damaged.
+        OSError: The disk refuses.
+    """
     name = f"{path}/{_FILE}"
     if not env.files.exists(name):
         return None

@@ -33,6 +33,14 @@ class InvalidTopicConfigError(ClusterError):
     """An unknown configuration key, or a value out of range."""
 
 
+class RequestTooLargeError(ClusterError):
+    """No other broker would take a request of this size: ask for fewer things at a time."""
+
+
+class TablesFullError(ClusterError):
+    """raft0's tables have no room for the change: delete topics, or take fewer partitions."""
+
+
 class ProducerIdsTakenError(ClusterError):
     """The block of producer ids was given away by an earlier command; the next one begins behind it."""
 
@@ -67,6 +75,7 @@ BY_NAME: dict[str, type[ClusterError]] = {
         InvalidReplicationFactorError,
         InvalidReplicaAssignmentError,
         InvalidTopicConfigError,
+        TablesFullError,
         ProducerIdsTakenError,
         ControllerUnavailableError,
         NotControllerError,

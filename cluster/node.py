@@ -5,7 +5,7 @@ The broker process puts the Kafka listener and the admin port on top of it; the 
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from cluster.admin_requests import AdminRequests, RegisterBrokerRequest
@@ -14,6 +14,7 @@ from cluster.controller import Controller
 from cluster.controller_backend import ControllerBackend
 from cluster.controller_state import ControllerState
 from cluster.data_directory import GROUPS, claim_data_directory
+from cluster.data_directory_watch import DataDirectoryWatch
 from cluster.errors import ClusterError
 from cluster.founding import ClusterRecord, Founding, Seed, addresses
 from cluster.groups.group_state import GroupState
@@ -26,6 +27,7 @@ from cluster.producer_state import ProducerState
 from cluster.producer_table import ProducerOptions
 from cluster.quorum_status import QuorumStatusReader
 from cluster.retention import Retention
+from cluster.state_bounds import StateOptions
 from cluster.telemetry.publisher import TelemetryPublisher
 from cluster.telemetry.telemetry_relay import TelemetryRelay
 from cluster.topic_table import Topic
@@ -62,6 +64,7 @@ class NodeOptions:
         secret: The cluster secret; needed for more than one seed.
         topic_defaults: Configuration of topics that do not say.
         producers: How long, and how many, idempotent producers each partition remembers.
+        state: How large the tables of raft0 and of consumer groups may become.
         raft0_segment_bytes: Size of a segment of raft0's log, and how much of it is kept behind its newest.
         retention_check_interval: How often leaders look for what has outlived its retention, seconds.
         replicas_max: Replicas of one broker, beyond which no topic is created and none grows.
@@ -77,13 +80,23 @@ class NodeOptions:
     raft: RaftOptions = field(default_factory=RaftOptions)
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     producers: ProducerOptions = field(default_factory=ProducerOptions)
+    state: StateOptions = field(default_factory=StateOptions)
     raft0_segment_bytes: int = 16 * 1024 * 1024
     retention_check_interval: float = 300.0
     replicas_max: int = 2_500
     telemetry: bool = False
 
 
-_Part = GroupManager | Controller | Leadership | ControllerBackend | Retention | TelemetryPublisher | Links
+_Part = (
+    DataDirectoryWatch
+    | GroupManager
+    | Controller
+    | Leadership
+    | ControllerBackend
+    | Retention
+    | TelemetryPublisher
+    | Links
+)
 
 
 class Node:
@@ -103,11 +116,27 @@ class Node:
     replica: Replica
     cluster: ClusterRecord
 
-    def __init__(self, env: Environment, options: NodeOptions, kvstore: KvStore) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        options: NodeOptions,
+        kvstore: KvStore,
+        on_lost_directory: Callable[[str], None] | None = None,
+    ) -> None:
+        """Prepare a node.
+
+        Args:
+            env: The seams; its `files` hold the data directory (`lock_data_directory`).
+            options: What it is told.
+            kvstore: In the data directory; the caller closes it.
+            on_lost_directory: Called once, with a line for the operator, when the data directory is not where it was:
+                the caller ends the process. None: the loop's exception handler is told.
+        """
         self.env = env
         self.options = options
         self._kvstore = kvstore
         self._gate = Gate("node")
+        self._on_lost_directory = on_lost_directory or _report
         self.is_registered = asyncio.Event()
         self._started: list[_Part] = []
 
@@ -120,6 +149,8 @@ class Node:
         """
         options = self.options
         self.replica = await claim_data_directory(self.env, options.data_dir, self._kvstore, options.node_id)
+        watch = DataDirectoryWatch(self.env, options.data_dir, self.replica, self._on_lost_directory)
+        self._started.append(watch)
         identity = LinkIdentity(self.replica, None, options.secret)
         self.links = Links(self.env, identity, LinkOptions(source_host=options.rpc_host))
         founding = Founding(self.links, self._kvstore, self.replica, options.seeds)
@@ -133,6 +164,7 @@ class Node:
             self._kvstore,
             LinksRaftClient(self.links, options.raft),
             f"{options.data_dir}/{GROUPS}",
+            watch.look,
         )
         RaftService(self.links, self.groups)
         if len(options.seeds) > 1:
@@ -157,7 +189,7 @@ class Node:
         self.leadership = Leadership(self.groups, self.links, options.node_id, peers)
         self.moves = LeadershipMoves(self.groups, self.leadership, self.links, options.node_id)
         self.partitions = PartitionManager()
-        state = ControllerState(options.topic_defaults)
+        state = ControllerState(options.topic_defaults, options.state)
         # Before raft0 is opened: it hears of every topic that is deleted from then on.
         self.backend = ControllerBackend(
             state.tables.topics,
@@ -208,16 +240,22 @@ class Node:
         self.telemetry.start(self.is_registered)
         self._started.append(self.telemetry)
 
-    def _new_log_state(self, topic: Topic) -> LogState:
+    def _new_log_state(self, topic: Topic, number: int) -> LogState:
         if topic.name == OFFSETS_TOPIC:
-            return GroupState()
-        return ProducerState(self.env.wall_clock.now_ms, self.options.producers, topic.older_producers)
+            return GroupState(f"{topic.name}-{number}", self.options.state)
+        return ProducerState(self._lived_ms, self.options.producers, topic.older_producers)
+
+    @staticmethod
+    def _lived_ms() -> int:
+        """Milliseconds on the loop's clock, which nobody can set; it begins anew with each process."""
+        return int(asyncio.get_running_loop().time() * 1000)
 
     def register(self, broker: BrokerRecord) -> None:
         """Make this broker's addresses known, in the background.
 
-        `is_registered` is set when raft0's leader has taken them and this node has applied all that the leader had:
-        before that its tables may be as old as its last life, and clients must not be answered from them.
+        `is_registered` is set when raft0's leader has taken them, with its leadership confirmed for this registration,
+        and this node has applied all that was committed by then: before that its tables may be as old as its last life.
+        Clients must not be answered from them, and nothing that is on disk may be judged by them.
         """
         self._gate.spawn(self._register(broker), name="register")
 
@@ -254,3 +292,7 @@ class Node:
                 await part.close()
             else:
                 await part.stop()
+
+
+def _report(line: str) -> None:
+    asyncio.get_running_loop().call_exception_handler({"message": line})

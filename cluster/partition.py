@@ -1,7 +1,7 @@
 """One local replica of a partition, as the Kafka edge sees it: offsets, batches, epochs."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
 
 from cluster.append_clock import AppendClock
 from cluster.errors import OffsetOutOfRangeError
@@ -9,6 +9,7 @@ from cluster.topic_table import Topic
 from model.ids import NO_INDEX, ConsistencyLevel, Index, NodeId, Offset, Term
 from model.topic_config import TopicConfig
 from raft.consensus import Consensus
+from raft.errors import NotLeaderError
 from raft.group_configuration import RaftPolicy
 from raft.log_state import LogState
 from raft.replicate_item import NewEntry, ReplicateStages
@@ -18,6 +19,8 @@ from storage.entry import Buffer, EntryKind
 from storage.log import Log
 from storage.log_start import LogStart
 from storage.options import LogOptions
+
+T = TypeVar("T")
 
 # Asks `delete_records` for everything that consumers can see.
 HIGH_WATERMARK = -1
@@ -142,10 +145,14 @@ class Partition:
     async def apply_retention(self, now_ms: int, deadline: float) -> Offset | None:
         """Delete whole segments that the topic's configuration does not keep; return the new start if it moved.
 
+        Nothing is deleted while there can be no snapshot of what the entries have led to: followers need the entries.
+
         Raises:
             RaftError: As `delete_records`.
         """
         policy = RetentionPolicy(self.config.retention_ms, self.config.retention_bytes)
+        if self.consensus.snapshot_refusal is not None:
+            return None
         start = retention_start(self._log, self.consensus.state.commit_index, now_ms, policy)
         if start is None:
             return None
@@ -157,27 +164,46 @@ class Partition:
 
         Raises:
             StorageError: The log cannot be read.
+            NotLeaderError: This leadership has ended meanwhile.
         """
-        visible = self.consensus.state.visible_index
-        first = await self._log.index_of_offset(offset)
+        term, visible = self.leader_epoch, self.consensus.state.visible_index
+        first = await self._in_term(term, self._log.index_of_offset(offset))
         batches: list[Buffer] = []
         # Entries without records (a barrier after each election) do not count as an answer.
         while first <= visible and not batches:
-            entries = await self._log.read(first, max_bytes, visible)
+            entries = await self._in_term(term, self._log.read(first, max_bytes, visible))
             if not entries:
                 break
             batches = [entry.payload for entry in entries if entry.kind is EntryKind.DATA]
             first = Index(entries[-1].index + 1)
         return batches
 
+    async def _in_term(self, term: Term, read: Awaitable[T]) -> T:
+        """Await a read of what was visible in `term`.
+
+        A read may hang while the leader is deposed, its log is cut, and it is elected again: what was visible before
+        says nothing of the log that it has then.
+
+        Raises:
+            NotLeaderError: The leadership of `term` has ended.
+        """
+        found = await read
+        if not self.is_in_office or self.leader_epoch != term:
+            raise NotLeaderError(f"the leadership of epoch {term} ended while the log was read")
+        return found
+
     async def find_timestamp(self, timestamp_ms: int, *, first: Index = NO_INDEX) -> TimestampHit | None:
-        """Return the first visible batch, in entry `first` or later, with a record at or after `timestamp_ms`."""
-        visible = self.consensus.state.visible_index
-        hit = await self._log.offset_of_timestamp(timestamp_ms, visible, first=first)
+        """Return the first visible batch, in entry `first` or later, with a record at or after `timestamp_ms`.
+
+        Raises:
+            StorageError, NotLeaderError: As `fetch`.
+        """
+        term, visible = self.leader_epoch, self.consensus.state.visible_index
+        hit = await self._in_term(term, self._log.offset_of_timestamp(timestamp_ms, visible, first=first))
         if hit is None:
             return None
         _, _, index = hit
-        entry = (await self._log.read(index, 1, index))[0]
+        entry = (await self._in_term(term, self._log.read(index, 1, index)))[0]
         return TimestampHit(entry.payload, entry.term, index)
 
     def epoch_end(self, epoch: int) -> tuple[Term, Offset]:
@@ -198,8 +224,13 @@ class Partition:
         return self._log.term_of_offset(offset)
 
     async def max_timestamp(self, *, first: Index = NO_INDEX) -> int | None:
-        """Return the largest timestamp of any visible batch in entry `first` or later, None if there is none."""
-        return await self._log.max_timestamp(self.consensus.state.visible_index, first=first)
+        """Return the largest timestamp of any visible batch in entry `first` or later, None if there is none.
+
+        Raises:
+            StorageError, NotLeaderError: As `fetch`.
+        """
+        visible = self.consensus.state.visible_index
+        return await self._in_term(self.leader_epoch, self._log.max_timestamp(visible, first=first))
 
     def watch(self, callback: Callable[[], None]) -> int:
         """Call `callback` when more may be readable or leadership may have changed."""

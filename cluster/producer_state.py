@@ -30,7 +30,8 @@ class ProducerState:
     """A `raft.log_state.LogState`.
 
     Args:
-        now_ms: The node's wall clock: it decides about expiry and nothing else.
+        now_ms: Milliseconds of a clock that nobody can set: it decides about expiry and nothing else. A wall clock that
+            jumps a day ahead would forget everybody who waits for an answer, and append their retries again.
         options: Bounds of the table.
         older_producers: Producers with smaller ids may have written to another topic of this name before, and go on
             where they were. The same on all replicas.

@@ -17,6 +17,7 @@ import msgspec
 
 from cluster.producer_batch import SEQUENCE_MASK, BatchSequence, distance
 from storage.errors import CorruptLogError
+from storage.snapshot_file import STATE_BYTES_MAX
 
 # A client has at most five requests in flight (max.in.flight.requests.per.connection), so it can ask for no more.
 BATCHES_KEPT = 5
@@ -28,6 +29,10 @@ _KNOWN_MAX = 2**30
 
 _NO_PRODUCER_ID = -1
 
+# A producer's part of the state bytes with the largest numbers there are: 19 bytes and 47 for each batch.
+_PRODUCER_BYTES_MAX = 256
+_HEADER_BYTES_MAX = 16
+
 # About half a millisecond's work.
 _PRODUCERS_PER_STEP = 50
 
@@ -37,12 +42,22 @@ class ProducerOptions:
     """Bounds of one partition's producer state.
 
     Attributes:
-        expiration_ms: A producer that has committed nothing for so long, by this node's wall clock, may be forgotten.
-        producers_max: Producers remembered; the snapshot holds about 60 bytes for each of their batches.
+        expiration_ms: A producer that has committed nothing for so long, in time that this process has lived, may be
+            forgotten.
+        producers_max: Producers remembered: as many as a snapshot can hold, whatever their numbers are.
     """
 
     expiration_ms: int = 24 * 3600 * 1000
     producers_max: int = 2000
+
+    def __post_init__(self) -> None:
+        if not self.producers_max > 0 or self.state_bytes_max > STATE_BYTES_MAX:
+            raise ValueError(f"producers_max={self.producers_max}: a snapshot holds {STATE_BYTES_MAX} bytes")
+
+    @property
+    def state_bytes_max(self) -> int:
+        """The most that the encoded table can have."""
+        return _HEADER_BYTES_MAX + self.producers_max * _PRODUCER_BYTES_MAX
 
 
 class PlacedBatch(NamedTuple):
@@ -172,7 +187,7 @@ class ProducerTable:
     def encode(self) -> Iterator[bytes]:
         """Yield the table as state bytes: the same on all replicas, but for who was forgotten by whom.
 
-        When a producer was last heard is left out: it is a matter of this node's clock, and begins anew at `decode`.
+        When a producer was last heard is left out: it is a matter of this process's clock, and begins anew at `decode`.
         The table must not change before the end.
         """
         yield bytes([FORMAT_VERSION]) + _SAVED_HEADER + _encoder.encode(self._forgotten) + _array_header(len(self))

@@ -13,6 +13,7 @@ from model.ids import NodeId
 from model.topic_config import TOPIC_CONFIGS, check_topic_config
 
 PARTITIONS_MAX = 10_000
+_SHOWN_MAX = 5
 
 
 class ConfigOperation(IntEnum):
@@ -144,13 +145,19 @@ def check_growth(topic: Topic, count: int, assignment: Sequence[Sequence[int]], 
         )
 
 
+def _shown(nodes: Sequence[int]) -> str:
+    """Return node ids, cut to what an error message may repeat of them: it must fit into a response's string."""
+    more = f" and {len(nodes) - _SHOWN_MAX} more" if len(nodes) > _SHOWN_MAX else ""
+    return f"{list(nodes[:_SHOWN_MAX])}{more}"
+
+
 def check_assignment(assignment: Sequence[Sequence[int]], brokers: Collection[NodeId]) -> None:
     """Raise InvalidReplicaAssignmentError unless each partition has as many replicas, on different known brokers."""
     for nodes in assignment:
         if not nodes or len(set(nodes)) != len(nodes):
-            raise InvalidReplicaAssignmentError(f"replicas {list(nodes)}: empty, or a broker is named twice")
+            raise InvalidReplicaAssignmentError(f"replicas {_shown(nodes)}: empty, or a broker is named twice")
         if len(nodes) != len(assignment[0]):
             raise InvalidReplicaAssignmentError("all partitions must have the same number of replicas")
         unknown = [node for node in nodes if node not in brokers]
         if unknown:
-            raise InvalidReplicaAssignmentError(f"unknown brokers {unknown}")
+            raise InvalidReplicaAssignmentError(f"unknown brokers {_shown(unknown)}")

@@ -119,7 +119,7 @@ class TopicTable:
         if command.name in self._by_name or command.topic_id in self._by_id:
             raise TopicExistsError(f"topic {command.name!r} already exists")
         config = resolve_topic_config(command.configs, self.defaults)
-        replicas = _placements(command.partitions)
+        replicas = placements(command.partitions)
         topic_id = TopicId(command.topic_id)
         self._put(Topic(command.name, topic_id, replicas, command.configs, config, next_producer_id))
         self._changed()
@@ -134,7 +134,7 @@ class TopicTable:
         topic = self._existing(TopicId(command.topic_id))
         if len(topic.replicas) != command.first:
             raise InvalidPartitionsError(f"topic {topic.name!r} has {len(topic.replicas)} partitions by now")
-        self._put(replace(topic, replicas=topic.replicas + _placements(command.partitions)))
+        self._put(replace(topic, replicas=topic.replicas + placements(command.partitions)))
         self._changed()
 
     def apply_alter_configs(self, command: AlterTopicConfigs) -> None:
@@ -203,7 +203,8 @@ class TopicTable:
             listener()
 
 
-def _placements(partitions: Sequence[Sequence[ReplicaRecord]]) -> tuple[tuple[Replica, ...], ...]:
+def placements(partitions: Sequence[Sequence[ReplicaRecord]]) -> tuple[tuple[Replica, ...], ...]:
+    """Return the replicas of each partition, as a topic keeps them."""
     return tuple(
         tuple(Replica(NodeId(each.node_id), DirectoryId(each.directory_id)) for each in partition)
         for partition in partitions

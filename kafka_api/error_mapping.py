@@ -1,7 +1,7 @@
 """Our errors -> Kafka's codes: the only place. A test walks the error families and fails on a gap."""
 
 from cluster import errors as cluster_errors
-from cluster import producer_errors
+from cluster import producer_errors, state_bounds
 from kafka_api.protocol.error_codes import ErrorCode
 from raft import errors as raft_errors
 from storage import errors as storage_errors
@@ -23,6 +23,8 @@ _CODES: dict[type[Exception], ErrorCode] = {
     producer_errors.OutOfOrderSequenceError: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     producer_errors.DuplicateSequenceError: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     producer_errors.InvalidProducerEpochError: ErrorCode.INVALID_PRODUCER_EPOCH,
+    # Only group tables refuse what clients write; raft0's speak as TablesFullError.
+    state_bounds.StateFullError: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     storage_errors.StorageError: ErrorCode.KAFKA_STORAGE_ERROR,
     storage_errors.LogTruncatedError: ErrorCode.OFFSET_OUT_OF_RANGE,
     cluster_errors.TopicExistsError: ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -32,6 +34,8 @@ _CODES: dict[type[Exception], ErrorCode] = {
     cluster_errors.InvalidReplicationFactorError: ErrorCode.INVALID_REPLICATION_FACTOR,
     cluster_errors.InvalidReplicaAssignmentError: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     cluster_errors.InvalidTopicConfigError: ErrorCode.INVALID_CONFIG,
+    cluster_errors.RequestTooLargeError: ErrorCode.INVALID_REQUEST,
+    cluster_errors.TablesFullError: ErrorCode.POLICY_VIOLATION,
     cluster_errors.OffsetOutOfRangeError: ErrorCode.OFFSET_OUT_OF_RANGE,
     cluster_errors.ControllerUnavailableError: ErrorCode.REQUEST_TIMED_OUT,
     cluster_errors.LeadershipNotMovedError: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,

@@ -10,12 +10,15 @@
 * `replica_flusher`         when a replica fsyncs.
 * `replication_monitor`     wakes those who wait for a level.
 * `unreplicated_bytes`      how far a leader has run ahead of its majority: producers wait by it.
-* `node_limits`             what all groups of a node share: batcher memory, and `disk_reserve`, room on the disks.
+* `node_limits`             what all groups of a node share: batcher memory, `disk_reserve` and `node_stalls`.
 * `append_entries_buffer`   follower: many requests, one lock, one flush.
+* `append_buffer_budget`    what all of them on a node may hold.
 * `recovery_stm`            brings one lagging follower up to date from the log.
 * `vote_stm`                one election: pre-vote, then vote; `election_timer` decides when.
 * `voter`                   the other side of elections; `vote_store` makes term and vote durable.
 * `leadership_transfer`     hands the leadership to a chosen voter; `leader_watch` finds out when it must go.
+* `write_steps`             which steps of writes are under way, and since when; `node_stalls` what a node knows of it.
+* `write_probe`             finds steps that hang, and tries whether the disk takes writes again.
 * `linearizable_barrier`    confirms for readers that this replica still leads.
 * `heartbeat_manager`       one message per node pair for all groups; `group_heartbeats` is one group's part of it.
 * `group_manager`           all groups of this node; `service` their RPC side; `client` what they need of the wire.

@@ -12,6 +12,8 @@ from storage.entry import Entry, pack_header
 
 # A mark of another replica would say nothing here: the receiver stamps its own.
 _NO_MARK = Index(0)
+# So many requests of the backlog are put together in one step: a MiB of small entries takes some milliseconds.
+_BACKLOG_BURST = 4
 
 
 def wire_buffers(entries: Sequence[Entry]) -> list[Buffer]:
@@ -36,6 +38,16 @@ def is_right_replica(context: ReplicaContext, follower: FollowerIndexMetadata) -
     """Whether the directory that answers as that node is the configured one (counterexample 4)."""
     configured: Replica | None = context.state.configuration.replica_on(follower.node_id)
     return configured is not None and context.client.replica_of(follower.node_id) == configured
+
+
+def skips(context: ReplicaContext, follower: FollowerIndexMetadata, size: int) -> bool:
+    """Whether a request with `size` bytes of entries is left out for now: an answer is to come, and brings it then.
+
+    Without an answer to come it is sent all the same: refused by a full link, it is left to recovery.
+    """
+    if follower.in_flight >= context.options.follower_window:
+        return True
+    return follower.in_flight > 0 and not context.client.has_room(follower.node_id, size)
 
 
 def send_append(
@@ -82,30 +94,45 @@ def _on_done(
         take_reply(context, follower, term, number, future.result())
     follower.on_answered()
     if not failed and context.state.is_leader and context.state.followers.get(follower.node_id) is follower:
-        _send_backlog(context, follower)
+        send_backlog(context, follower)
 
 
-def _send_backlog(context: ReplicaContext, follower: FollowerIndexMetadata) -> None:
-    """Send what rounds have left out while the window was full: from memory, many rounds in one request.
+def send_backlog(context: ReplicaContext, follower: FollowerIndexMetadata, *, owes_flush: bool = False) -> int:
+    """Send what rounds have left out, while the window was full or recovery was at work: from memory, many in one.
 
-    Called after every answer. So while something is left out, an answer is still to come, or it goes to recovery.
+    Called after every answer, and by recovery when it hands over. So while something is left out, an answer is still
+    to come, or it goes to recovery.
+
+    Args:
+        owes_flush: Entries were sent before that somebody waits for, and no request asked for their flush.
+
+    Returns:
+        The bytes of the entries that were sent.
     """
     log, state, options = context.log, context.state, context.options
-    while (
-        follower.expects(follower.expected_log_end_index + 1)
-        and follower.expected_log_end_index < log.last_index
-        and follower.in_flight < options.follower_window
-    ):
+    sent_bytes = 0
+    for _ in range(_BACKLOG_BURST):
         prev_index = follower.expected_log_end_index
+        if follower.needs_recovery or prev_index >= log.last_index:
+            break
+        if skips(context, follower, options.append_chunk_bytes):
+            break
         is_in_log = prev_index >= log.start_index - 1
         entries = log.recent(Index(prev_index + 1), options.append_chunk_bytes) if is_in_log else None
-        if entries is None or not is_right_replica(context, follower):
+        if not is_right_replica(context, follower):
             follower.on_lost_contact()
-            context.start_recovery(follower.node_id)
-            return
-        flush = state.last_asked_index > prev_index
+            break
+        if entries is None:
+            follower.on_left_behind()
+            if not follower.is_recovering:
+                context.start_recovery(follower.node_id)
+            break
+        flush = owes_flush or state.last_asked_index > prev_index
+        owes_flush = False
         request = append_request(context, prev_index, log.term_at(prev_index), flush=flush)
         send_append(context, follower, request, wire_buffers(entries), entries[-1].index)
+        sent_bytes += sum(entry.size for entry in entries)
+    return sent_bytes
 
 
 def take_reply(
@@ -128,8 +155,8 @@ def take_reply(
     follower.answered_request = max(follower.answered_request, number)
     if reply.status is not AppendStatus.BUSY:
         _take_positions(context, follower, reply)
-    elif is_append:
-        follower.on_busy()
+    else:
+        follower.on_busy(number, is_append=is_append)
     # Busy or not, it is an answer in our term. Only one that is not busy lets recovery, and so the next append, begin.
     context.on_reply()
 
@@ -142,10 +169,10 @@ def _take_positions(context: ReplicaContext, follower: FollowerIndexMetadata, re
             follower.on_alive(reply)
         case AppendStatus.GAP | AppendStatus.TERM_MISMATCH:
             follower.on_mismatch(reply)
-        case AppendStatus.FAILED | AppendStatus.UNKNOWN_GROUP | AppendStatus.STALE_TERM:
+        case AppendStatus.FAILED | AppendStatus.UNKNOWN_GROUP | AppendStatus.STALE_TERM | AppendStatus.DAMAGED:
             follower.on_lost_contact()
             return
     context.state.advance()
     follower.note_caught_up(context.state.commit_index, follower.last_reply_at)
-    if follower.needs_recovery and not follower.is_recovering:
+    if follower.needs_recovery and follower.may_recover and not follower.is_recovering:
         context.start_recovery(follower.node_id)

@@ -4,6 +4,9 @@ Requests queue in arrival order without the reader ever waiting. A drain takes a
 appends each without a flush, and then one fsync answers all that asked for one, while the next drain already
 appends: group commit on the follower.
 
+Nothing is written in a term that a restart could forget: the drain waits until it is durable, for a short while, and
+answers BUSY where it is not by then.
+
 Replies are built when they are sent, from the current state: an append that finished under an old term answers
 with the new term and no success (counterexample 19).
 """
@@ -20,20 +23,30 @@ from raft.replica_context import ReplicaContext
 from raft.replica_flusher import ReplicaFlusher
 from raft.rules.append import AppendPlan, LogView, Reject, plan_append
 from raft.rules.recovery import retry_index
+from raft.vote_store import VoteStore
+from raft.write_steps import Step
 from storage.entry import Entry
-from storage.errors import DiskFullError, StorageError
+from storage.errors import DiskFullError, RefusedError, StorageError
 from storage.log import Log
 
 
-class _Queued(NamedTuple):
+class _Asked(NamedTuple):
     leader: NodeId
     request: AppendEntriesRequest
-    entries: Sequence[Entry]
     reply: asyncio.Future[AppendEntriesReply]
 
 
+class _Queued(NamedTuple):
+    asked: _Asked
+    entries: Sequence[Entry]
+    # What it holds of the node's budget.
+    units: int
+
+
 class _Outcome(NamedTuple):
-    queued: _Queued
+    """Without the entries: the log has them, and who waits for an fsync keeps none in memory."""
+
+    asked: _Asked
     status: AppendStatus
     match: Index
 
@@ -41,11 +54,17 @@ class _Outcome(NamedTuple):
 class AppendEntriesBuffer:
     """The queue between the link and the follower's log."""
 
-    def __init__(self, context: ReplicaContext, flusher: ReplicaFlusher) -> None:
+    def __init__(self, context: ReplicaContext, flusher: ReplicaFlusher, votes: VoteStore) -> None:
         self._context = context
         self._flusher = flusher
+        self._votes = votes
         self._queue: deque[_Queued] = deque()
+        # What the drain has taken and the log does not have yet.
+        self._taken: deque[_Queued] = deque()
+        # Bytes of both.
+        self._held_bytes = 0
         self._is_draining = False
+        self._is_closed = False
 
     @property
     def is_busy(self) -> bool:
@@ -55,14 +74,20 @@ class AppendEntriesBuffer:
     def submit(
         self, leader: NodeId, request: AppendEntriesRequest, entries: Sequence[Entry]
     ) -> asyncio.Future[AppendEntriesReply]:
-        """Queue a request; the future ends with the reply, at once with BUSY where the queue or the disk is behind."""
+        """Queue a request; the future ends with the reply, at once with BUSY where the queue or the disk is behind, or
+        where the node holds too much of such requests.
+        """
         reply: asyncio.Future[AppendEntriesReply] = asyncio.get_running_loop().create_future()
-        queued = _Queued(leader, request, entries, reply)
+        asked = _Asked(leader, request, reply)
         self._context.probe.append_requests_received += 1
-        if self._is_full or (entries and self._is_behind):
-            self._answer(_Outcome(queued, AppendStatus.BUSY, Index(0)))
+        if self._is_closed:
+            reply.cancel()
             return reply
-        self._queue.append(queued)
+        units = None if self._has_too_many or (entries and self._is_behind) else self._acquire(entries)
+        if units is None:
+            self._answer(_Outcome(asked, AppendStatus.BUSY, Index(0)))
+            return reply
+        self._queue.append(_Queued(asked, entries, units))
         if not self._is_draining:
             self._is_draining = True
             self._context.gate.spawn(self._drain(), name="append-buffer")
@@ -70,7 +95,25 @@ class AppendEntriesBuffer:
 
     @property
     def _is_full(self) -> bool:
+        """Whether the next request of recovery would find no room."""
+        context = self._context
+        return self._has_too_many or not context.limits.append_buffers.has_room(
+            context.options.recovery_chunk_bytes, self._held_bytes, is_internal=context.is_internal
+        )
+
+    @property
+    def _has_too_many(self) -> bool:
         return len(self._queue) >= self._context.options.append_buffer_requests
+
+    def _acquire(self, entries: Sequence[Entry]) -> int | None:
+        context, size = self._context, sum(entry.size for entry in entries)
+        units = context.limits.append_buffers.try_acquire(size, self._held_bytes, is_internal=context.is_internal)
+        self._held_bytes += units or 0
+        return units
+
+    def _release(self, queued: _Queued) -> None:
+        self._held_bytes -= queued.units
+        self._context.limits.append_buffers.release(queued.units)
 
     @property
     def _is_behind(self) -> bool:
@@ -78,25 +121,40 @@ class AppendEntriesBuffer:
 
     def close(self) -> None:
         """The replica stops: whoever waits is told so."""
-        queue, self._queue = self._queue, deque()
-        for queued in queue:
-            queued.reply.cancel()
+        self._is_closed = True
+        self._drop(self._queue)
+
+    def _drop(self, line: deque[_Queued]) -> None:
+        while line:
+            queued = line.popleft()
+            queued.asked.reply.cancel()
+            self._release(queued)
 
     async def _drain(self) -> None:
         try:
             while self._queue:
-                taken, self._queue = self._queue, deque()
+                if not self._context.state.is_term_durable:
+                    await self._votes.wait_for_term()
+                self._taken, self._queue = self._queue, deque()
+                outcomes = []
                 async with self._context.op_lock:
-                    outcomes = [await self._append(queued) for queued in taken]
-                waiting = [outcome for outcome in outcomes if outcome.queued.request.flush]
+                    while self._taken:
+                        outcomes.append(await self._append(self._taken[0]))
+                        self._release(self._taken.popleft())
+                waiting = [outcome for outcome in outcomes if outcome.asked.request.flush]
                 for outcome in outcomes:
-                    if not outcome.queued.request.flush:
+                    if not outcome.asked.request.flush:
                         self._answer(outcome)
                 if waiting:
                     self._context.gate.spawn(self._flush_and_answer(waiting), name="append-flush")
                 self._flusher.note_append()
+        except BaseException:
+            self.close()
+            raise
         finally:
             self._is_draining = False
+            # Nothing is left of it unless this fiber was ended in the middle.
+            self._drop(self._taken)
 
     async def _flush_and_answer(self, outcomes: Sequence[_Outcome]) -> None:
         if any(outcome.status is AppendStatus.SUCCESS for outcome in outcomes):
@@ -107,20 +165,23 @@ class AppendEntriesBuffer:
     def _answer(self, outcome: _Outcome) -> None:
         """Reply from the state as it is now."""
         context, state = self._context, self._context.state
-        request, reply = outcome.queued.request, outcome.queued.reply
+        leader, request, reply = outcome.asked
         if reply.done():
             return
         status = outcome.status
-        if state.term != request.term or state.leader_id != outcome.queued.leader:
+        if state.term != request.term or state.leader_id != leader:
             status = AppendStatus.STALE_TERM
         if status is AppendStatus.SUCCESS:
             state.on_leader_progress(Index(request.commit), Index(request.visible))
         reply.set_result(follower_reply(context, status, outcome.match))
 
     async def _append(self, queued: _Queued) -> _Outcome:
-        context, state, request = self._context, self._context.state, queued.request
-        if state.term != request.term or state.leader_id != queued.leader:
-            return _Outcome(queued, AppendStatus.STALE_TERM, Index(0))
+        context, state, asked = self._context, self._context.state, queued.asked
+        request = asked.request
+        if state.term != request.term or state.leader_id != asked.leader:
+            return _Outcome(asked, AppendStatus.STALE_TERM, Index(0))
+        if not state.is_term_durable:
+            return _Outcome(asked, AppendStatus.BUSY, Index(0))
         log, entries = context.log, queued.entries
         prev_index = Index(request.prev_index)
         plan = plan_append(
@@ -130,20 +191,22 @@ class AppendEntriesBuffer:
             [(entry.index, entry.term) for entry in entries],
         )
         if isinstance(plan, Reject):
-            return self._refuse(queued, plan, prev_index)
+            return self._refuse(asked, plan, prev_index)
         try:
-            await self._write(plan, entries)
-        except DiskFullError:
-            context.limits.disk.note_full(sum(entry.size for entry in entries))
-            return _Outcome(queued, AppendStatus.FAILED, Index(0))
+            with context.steps.under_way(Step.APPEND):
+                await self._write(plan, entries)
+        except RefusedError as error:
+            if isinstance(error, DiskFullError):
+                context.limits.disk.note_full(sum(entry.size for entry in entries))
+            return _Outcome(asked, AppendStatus.FAILED, Index(0))
         except (StorageError, InvariantViolatedError) as error:
             context.fail(error)
-            return _Outcome(queued, AppendStatus.FAILED, Index(0))
+            return _Outcome(asked, AppendStatus.FAILED, Index(0))
         last = entries[-1].index if entries else prev_index
         # A vote may have raised the term during the write: then nothing was matched with the new leader.
-        if state.term == request.term and state.leader_id == queued.leader:
+        if state.term == request.term and state.leader_id == asked.leader:
             state.on_matched(last)
-        return _Outcome(queued, AppendStatus.SUCCESS, last)
+        return _Outcome(asked, AppendStatus.SUCCESS, last)
 
     async def _write(self, plan: AppendPlan, entries: Sequence[Entry]) -> None:
         context = self._context
@@ -163,8 +226,11 @@ class AppendEntriesBuffer:
             await self._append_new(entries[plan.skip :])
 
     async def _append_new(self, entries: Sequence[Entry]) -> None:
+        log_state, offset = self._context.log_state, self._context.log.next_offset
+        if entries[0].base_offset != offset:
+            first = entries[0]
+            raise InvariantViolatedError(f"entry {first.index} at offset {first.base_offset}, the log ends at {offset}")
         # Noted before they are written: the next heartbeat may commit what has just been written.
-        log_state = self._context.log_state
         for entry in entries:
             log_state.note(entry)
         try:
@@ -174,18 +240,18 @@ class AppendEntriesBuffer:
             raise
         self._context.limits.disk.note_appended(sum(entry.size for entry in entries))
 
-    def _refuse(self, queued: _Queued, reject: Reject, prev_index: Index) -> _Outcome:
+    def _refuse(self, asked: _Asked, reject: Reject, prev_index: Index) -> _Outcome:
         context, log = self._context, self._context.log
         match reject:
             case Reject.GAP:
-                return _Outcome(queued, AppendStatus.GAP, log.last_index)
+                return _Outcome(asked, AppendStatus.GAP, log.last_index)
             case Reject.TERM_MISMATCH:
                 return _Outcome(
-                    queued, AppendStatus.TERM_MISMATCH, retry_index(log.term_at, log.start_index, prev_index)
+                    asked, AppendStatus.TERM_MISMATCH, retry_index(log.term_at, log.start_index, prev_index)
                 )
             case Reject.CONFLICT_WITH_COMMITTED:
-                context.fail(InvariantViolatedError(f"node {queued.leader} contradicts committed entries"))
-                return _Outcome(queued, AppendStatus.FAILED, Index(0))
+                context.fail(InvariantViolatedError(f"node {asked.leader} contradicts committed entries"))
+                return _Outcome(asked, AppendStatus.FAILED, Index(0))
 
 
 def _epoch_ends(log: Log, truncate_at: Index) -> list[tuple[Term, Offset]]:

@@ -33,6 +33,10 @@ class RaftClient(Protocol):
         """Whether the link to a node works."""
         ...
 
+    def has_room(self, node_id: NodeId, size: int) -> bool:
+        """Whether `size` bytes for a node would be taken now; where they would not, what is unsent already is much."""
+        ...
+
     def replica_of(self, node_id: NodeId) -> Replica | None:
         """Return which data directory answers as that node; None while the link is down."""
         ...

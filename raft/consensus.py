@@ -48,6 +48,7 @@ from raft.snapshot_receiver import SnapshotReceiver
 from raft.vote_floor import VoteFloor, read_floor
 from raft.vote_store import VoteStore
 from raft.voter import Voter
+from raft.write_steps import WriteSteps
 from runtime.environment import Environment
 from runtime.gate import Gate
 from storage.entry import Entry, EntryKind
@@ -113,18 +114,18 @@ class Consensus:
         self._flusher = ReplicaFlusher(self._context, deadlines)
         self.barrier = LinearizableBarrier(self._context, lambda asked: self.on_reader(self, asked))
         self._batcher = ReplicateBatcher(self._context, self._flusher, self.monitor, self.barrier)
-        self._buffer = AppendEntriesBuffer(self._context, self._flusher)
-        self.heartbeats = GroupHeartbeats(self._context, self._buffer)
         self._votes = VoteStore(self._context)
+        self._buffer = AppendEntriesBuffer(self._context, self._flusher, self._votes)
+        self.heartbeats = GroupHeartbeats(self._context, self._buffer)
         self._floor = VoteFloor(self._context)
-        self._receiver = SnapshotReceiver(self._context, self._votes.persist)
-        log_state.attach(self._gate, self.logger, self.fail)
+        self._receiver = SnapshotReceiver(self._context)
+        log_state.attach(self._gate, self.logger, self.fail, self._context.probe)
         self._election = ElectionTimer(
             self._context, deadlines, self._votes.persist, self._on_elected, self._notify_leadership
         )
         self.voter = Voter(self._context, self._votes, self._election)
         self.transfer = LeadershipTransfer(self._context, self._batcher, self.monitor)
-        self.watch = LeaderWatch(self._context, self._flusher, lambda: self.transfer.run(None, awaits_answers=False))
+        self.watch = LeaderWatch(self._context, lambda: self.transfer.run(None, awaits_answers=False))
         self._leadership_listeners: list[Callable[[Consensus], None]] = []
         self.failure: StorageError | RaftError | None = None
         # The newest damage that a read has found; only a replica without peers goes on after it.
@@ -152,6 +153,16 @@ class Consensus:
         self._election.start(eager=len(voters) == 1 or (is_new and is_first))
         span = (log.start_index, log.last_index, log.flushed_index)
         self.logger.info("starts with log [%d, %d], flushed %d, voters %s", *span, voters)
+
+    @property
+    def state_bytes_max(self) -> int:
+        """How many bytes a state may have to be saved."""
+        return self._context.options.state_bytes_max
+
+    @property
+    def snapshot_refusal(self) -> str | None:
+        """Why the state is too large for a snapshot; None: it was not when it was last looked at."""
+        return self._log_state.refusal
 
     async def save_before_stop(self) -> None:
         """Write a snapshot that spares the next start its replay, where that is much; failing to costs only that."""
@@ -199,6 +210,11 @@ class Consensus:
     def leader_id(self) -> NodeId | None:
         """Who leads the current term, as far as known here."""
         return self.state.leader_id
+
+    @property
+    def steps(self) -> WriteSteps:
+        """The steps of writes that are under way here."""
+        return self._context.steps
 
     @property
     def figures(self) -> IntervalFigures | None:
@@ -321,6 +337,8 @@ class Consensus:
         """Take one group's part of a heartbeat; never waits and never takes op_lock."""
         if not self._accept_leader(leader, Term(beat.term)):
             return follower_reply(self._context, AppendStatus.STALE_TERM, NO_INDEX)
+        if not self.state.is_term_durable:
+            return follower_reply(self._context, AppendStatus.BUSY, NO_INDEX)
         status, match = self.heartbeats.judge(beat)
         if status is AppendStatus.SUCCESS:
             self.state.on_matched(match)
@@ -334,6 +352,8 @@ class Consensus:
         """Take one chunk of a snapshot of `leader`; bounds are checked. The last one is answered once it is durable."""
         if not self._accept_leader(leader, Term(request.term)):
             return follower_reply(self._context, AppendStatus.STALE_TERM, NO_INDEX)
+        if not self.state.is_term_durable:
+            return follower_reply(self._context, AppendStatus.BUSY, NO_INDEX)
         return self._receiver.take(leader, request, chunk)
 
     def on_link_reset(self, node_id: NodeId) -> None:
@@ -354,6 +374,7 @@ class Consensus:
             self.fail(error)
             return False
         self._election.heard_leader()
+        self._votes.start_persisting_term()
         if is_new:
             self.logger.info("follows node %d", leader)
             self._notify_leadership()
@@ -365,6 +386,7 @@ class Consensus:
             return
         was_leader = state.is_leader
         state.adopt_term(Term(term))
+        self._votes.start_persisting_term()
         self.logger.info("steps down: a newer term was seen" if was_leader else "a newer term was seen")
         if was_leader:
             self._end_leadership(f"term {term} has begun")

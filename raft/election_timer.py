@@ -118,7 +118,7 @@ class ElectionTimer:
             state.lose_leader()
             self._on_leader_lost()
         if not self._could_win():
-            # Links are not up, or there is no room for a barrier. A leader that reaches us will re-arm the deadline.
+            # Links are not up, or the disk would not take a barrier. A leader that reaches us will re-arm the deadline.
             self._retry()
             return
         self._is_standing = True
@@ -126,7 +126,7 @@ class ElectionTimer:
 
     def _could_win(self) -> bool:
         state, client = self._context.state, self._context.client
-        if self._context.limits.disk.is_full:
+        if self._context.why_not_to_lead() is not None:
             return False
         up = {node for node in voters_of(state.commit_quorums) if node == state.node_id or client.is_up(node)}
         return has_majority(state.commit_quorums, up)

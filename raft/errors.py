@@ -51,11 +51,11 @@ class TransferTargetError(TransferError):
 
 
 class TransferRefusedError(TransferError):
-    """Another transfer is under way, or the target does not stand."""
+    """Another transfer is under way, the target lags too far, or it does not stand; writes go on."""
 
 
 class TransferTimedOutError(TransferError):
-    """The target was not up to date, or not elected, within an election timeout."""
+    """The target was not up to date within 300 ms, or not elected within an election timeout."""
 
 
 class LeadershipLostError(AmbiguousError):

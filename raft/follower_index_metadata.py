@@ -3,6 +3,10 @@
 `expected_log_end_index` is shared by replicate_entries_stm and recovery_stm: the last index that has been sent in
 order. Whoever sends first checks that its entries are the next ones the follower expects, and moves it in the same
 synchronous step; so the two never send a range twice nor leave a gap (RFC 0003 section 2; RFC 0004).
+
+    in step     what is sent follows what was sent, and nothing has been refused
+    probing     something was refused, dropped or lost: where both logs part is unknown, only recovery asks for it
+    filling     that is known again; recovery sends what is no longer in memory, anything else that follows may be sent
 """
 
 from collections.abc import Callable
@@ -19,7 +23,8 @@ class FollowerIndexMetadata:
 
     Invariants:
         match_index only comes from successful replies.
-        0 <= in_flight <= the window; while is_recovering only recovery_stm sends entries.
+        0 <= in_flight <= the window.
+        is_probing implies needs_recovery; while is_probing only recovery_stm sends entries.
     """
 
     node_id: NodeId
@@ -38,12 +43,16 @@ class FollowerIndexMetadata:
     sent_requests: int = 0
     answered_request: int = 0
     is_recovering: bool = False
-    # Set from the first sign that the follower lags until recovery hands it back: rounds skip it meanwhile.
+    # From the first sign that it lags until recovery hands it back.
     needs_recovery: bool = False
-    # Where recovery looks next.
+    # ... and the part of that in which the last shared entry is not known: rounds skip it meanwhile.
+    is_probing: bool = False
+    # Where recovery looks first for the last shared entry: it asks for the one before.
     next_index_hint: Index = NO_INDEX
-    # Called once when the last request in flight has been answered or has failed.
-    on_idle: Callable[[], None] | None = None
+    # The first request whose answer lets recovery send again: after a loss or BUSY, one that was sent later.
+    first_request_to_recover: int = 0
+    # Called whenever a request with entries (or a probe) has been answered or has failed: recovery waits for room.
+    on_room: Callable[[], None] | None = None
 
     @property
     def position(self) -> CopyPosition:
@@ -53,7 +62,12 @@ class FollowerIndexMetadata:
 
     def expects(self, first_index: int) -> bool:
         """Whether a request that starts at `first_index` is the next one in order."""
-        return not self.needs_recovery and self.expected_log_end_index + 1 == first_index
+        return not self.is_probing and self.expected_log_end_index + 1 == first_index
+
+    @property
+    def may_recover(self) -> bool:
+        """Whether it has shown, since the last loss or BUSY, that it takes appends: recovery may send to it."""
+        return self.answered_request >= self.first_request_to_recover
 
     def on_success(self, reply: AppendEntriesReply) -> None:
         """Take a successful reply."""
@@ -89,22 +103,50 @@ class FollowerIndexMetadata:
         """
         self.on_alive(reply)
         self.match_index = min(self.match_index, self.dirty_index)
+        self.lose_place()
         self.next_index_hint = Index(reply.match + 1)
-        self.needs_recovery = True
 
     def on_lost_contact(self) -> None:
-        """A request failed on the way: what the follower holds of it is unknown."""
-        if not self.needs_recovery:
-            self.needs_recovery = True
-            self.next_index_hint = Index(self.expected_log_end_index + 1)
+        """A request failed on the way, or was not taken: what the follower holds of it is unknown."""
+        self.lose_place()
+        self.first_request_to_recover = self.sent_requests + 1
 
-    def on_busy(self) -> None:
-        """It has dropped a request: what it holds for certain ends at `match_index`, and recovery begins there."""
-        if not self.needs_recovery:
-            self.needs_recovery = True
+    def on_busy(self, number: int, *, is_append: bool) -> None:
+        """Take BUSY, the answer to request `number`: an append was dropped, or would have been.
+
+        No append is sent in vain: recovery waits for the answer to a later request.
+        """
+        if is_append:
             # Without a match in this term the shared prefix is still to be found, from the end on.
-            self.next_index_hint = Index((self.match_index or self.expected_log_end_index) + 1)
+            self.lose_place(Index((self.match_index or self.expected_log_end_index) + 1))
+            number = self.sent_requests
+        self.first_request_to_recover = max(self.first_request_to_recover, number + 1)
+
+    def lose_place(self, next_index: Index | None = None) -> None:
+        """What it holds for certain ends at `match_index`: recovery looks for the last shared entry.
+
+        Args:
+            next_index: Where it looks first, if it does not look already; default: behind what was sent last.
+        """
+        if not self.is_probing:
+            self.next_index_hint = Index(self.expected_log_end_index + 1) if next_index is None else next_index
+        self.needs_recovery = self.is_probing = True
         self.expected_log_end_index = self.match_index
+
+    def on_left_behind(self) -> None:
+        """It lacks entries that are no longer in memory; where its log ends is known."""
+        self.needs_recovery = True
+
+    def on_place_found(self) -> None:
+        """It holds everything that was sent: what follows may be sent."""
+        assert self.needs_recovery
+        assert self.match_index >= self.expected_log_end_index
+        self.is_probing = False
+
+    def on_handed_over(self) -> None:
+        """Whatever it lacks is sent by the rounds and their backlog from now on."""
+        assert not self.is_probing
+        self.needs_recovery = False
 
     @property
     def owed_answers(self) -> int:
@@ -124,6 +166,5 @@ class FollowerIndexMetadata:
         """That request has ended, one way or the other."""
         assert self.in_flight > 0
         self.in_flight -= 1
-        if self.in_flight == 0 and self.on_idle is not None:
-            on_idle, self.on_idle = self.on_idle, None
-            on_idle()
+        if self.on_room is not None:
+            self.on_room()

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import logging
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 
 from model.ids import NO_INDEX, GroupId, NodeId, Replica
 from raft.client import RaftClient
@@ -19,10 +20,12 @@ from raft.options import RaftOptions
 from raft.probe import RaftProbe
 from raft.replica_directories import ReplicaDirectories
 from raft.replica_opening import ReplicaOpening
+from raft.write_probe import WriteProbe
+from raft.write_steps import WriteSteps
 from runtime.environment import Environment
 from runtime.gate import Gate
-from runtime.workers import Pool
-from storage.errors import KvStoreError, StorageError
+from runtime.open_files import OpenFiles
+from storage.errors import KvStoreError, LostDirectoryError, StorageError
 from storage.kvstore import KvStore
 from storage.options import LogOptions
 
@@ -34,7 +37,13 @@ _SAVED_AT_ONCE = 16
 
 
 class GroupManager:
-    """Owns every `Consensus` of the node."""
+    """Owns every `Consensus` of the node.
+
+    `look` returns the free bytes of the data directory, or raises as `DataDirectoryWatch.look` does.
+
+    Attributes:
+        open_files: The segment files that all logs share.
+    """
 
     def __init__(
         self,
@@ -44,27 +53,38 @@ class GroupManager:
         kvstore: KvStore,
         client: RaftClient,
         groups_directory: str,
+        look: Callable[[], Awaitable[int]],
     ) -> None:
         self._env = env
+        self._look = look
         self._options = options
         self._self_replica = self_replica
         self._kvstore = kvstore
         self._client = client
-        self._directories = ReplicaDirectories(env, kvstore, self_replica.directory_id, groups_directory)
-        self._opening = ReplicaOpening(env, kvstore, self._directories, options)
+        self.open_files = OpenFiles(env.files, options.open_segments)
+        frugal = replace(env, files=self.open_files)
+        self._directories = ReplicaDirectories(frugal, kvstore, self_replica.directory_id, groups_directory, look)
+        self._opening = ReplicaOpening(env, self.open_files, kvstore, self._directories, options)
         self._groups: dict[GroupId, Consensus] = {}
         # Segments in which a read has found damage, of replicas that were closed because of it.
         self._damaged: dict[GroupId, frozenset[str]] = {}
         self._deadlines = DeadlineQueue()
         self._gate = Gate("groups")
         self.limits = NodeLimits.of(self_replica.node_id, options)
+        self.limits.stalls.kvstore_since = lambda: kvstore.syncing_since
         self._heartbeats = HeartbeatManager(client, options, self._gate, self.limits.disk)
         self._leadership_listeners: list[Callable[[Consensus], None]] = []
         self.probe = RaftProbe()
+        # Beside the directory of the groups.
+        data_directory = posixpath.dirname(groups_directory)
+        self._write_probe = WriteProbe(
+            env, options, kvstore, data_directory, self.limits.stalls, self.probe, self._gate
+        )
 
     def start(self) -> None:
         """Begin to send heartbeats and to watch the disk."""
         self._heartbeats.start()
+        self._gate.spawn(self._write_probe.watch(self._steps), name="write-steps")
         self._gate.spawn(self._watch_disk(), name="disk")
 
     async def stop(self) -> None:
@@ -107,14 +127,17 @@ class GroupManager:
         if led:
             _logger.info("handed over %d of %d groups that were led here", len(led) - left, len(led))
 
+    def _steps(self) -> Iterator[tuple[GroupId, WriteSteps]]:
+        return ((group, consensus.steps) for group, consensus in self._groups.items())
+
     async def _watch_disk(self) -> None:
-        # Their parent: the first group makes the directory itself.
-        files, directory = self._env.files, posixpath.dirname(self._directories.path)
         while True:
             try:
-                self.limits.disk.note_free(await self._env.workers.run(Pool.READ, lambda: files.free_bytes(directory)))
+                self.limits.disk.note_free(await self._look())
+            except LostDirectoryError:
+                return  # The process ends.
             except OSError as error:
-                _logger.warning("the free space of %s cannot be read: %s", directory, error)
+                _logger.warning("the data directory and its free space cannot be looked at: %s", error)
             await asyncio.sleep(self._options.disk_check_interval)
 
     async def _note_clean(self, consensus: Consensus) -> None:

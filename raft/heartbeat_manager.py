@@ -22,6 +22,8 @@ from runtime.gate import Gate
 
 # Unanswered heartbeats to one node after which no more are sent until one ends: a stalled peer costs no memory.
 _UNANSWERED_MAX = 20
+# What one message says of more groups would not fit into a frame's header: 90 bytes of each at most, of 4 MiB.
+_BEATS_MAX = 10_000
 
 
 class HeartbeatManager:
@@ -89,7 +91,9 @@ class HeartbeatManager:
                 beats.append(beat)
         for node_id, (groups, beats) in by_node.items():
             if self._client.is_up(node_id) and self._unanswered.get(node_id, 0) < _UNANSWERED_MAX:
-                self._send(node_id, groups, beats)
+                for first in range(0, len(beats), _BEATS_MAX):
+                    last = first + _BEATS_MAX
+                    self._send(node_id, groups[first:last], beats[first:last])
 
     def _send(self, node_id: NodeId, groups: list[Consensus], beats: list[Heartbeat]) -> None:
         self._unanswered[node_id] = self._unanswered.get(node_id, 0) + 1

@@ -1,7 +1,9 @@
 """Looks, on a tick of its own, whether a leader still does its work: it gives up where others would do it.
 
 check-quorum    no majority has answered for an election timeout: it is alone (thesis 6.2)
+append stall    its own write hangs: it has nothing to send, and whoever it hears could lead
 flush stall     its own fsync hangs while the followers hold what it waits for (counterexample 39)
+kvstore stall   no term and no vote becomes durable here: the disk that every step of a write needs hangs
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,62 +11,72 @@ from collections.abc import Awaitable, Callable
 from model.ids import Index, NodeId
 from raft.errors import RaftError
 from raft.replica_context import ReplicaContext
-from raft.replica_flusher import ReplicaFlusher
-from raft.rules.agreement import point
+from raft.rules.agreement import has_majority, point
+from raft.write_steps import Stall, Step
 
 
 class LeaderWatch:
     """See the module. `hand_over` transfers the leadership without waiting for answers."""
 
-    def __init__(
-        self, context: ReplicaContext, flusher: ReplicaFlusher, hand_over: Callable[[], Awaitable[NodeId]]
-    ) -> None:
+    def __init__(self, context: ReplicaContext, hand_over: Callable[[], Awaitable[NodeId]]) -> None:
         self._context = context
-        self._flusher = flusher
         self._hand_over = hand_over
         self._is_handing_over = False
+        self._checked_at = float("-inf")
 
     def check(self) -> None:
         """Step down or hand over if it is time to."""
-        if not self._context.state.is_leader:
+        context = self._context
+        if not context.state.is_leader:
             return
-        if not self._hears_majority():
-            self._context.step_down("no majority has answered for an election timeout")
-        elif self._is_stalled() and not self._is_handing_over:
-            self._is_handing_over = True
-            self._context.gate.spawn(self._leave_office(), name="flush-stall")
+        before, self._checked_at = self._checked_at, context.now()
+        if not has_majority(context.state.commit_quorums, self._heard() | {context.state.node_id}):
+            context.step_down("no majority has answered for an election timeout")
+        # A loop that stood still has not taken the ends of steps yet, and says nothing of the disk.
+        elif self._checked_at - before < context.options.stall_timeout / 2 and not self._is_handing_over:
+            stall = next((stall for stall in self._stalls() if self._others_can_go_on(stall)), None)
+            if stall is not None:
+                self._is_handing_over = True
+                context.gate.spawn(self._leave_office(stall), name="stall")
 
-    def _hears_majority(self) -> bool:
-        context, state = self._context, self._context.state
-        now_ms = int(context.now() * 1000)
+    def _heard(self) -> set[NodeId]:
+        """Return the followers that have answered within an election timeout."""
+        oldest = self._context.now() - self._context.options.election_timeout
+        return {node for node, follower in self._context.state.followers.items() if follower.last_reply_at >= oldest}
 
-        def last_heard_ms(node: NodeId) -> Index:
-            follower = state.followers.get(node)
-            return Index(now_ms if follower is None else max(0, int(follower.last_reply_at * 1000)))
+    def _stalls(self) -> list[Stall]:
+        own = [stall for stall in (self._append_stall(), self._flush_stall()) if stall is not None]
+        return own + self._context.limits.stalls.stalls(self._context.now())
 
-        return point(state.commit_quorums, last_heard_ms) >= now_ms - int(context.options.election_timeout * 1000)
+    def _append_stall(self) -> Stall | None:
+        return self._context.steps.stall(Step.APPEND, self._oldest())
 
-    def _is_stalled(self) -> bool:
-        """Whether the oldest flush is too old, and the others could have committed more without this replica."""
-        context, state = self._context, self._context.state
-        since = self._flusher.flushing_since
-        if since is None or context.now() - since < context.options.flush_stall_timeout:
-            return False
+    def _flush_stall(self) -> Stall | None:
+        return self._context.steps.stall(Step.FSYNC, self._oldest())
+
+    def _oldest(self) -> float:
+        return self._context.now() - self._context.options.stall_timeout
+
+    def _others_can_go_on(self, stall: Stall) -> bool:
+        state = self._context.state
+        if stall.step is not Step.FSYNC:
+            # Nothing of this leader shows whether their disks work; that they answer is all that is known.
+            return has_majority(state.commit_quorums, self._heard())
 
         def flushed_elsewhere(node: NodeId) -> Index:
             return Index(0) if node == state.node_id else state.position_of(node).flushed
 
         return point(state.commit_quorums, flushed_elsewhere) > state.commit_index
 
-    async def _leave_office(self) -> None:
-        context = self._context
-        context.probe.flush_stalls += 1
-        context.logger.warning("an fsync has been running for more than %.1f s", context.options.flush_stall_timeout)
-        term = context.state.term
+    async def _leave_office(self, stall: Stall) -> None:
+        context, term = self._context, self._context.state.term
+        seconds = context.now() - stall.since
+        context.logger.warning("leaves office: its %s for %.1f s by now, and others can go on", stall, seconds)
+        context.limits.stalls.raise_doubt(f"its {stall}")
         try:
             await self._hand_over()
         except RaftError:
             if context.state.term == term:
-                context.step_down("an fsync hangs, and others can commit")
+                context.step_down(f"its {stall}, and others can go on")
         finally:
             self._is_handing_over = False

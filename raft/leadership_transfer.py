@@ -1,6 +1,7 @@
 """Hands the leadership of one group to a chosen voter without an election timeout (Raft thesis 3.10).
 
     leader                                   target                 other voters
+    refuses a target that lags
     refuses new writes
     waits: target holds the whole log,
            older writes are answered
@@ -9,13 +10,14 @@
     votes, is a follower                     elected
     <--- barrier --------------------------- ---------------------->
 
-It all ends within one election timeout; where it has not succeeded by then, the leader goes on in office.
+While it lasts nobody can write. So a target that is far from the end of the log is refused at once, one that is near
+has 300 ms to get there, and all of it ends within one election timeout. Where it fails the leader goes on in office.
 """
 
 import asyncio
 from collections.abc import Callable
 
-from model.ids import NodeId
+from model.ids import Index, NodeId
 from raft.append_dispatch import is_right_replica
 from raft.errors import (
     NotLeaderError,
@@ -30,10 +32,14 @@ from raft.replica_context import ReplicaContext
 from raft.replica_state import voters_of
 from raft.replicate_batcher import ReplicateBatcher
 from raft.replication_monitor import ReplicationMonitor
+from raft.write_steps import Step
 
 # What is waited for is told by events; this only bounds how late something is seen that has none.
 _LOOK_INTERVAL = 0.050
-# Part of the time in which older writes may still be answered, where the target already holds them.
+# What a target may lack when it is asked for, and how long it has to get it.
+_LAG_BYTES_MAX = 1024 * 1024
+_CATCH_UP_SECONDS = 0.300
+# Part of that time in which older writes may still be answered, where the target already holds them.
 _ANSWERS_SHARE = 0.5
 
 
@@ -52,18 +58,17 @@ class LeadershipTransfer:
         return self._changed is not None
 
     def candidates(self) -> list[NodeId]:
-        """Return the voters that could take over, the one that holds most first."""
+        """Return the voters in sync, the one that holds most first; those that recover come last."""
         context, state = self._context, self._context.state
         voters = set(voters_of(state.commit_quorums))
-        oldest = context.now() - context.options.replica_lag_max
         fit = [
             follower
             for node, follower in state.followers.items()
-            if node in voters and self._is_reachable(follower) and follower.caught_up_at >= oldest
+            if node in voters and self._is_reachable(follower) and self._is_in_sync(follower)
         ]
         # Which of several equals: drawn, so that the groups of a node that is stopped do not all go to one other.
         context.env.rng.shuffle(fit)
-        fit.sort(key=lambda follower: (-follower.match_index, follower.needs_recovery))
+        fit.sort(key=lambda follower: (follower.needs_recovery, -follower.match_index))
         return [follower.node_id for follower in fit]
 
     async def run(self, target: NodeId | None, *, awaits_answers: bool = True) -> NodeId:
@@ -75,8 +80,9 @@ class LeadershipTransfer:
 
         Raises:
             NotLeaderError: This replica does not lead, or lost the leadership before it was asked for.
-            TransferTargetError: The target cannot be a leader. TransferRefusedError: it does not want to be, or another
-                transfer is under way. TransferTimedOutError: it was not elected in time; this replica may still lead.
+            TransferTargetError: The target cannot be a leader. TransferRefusedError: it does not want to be, it lags
+                too far, or another transfer is under way; writes were not held up. TransferTimedOutError: it was not
+                up to date, or not elected, in time; this replica may still lead.
         """
         state = self._context.state
         if not state.is_in_office:
@@ -84,6 +90,7 @@ class LeadershipTransfer:
         if self.is_active:
             raise TransferRefusedError(f"a leadership transfer of {self._context.group} is under way")
         follower = self._choose(target)
+        self._check_near(follower)
         self._context.probe.transfers_started += 1
         self._batcher.fail_waiting(NotLeaderError(f"the leadership of {self._context.group} is being handed over"))
         self._changed = asyncio.Event()
@@ -124,17 +131,36 @@ class LeadershipTransfer:
             raise TransferTargetError(f"the link from node {context.state.node_id} to node {target} is down")
         return follower
 
+    def _is_in_sync(self, follower: FollowerIndexMetadata) -> bool:
+        return follower.caught_up_at >= self._context.now() - self._context.options.replica_lag_max
+
+    def _check_near(self, follower: FollowerIndexMetadata) -> None:
+        """Refuse a target that would hold writes up for longer than it takes to send what it lacks."""
+        log = self._context.log
+        lag = f"node {follower.node_id} lacks {log.last_index - follower.match_index} entries"
+        if follower.needs_recovery:
+            raise TransferRefusedError(f"{lag} and is being recovered; try again once it is in sync")
+        if not self._is_in_sync(follower):
+            seconds = self._context.options.replica_lag_max
+            raise TransferRefusedError(f"{lag} and was not in sync in the last {seconds:g} s; try again once it is")
+        if follower.match_index == log.last_index:
+            return
+        lacked = log.recent(Index(follower.match_index + 1), _LAG_BYTES_MAX)
+        if lacked is None or lacked[-1].index < log.last_index or sum(each.size for each in lacked) > _LAG_BYTES_MAX:
+            raise TransferRefusedError(f"{lag}, more than {_LAG_BYTES_MAX} bytes; try again once it holds more")
+
     async def _hand_over(self, follower: FollowerIndexMetadata, *, awaits_answers: bool) -> NodeId:
         context, state = self._context, self._context.state
         term, begun = state.term, context.now()
         deadline = begun + context.options.election_timeout
-        until = begun + (context.options.election_timeout * _ANSWERS_SHARE if awaits_answers else 0.0)
+        ready_by = min(begun + _CATCH_UP_SECONDS, deadline)
+        until = begun + ((ready_by - begun) * _ANSWERS_SHARE if awaits_answers else 0.0)
 
         def leads() -> bool:
             return state.is_leader and state.term == term
 
         context.logger.info("hands over to node %d", follower.node_id)
-        await self._until(lambda: not leads() or self._is_ready(follower, answers_until=until), deadline)
+        await self._until(lambda: not leads() or self._is_ready(follower, answers_until=until), ready_by)
         if not leads():
             raise NotLeaderError(f"the leadership of {context.group} was lost before it was handed over")
         if not self._is_ready(follower, answers_until=until):
@@ -155,10 +181,16 @@ class LeadershipTransfer:
 
     def _is_ready(self, follower: FollowerIndexMetadata, *, answers_until: float) -> bool:
         context = self._context
-        # The batcher takes nothing new, so what it still holds is on its way into the log.
-        if not self._batcher.is_idle or follower.match_index < context.log.last_index:
+        if not self._has_written() or follower.match_index < context.log.last_index:
             return False
         return self._monitor.is_idle or context.now() >= answers_until
+
+    def _has_written(self) -> bool:
+        """Whether all that this leader will send is in its log: the batcher takes nothing new."""
+        context = self._context
+        # What an append that hangs would write is not sent any more: it may come back long after this leadership.
+        oldest = context.now() - context.options.stall_timeout
+        return self._batcher.is_idle or context.steps.stall(Step.APPEND, oldest) is not None
 
     async def _until(self, holds: Callable[[], bool], deadline: float) -> None:
         changed = self._changed

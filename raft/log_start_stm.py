@@ -7,6 +7,9 @@
 One snapshot is written at a time, and always the newest: what is committed while one is being written needs no file
 of its own. It is written when the start moves, when commit passes a closed segment, after so many entries, and at a
 clean stop: a start replays what lies behind it, and holds all of that in memory until it learns what is committed.
+
+A state that is too large for a snapshot stops nothing: the former snapshot stays, the log keeps its entries, and the
+next try comes after a pause, when the state may have become smaller.
 """
 
 import asyncio
@@ -19,11 +22,12 @@ from model.ids import Index
 from raft.errors import RaftError
 from raft.log_state import LogState
 from raft.options import RaftOptions
+from raft.probe import RaftProbe
 from raft.replicate_item import NewEntry, ReplicateResult
 from raft.stepped_log_state import SteppedLogState
 from runtime.gate import Gate
 from storage.entry import Entry, EntryKind
-from storage.errors import CorruptLogError, DiskFullError, StorageError
+from storage.errors import CorruptLogError, RefusedError, SnapshotTooLargeError, StorageError
 from storage.log import Log
 from storage.log_start import LogStart, decode_log_start
 from storage.snapshot_file import Snapshot
@@ -35,6 +39,8 @@ _STOP_ENTRIES = 1000
 _STOP_BYTES = 4 * 1024 * 1024
 # After a disk without room for a snapshot: nothing is lost by waiting, the entries are still there.
 _SAVE_PAUSE = 5.0
+# After a state that was too large: to find that out, as much is encoded as a snapshot may hold.
+_TOO_LARGE_PAUSE = 60.0
 
 
 class _Owner(NamedTuple):
@@ -43,15 +49,20 @@ class _Owner(NamedTuple):
     gate: Gate
     logger: logging.LoggerAdapter[logging.Logger]
     on_failed: Callable[[StorageError], object]
+    probe: RaftProbe
 
 
 class LogStartStm:
-    """See the module. One per replica, from the open of its log on."""
+    """See the module. One per replica, from the open of its log on.
+
+    Attributes:
+        refusal: Why the state was too large for a snapshot when it was last looked at; None: it was not.
+    """
 
     def __init__(self, log: Log, state: LogState, options: RaftOptions) -> None:
         self._log = log
         self._options = options
-        self._stepped = SteppedLogState(log, state, options.state_step_entries)
+        self._stepped = SteppedLogState(log, state, options.state_step_entries, options.state_bytes_max)
         self._state = state
         self._owner: _Owner | None = None
         # LOG_START entries that are not committed yet, oldest first.
@@ -60,6 +71,9 @@ class LogStartStm:
         self._is_saving = False
         # Held while a snapshot is written or installed.
         self._snapshot_lock = asyncio.Lock()
+        self.refusal: str | None = None
+        # Loop time until when nobody looks again.
+        self._refused_until = 0.0
 
     async def replay(self) -> None:
         """Take the snapshot and the entries behind it, before the replica takes part.
@@ -73,10 +87,14 @@ class LogStartStm:
         await self._note_log()
 
     def attach(
-        self, gate: Gate, logger: logging.LoggerAdapter[logging.Logger], on_failed: Callable[[StorageError], object]
+        self,
+        gate: Gate,
+        logger: logging.LoggerAdapter[logging.Logger],
+        on_failed: Callable[[StorageError], object],
+        probe: RaftProbe,
     ) -> None:
         """The replica takes part: snapshots are saved in `gate`, and `on_failed` is told of a log that fails."""
-        self._owner = _Owner(gate, logger, on_failed)
+        self._owner = _Owner(gate, logger, on_failed, probe)
         self._stepped.attach(gate)
 
     # -- following the log --------------------------------------------------------------------------------------
@@ -130,8 +148,30 @@ class LogStartStm:
     # -- snapshots ----------------------------------------------------------------------------------------------
 
     async def take(self) -> Snapshot:
-        """Return the start, and the state as of what is committed."""
-        return await self._stepped.take()
+        """Return the start, and the state as of what is committed.
+
+        Raises:
+            SnapshotTooLargeError: The state is too large; for a while that is what the last look has shown.
+        """
+        now = asyncio.get_running_loop().time()
+        if self.refusal is not None and now < self._refused_until:
+            raise SnapshotTooLargeError(self.refusal)
+        try:
+            snapshot = await self._stepped.take()
+        except SnapshotTooLargeError as error:
+            self._note_refusal(str(error), now + _TOO_LARGE_PAUSE)
+            raise
+        self.refusal = None
+        return snapshot
+
+    def _note_refusal(self, why: str, until: float) -> None:
+        self.refusal, self._refused_until = why, until
+        if self._owner is not None:
+            self._owner.probe.snapshots_refused += 1
+            self._owner.logger.error(
+                "no snapshot, again in %g s: %s; the log keeps its entries, make the state smaller",
+                *(_TOO_LARGE_PAUSE, why),
+            )
 
     async def save_before_stop(self) -> None:
         """Spare the next start its replay, where that is much.
@@ -194,10 +234,13 @@ class LogStartStm:
                     async with self._snapshot_lock:
                         # Taken here and written at once: an install in between would make it a lie.
                         await self._log.save_snapshot(await self.take())
-                except DiskFullError as error:
+                except RefusedError as error:
                     owner.logger.warning("the snapshot is not written, again in %g s: %s", _SAVE_PAUSE, error)
                     self._is_save_due = True
                     await asyncio.sleep(_SAVE_PAUSE)
+                except SnapshotTooLargeError:
+                    self._is_save_due = True
+                    await asyncio.sleep(_TOO_LARGE_PAUSE)
         except StorageError as error:
             owner.on_failed(error)
         finally:

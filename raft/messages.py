@@ -4,10 +4,16 @@ Field order is the wire format (cbor arrays); it changes only together with the 
 """
 
 from enum import IntEnum
+from typing import Annotated
 
 import msgspec
 
 from storage.log_start import LogStart
+
+# Terms and indexes count up from 0 by one at a time: a larger number is no peer's, and no log entry could hold what
+# follows it. What is out of range is refused with the body that it came in.
+NUMBER_MAX = 2**62
+_Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 
 
 class AppendStatus(IntEnum):
@@ -21,6 +27,7 @@ class AppendStatus(IntEnum):
     FAILED = 5  # the replica could not write; it may hold nothing of the request
     UNKNOWN_GROUP = 6  # no replica of that group here
     ALIVE = 7  # a light heartbeat was heard: says nothing about the log
+    DAMAGED = 8  # a snapshot did not arrive as it was sent: nothing of it is used
 
 
 class AppendEntriesRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -33,11 +40,11 @@ class AppendEntriesRequest(msgspec.Struct, frozen=True, array_like=True):
     """
 
     group: str
-    term: int
-    prev_index: int
-    prev_term: int
-    commit: int
-    visible: int
+    term: _Number
+    prev_index: _Number
+    prev_term: _Number
+    commit: _Number
+    visible: _Number
     flush: bool
 
 
@@ -52,11 +59,11 @@ class AppendEntriesReply(msgspec.Struct, frozen=True, array_like=True):
             `term`: a foreign tail is never reported.
     """
 
-    term: int
+    term: _Number
     status: AppendStatus
-    match: int
-    dirty: int
-    flushed: int
+    match: _Number
+    dirty: _Number
+    flushed: _Number
 
 
 class InstallSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -67,28 +74,31 @@ class InstallSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
         applied_index, applied_term: The committed entry that the state includes last, at least the one before `start`.
         position: Where the chunk begins; a transfer begins at 0, and each chunk is answered before the next is sent.
         size: Bytes of the whole state.
+        checksum: That of the snapshot's file (storage/snapshot_file.py); the receiver compares before it installs.
 
-    The reply is that of an append: ALIVE for more chunks, SUCCESS with `match` just before `start` at the end.
+    The reply is that of an append: ALIVE for more chunks, SUCCESS with `match` just before `start` at the end, DAMAGED
+    where the checksum is another one.
     """
 
     group: str
-    term: int
+    term: _Number
     start: LogStart
-    applied_index: int
-    applied_term: int
+    applied_index: _Number
+    applied_term: _Number
     position: int
     size: int
+    checksum: int
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
     """One group's part of a heartbeat. `prev_index` -1: light, it carries term, commit and visible only."""
 
     group: str
-    term: int
-    commit: int
-    visible: int
-    prev_index: int
-    prev_term: int
+    term: _Number
+    commit: _Number
+    visible: _Number
+    prev_index: Annotated[int, msgspec.Meta(ge=-1, le=NUMBER_MAX)]
+    prev_term: _Number
 
 
 class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -116,9 +126,9 @@ class VoteRequest(msgspec.Struct, frozen=True, array_like=True):
     """
 
     group: str
-    term: int
-    last_index: int
-    last_term: int
+    term: _Number
+    last_index: _Number
+    last_term: _Number
     pre: bool
     transfer: bool = False
 
@@ -126,10 +136,10 @@ class VoteRequest(msgspec.Struct, frozen=True, array_like=True):
 class VoteReply(msgspec.Struct, frozen=True, array_like=True):
     """The voter's answer and its own log end, so that a candidate can prefer a longer log."""
 
-    term: int
+    term: _Number
     granted: bool
-    last_index: int
-    last_term: int
+    last_index: _Number
+    last_term: _Number
     reason: str
 
 
@@ -137,14 +147,14 @@ class TimeoutNowRequest(msgspec.Struct, frozen=True, array_like=True):
     """Thesis section 3.10: the leader of `term` asks the receiver, which holds its log up to `last_index`, to stand."""
 
     group: str
-    term: int
-    last_index: int
+    term: _Number
+    last_index: _Number
 
 
 class TimeoutNowReply(msgspec.Struct, frozen=True, array_like=True):
     """Whether the receiver stands, and if not, why."""
 
-    term: int
+    term: _Number
     accepted: bool
     reason: str
 
@@ -153,7 +163,7 @@ class StepDownNotice(msgspec.Struct, frozen=True, array_like=True):
     """The sender has given up the leadership of `term`: nobody need wait until its silence is long enough."""
 
     group: str
-    term: int
+    term: _Number
 
 
 class StepDownAck(msgspec.Struct, frozen=True, array_like=True):

@@ -1,9 +1,11 @@
-"""What all groups of a node share: memory of producers' batches, and room on the disk."""
+"""What all groups of a node share: bytes of producers' batches and of followers' requests, and what the disk takes."""
 
 from dataclasses import dataclass
 
 from model.ids import NodeId
+from raft.append_buffer_budget import AppendBufferBudget
 from raft.disk_reserve import DiskReserve
+from raft.node_stalls import NodeStalls
 from raft.options import RaftOptions
 from runtime.byte_budget import ReservedBudget
 
@@ -14,13 +16,22 @@ class NodeLimits:
 
     Attributes:
         batcher_budget: Bytes in all batchers of the node.
+        append_buffers: Bytes of requests that wait for the logs of all followers of the node.
         disk: Free space here and at the voters of the groups that are led here.
+        stalls: Steps of writes that hang here.
     """
 
     batcher_budget: ReservedBudget
+    append_buffers: AppendBufferBudget
     disk: DiskReserve
+    stalls: NodeStalls
 
     @classmethod
     def of(cls, node_id: NodeId, options: RaftOptions) -> "NodeLimits":
         """Return the limits that the options ask for."""
-        return cls(ReservedBudget(options.node_batcher_bytes), DiskReserve(node_id, options.disk_reserve_bytes))
+        return cls(
+            ReservedBudget(options.node_batcher_bytes),
+            AppendBufferBudget(options.node_append_buffer_bytes),
+            DiskReserve(node_id, options.disk_reserve_bytes),
+            NodeStalls(options.stall_timeout),
+        )

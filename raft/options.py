@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from runtime.byte_budget import ReservedBudget
+from storage.snapshot_file import STATE_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,8 @@ class RaftOptions:
         append_timeout: How long the leader waits for the answer to an append.
         heartbeat_timeout: How long the leader waits for the answer to a heartbeat.
         flush_interval: Unflushed bytes of any level are fsynced after this.
-        flush_stall_timeout: A leader whose fsync takes longer gives up where others can commit without it.
+        stall_timeout: An append, fsync or kvstore sync that takes longer hangs: a leader gives up where others can go
+            on without it, and its node does not stand for election before a probe write has passed.
         flush_bytes: ... or as soon as there are this many.
         batcher_bytes: Bytes of producers' batches that one group holds before they are in the log.
         node_batcher_bytes: The same over all groups of a node. A group holds at most 1/8 of it, and 1/8 is kept for
@@ -34,11 +36,15 @@ class RaftOptions:
         append_chunk_bytes: How much one request carries that makes up for rounds a full window has left out.
         recovery_chunk_bytes: How much one recovery request carries (one larger entry goes alone).
         append_buffer_requests: Requests a follower queues per group before it answers BUSY.
+        node_append_buffer_bytes: Bytes of such requests over all groups of a node. A group holds at most 1/8 of it, and
+            1/8 is kept for internal groups.
         replica_lag_max: A voter is in sync while it held everything committed within this time.
         snapshot_entries: A replica's state is saved after so many committed entries: a start after a crash notes at
             most about so many, and holds some 400 bytes for each of an idempotent producer.
+        state_bytes_max: A state with more bytes is not saved, and not sent to a follower: the log keeps its entries.
         state_step_entries: Entries noted or settled in the state of a replica before other tasks run.
         tail_cache_bytes: The newest entries of all logs of a node that are kept in memory.
+        open_segments: Segment files of all logs that are open together; those of closed segments come and go.
         keeps_figures: Each replica notes how long its calls and fsyncs take, for whoever takes these figures.
     """
 
@@ -52,7 +58,7 @@ class RaftOptions:
     append_timeout: float = 5.000
     heartbeat_timeout: float = 3.000
     flush_interval: float = 0.100
-    flush_stall_timeout: float = 3.000
+    stall_timeout: float = 3.000
     flush_bytes: int = 256 * 1024
     batcher_bytes: int = 1024 * 1024
     node_batcher_bytes: int = 64 * 1024 * 1024
@@ -64,10 +70,13 @@ class RaftOptions:
     append_chunk_bytes: int = 1024 * 1024
     recovery_chunk_bytes: int = 512 * 1024
     append_buffer_requests: int = 256
+    node_append_buffer_bytes: int = 128 * 1024 * 1024
     replica_lag_max: float = 10.000
     snapshot_entries: int = 20_000
+    state_bytes_max: int = STATE_BYTES_MAX
     state_step_entries: int = 256
     tail_cache_bytes: int = 64 * 1024 * 1024
+    open_segments: int = 4096
     keeps_figures: bool = False
 
     def __post_init__(self) -> None:
@@ -79,5 +88,9 @@ class RaftOptions:
         ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0")
-        if self.node_batcher_bytes < ReservedBudget.PARTS or self.disk_reserve_bytes < 0:
-            raise ValueError("node_batcher_bytes must be at least 8, disk_reserve_bytes at least 0")
+        if not 0 < self.state_bytes_max <= STATE_BYTES_MAX:
+            raise ValueError(f"state_bytes_max must be from 1 to {STATE_BYTES_MAX}")
+        if min(self.node_batcher_bytes, self.node_append_buffer_bytes) < ReservedBudget.PARTS:
+            raise ValueError("node_batcher_bytes and node_append_buffer_bytes must be at least 8")
+        if self.disk_reserve_bytes < 0:
+            raise ValueError("disk_reserve_bytes must be at least 0")

@@ -17,6 +17,8 @@ class RaftProbe:
     recovery_bytes: int = 0
     snapshots_sent: int = 0
     snapshots_installed: int = 0
+    snapshots_damaged: int = 0
+    snapshots_refused: int = 0
     elections_started: int = 0
     elections_won: int = 0
     step_downs: int = 0
@@ -30,4 +32,6 @@ class RaftProbe:
     read_rounds: int = 0
     transfers_started: int = 0
     transfers_completed: int = 0
+    append_stalls: int = 0
     flush_stalls: int = 0
+    kvstore_stalls: int = 0

@@ -1,28 +1,41 @@
 """Brings one lagging follower up to date from the leader's log (RFC 0004).
 
-    probe     while the shared prefix is not known: ask about one entry, back up by whole terms
-    send      chunks from the log, one in flight, each the next that the follower expects
-    install   where the follower lacks what the log no longer holds: the snapshot instead, then on with `send`
-    hand over once everything written has been sent: in that same synchronous step replicate_entries_stm takes over
+    quiet     until no request is in flight: refusals that are still to come belong to the time before
+    probe     while the shared prefix is not known: ask about one entry, back up by whole terms, until one SUCCESS
+    install   where the follower lacks what the log no longer holds: the snapshot instead, then on
+    fill      chunks from the log, up to four in flight, each the next that the follower expects
+    hand over once all that is left is in memory: in that same synchronous step the rest is sent, no reply is awaited,
+              and replicate_entries_stm takes over
 
-One fiber per lagging follower. Commit and visible are read before the log, so a request never carries a commit
-index that covers entries the reader has not seen.
+Whatever is refused, lost or dropped meanwhile, chunks and rounds alike, leads back to the beginning. One fiber per
+lagging follower. Commit and visible are read before the log, so a request never carries a commit index that covers
+entries the reader has not seen.
 """
 
 import asyncio
 
 from model.ids import Index, Term
-from raft.append_dispatch import append_request, is_right_replica, send_append, send_snapshot_chunk, wire_buffers
+from raft.append_dispatch import (
+    append_request,
+    is_right_replica,
+    send_append,
+    send_backlog,
+    send_snapshot_chunk,
+    skips,
+    wire_buffers,
+)
 from raft.follower_index_metadata import FollowerIndexMetadata
 from raft.messages import AppendEntriesReply, AppendEntriesRequest, AppendStatus, InstallSnapshotRequest
 from raft.replica_context import ReplicaContext
 from raft.rules.recovery import next_index_after_reject
 from storage.entry import Entry
-from storage.errors import LogTruncatedError, StorageError
+from storage.errors import LogTruncatedError, RefusedError, SnapshotTooLargeError, StorageError
+from storage.snapshot_file import snapshot_checksum
 
 # A flush this often lets the follower's commit move during a long recovery.
 _FLUSH_EVERY_BYTES = 1024 * 1024
-_REFUSALS = (AppendStatus.GAP, AppendStatus.TERM_MISMATCH)
+# Chunks in flight: on a long link one at a time would fill it hardly at all.
+_CHUNKS_MAX = 4
 
 
 class RecoveryStm:
@@ -37,24 +50,35 @@ class RecoveryStm:
         self._follower = follower
         self._term = context.state.term
         self._sent_since_flush = 0
+        self._room = asyncio.Event()
 
     async def run(self) -> None:
-        """Recover until caught up, until contact is lost, or until this leadership ends.
+        """Recover until handed over, until contact is lost, or until this leadership ends.
 
-        When contact is lost the follower keeps `needs_recovery`, and its next reply starts a new recovery.
+        When contact is lost, or the follower is busy, it keeps `needs_recovery`, and its next answer to a request that
+        is sent from then on starts a new recovery, unless it is BUSY again.
         """
         follower, context = self._follower, self._context
         context.probe.recoveries_started += 1
         context.logger.debug("recovers node %d from %d", follower.node_id, follower.next_index_hint)
+        follower.on_room = self._room.set
         try:
-            await self._until_idle()
-            while self._is_current() and is_right_replica(context, follower):
-                if not await self._step():
-                    return
+            while self._goes_on():
+                if follower.is_probing:
+                    await self._until_idle()
+                    if not await self._probe():
+                        return
+                await self._fill()
+        except SnapshotTooLargeError:
+            # Said and counted by whoever has looked. The follower waits until the state is smaller.
+            return
+        except RefusedError as error:
+            context.logger.warning("the recovery of node %d ends, and begins again: %s", follower.node_id, error)
         except StorageError as error:
             context.fail(error)
         finally:
             follower.is_recovering = False
+            follower.on_room = None
 
     def _is_current(self) -> bool:
         state = self._context.state
@@ -64,52 +88,125 @@ class RecoveryStm:
             and state.followers.get(self._follower.node_id) is self._follower
         )
 
-    async def _until_idle(self) -> None:
-        """Let requests that replicate_entries_stm sent end first: their refusals belong to the time before."""
-        if self._follower.in_flight > 0:
-            idle = asyncio.Event()
-            self._follower.on_idle = idle.set
-            await idle.wait()
+    def _goes_on(self) -> bool:
+        follower = self._follower
+        return (
+            self._is_current()
+            and follower.needs_recovery
+            and follower.may_recover
+            and is_right_replica(self._context, follower)
+        )
 
-    async def _step(self) -> bool:
-        """Send one probe or chunk; return whether to go on."""
+    async def _until_idle(self) -> None:
+        """Let requests that are in flight end first: one recovery answers all their refusals."""
+        await self._until_in_flight(0)
+
+    async def _until_in_flight(self, most: int) -> None:
+        while self._follower.in_flight > most:
+            self._room.clear()
+            await self._room.wait()
+
+    # -- the shared prefix --------------------------------------------------------------------------------------
+
+    async def _probe(self) -> bool:
+        """Find the last entry that both logs share; return whether it was found."""
         context, follower, log = self._context, self._follower, self._context.log
-        next_index = Index(max(log.start_index, min(follower.next_index_hint, log.last_index + 1)))
-        prev_index = Index(next_index - 1)
-        request = append_request(context, prev_index, log.term_at(prev_index), flush=False)
-        entries: list[Entry] = []
-        if follower.match_index >= prev_index:
-            try:
-                entries = await log.read(next_index, context.options.recovery_chunk_bytes)
-            except LogTruncatedError:
-                # The start has moved on during the read; it does not lie at `next_index` any more.
-                return next_index < log.start_index
-            if not self._is_current():
+        while self._goes_on():
+            next_index = Index(max(log.start_index, min(follower.next_index_hint, log.last_index + 1)))
+            prev_index = Index(next_index - 1)
+            request = append_request(context, prev_index, log.term_at(prev_index), flush=False)
+            entries: list[Entry] | None = []
+            if follower.match_index >= prev_index:
+                # It held that much in this term: the first chunk is the question.
+                entries = await self._read(next_index)
+                if not self._goes_on():
+                    return False
+            if entries is None:
+                if next_index >= log.start_index:
+                    return False
+                continue
+            last = entries[-1].index if entries else prev_index
+            reply = await self._settle(self._send(request, entries, last))
+            if reply is None or not self._is_current():
                 return False
-        last = entries[-1].index if entries else prev_index
+            match reply.status:
+                case AppendStatus.SUCCESS:
+                    # Unless a heartbeat was refused meanwhile.
+                    if follower.expected_log_end_index == last <= follower.match_index:
+                        follower.on_place_found()
+                        return True
+                case AppendStatus.GAP | AppendStatus.TERM_MISMATCH if 0 < prev_index < log.start_index:
+                    if not await self._install():
+                        return False
+                case AppendStatus.GAP | AppendStatus.TERM_MISMATCH if prev_index > 0:
+                    follower.next_index_hint = next_index_after_reject(Index(reply.match), prev_index, log.last_index)
+                case _:
+                    return False
+        return False
+
+    async def _read(self, first: Index) -> list[Entry] | None:
+        """Return a chunk, None if the start of the log has moved past `first`."""
+        try:
+            return await self._context.log.read(first, self._context.options.recovery_chunk_bytes)
+        except LogTruncatedError:
+            return None
+
+    # -- chunks -------------------------------------------------------------------------------------------------
+
+    async def _fill(self) -> None:
+        """Send what memory no longer holds, then hand over; return early where something is refused or lost."""
+        context, follower, log = self._context, self._follower, self._context.log
+        chunks_max = min(_CHUNKS_MAX, context.options.follower_window)
+        while self._goes_on() and not follower.is_probing:
+            prev_index = follower.expected_log_end_index
+            if prev_index < log.start_index - 1:
+                follower.lose_place()
+                return
+            if prev_index >= log.last_index or log.recent(Index(prev_index + 1), 1) is not None:
+                self._hand_over()
+                return
+            if follower.in_flight >= chunks_max or skips(context, follower, context.options.recovery_chunk_bytes):
+                await self._until_in_flight(follower.in_flight - 1)
+                continue
+            request = append_request(context, prev_index, log.term_at(prev_index), flush=False)
+            entries = await self._read(Index(prev_index + 1))
+            if not entries:
+                # The start of the log has moved.
+                follower.lose_place()
+                return
+            # Nobody else sends what memory does not hold; but something may have been refused during the read.
+            if self._goes_on() and follower.expects(entries[0].index):
+                self._send(request, entries, entries[-1].index)
+
+    def _hand_over(self) -> None:
+        context, follower = self._context, self._follower
+        follower.on_handed_over()
+        context.logger.debug("hands node %d over at %d", follower.node_id, follower.expected_log_end_index)
+        is_asked_for = follower.flushed_index < context.state.last_asked_index
+        sent_bytes = send_backlog(context, follower, owes_flush=is_asked_for and self._sent_since_flush > 0)
+        self._count(sent_bytes)
+
+    def _send(
+        self, request: AppendEntriesRequest, entries: list[Entry], last: Index
+    ) -> asyncio.Future[AppendEntriesReply]:
+        context = self._context
         if self._wants_flush(entries, last):
-            request = append_request(context, prev_index, Term(request.prev_term), flush=True)
+            request = append_request(context, Index(request.prev_index), Term(request.prev_term), flush=True)
         size = sum(entry.size for entry in entries)
         self._sent_since_flush = 0 if request.flush else self._sent_since_flush + size
-        context.probe.recovery_bytes += size
+        self._count(size)
+        return send_append(context, self._follower, request, wire_buffers(entries), last)
+
+    def _count(self, sent_bytes: int) -> None:
+        context = self._context
+        context.probe.recovery_bytes += sent_bytes
         if context.figures is not None:
-            context.figures.recovery_bytes += size
-        reply = await self._exchange(request, entries, last)
-        if reply is None or not self._is_current():
-            return False
-        if reply.status in _REFUSALS and 0 < prev_index < log.start_index:
-            return await self._install()
-        return self._take(reply, prev_index, last)
+            context.figures.recovery_bytes += sent_bytes
 
     def _wants_flush(self, entries: list[Entry], last: Index) -> bool:
         if not entries or self._follower.flushed_index >= self._context.state.last_asked_index:
             return False
         return last >= self._context.log.last_index or self._sent_since_flush >= _FLUSH_EVERY_BYTES
-
-    async def _exchange(
-        self, request: AppendEntriesRequest, entries: list[Entry], last: Index
-    ) -> AppendEntriesReply | None:
-        return await self._settle(send_append(self._context, self._follower, request, wire_buffers(entries), last))
 
     @staticmethod
     async def _settle(future: asyncio.Future[AppendEntriesReply]) -> AppendEntriesReply | None:
@@ -120,10 +217,15 @@ class RecoveryStm:
             return None
         return future.result()
 
+    # -- snapshots ----------------------------------------------------------------------------------------------
+
     async def _install(self) -> bool:
         """The follower lacks the entry before the log start: send what those entries have come to."""
         context, follower = self._context, self._follower
         snapshot = await context.log_state.take()
+        if not self._is_current():
+            return False
+        checksum = await snapshot_checksum(snapshot)
         if not self._is_current():
             return False
         start, state = snapshot.start, snapshot.state
@@ -135,7 +237,8 @@ class RecoveryStm:
         while True:
             chunk = state[position : position + context.options.recovery_chunk_bytes]
             request = InstallSnapshotRequest(
-                context.group, self._term, start, snapshot.applied_index, snapshot.applied_term, position, len(state)
+                *(context.group, self._term, start, snapshot.applied_index, snapshot.applied_term),
+                *(position, len(state), checksum),
             )
             if context.figures is not None:
                 context.figures.recovery_bytes += len(chunk)
@@ -146,23 +249,7 @@ class RecoveryStm:
             if reply.status is AppendStatus.SUCCESS:
                 follower.next_index_hint = start.index
                 return True
+            if reply.status is AppendStatus.DAMAGED:
+                context.logger.warning("the snapshot reached node %d damaged: it is sent again", follower.node_id)
             if reply.status is not AppendStatus.ALIVE or position >= len(state):
-                return False
-
-    def _take(self, reply: AppendEntriesReply, prev_index: Index, last: Index) -> bool:
-        follower, log = self._follower, self._context.log
-        match reply.status:
-            case AppendStatus.SUCCESS:
-                follower.next_index_hint = Index(last + 1)
-                if follower.match_index >= last >= log.last_index:
-                    # Everything written has been sent: from here on rounds go straight to this follower.
-                    assert follower.expected_log_end_index == log.last_index
-                    follower.needs_recovery = False
-                    self._context.logger.debug("recovered node %d up to %d", follower.node_id, last)
-                    return False
-                return True
-            case AppendStatus.GAP | AppendStatus.TERM_MISMATCH:
-                follower.next_index_hint = next_index_after_reject(Index(reply.match), prev_index, log.last_index)
-                return prev_index > 0
-            case _:
                 return False

@@ -20,6 +20,7 @@ from raft.node_limits import NodeLimits
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
 from raft.replica_state import ReplicaState
+from raft.write_steps import WriteSteps
 from runtime.environment import Environment
 from runtime.gate import Gate
 from storage.errors import StorageError
@@ -64,6 +65,7 @@ class ReplicaContext:
     start_recovery: Callable[[NodeId], None]
     on_reply: Callable[[], None]
     op_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    steps: WriteSteps = field(default_factory=WriteSteps)
     # None: nobody asks for them.
     figures: IntervalFigures | None = field(init=False, default=None)
 
@@ -75,6 +77,13 @@ class ReplicaContext:
     def now(self) -> float:
         """Return the loop's time in seconds."""
         return asyncio.get_running_loop().time()
+
+    def why_not_to_lead(self) -> str | None:
+        """Return why the disk lets nobody here take a leadership over; None: it does not."""
+        if self.limits.disk.is_full:
+            return "has no room on its disk"
+        doubt = self.limits.stalls.doubt
+        return None if doubt is None else f"waits for a probe write: {doubt}"
 
     def fail(self, error: StorageError | RaftError) -> ReplicaFailedError:
         """Stop this replica because of `error`; return what its callers are told."""

@@ -16,7 +16,7 @@ next start, and before the replica takes part, which may truncate what "clean" v
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from model.ids import NO_INDEX, DirectoryId, GroupId, Index
 from raft.vote_floor import floor_key
@@ -50,10 +50,22 @@ def clean_key(group: GroupId) -> str:
 
 
 class ReplicaDirectories:
-    """The replicas of one data directory. Calls for one group do not overlap (their owner's duty)."""
+    """The replicas of one data directory. Calls for one group do not overlap (their owner's duty).
 
-    def __init__(self, env: Environment, kvstore: KvStore, directory_id: DirectoryId, directory: str) -> None:
+    `look` raises LostDirectoryError where the data directory is not where it was, OSError where the disk does not tell;
+    before either is known no replica is made.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        kvstore: KvStore,
+        directory_id: DirectoryId,
+        directory: str,
+        look: Callable[[], Awaitable[object]],
+    ) -> None:
         self._env = env
+        self._look = look
         self._kvstore = kvstore
         self._directory_id = directory_id
         self._directory = directory
@@ -82,6 +94,7 @@ class ReplicaDirectories:
             ReplicaRemovedError: Its removal has begun.
             ForeignDirectoryError: The directory is another's.
             LogPoisonedError: The disk refused.
+            LostDirectoryError: The data directory is not where it was: nothing was made.
             KvStoreError: The kvstore has failed, or its marker is damaged.
         """
         marker = self._marker(group)
@@ -95,6 +108,10 @@ class ReplicaDirectories:
                 f"the kvstore holds a vote in group {group}, but nothing of the creation of its replica in"
                 f" {self.path_of(group)}: parts of it are lost; bring the whole data directory back"
             )
+        try:
+            await self._look()
+        except OSError as error:
+            raise LogPoisonedError(f"{self.path_of(group)} is not made: {error}") from error
         await self._run(group, make_log_directory)
         self._kvstore.put(marker_key(group), _CREATED)
         await self._kvstore.sync()

@@ -6,6 +6,7 @@ The second half is what lets relaxed (leader_ack) data commit without a later qu
 from raft.deadline_queue import DeadlineQueue
 from raft.replica_context import ReplicaContext
 from raft.replica_state import Role
+from raft.write_steps import Step
 from storage.errors import StorageError
 
 
@@ -16,13 +17,6 @@ class ReplicaFlusher:
         self._context = context
         self._deadline = deadlines.deadline(self._on_due)
         self._is_flushing_behind = False
-        # Loop times at which the flushes under way began, oldest first.
-        self._begun: dict[object, float] = {}
-
-    @property
-    def flushing_since(self) -> float | None:
-        """When the oldest flush that has not ended was asked for; None: none is under way."""
-        return next(iter(self._begun.values()), None)
 
     def note_append(self) -> None:
         """Entries were written that nobody waits for."""
@@ -38,15 +32,12 @@ class ReplicaFlusher:
     async def flush(self) -> None:
         """Make durable what is written now; where that is refused the replica has failed when this returns."""
         context = self._context
-        flush = object()
-        self._begun[flush] = context.now()
         try:
-            await context.log.flush()
+            with context.steps.under_way(Step.FSYNC):
+                await context.log.flush()
         except StorageError as error:
             context.fail(error)
             return
-        finally:
-            del self._begun[flush]
         # Whoever leads by now, in whichever term: `advance` starts from the positions as they are, nothing older.
         context.state.advance()
 

@@ -17,6 +17,7 @@ from raft.replica_directories import ReplicaDirectories
 from raft.rules.election import LogEnd
 from raft.vote_floor import raise_floor, read_floor
 from runtime.environment import Environment
+from runtime.open_files import OpenFiles
 from storage.errors import CorruptLogError, DamagedLogError, StorageError
 from storage.kvstore import KvStore
 from storage.log import Log
@@ -37,9 +38,15 @@ class ReplicaOpening:
     """Opens the replicas of one node."""
 
     def __init__(
-        self, env: Environment, kvstore: KvStore, directories: ReplicaDirectories, options: RaftOptions
+        self,
+        env: Environment,
+        open_files: OpenFiles,
+        kvstore: KvStore,
+        directories: ReplicaDirectories,
+        options: RaftOptions,
     ) -> None:
         self._env = env
+        self._open_files = open_files
         self._kvstore = kvstore
         self._directories = directories
         self._options = options
@@ -127,4 +134,5 @@ class ReplicaOpening:
             isolate=isolate,
             rescan=rescan,
             tail_budget=self._tail_budget,
+            open_files=self._open_files,
         )

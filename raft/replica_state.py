@@ -9,6 +9,7 @@ Invariants, by their numbers in RFC 0003:
         commit <= visible as well: `check_invariants`, after each change of term, role, vote or position
     S5  a leader truncates nothing, nobody at or below commit: `on_truncating`
     S8  one vote per term: `grant_vote`
+    S9  nothing is matched, committed, truncated or led in a term that a restart could forget: `_require_durable_term`
 """
 
 from collections import deque
@@ -104,6 +105,8 @@ class ReplicaState:
         self.counts_in_sync = self._needs_others_in_sync()
         self.role = Role.FOLLOWER
         self.term = Term(0)
+        # The kvstore is synced up to this term: a restart comes back in it, or in a later one. <= term.
+        self.durable_term = Term(0)
         self.voted_for: NodeId | None = None
         # How far the log had reached before damage; None once it is there again (RFC 0008).
         self.lost_end: LogEnd | None = None
@@ -120,10 +123,15 @@ class ReplicaState:
         self.unreplicated = UnreplicatedBytes()
 
     def restore(self, term: Term, voted_for: NodeId | None, lost_end: LogEnd | None = None) -> None:
-        """Take what was persisted. The last entry's term may be newer: it was taken from a leader of that term."""
+        """Take what was persisted.
+
+        The last entry's term is newer only where an older version wrote it before the term was durable (RFC 0003
+        section 8): the replica was in that term, and persists it again before it acts in it.
+        """
         assert self.term == 0
         assert self.role is Role.FOLLOWER
         self.lost_end = lost_end
+        self.durable_term = term
         last_term = self._log.last_term if lost_end is None else max(self._log.last_term, lost_end.term)
         if last_term > term:
             term, voted_for = last_term, None
@@ -142,6 +150,11 @@ class ReplicaState:
     def is_in_office(self) -> bool:
         """Elected, and the barrier of the own term is committed."""
         return self.role is Role.LEADER and self.commit_index >= self.barrier_index
+
+    @property
+    def is_term_durable(self) -> bool:
+        """Whether a restart would come back in the current term; until then the replica does nothing in it (S9)."""
+        return self.durable_term == self.term
 
     @property
     def log_end(self) -> LogEnd:
@@ -191,6 +204,14 @@ class ReplicaState:
         self._become_follower()
         self.check_invariants()
 
+    def on_term_durable(self, term: Term) -> None:
+        """The kvstore has synced `term`, which this replica was in when that began."""
+        assert term <= self.term
+        self.durable_term = max(self.durable_term, term)
+
+    def _require_durable_term(self) -> None:
+        assert self.durable_term == self.term, f"acts in term {self.term}, durable is {self.durable_term}"
+
     def follow(self, leader: NodeId) -> None:
         """Accept `leader` as the leader of the current term.
 
@@ -234,6 +255,7 @@ class ReplicaState:
         """Lead the current term. The next entry appended must be its barrier."""
         assert self.role is Role.CANDIDATE
         assert self.voted_for == self.node_id
+        self._require_durable_term()
         last = self._log.last_index
         self.role = Role.LEADER
         self.leader_id = self.node_id
@@ -339,12 +361,14 @@ class ReplicaState:
     def on_matched(self, index: Index) -> None:
         """Follower: everything up to `index` equals the log of this term's leader."""
         assert self.role is Role.FOLLOWER
+        self._require_durable_term()
         self.matched_index = max(self.matched_index, index)
         self.check_invariants()
 
     def on_leader_progress(self, commit: Index, visible: Index) -> None:
         """Follower: take the leader's commit and visible, never past what was matched (counterexample 5)."""
         assert self.role is Role.FOLLOWER
+        self._require_durable_term()
         new_commit = max(self.commit_index, min(commit, self.matched_index, self._log.flushed_index))
         new_visible = max(self.visible_index, min(visible, self.matched_index), new_commit)
         self._move(new_commit, new_visible)
@@ -357,6 +381,7 @@ class ReplicaState:
         """
         if self.role is Role.LEADER or first_removed <= self.commit_index:
             raise InvariantViolatedError(f"truncation at {first_removed}, commit is {self.commit_index}")
+        self._require_durable_term()
         last_kept = Index(first_removed - 1)
         self.matched_index = min(self.matched_index, last_kept)
         # Visible data goes only where a holder lost its un-fsynced copy (RFC 0003, levels): consumers learn by epoch.
@@ -372,6 +397,8 @@ class ReplicaState:
         last_kept = Index(start_index - 1)
         if self.role is Role.LEADER or last_kept <= self.commit_index:
             raise InvariantViolatedError(f"a snapshot up to {last_kept}, commit is {self.commit_index}")
+        # The entries that are removed may be of later terms than those that stay: the term must not go with them.
+        self._require_durable_term()
         # What lies behind may be gone as well; the leader tells again how far it is the same.
         self.matched_index = min(self.matched_index, last_kept)
         self.visible_index = min(self.visible_index, last_kept)

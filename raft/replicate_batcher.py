@@ -39,7 +39,7 @@ from raft.replicate_item import NewEntry, ReplicateItem, ReplicateResult, Replic
 from raft.replication_monitor import ReplicationMonitor
 from runtime.byte_budget import BudgetWaiter, ByteBudget
 from storage.entry import Entry, EntryKind
-from storage.errors import DiskFullError, StorageError
+from storage.errors import DiskFullError, RefusedError, StorageError
 
 
 @dataclass(slots=True)
@@ -235,7 +235,8 @@ class ReplicateBatcher:
             try:
                 if self._in_round:
                     await self._run_round(self._in_round)
-            except asyncio.CancelledError:
+            except BaseException:
+                # Cancelled, or a mistake of ours that ends the broker: in both cases nobody waits for ever.
                 self.fail_pending(ShuttingDownError("the replica is being stopped"))
                 raise
             finally:
@@ -251,14 +252,15 @@ class ReplicateBatcher:
         try:
             if placed.entries:
                 await ReplicateEntriesStm(context, self._flusher, term, placed.entries, placed.asked).apply()
-        except DiskFullError as error:
+        except RefusedError as error:
             # First: stepping down would call the outcome unknown, and nothing of the round stays.
             context.log_state.truncate(placed.entries[0].index)
             self._fail(items, StorageFullError(str(error)))
-            context.limits.disk.note_full(sum(entry.size for entry in placed.entries))
+            if isinstance(error, DiskFullError):
+                context.limits.disk.note_full(sum(entry.size for entry in placed.entries))
             # A replica alone has nobody to make way for: it goes on serving what it has.
             if context.state.followers:
-                context.step_down(f"the disk is full: {error}")
+                context.step_down(f"the append was refused: {error}")
         except StorageError as error:
             self._fail(items, context.fail(error))
         except LeadershipLostError as error:

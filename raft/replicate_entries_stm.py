@@ -9,18 +9,20 @@
           |                     |<-- reply -----------|--------|
           |  quorum_ack ends when commit covers it (replication_monitor)
 
-The leader_ack answer never waits for a follower. A follower whose window is full is skipped, and gets what it has
-missed with its next answer (append_dispatch); one that lags is left to recovery. So one slow follower holds nobody up.
+The leader_ack answer never waits for a follower. A follower whose window or link is full is skipped, and gets what it
+has missed with its next answer (append_dispatch); one that lags is left to recovery. So one slow follower holds nobody
+up, and costs no more memory than its link may hold.
 """
 
 from collections.abc import Sequence
 
 from model.ids import Index, Term
-from raft.append_dispatch import append_request, is_right_replica, send_append, wire_buffers
+from raft.append_dispatch import append_request, is_right_replica, send_append, skips, wire_buffers
 from raft.errors import LeadershipLostError
 from raft.follower_index_metadata import FollowerIndexMetadata
 from raft.replica_context import ReplicaContext
 from raft.replica_flusher import ReplicaFlusher
+from raft.write_steps import Step
 from storage.entry import Entry
 from storage.errors import StorageError
 
@@ -41,6 +43,7 @@ class ReplicateEntriesStm:
         self._flusher = flusher
         self._term = term
         self._entries = entries
+        self._size = sum(entry.size for entry in entries)
         self._asked = asked
 
     async def apply(self) -> None:
@@ -48,20 +51,21 @@ class ReplicateEntriesStm:
 
         Raises:
             LeadershipLostError: The term ended meanwhile; the entries may or may not survive.
-            StorageError: Not written (`DiskFullError`), or the log is poisoned.
+            StorageError: Not written (`RefusedError`), or the log is poisoned.
         """
         context = self._context
         if self._asked is not None:
             context.state.ask_flush(*self._asked)
         try:
-            await context.log.append(self._entries)
+            with context.steps.under_way(Step.APPEND):
+                await context.log.append(self._entries)
         except StorageError:
             if self._asked is not None and self._still_leads():
                 context.state.withdraw_flush(self._asked[0])
             raise
         context.probe.rounds += 1
         context.probe.entries_appended += len(self._entries)
-        size = sum(entry.size for entry in self._entries)
+        size = self._size
         context.probe.bytes_appended += size
         context.limits.disk.note_appended(size)
         if not self._still_leads():
@@ -96,4 +100,4 @@ class ReplicateEntriesStm:
         if not is_right_replica(self._context, follower):
             follower.on_lost_contact()
             return False
-        return follower.in_flight < self._context.options.follower_window
+        return not skips(self._context, follower, self._size)

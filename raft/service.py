@@ -32,12 +32,12 @@ from storage.errors import CorruptEntryError
 from storage.snapshot_file import STATE_BYTES_MAX, Snapshot
 
 VOTE = Method(1, "vote", VoteRequest, VoteReply, urgent=True)
-APPEND_ENTRIES = Method(2, "append_entries", AppendEntriesRequest, AppendEntriesReply)
+APPEND_ENTRIES = Method(2, "append_entries", AppendEntriesRequest, AppendEntriesReply, takes_payload=True)
 HEARTBEAT = Method(3, "heartbeat", HeartbeatRequest, HeartbeatReply, urgent=True)
 TIMEOUT_NOW = Method(5, "timeout_now", TimeoutNowRequest, TimeoutNowReply, urgent=True)
 # Not urgent: it must not overtake the appends of the leadership that it ends.
 STEPPED_DOWN = Method(6, "stepped_down", StepDownNotice, StepDownAck)
-INSTALL_SNAPSHOT = Method(4, "install_snapshot", InstallSnapshotRequest, AppendEntriesReply)
+INSTALL_SNAPSHOT = Method(4, "install_snapshot", InstallSnapshotRequest, AppendEntriesReply, takes_payload=True)
 
 
 class LinksRaftClient:
@@ -50,6 +50,10 @@ class LinksRaftClient:
     def is_up(self, node_id: NodeId) -> bool:
         """Whether the link to a node works."""
         return self._links.is_up(node_id)
+
+    def has_room(self, node_id: NodeId, size: int) -> bool:
+        """Whether the link to a node takes `size` bytes."""
+        return self._links.has_room(node_id, size)
 
     def replica_of(self, node_id: NodeId) -> Replica | None:
         """Return which data directory answers as that node."""
@@ -148,7 +152,7 @@ class RaftService:
 
 
 def parse_run(request: AppendEntriesRequest, payload: memoryview) -> Sequence[Entry]:
-    """Return the entries of an append: checksums right, indexes dense after `prev_index`, terms in order.
+    """Return the entries of an append: checksums right, indexes dense after `prev_index`, terms and offsets in order.
 
     Raises:
         MalformedBodyError: They are not; nothing of the request is used.
@@ -160,6 +164,8 @@ def parse_run(request: AppendEntriesRequest, payload: memoryview) -> Sequence[En
             entry = parsed.entry
             if entry.index != index + 1 or not term <= entry.term <= request.term:
                 raise MalformedBodyError(f"entry {entry.index}@{entry.term} cannot follow {index}@{term}")
+            if entries and entry.base_offset != (end := entries[-1].end_offset):
+                raise MalformedBodyError(f"entry {entry.index} is at {entry.base_offset}, the one before ends at {end}")
             index, term = entry.index, entry.term
             entries.append(entry)
     except CorruptEntryError as error:
@@ -180,6 +186,8 @@ def check_snapshot_chunk(request: InstallSnapshotRequest, payload: memoryview) -
         flaw = f"bytes [{request.position}, {end}) of {request.size}"
     elif request.size > 0 and not payload:
         flaw = "an empty chunk"
+    elif not 0 <= request.checksum < 1 << 32:
+        flaw = f"{request.checksum} is no checksum"
     elif request.applied_term > request.term:
         flaw = f"state of term {request.applied_term} from a leader of term {request.term}"
     if flaw is not None:

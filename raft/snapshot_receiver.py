@@ -2,19 +2,20 @@
 
 The leader sends a follower that lacks entries below its log start what those entries have come to: start and state as
 of a committed entry. Whatever becomes of the leader meanwhile, that stays true; so a snapshot that has arrived whole
-may be installed, and one that has not is forgotten with its leader's term.
+may be installed, and one that has not is forgotten with its leader's term. Its checksum travels with it: what arrived
+otherwise than it was sent is not sealed here under a checksum of its own.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from model.ids import Index, NodeId, Term
 from raft.append_entries_buffer import follower_reply
 from raft.errors import InvariantViolatedError
 from raft.messages import AppendEntriesReply, AppendStatus, InstallSnapshotRequest
 from raft.replica_context import ReplicaContext
-from storage.errors import DiskFullError, StorageError
-from storage.snapshot_file import Snapshot
+from raft.write_steps import Step
+from storage.errors import RefusedError, StorageError
+from storage.snapshot_file import Snapshot, snapshot_checksum
 
 _NO_INDEX = Index(0)
 
@@ -30,9 +31,8 @@ class _Incoming:
 class SnapshotReceiver:
     """See the module."""
 
-    def __init__(self, context: ReplicaContext, persist_vote: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, context: ReplicaContext) -> None:
         self._context = context
-        self._persist_vote = persist_vote
         self._incoming: _Incoming | None = None
 
     def take(
@@ -55,19 +55,34 @@ class SnapshotReceiver:
         state = bytes(incoming.state)
         snapshot = Snapshot(request.start, Index(request.applied_index), Term(request.applied_term), state)
         reply: asyncio.Future[AppendEntriesReply] = asyncio.get_running_loop().create_future()
-        self._context.gate.spawn(self._answer(leader, Term(request.term), snapshot, reply), name="install-snapshot")
+        self._context.gate.spawn(self._answer(leader, request, snapshot, reply), name="install-snapshot")
         return reply
 
     async def _answer(
-        self, leader: NodeId, term: Term, snapshot: Snapshot, reply: asyncio.Future[AppendEntriesReply]
+        self,
+        leader: NodeId,
+        request: InstallSnapshotRequest,
+        snapshot: Snapshot,
+        reply: asyncio.Future[AppendEntriesReply],
     ) -> None:
         try:
-            answer = await self._install(leader, term, snapshot)
-        except asyncio.CancelledError:
+            if await _is_as_sent(request, snapshot):
+                answer = await self._install(leader, Term(request.term), snapshot)
+            else:
+                answer = self._refuse_damaged(leader, snapshot)
+        except BaseException:
             reply.cancel()
             raise
         if not reply.done():
             reply.set_result(answer)
+
+    def _refuse_damaged(self, leader: NodeId, snapshot: Snapshot) -> AppendEntriesReply:
+        self._context.probe.snapshots_damaged += 1
+        self._context.logger.error(
+            "a snapshot of %d bytes from node %d is damaged (wrong checksum): not installed, it is sent again",
+            *(len(snapshot.state), leader),
+        )
+        return follower_reply(self._context, AppendStatus.DAMAGED, _NO_INDEX)
 
     async def _install(self, leader: NodeId, term: Term, snapshot: Snapshot) -> AppendEntriesReply:
         context, state = self._context, self._context.state
@@ -79,7 +94,7 @@ class SnapshotReceiver:
             if state.commit_index < match:
                 try:
                     await self._replace(snapshot)
-                except DiskFullError:
+                except RefusedError:
                     return follower_reply(context, AppendStatus.FAILED, _NO_INDEX)
                 except (StorageError, InvariantViolatedError) as error:
                     context.fail(error)
@@ -91,17 +106,20 @@ class SnapshotReceiver:
 
     async def _replace(self, snapshot: Snapshot) -> None:
         context, state = self._context, self._context.state
-        # The entries that are removed may be of later terms than those that stay: the term must not go with them.
-        if not await self._persist_vote():
-            return
         context.probe.snapshots_installed += 1
         context.logger.info(
             "installs a snapshot: the log starts at %d, was at %d", snapshot.start.index, context.log.last_index
         )
         state.on_installing(snapshot.start.index)
-        await context.log_state.install(snapshot)
+        with context.steps.under_way(Step.APPEND):
+            await context.log_state.install(snapshot)
         state.on_installed()
 
 
+async def _is_as_sent(request: InstallSnapshotRequest, snapshot: Snapshot) -> bool:
+    return await snapshot_checksum(snapshot) == request.checksum
+
+
 def _source(leader: NodeId, request: InstallSnapshotRequest) -> tuple[object, ...]:
-    return (leader, request.term, request.start, request.applied_index, request.applied_term, request.size)
+    said = (request.term, request.start, request.applied_index, request.applied_term, request.size, request.checksum)
+    return (leader, *said)

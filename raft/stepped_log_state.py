@@ -16,12 +16,17 @@ from collections.abc import AsyncIterator
 from model.ids import Index, Term
 from raft.log_state import LogState, NoLogState
 from runtime.gate import Gate
+from storage.errors import SnapshotTooLargeError
 from storage.log import Log
 from storage.snapshot_file import Snapshot
 
 
 class SteppedLogState:
-    """See the module. `step_entries`: how many entries are noted or settled before other tasks run.
+    """See the module.
+
+    Args:
+        step_entries: How many entries are noted or settled before other tasks run.
+        bytes_max: What a snapshot may hold of the state.
 
     Attributes:
         state: What is noted goes straight to it.
@@ -29,10 +34,11 @@ class SteppedLogState:
         committed: What `commit` was told last; settled soon.
     """
 
-    def __init__(self, log: Log, state: LogState, step_entries: int) -> None:
+    def __init__(self, log: Log, state: LogState, step_entries: int, bytes_max: int) -> None:
         self.state = state
         self._log = log
         self._step_entries = step_entries
+        self._bytes_max = bytes_max
         self.applied_index = Index(log.start_index - 1)
         self.committed = self.applied_index
         # The newest index at which the state was replaced; the log need not hold that entry.
@@ -67,15 +73,22 @@ class SteppedLogState:
             self._go_on()
 
     async def take(self) -> Snapshot:
-        """Settle what is committed, and return it with the log start of that moment."""
+        """Settle what is committed, and return it with the log start of that moment.
+
+        Raises:
+            SnapshotTooLargeError: There is more of it than a snapshot holds; told as soon as that is known.
+        """
         async with self.unchanged():
             while self.applied_index < self.committed:
                 self._step()
                 await asyncio.sleep(0)
             index, term, start = self.applied_index, self.applied_term, self._log.start
-            parts = []
+            parts, size = [], 0
             for part in self.state.snapshot():
                 parts.append(part)
+                size += len(part)
+                if size > self._bytes_max:
+                    raise SnapshotTooLargeError(f"state of more than {self._bytes_max} bytes at entry {index}")
                 await asyncio.sleep(0)
         return Snapshot(start, index, term, b"".join(parts))
 

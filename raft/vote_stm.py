@@ -22,9 +22,9 @@ class Outcome(Enum):
     """How an election ended for the candidate."""
 
     WON = "won"
-    REFUSED = "refused"  # the pre-vote did not find a majority
+    REFUSED = "refused"  # the pre-vote did not find a majority, or an append of its own does not end
     WITHDRAWN = "withdrawn"  # a voter with a longer log answered: it should lead
-    SPLIT = "split"  # the vote did not find a majority
+    SPLIT = "split"  # the vote did not find a majority, or its own is not durable in time
     OVERTAKEN = "overtaken"  # another term or leader came first
 
 
@@ -108,13 +108,16 @@ class VoteStm:
             return Outcome.REFUSED
         context.probe.elections_started += 1
         # Our own appends finish or fail first: we stand with what is written (counterexample 32).
-        async with context.op_lock:
-            pass
+        if not await self._appends_end():
+            return Outcome.REFUSED
+        context.op_lock.release()
         term = state.term
         refusal = None if self._is_transfer else await self._pre_vote(term)
         if refusal is not None:
             return refusal
-        async with context.op_lock:
+        if not await self._appends_end():
+            return Outcome.REFUSED
+        try:
             if (
                 state.term != term
                 or state.role is Role.FAILED
@@ -122,9 +125,18 @@ class VoteStm:
             ):
                 return Outcome.OVERTAKEN
             state.become_candidate()
+        finally:
+            context.op_lock.release()
         context.logger.info("stands for election, log ends at %d@%d", *reversed(state.log_end))
         term = state.term
-        if not await self._persist_vote() or not self._still_stands(term):
+        try:
+            # The vote for itself may become durable later, and stays given; nobody is asked for one before it is.
+            async with asyncio.timeout(context.options.vote_timeout):
+                is_durable = await self._persist_vote()
+        except TimeoutError:
+            context.logger.warning("does not stand: its vote is not durable within %g s", context.options.vote_timeout)
+            return Outcome.SPLIT if self._still_stands(term) else Outcome.OVERTAKEN
+        if not is_durable or not self._still_stands(term):
             return Outcome.OVERTAKEN
         ballot = _Ballot(context, state.log_end)
         await ballot.collect(self._request(term, pre=False), longest_log=False)
@@ -137,6 +149,16 @@ class VoteStm:
         context.logger.info("elected by nodes %s", sorted(ballot.granted))
         self._on_elected()
         return Outcome.WON
+
+    async def _appends_end(self) -> bool:
+        """Take op_lock once the appends before are over; False, and without it, where one of them takes too long."""
+        try:
+            async with asyncio.timeout(self._context.options.vote_timeout):
+                await self._context.op_lock.acquire()
+        except TimeoutError:
+            self._context.logger.info("does not stand: an append of its own does not end")
+            return False
+        return True
 
     def _still_stands(self, term: Term) -> bool:
         state = self._context.state

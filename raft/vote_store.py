@@ -1,8 +1,14 @@
-"""Term and vote of one replica on disk: told to nobody before they are there."""
+"""Term and vote of one replica on disk: told to nobody, and nothing done in the term, before they are there.
+
+A candidate and a voter wait for `persist`. A term that was only heard of is persisted in the background; until it is
+durable a follower answers BUSY and moves neither commit nor visible (RFC 0003 section 8).
+"""
+
+import asyncio
 
 import msgspec
 
-from model.ids import GroupId
+from model.ids import GroupId, Term
 from raft.replica_context import ReplicaContext
 from storage.errors import KvStoreError
 
@@ -24,6 +30,10 @@ class VoteStore:
 
     def __init__(self, context: ReplicaContext) -> None:
         self._context = context
+        # The terms that calls of `persist` have put and not yet synced.
+        self._underway: list[Term] = []
+        self._is_persisting_term = False
+        self._ended = asyncio.Event()
 
     def load(self) -> PersistedVote:
         """Return what was persisted, term 0 and no vote for a new replica.
@@ -42,12 +52,49 @@ class VoteStore:
 
     async def persist(self) -> bool:
         """Make the current term and vote durable; False: the replica has failed instead."""
-        context = self._context
-        vote = PersistedVote(context.state.term, context.state.voted_for)
+        context, term = self._context, self._context.state.term
+        vote = PersistedVote(term, context.state.voted_for)
+        self._underway.append(term)
         try:
             context.kvstore.put(vote_key(context.group), msgspec.msgpack.encode(vote))
             await context.kvstore.sync()
         except KvStoreError as error:
             context.fail(error)
             return False
+        finally:
+            self._underway.remove(term)
+            self._ended.set()
+        context.state.on_term_durable(term)
         return True
+
+    def start_persisting_term(self) -> None:
+        """Make the current term durable in the background, where nobody else does; it costs nothing if it is."""
+        state = self._context.state
+        if state.is_term_durable or self._is_persisting_term or any(term >= state.term for term in self._underway):
+            return
+        self._is_persisting_term = True
+        self._context.gate.spawn(self._persist_term(), name="persist-term")
+
+    async def _persist_term(self) -> None:
+        try:
+            # A term that began meanwhile is the next to be persisted.
+            while not self._context.state.is_term_durable and await self.persist():
+                pass
+        finally:
+            self._is_persisting_term = False
+
+    async def wait_for_term(self) -> None:
+        """Return once the current term is durable, at the latest after a heartbeat interval.
+
+        Longer is of no use: what is answered BUSY then is followed up by the next heartbeat.
+        """
+        state = self._context.state
+        try:
+            async with asyncio.timeout(self._context.options.heartbeat_interval):
+                while not state.is_term_durable:
+                    # Whoever had begun to persist it may have been cancelled.
+                    self.start_persisting_term()
+                    self._ended.clear()
+                    await self._ended.wait()
+        except TimeoutError:
+            pass

@@ -5,6 +5,8 @@ timeout_now       the leader hands over to this replica: it stands at once, with
 stepped_down      the leader has given up by itself: it is not heard any more, as after a reset link
 """
 
+import asyncio
+
 from model.ids import Index, NodeId, Term
 from raft.election_timer import ElectionTimer
 from raft.messages import StepDownNotice, TimeoutNowReply, TimeoutNowRequest, VoteReply, VoteRequest
@@ -24,7 +26,10 @@ class Voter:
         self._is_leaving = False
 
     async def answer(self, candidate: NodeId, request: VoteRequest) -> VoteReply:
-        """Take a (pre-)vote request; a granted vote is durable before this returns."""
+        """Take a (pre-)vote request; a granted vote is durable before this returns.
+
+        One that is not durable in time is refused, and stays given: it may become durable later.
+        """
         context, state = self._context, self._context.state
         reason = self._refuse_reason(candidate, request)
         if reason is not None:
@@ -38,7 +43,13 @@ class Voter:
             context.observe_term(request.term)
         state.grant_vote(candidate, Term(request.term))
         self._election.rearm()
-        is_durable = await self._votes.persist()
+        try:
+            async with asyncio.timeout(context.options.vote_timeout):
+                is_durable = await self._votes.persist()
+        except TimeoutError:
+            context.probe.votes_refused += 1
+            context.logger.warning("its vote for node %d is not durable yet, and not told", candidate)
+            return self._reply(granted=False, reason="its vote is not durable yet")
         granted = is_durable and state.term == request.term and state.voted_for == candidate
         if granted:
             context.probe.votes_granted += 1
@@ -77,8 +88,8 @@ class Voter:
             return f"does not follow node {leader} in term {request.term}"
         if self._is_leaving:
             return "is being stopped"
-        if self._context.limits.disk.is_full:
-            return "has no room on its disk"
+        if (flaw := self._context.why_not_to_lead()) is not None:
+            return flaw
         if log.last_index < request.last_index:
             return f"log ends at {log.last_index}, the leader's at {request.last_index}"
         if state.is_refilling:

@@ -72,7 +72,7 @@ def not_ready_reason(address: str, timeout: float = 2.0) -> str | None:
         return str(error)
     if status == 200:
         return None
-    reason = body.get("reason") if isinstance(body, dict) else None
+    reason = body.get("reason", body.get("error")) if isinstance(body, dict) else None
     return str(reason or f"HTTP status {status}")
 
 

@@ -59,6 +59,7 @@ class BrokerConfig:
     rpc_port: int
     admin_address: str
     admin_port: int
+    admin_allowed_hosts: tuple[str, ...]
     seeds: tuple[SeedAddress, ...]
     cluster_secret_file: str | None
     insecure: bool
@@ -75,6 +76,7 @@ class BrokerConfig:
     raft_flush_stall_timeout_ms: int
     raft_batcher_bytes: int
     raft_batcher_node_max_bytes: int
+    raft_append_buffer_node_max_bytes: int
     raft_unreplicated_max_bytes: int
     raft_unflushed_max_bytes: int
     replica_lag_time_max_ms: int
@@ -187,6 +189,9 @@ def _assemble(found: Mapping[str, tuple[Any, str]]) -> BrokerConfig:
     if values["node.id"] is None:
         raise ConfigError("node.id is not set: use --node-id, RAFTKA_NODE_ID or a configuration file", is_usage=True)
     values["seeds"] = tuple(_parse_seed(text) for text in values["seeds"])
+    for host in values["admin.allowed.hosts"]:
+        if not is_host(host):
+            raise ConfigError(f"admin.allowed.hosts: {host!r} is neither a host name nor an IP address (without port)")
     values["kafka.advertised.address"] = _advertised(values)
     if values["kafka.advertised.port"] is None:
         values["kafka.advertised.port"] = values["kafka.port"]

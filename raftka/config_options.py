@@ -122,6 +122,15 @@ OPTIONS: tuple[Option, ...] = (
     Option(key="admin.address", kind="host", default="127.0.0.1", doc="Where HTTP for operators is served."),
     _port("admin.port", 9644, "... and the port."),
     Option(
+        key="admin.allowed.hosts",
+        kind="list",
+        default=(),
+        doc="Host names, without port, by which the admin port may be asked for besides loopback, its own addresses and"
+        " admin.address; a request with another Host is refused, so that no web page reaches the port through a name"
+        " of its own.",
+        example='["broker-1.example.com"]',
+    ),
+    Option(
         key="seeds",
         kind="list",
         default=(),
@@ -207,7 +216,8 @@ OPTIONS: tuple[Option, ...] = (
     _milliseconds(
         "raft.flush.stall.timeout.ms",
         3000,
-        "A leader whose fsync takes longer gives up where others can commit without it.",
+        "A leader whose append, fsync or kvstore sync takes longer gives up where others can go on without it; its"
+        " broker leads nothing new before a probe write has passed.",
         100,
         10 * _MINUTE_MS,
     ),
@@ -222,6 +232,14 @@ OPTIONS: tuple[Option, ...] = (
         64 * 1024 * 1024,
         "... and all partitions of this broker. One partition gets at most 1/8 of it, and 1/8 is kept for what no"
         " producer sends.",
+        1024 * 1024,
+    ),
+    _bytes(
+        "raft.append.buffer.node.max.bytes",
+        128 * 1024 * 1024,
+        "Bytes of leaders' requests that all followers of this broker hold before they are in their logs; a follower"
+        " that finds no room takes nothing for now. One partition gets at most 1/8 of it, and 1/8 is kept for the"
+        " cluster's own topics.",
         1024 * 1024,
     ),
     _bytes(
@@ -300,7 +318,8 @@ OPTIONS: tuple[Option, ...] = (
     _milliseconds(
         "producer.id.expiration.ms",
         24 * 60 * _MINUTE_MS,
-        "An idempotent producer that has written nothing to a partition for this long may be forgotten there.",
+        "An idempotent producer that has written nothing to a partition for this long, in time that the broker has run,"
+        " may be forgotten there.",
         1_000,
         2**62,
     ),

@@ -11,5 +11,6 @@
 * `codec`       cbor2 headers and msgspec bodies.
 * `identity`    LinkIdentity, Peer, Address.
 * `refusal_log` RefusalLog: one warning per reason and peer.
+* `damage_log`  DamageLog: what arrived otherwise than it was sent, by peer.
 * `options`, `errors`
 """

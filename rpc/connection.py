@@ -70,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
     Attributes:
         peer: The proven other end; None until the handshake is done.
         refusal: Why the handshake failed, if it did.
+        damage: What was wrong with the last bytes of the proven other end, if that is why the connection was closed.
         last_received: loop.time() of the last byte from the peer.
     """
 
@@ -88,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = False
         self.peer: Peer | None = None
         self.refusal: HandshakeRefusedError | None = None
+        self.damage: MalformedFrameError | None = None
         self.last_received = self._loop.time()
 
     @property
@@ -183,6 +185,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._refuse(HandshakeRefusedError(RefusalCode.MALFORMED, str(error)))
             else:
                 # A stream out of step has nothing worth draining.
+                self.damage = error
                 self.abort()
 
     def pause_writing(self) -> None:

@@ -13,7 +13,7 @@ A large frame may come in chunks, between which whole frames may pass; at most o
     ...  the next bytes of the frame; the first chunk has at least its prefix, the last one ends where the frame does
 
 Integers are big-endian. A damaged length would make the reader wait for bytes that never come, so the CRCs cover
-the lengths too, and all are bounded before anything is allocated.
+the lengths too; all are bounded, and as a rule compared, before a buffer of their size is made.
 """
 
 import struct
@@ -205,7 +205,7 @@ class FrameReader:
             data = memoryview(bytes(self._scratch[self._start : self._start + whole]))
             self._start += whole
             return _cut(data)
-        if whole > _OWN_BUFFER_BYTES:
+        if self._has_sound_header(0, header_bytes, unread) and whole > _OWN_BUFFER_BYTES:
             self._whole = _Incomplete(whole)
             self._whole.append(self._scratch[self._start : self._end])
             self._start = self._end = 0
@@ -223,11 +223,29 @@ class FrameReader:
             self._check_lengths(total, header_bytes)
             if not PREFIX_BYTES <= chunk_bytes <= min(total + 4, MAX_CHUNK_BYTES):
                 raise MalformedFrameError(f"a first chunk of {chunk_bytes} bytes for a frame of {total}")
+            if PREFIX_BYTES + header_bytes <= chunk_bytes and not self._has_sound_header(
+                CHUNK_HEAD_BYTES, header_bytes, unread
+            ):
+                return False
             self._chunked = _Incomplete(total + 4)
         elif not 0 < chunk_bytes <= min(self._chunked.missing, MAX_CHUNK_BYTES):
             raise MalformedFrameError(f"a chunk of {chunk_bytes} bytes where {self._chunked.missing} are missing")
         self._start += CHUNK_HEAD_BYTES
         self._chunk_left = chunk_bytes
+        return True
+
+    def _has_sound_header(self, skipped: int, header_bytes: int, unread: int) -> bool:
+        """Compare the CRC before anything is made as large as a length says; False until enough bytes came.
+
+        A header that the scratch buffer cannot hold is compared with the whole frame only.
+        """
+        end = skipped + PREFIX_BYTES + header_bytes
+        if end > len(self._scratch):
+            return True
+        if unread < end:
+            return False
+        begin = self._start + skipped
+        _sound_header(self._scratch[begin : begin + PREFIX_BYTES + header_bytes])
         return True
 
     def _take_from_scratch(self, frame: _Incomplete) -> None:
@@ -248,8 +266,14 @@ class FrameReader:
 
 def _cut(data: memoryview) -> Frame:
     _, header_bytes = _LENGTHS.unpack_from(data)
+    end = PREFIX_BYTES + header_bytes
+    return Frame(_sound_header(data[:end]), data[end:])
+
+
+def _sound_header(data: memoryview) -> memoryview:
+    """Return the header of a frame's prefix and header."""
     (expected,) = _CRC.unpack_from(data, _LENGTHS.size)
-    header = data[PREFIX_BYTES : PREFIX_BYTES + header_bytes]
+    header = data[PREFIX_BYTES:]
     if crc32c(header, crc32c(data[: _LENGTHS.size])) != expected:
         raise MalformedFrameError("the CRC of the header does not match")
-    return Frame(header, data[PREFIX_BYTES + header_bytes :])
+    return header

@@ -22,7 +22,7 @@ from rpc.errors import HandshakeRefusedError, MalformedFrameError, RefusalCode
 from rpc.identity import LinkIdentity, Peer
 
 # The version of everything on the link: framing, handshake and header layout.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 NONCE_BYTES = 32
 

@@ -16,6 +16,7 @@ from rpc.codec import (
     parse_body,
 )
 from rpc.connection import Connection, OpenConnections
+from rpc.damage_log import DamageLog
 from rpc.errors import (
     FrameTooLargeError,
     LinkBusyError,
@@ -47,6 +48,7 @@ class LinkOwner(NamedTuple):
     options: LinkOptions
     gate: Gate
     refusals: RefusalLog
+    damage: DamageLog
     connections: OpenConnections
     new_handshake: Callable[[Role, NodeId | None], Handshake]
     link_is_up: Callable[[Peer], None]
@@ -64,6 +66,9 @@ class OutgoingLink:
 
     * At most one dial or connection at a time.
     * Every request ends: by its reply, its deadline, or the loss of the connection.
+
+    Attributes:
+        refused_requests: How many were not sent because too much was unsent.
     """
 
     def __init__(self, node_id: NodeId, address: Address, owner: LinkOwner) -> None:
@@ -81,6 +86,7 @@ class OutgoingLink:
         self._is_closed = False
         self._waiting_since = 0.0
         self._last_timeout = 0.0
+        self.refused_requests = 0
         self._dial()
 
     @property
@@ -93,13 +99,23 @@ class OutgoingLink:
         """The proven other end, while the link is up."""
         return self._connection.peer if self._connection is not None and self._connection.is_open else None
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What was sent over the link and its kernel has not taken yet."""
+        return self._connection.unsent_bytes if self._connection is not None else 0
+
+    def has_room(self, size: int) -> bool:
+        """Whether a payload of `size` bytes would be taken; a large one counts as an eighth, so it finds room too."""
+        limit = self._options.send_buffer_bytes
+        return self.unsent_bytes + min(size, limit // 8) <= limit
+
     def send(self, method: Method[Q, R], body: Q, buffers: Sequence[Buffer], timeout: float) -> asyncio.Future[R]:
         """Write a request now; see `Links.send`."""
         future: asyncio.Future[R] = self._loop.create_future()
         connection = self._connection
         if connection is None or not connection.is_open:
             return failed(future, LinkDownError(f"the link to node {self.node_id} is down"))
-        refusal = self._refuses(method, connection)
+        refusal = self._refuses(method, connection, buffers)
         if refusal is not None:
             return failed(future, refusal)
         request_id = self._next_id
@@ -156,6 +172,8 @@ class OutgoingLink:
     def on_frame(self, connection: Connection, items: list[object], payload: memoryview) -> None:
         """End the request that a reply belongs to; a late reply is dropped."""
         kind, count = items[0], len(items)
+        if payload:
+            raise MalformedFrameError(f"a reply with a payload of {len(payload)} bytes; no method has one")
         if kind == REPLY and count == 3:
             entry = self._in_flight.pop(number(items[1]), None)
             if entry is not None and not entry.future.done():
@@ -175,6 +193,8 @@ class OutgoingLink:
         self._stop_sweep()
         self._fail_all()
         if connection.peer is not None:
+            if connection.damage is not None:
+                self._owner.damage.damaged(self.node_id, "a reply of", connection.damage)
             self._owner.link_is_lost(connection.peer)
         if connection.refusal is not None:
             self._owner.refusals.refused(self._name(), connection.refusal.refusal, connection.refusal.message)
@@ -213,14 +233,14 @@ class OutgoingLink:
 
     # Requests
 
-    def _refuses(self, method: Method[Any, Any], connection: Connection) -> RpcError | None:
+    def _refuses(self, method: Method[Any, Any], connection: Connection, buffers: Sequence[Buffer]) -> RpcError | None:
         peer, options = connection.peer, self._options
         assert peer is not None
         if not peer.is_founded and not method.before_founding:
             return NotFoundedError(f"{method.name} needs a cluster id on both sides of the link to {self.node_id}")
-        unsent = connection.unsent_bytes
-        if unsent > options.send_buffer_bytes and not method.urgent:
-            return LinkBusyError(f"{unsent} bytes are unsent on the link to node {self.node_id}")
+        if not method.urgent and not self.has_room(sum(map(len, buffers))):
+            self.refused_requests += 1
+            return LinkBusyError(f"{self.unsent_bytes} bytes are unsent on the link to node {self.node_id}")
         if len(self._in_flight) >= in_flight_limit(options, method):
             return LinkBusyError(f"{len(self._in_flight)} requests to node {self.node_id} are unanswered")
         return None

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.connection import OpenConnections
+from rpc.damage_log import DamageLog
 from rpc.errors import LinkDownError, RpcError
 from rpc.framing import Buffer
 from rpc.handshake import NONCE_BYTES, Handshake, Role
@@ -45,7 +46,7 @@ class Links:
         self._outgoing: dict[NodeId, OutgoingLink] = {}
         self._listener: Listener | None = None
         self._owner = LinkOwner(
-            *(env, options, self._gate, RefusalLog(), self._connections),
+            *(env, options, self._gate, RefusalLog(), DamageLog(), self._connections),
             self._new_handshake,
             self._link_is_up,
             self._link_is_lost,
@@ -122,6 +123,20 @@ class Links:
         """Whether the outgoing link to a node works."""
         link = self._outgoing.get(node_id)
         return link is not None and link.is_up
+
+    def has_room(self, node_id: NodeId, size: int) -> bool:
+        """Whether a payload of `size` bytes would not be refused because too much is unsent on the link to a node."""
+        link = self._outgoing.get(node_id)
+        return link is not None and link.has_room(size)
+
+    def outgoing(self) -> list[OutgoingLink]:
+        """Return the links to the peers, up or not, for their figures."""
+        return list(self._outgoing.values())
+
+    @property
+    def damaged(self) -> Mapping[NodeId, int]:
+        """How many frames and requests of each peer have arrived damaged; nobody without any."""
+        return self._owner.damage.counts
 
     def replica_of(self, node_id: NodeId) -> Replica | None:
         """Return which data directory answers as that node; None while no link with it works."""

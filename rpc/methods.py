@@ -28,6 +28,9 @@ class Method(Generic[Request, Reply]):
         reply: Struct of the reply's body.
         urgent: Never refused for unsent bytes on the link, and sent before all requests that are not urgent, between
             two chunks of one too (heartbeats, votes). Its requests should be small: they are sent whole.
+        takes_payload: Its requests carry bytes behind their body. Frames protect lengths and header; whatever is in a
+            payload has a checksum of its own that the handler compares (RFC 0001 section 3). Without it a payload is
+            refused.
         before_founding: May be called on a link where one side has no cluster id yet.
     """
 
@@ -36,4 +39,5 @@ class Method(Generic[Request, Reply]):
     request: type[Request]
     reply: type[Reply]
     urgent: bool = False
+    takes_payload: bool = False
     before_founding: bool = False

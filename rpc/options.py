@@ -11,8 +11,9 @@ class LinkOptions:
 
     Attributes:
         source_host: Address to dial from (`rpc.address`); None lets the system choose.
-        send_buffer_bytes: Unsent bytes per link above which only urgent requests are taken. An inbound link
-            whose peer leaves more replies than this unread is closed.
+        send_buffer_bytes: Bytes per link that the kernel has not taken: a request that would pass this is refused
+            unless it is urgent; one of more than an eighth counts as an eighth, so the last one may pass it. An inbound
+            link whose peer leaves more replies than this unread is closed.
         kernel_unsent_bytes: How many unsent bytes the kernel takes per link, where it can be told: urgent requests
             wait for them.
         max_in_flight: Unanswered requests per link and direction. Urgent ones have a quarter more.
@@ -31,7 +32,7 @@ class LinkOptions:
     """
 
     source_host: str | None = None
-    send_buffer_bytes: int = 64 << 20
+    send_buffer_bytes: int = 16 << 20
     kernel_unsent_bytes: int = 32 << 10
     max_in_flight: int = 1 << 16
     max_frame_bytes: int = MAX_FRAME_BYTES

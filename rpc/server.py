@@ -13,6 +13,7 @@ from rpc.errors import (
     ErrorCode,
     FrameTooLargeError,
     LinkBusyError,
+    MalformedBodyError,
     MalformedFrameError,
     NotFoundedError,
     RpcError,
@@ -109,6 +110,8 @@ class Server:
         try:
             answer = self._call(connection, method_number, items[3], payload)
         except RpcError as error:
+            if isinstance(error, MalformedBodyError):
+                self._note_damage(connection, "a request of", error)
             self._write_error(connection, request_id, error.code, str(error))
             return
         if not asyncio.isfuture(answer):
@@ -132,9 +135,15 @@ class Server:
             return
         if self._links.get(peer.replica.node_id) is connection:
             del self._links[peer.replica.node_id]
+        if connection.damage is not None:
+            self._note_damage(connection, "a frame of", connection.damage)
         self._owner.link_is_lost(peer)
 
     # Requests
+
+    def _note_damage(self, connection: Connection, what: str, error: RpcError) -> None:
+        assert connection.peer is not None
+        self._owner.damage.damaged(connection.peer.replica.node_id, what, error)
 
     def _call(self, connection: Connection, method_number: int, body: object, payload: memoryview) -> object:
         registered = self._methods.get(method_number)
@@ -146,6 +155,8 @@ class Server:
             raise NotFoundedError(f"{method.name} needs a cluster id on both sides")
         if self._unanswered[connection] >= in_flight_limit(self._options, method):
             raise LinkBusyError(f"{self._unanswered[connection]} requests of this link are unanswered")
+        if payload and not method.takes_payload:
+            raise MalformedBodyError(f"{method.name} takes no payload, and {len(payload)} bytes came with it")
         return registered.handler(peer, parse_body(body, method.request), payload)
 
     def _answer_later(self, connection: Connection, request_id: int, future: asyncio.Future[object]) -> None:

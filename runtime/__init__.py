@@ -3,9 +3,11 @@
 * `clock`    WallClock: record timestamps, retention, expiry. Monotonic time is always `loop.time()`.
 * `files`    FileSystem, File: bytes on disk. Every method blocks; call them through Workers.
 * `direct_io`  large writes past the page cache.
+* `open_files`  OpenFiles: any number of files on a bounded number of descriptors.
 * `network`  Network: bytes on the wire, as asyncio transports and protocols.
 * `rng`      Rng: chance.
 * `workers`  Workers: where blocking calls run (small thread pools).
+* `injected_hangs`  Workers whose appends hang, for chaos runs.
 * `environment`  Environment: the four seams and the workers, injected everywhere.
 * `gate`     Gate: owner of background tasks.
 * `byte_budget`  ByteBudget: a fair semaphore counted in bytes.

@@ -113,10 +113,15 @@ class ReservedBudget:
         """Take `min(size, share)` bytes now and return how many; 0 if they are not free or others wait for them."""
         units = min(size, self.share)
         assert units > 0
-        if self._urgent or (self._ordinary and not urgent) or not self._has_room(units, urgent=urgent):
+        if not self.has_room(size, urgent=urgent):
             return 0
         self.taken += units
         return units
+
+    def has_room(self, size: int, *, urgent: bool = False) -> bool:
+        """Whether `try_acquire` would take `size` bytes now."""
+        waits = self._urgent or (self._ordinary and not urgent)
+        return not waits and self._has_room(min(size, self.share), urgent=urgent)
 
     def wait(self, size: int, granted: Callable[[], None], *, urgent: bool = False) -> BudgetWaiter:
         """Stand in line for `min(size, share)` bytes; `granted` is called, not before this returns, with them taken."""

@@ -34,12 +34,17 @@ class _Scratch(threading.local):
 _scratch = _Scratch()
 
 
+class NoDirectWriteError(Exception):
+    """This write cannot go past the page cache, and the next one may: nothing was written, write as usual."""
+
+
 def write_direct(descriptor: int, buffers: Sequence[Buffer], position: int) -> bool:
     """Write all of `buffers` from `position` on: whole blocks past the page cache, the rest into it.
 
     Returns False where the file system or the platform has no direct writes: nothing was written, write as usual.
 
     Raises:
+        NoDirectWriteError: There is no descriptor for it just now.
         OSError: Some of the bytes may have been written.
     """
     direct = _open_direct(descriptor)
@@ -62,6 +67,8 @@ def _open_direct(descriptor: int) -> int | None:
     except OSError as error:
         if error.errno in _UNSUPPORTED:
             return None
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise NoDirectWriteError from error
         raise
 
 

@@ -9,15 +9,21 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from runtime.direct_io import DIRECT_BYTES_MIN, write_direct
+from runtime.direct_io import DIRECT_BYTES_MIN, NoDirectWriteError, write_direct
 
 Buffer = bytes | bytearray | memoryview
 
 # How much longer than it need be `append` makes a file: as long again, within these bounds.
 _AHEAD_BYTES_MIN, _AHEAD_BYTES_MAX = 16 * 1024, 256 * 1024
+
+# Records are nobody else's business.
+_DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 # Linux's IOV_MAX: one writev takes no more buffers.
 _IOV_MAX = 1024
@@ -76,7 +82,34 @@ class DirectoryLock(Protocol):
 
 
 class FileSystem(Protocol):
-    """A node's view of its disk. Paths are strings; `/` separates; parents must exist except for `mkdir`."""
+    """A node's view of its disk. Paths are strings; `/` separates; parents must exist.
+
+    What is made is for the owner alone: directories 0700, files 0600.
+    """
+
+    def hold(self, path: str) -> None:
+        """Open the directory `path`: from now on it, and what lies below it, is found through that descriptor.
+
+        So nothing is ever made in, read from or asked of another directory that takes its name; where it is moved, its
+        files go along. One per process; no other call may run meanwhile.
+        """
+        ...
+
+    def is_in_place(self) -> bool:
+        """Return whether the name of the held directory still leads to it.
+
+        Raises:
+            OSError: The disk does not tell.
+        """
+        ...
+
+    def path_for_others(self, path: str) -> str:
+        """Return a path by which code that opens files itself finds `path`: through the held directory, too."""
+        ...
+
+    def let_go(self) -> None:
+        """Close what `hold` has opened, once no other call runs any more; does nothing if nothing is held."""
+        ...
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open `path` for reading and writing. With `create`, it must not exist yet (FileExistsError)."""
@@ -91,7 +124,7 @@ class FileSystem(Protocol):
         ...
 
     def mkdir(self, path: str) -> None:
-        """Create a directory and its missing parents; each new name's parent directory is fsynced."""
+        """Create a directory, durably, unless it exists; its parent must exist (FileNotFoundError)."""
         ...
 
     def rename(self, source: str, target: str) -> None:
@@ -140,9 +173,11 @@ class OsFile:
         """Write all of `buffers` from `position` on; short writes are continued."""
         size = sum(map(len, buffers))
         if size >= DIRECT_BYTES_MIN and self._has_direct:
-            self._has_direct = write_direct(self._descriptor, buffers, position)
-            if self._has_direct:
-                return
+            # Without a descriptor for it, this one write goes the usual way.
+            with contextlib.suppress(NoDirectWriteError):
+                self._has_direct = write_direct(self._descriptor, buffers, position)
+                if self._has_direct:
+                    return
         for first in range(0, len(buffers), _IOV_MAX):
             group = list(buffers[first : first + _IOV_MAX])
             wanted = sum(map(len, group))
@@ -215,65 +250,138 @@ class OsDirectoryLock:
         os.close(self._descriptor)
 
 
+@dataclass(frozen=True, slots=True)
+class _HeldDirectory:
+    path: str
+    descriptor: int
+
+
 class OsFileSystem:
     """`FileSystem` of the machine."""
+
+    _held: _HeldDirectory | None = None
+
+    def hold(self, path: str) -> None:
+        """Open the directory and find what lies below it through its descriptor."""
+        assert self._held is None
+        self._held = _HeldDirectory(path.rstrip("/"), os.open(path, _DIRECTORY))
+
+    def is_in_place(self) -> bool:
+        """Compare device and inode of the name with those of the descriptor."""
+        assert self._held is not None
+        try:
+            named = os.stat(self._held.path or "/")
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        own = os.fstat(self._held.descriptor)
+        return (named.st_dev, named.st_ino) == (own.st_dev, own.st_ino)
+
+    def path_for_others(self, path: str) -> str:
+        """Return the path through /proc, which leads through the descriptor; as it is where there is no /proc."""
+        name, directory = self._find(path)
+        through = f"/proc/self/fd/{directory}"
+        return f"{through}/{name}" if directory is not None and os.path.isdir(through) else path
+
+    def let_go(self) -> None:
+        """Close the held directory."""
+        if self._held is not None:
+            os.close(self._held.descriptor)
+            self._held = None
+
+    def _find(self, path: str) -> tuple[str, int | None]:
+        """Return a path and the descriptor that it is relative to: what every call here gives to the kernel."""
+        held = self._held
+        if held is not None:
+            if path.rstrip("/") == held.path:
+                return ".", held.descriptor
+            if path.startswith(f"{held.path}/"):
+                return path[len(held.path) :].lstrip("/"), held.descriptor
+        return path, None
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open `path` for reading and writing; with `create` it must be new."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        return OsFile(os.open(path, flags, 0o644))
+        name, directory = self._find(path)
+        return OsFile(os.open(name, flags, _FILE_MODE, dir_fd=directory))
 
     def exists(self, path: str) -> bool:
         """Tell whether the name exists."""
-        return os.path.exists(path)
+        name, directory = self._find(path)
+        try:
+            os.stat(name, dir_fd=directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def listdir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
-        return sorted(os.listdir(path))
+        name, directory = self._find(path)
+        # Never the held descriptor itself: two threads that list it would share one position.
+        descriptor = os.open(name, _DIRECTORY, dir_fd=directory)
+        try:
+            return sorted(os.listdir(descriptor))
+        finally:
+            os.close(descriptor)
 
     def mkdir(self, path: str) -> None:
-        """Create a directory and its missing parents, durably."""
-        missing = []
-        while not os.path.isdir(path):
-            missing.append(path)
-            path = os.path.dirname(path) or "."
-        for each in reversed(missing):
-            os.mkdir(each)
-            self.fsync_dir(os.path.dirname(each) or ".")
+        """Create a directory unless it exists, durably."""
+        name, directory = self._find(path)
+        try:
+            os.mkdir(name, _DIRECTORY_MODE, dir_fd=directory)
+        except FileExistsError:
+            if not stat.S_ISDIR(os.stat(name, dir_fd=directory).st_mode):
+                raise
+            return
+        self.fsync_dir(os.path.dirname(path.rstrip("/")) or ".")
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file, replacing `target`."""
-        os.replace(source, target)
+        (name, directory), (target_name, target_directory) = self._find(source), self._find(target)
+        os.replace(name, target_name, src_dir_fd=directory, dst_dir_fd=target_directory)
 
     def unlink(self, path: str) -> None:
         """Remove a file."""
-        os.unlink(path)
+        name, directory = self._find(path)
+        os.unlink(name, dir_fd=directory)
 
     def rmdir(self, path: str) -> None:
         """Remove an empty directory."""
-        os.rmdir(path)
+        name, directory = self._find(path)
+        os.rmdir(name, dir_fd=directory)
 
     def fsync_dir(self, path: str) -> None:
         """Make the directory's entries durable."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with self._opened_directory(path) as descriptor:
             os.fsync(descriptor)
+
+    @contextlib.contextmanager
+    def _opened_directory(self, path: str) -> Iterator[int]:
+        name, directory = self._find(path)
+        if name == "." and directory is not None:
+            yield directory
+            return
+        descriptor = os.open(name, _DIRECTORY, dir_fd=directory)
+        try:
+            yield descriptor
         finally:
             os.close(descriptor)
 
     def free_bytes(self, path: str) -> int:
         """Return the free bytes of the disk that holds `path`."""
-        status = os.statvfs(path)
+        with self._opened_directory(path) as descriptor:
+            status = os.fstatvfs(descriptor)
         return status.f_bavail * status.f_frsize
 
     def total_bytes(self, path: str) -> int:
         """Return the size of the disk that holds `path`."""
-        status = os.statvfs(path)
+        with self._opened_directory(path) as descriptor:
+            status = os.fstatvfs(descriptor)
         return status.f_blocks * status.f_frsize
 
     def lock(self, path: str) -> DirectoryLock:
         """Take the exclusive lock file `path`."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        name, directory = self._find(path)
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE, dir_fd=directory)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:

@@ -3,6 +3,18 @@
 import asyncio
 from collections.abc import Coroutine
 
+# In the context of a report: what failed has an owner that has dealt with it, and the process goes on.
+CONTAINED = "contained"
+
+
+def report_contained(message: str, error: BaseException) -> None:
+    """Tell the loop's exception handler of a mistake of our own that ended one replica or one request, not the process.
+
+    A broker logs it in full; a simulated run fails, as it does when a background task dies.
+    """
+    loop = asyncio.get_running_loop()
+    loop.call_exception_handler({"message": message, "exception": error, CONTAINED: True})
+
 
 class Gate:
     """A set of background tasks with one owner.

@@ -5,6 +5,7 @@ the GIL in the kernel or in C: write, read, fsync, RocksDB's WAL sync.
 """
 
 import asyncio
+import errno
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,13 +22,25 @@ class Pool(Enum):
     FSYNC = "fsync"
     READ = "read"
     KVSTORE = "kvstore"
+    # Looks at the data directory as such, so that one which hangs holds up nothing else.
+    WATCH = "watch"
 
 
-POOL_THREADS = {Pool.APPEND: 4, Pool.FSYNC: 4, Pool.READ: 4, Pool.KVSTORE: 1}
+POOL_THREADS = {Pool.APPEND: 4, Pool.FSYNC: 4, Pool.READ: 4, Pool.KVSTORE: 1, Pool.WATCH: 1}
 
 # A quick job that takes longer than this was none, and for so long no other is taken for one.
 _QUICK_SECONDS = 0.005
 _SLOW_SECONDS = 1.0
+
+
+# A read that takes longer is taken for hung: its thread does not count any more, and another one takes its place. With
+# so many of them no further read is begun.
+HUNG_READ_SECONDS = 5.0
+HUNG_READS_MAX = 8
+
+
+class HungWorkersError(OSError):
+    """Too many jobs of the pool hang; this one was not begun."""
 
 
 class Workers(Protocol):
@@ -45,6 +58,9 @@ class Workers(Protocol):
 
         Cancellation: the caller stops waiting; a job that has started still runs to its end, so whoever
         may be cancelled must not assume that the job's effect did not happen.
+
+        Raises:
+            HungWorkersError: Too many reads hang; nothing was begun.
         """
         ...
 
@@ -58,9 +74,14 @@ class ThreadWorkers:
 
     def __init__(self) -> None:
         self._pools = {
-            pool: ThreadPoolExecutor(threads, thread_name_prefix=pool.value) for pool, threads in POOL_THREADS.items()
+            pool: ThreadPoolExecutor(
+                threads + (HUNG_READS_MAX if pool is Pool.READ else 0), thread_name_prefix=pool.value
+            )
+            for pool, threads in POOL_THREADS.items()
         }
         self._quick_again_at = 0.0
+        self._reads = asyncio.Semaphore(POOL_THREADS[Pool.READ])
+        self._hung_reads = 0
 
     def run_now(self, job: Callable[[], None]) -> bool:
         """Run `job()` here, while such jobs keep what they promise."""
@@ -78,7 +99,36 @@ class ThreadWorkers:
 
     async def run(self, pool: Pool, job: Callable[[], T]) -> T:
         """Run `job()` on a thread of `pool`."""
+        if pool is Pool.READ:
+            return await self._read(job)
         return await asyncio.get_running_loop().run_in_executor(self._pools[pool], job)
+
+    async def _read(self, job: Callable[[], T]) -> T:
+        """Run a job of `Pool.READ`: as many at once as the pool has threads, and beside them those that hang."""
+        if self._hung_reads >= HUNG_READS_MAX:
+            raise HungWorkersError(errno.EBUSY, f"{self._hung_reads} reads of the disk hang")
+        await self._reads.acquire()
+        loop = asyncio.get_running_loop()
+        is_hung = False
+
+        def give_up() -> None:
+            nonlocal is_hung
+            if self._hung_reads < HUNG_READS_MAX:
+                is_hung = True
+                self._hung_reads += 1
+                self._reads.release()
+
+        def end(_: asyncio.Future[T]) -> None:
+            deadline.cancel()
+            if is_hung:
+                self._hung_reads -= 1
+            else:
+                self._reads.release()
+
+        deadline = loop.call_later(HUNG_READ_SECONDS, give_up)
+        future = loop.run_in_executor(self._pools[Pool.READ], job)
+        future.add_done_callback(end)
+        return await asyncio.shield(future)
 
     def close(self) -> None:
         """Wait for the running jobs and stop the threads."""

@@ -15,6 +15,6 @@
                      `segment_indexer`; `segment_writer` how appends and truncations block.
 * `tail_cache`       the newest entries in memory; `group_logger` the prefix of log lines.
 * `kvstore`          the small synced facts of a node: the interface and its group commit;
-                     `rocks_kvstore` on RocksDB, `memory_kvstore` in memory.
+                     `rocks_kvstore` on RocksDB, `memory_kvstore` in memory; `wal_mark` how far the WAL was fsynced.
 * `options`, `errors`
 """

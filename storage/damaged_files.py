@@ -21,12 +21,10 @@ def damaged_copies(files: FileSystem, directory: str) -> list[str]:
 
 
 def remove_damaged_copies(files: FileSystem, directory: str) -> None:
-    """Delete the copies, durably."""
-    copies = damaged_copies(files, directory)
-    for path in copies:
+    """Delete the copies, durably. May be repeated where it failed."""
+    for path in damaged_copies(files, directory):
         files.unlink(path)
-    if copies:
-        files.fsync_dir(directory)
+    files.fsync_dir(directory)
 
 
 def set_snapshot_aside(files: FileSystem, directory: str) -> None:

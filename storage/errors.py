@@ -43,8 +43,24 @@ class LogPoisonedError(StorageError):
     """Fatal for the replica: a write or an fsync failed and what is on disk is unknown."""
 
 
-class DiskFullError(StorageError):
-    """Retryable: nothing of the append stays; room on the disk lets the next one pass."""
+class RefusedError(StorageError):
+    """Retryable: nothing has changed, and the same may pass a little later."""
+
+
+class DiskFullError(RefusedError):
+    """Nothing of the append stays; room on the disk lets the next one pass."""
+
+
+class OpenFilesError(RefusedError):
+    """The process or the machine has no descriptor left, not even after idle segments were closed."""
+
+
+class HungReadError(RefusedError):
+    """The disk has not answered a read in time; only this read is refused."""
+
+
+class SnapshotTooLargeError(StorageError):
+    """Retryable: the state has more bytes than a snapshot may hold. Nothing has changed, and the log works on."""
 
 
 class LogTruncatedError(StorageError):
@@ -53,6 +69,10 @@ class LogTruncatedError(StorageError):
 
 class ForeignDirectoryError(StorageError):
     """The directory belongs to another group, data directory or format version; nothing was touched."""
+
+
+class LostDirectoryError(StorageError):
+    """Fatal for the node: the data directory is not where it was, or another one has its name; nothing was made."""
 
 
 class ForeignSegmentError(StorageError):

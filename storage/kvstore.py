@@ -48,6 +48,11 @@ class KvStore(Protocol):
         """
         ...
 
+    @property
+    def syncing_since(self) -> float | None:
+        """Loop time at which the oldest sync that has not ended began; None: none is under way."""
+        ...
+
     async def close(self) -> None:
         """Sync if possible and release the store. Idempotent."""
         ...
@@ -57,7 +62,11 @@ VALUE_BYTES_MAX = 64 * 1024
 
 
 class SharedSync:
-    """One sync job at a time; a caller waits for the first one that begins after its call (group commit)."""
+    """One sync job at a time; a caller waits for the first one that begins after its call (group commit).
+
+    Attributes:
+        syncing_since: Loop time at which the one under way began, its wait for a thread included; None: none is.
+    """
 
     def __init__(self, env: Environment, job: Callable[[], None]) -> None:
         self._env = env
@@ -66,6 +75,7 @@ class SharedSync:
         self._current: asyncio.Future[None] | None = None
         self._next: asyncio.Future[None] | None = None
         self._error: KvStoreError | None = None
+        self.syncing_since: float | None = None
 
     async def sync(self) -> None:
         """Run the job, or share the next one.
@@ -104,11 +114,23 @@ class SharedSync:
             done, self._next = self._next, None
             self._current = done
             # After a failure nothing is tried again: whoever waits is told so.
-            if self._error is None:
-                try:
+            self.syncing_since = asyncio.get_running_loop().time()
+            try:
+                if self._error is None:
                     await self._env.workers.run(Pool.KVSTORE, self._job)
-                except (OSError, KvStoreError) as error:
-                    self.fail(error)
+            except (OSError, KvStoreError) as error:
+                self.fail(error)
+            except BaseException as error:
+                # This task ends, and nobody may wait for it.
+                self.fail(RuntimeError(f"the sync ended: {error!r}"))
+                self._current = None
+                for waiting in (done, self._next):
+                    if waiting is not None:
+                        waiting.set_result(None)
+                self._next = None
+                raise
+            finally:
+                self.syncing_since = None
             if self._next is None:
                 self._current = None
             done.set_result(None)

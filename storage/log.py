@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from model.duration_histogram import DurationHistogram
 from model.ids import NO_INDEX, Index, Offset
 from runtime.environment import Environment
+from runtime.open_files import NO_DESCRIPTORS, OpenFiles
 from runtime.workers import Pool
 from storage.entry import Entry
-from storage.errors import CorruptLogError, LogPoisonedError, StorageError
+from storage.errors import CorruptLogError, LogPoisonedError, OpenFilesError, StorageError
 from storage.group_logger import GroupLogger
 from storage.log_appender import LogAppender
 from storage.log_directory import claim_log_directory, remove_log_directory
@@ -32,6 +33,9 @@ from storage.segment_indexer import SegmentIndexer
 from storage.snapshot_file import Snapshot
 from storage.tail_cache import TailBudget, TailCache
 
+# Of a log that shares them with no other.
+_OPEN_FILES = 1024
+
 
 class Log(LogPositions):
     """See the module. Made by `open`, ended by `close` or `remove`.
@@ -49,22 +53,25 @@ class Log(LogPositions):
         options: LogOptions,
         recovered: RecoveredLog,
         tail_budget: TailBudget | None,
+        open_files: OpenFiles,
     ) -> None:
         super().__init__(recovered.start, recovered.terms, recovered.last_index, recovered.next_offset)
         self._env = env
+        self._files = open_files
         self._directory = directory
         self.on_damage: Callable[[CorruptLogError], None] = lambda _: None
         self.has_damaged_copies = recovered.has_damaged_copies
         self._damaged: set[str | None] = set()
         self._segments = recovered.segments
         self._tail = TailCache(options.tail_cache_bytes, tail_budget)
-        self._jobs = LogJobs(env, identity.group)
         self._health = LogHealth(identity.group)
+        self._jobs = LogJobs(env, identity.group, self._health)
         self._reader = LogReader(self, self._segments, self._tail, self._jobs, self._note_damage)
-        self._indexer = SegmentIndexer(env, identity.group, self, self._segments, self._jobs, self._health)
+        self._indexer = SegmentIndexer(env, open_files, identity.group, self, self._segments, self._jobs, self._health)
         self._flusher = LogFlusher(self, self._segments, self._jobs, self._health, self._indexer)
         self._appender = LogAppender(
             env,
+            open_files,
             directory,
             options,
             self,
@@ -75,8 +82,8 @@ class Log(LogPositions):
             self._indexer,
             self._flusher,
         )
-        self._truncation = LogTruncation(env, directory, self._jobs, self._health)
-        self._snapshots = LogSnapshots(env, directory, self._jobs, self._health, recovered.snapshot)
+        self._truncation = LogTruncation(open_files, directory, self._jobs, self._health)
+        self._snapshots = LogSnapshots(env, open_files, directory, self._jobs, self._health, recovered.snapshot)
 
     @classmethod
     async def open(
@@ -90,6 +97,7 @@ class Log(LogPositions):
         isolate: bool = False,
         rescan: frozenset[str] = frozenset(),
         tail_budget: TailBudget | None = None,
+        open_files: OpenFiles | None = None,
     ) -> "Log":
         """Open the log in `directory`, making it if it does not exist, and recover it from a crash.
 
@@ -104,6 +112,7 @@ class Log(LogPositions):
             rescan: Paths of segments that a read found damaged (`CorruptLogError.path`): scanned, whatever their
                 index files say.
             tail_budget: Shared by all logs of the node; None: this log's own.
+            open_files: Shared by all logs of the node; None: this log's own.
 
         Raises:
             ForeignDirectoryError: It belongs to another group, data directory or format; nothing was touched.
@@ -112,17 +121,21 @@ class Log(LogPositions):
             MismatchedLogError: It ends before `known_index`; nothing was touched.
             DamagedLogError: Durable bytes are damaged and `isolate` is False; nothing was touched.
             CorruptLogError: Damage that cannot be isolated; nothing was touched.
+            OpenFilesError: There is no descriptor left; try again later.
             LogPoisonedError: The disk refused.
         """
+        files = open_files if open_files is not None else OpenFiles(env.files, _OPEN_FILES)
 
         def recover() -> RecoveredLog:
-            claim_log_directory(env.files, directory, identity)
+            claim_log_directory(files, directory, identity)
             request = RecoveryRequest(known_index, isolate, rescan, env.wall_clock.now_ms())
-            return LogRecovery(env.files, directory, identity.group, options, request).run()
+            return LogRecovery(files, directory, identity.group, options, request).run()
 
         try:
             recovered = await env.workers.run(Pool.APPEND, recover)
         except OSError as error:
+            if error.errno in NO_DESCRIPTORS:
+                raise OpenFilesError(f"{directory}: {error}: raise `ulimit -n`") from error
             raise LogPoisonedError(f"{directory}: {error}") from error
         if recovered.damage is not None:
             GroupLogger(identity.group).warning(
@@ -132,7 +145,7 @@ class Log(LogPositions):
                 recovered.last_index,
                 recovered.damage,
             )
-        log = cls(env, directory, identity, options, recovered, tail_budget)
+        log = cls(env, directory, identity, options, recovered, tail_budget, files)
         log._indexer.start()
         return log
 
@@ -187,7 +200,7 @@ class Log(LogPositions):
         write: its effect arrives all the same, and the next append waits for it.
 
         Raises:
-            DiskFullError: No room; nothing of it stays and the log works on.
+            RefusedError: No room, or no descriptor; nothing of it stays and the log works on.
             LogPoisonedError: The disk failed, now or before.
         """
         await self._appender.append(entries)
@@ -237,7 +250,9 @@ class Log(LogPositions):
             last.cut(cut)
         if last is not None:
             last.closed_ms = None
+            last.file.set_active(True)
         del self._segments[len(self._segments) - len(removed) :]
+        _give_up_names(removed)
         self._follow()
         self._tail.cut(first_removed)
         self.note_truncated(Index(first_removed - 1), next_offset, removed_bytes)
@@ -265,7 +280,8 @@ class Log(LogPositions):
         not stop it; calls take their turns.
 
         Raises:
-            DiskFullError: Nothing has changed; try again when there is room.
+            RefusedError: Nothing has changed: no room, or no descriptor; try again later.
+            SnapshotTooLargeError: Nothing has changed; try again when the state is smaller.
             LogPoisonedError: The disk failed, now or before.
         """
         assert (snapshot.start.index, snapshot.start.offset) <= (self.start_index, self.start_offset)
@@ -275,6 +291,7 @@ class Log(LogPositions):
         first = sum(segment.base_index <= start.index for segment in self._segments[1:])
         removed = self._segments[:first]
         del self._segments[:first]
+        _give_up_names(removed)
         if removed:
             self._follow()
             self.forget_terms(self._segments[0].base_index)
@@ -287,7 +304,7 @@ class Log(LogPositions):
         positions, once the snapshot is durable: the log is empty at the start.
 
         Raises:
-            DiskFullError: Nothing has changed.
+            RefusedError: Nothing has changed: no room, or no descriptor.
             LogPoisonedError: The disk failed, now or before.
             CorruptLogError: The snapshot contradicts the entries of this log.
         """
@@ -309,6 +326,7 @@ class Log(LogPositions):
     def _reset(self, start: LogStart) -> list[Segment]:
         removed = self._segments[:]
         self._segments.clear()
+        _give_up_names(removed)
         self._follow()
         self._tail.cut(NO_INDEX)
         self.note_installed(start)
@@ -333,6 +351,7 @@ class Log(LogPositions):
         Raises:
             LogTruncatedError: `first` is below the start of the log.
             CorruptLogError: Damage on disk, or a disk that cannot be read; nothing bad is returned.
+            RefusedError: The disk does not answer, or there is no descriptor; ask again later.
         """
         return await self._reader.read(first, max_bytes, last)
 
@@ -399,7 +418,7 @@ class Log(LogPositions):
             LogPoisonedError: The disk refused; what is left is refused by name at the next start.
         """
         await self._settle()
-        files, directory = self._env.files, self._directory
+        files, directory = self._files, self._directory
         try:
             await self._env.workers.run(Pool.APPEND, lambda: remove_log_directory(files, directory))
         except OSError as error:
@@ -408,6 +427,7 @@ class Log(LogPositions):
     async def _settle(self) -> None:
         await self._flusher.idle()
         await self._jobs.close()
+        self._flusher.close()
         for segment in self._segments:
             segment.file.close()
         self._segments.clear()
@@ -418,3 +438,8 @@ class Log(LogPositions):
     def _check_usable(self) -> None:
         self._jobs.check_open()
         self._health.check()
+
+
+def _give_up_names(removed: list[Segment]) -> None:
+    for segment in removed:
+        segment.file.give_up_name()

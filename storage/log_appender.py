@@ -6,9 +6,10 @@ from typing import NoReturn
 
 from model.ids import Index
 from runtime.environment import Environment
+from runtime.open_files import NO_DESCRIPTORS, OpenFiles
 from runtime.workers import Pool
 from storage.entry import Entry
-from storage.errors import DiskFullError
+from storage.errors import DiskFullError, OpenFilesError
 from storage.log_flusher import LogFlusher
 from storage.log_health import LogHealth
 from storage.log_jobs import LogJobs
@@ -31,6 +32,7 @@ class LogAppender:
     def __init__(
         self,
         env: Environment,
+        files: OpenFiles,
         directory: str,
         options: LogOptions,
         positions: LogPositions,
@@ -42,6 +44,7 @@ class LogAppender:
         flusher: LogFlusher,
     ) -> None:
         self._env = env
+        self._files = files
         self._directory = directory
         self._options = options
         self._positions = positions
@@ -73,11 +76,11 @@ class LogAppender:
             await self._jobs.write(lambda: self._append(entries, parts))
 
     async def _append_now(self, entries: Sequence[Entry], parts: list[SegmentPart]) -> bool:
-        """Write without a thread where that is quick: little, and no new file. Return whether it was done."""
+        """Write without a thread where that is quick: little, and nothing to open. Return whether it was done."""
         [part, *others] = parts
-        if others or part.file is None or sum(map(len, part.buffers)) > _QUICK_BYTES:
+        if others or part.file is None or not part.file.is_open or sum(map(len, part.buffers)) > _QUICK_BYTES:
             return False
-        files, directory = self._env.files, self._directory
+        files, directory = self._files, self._directory
         try:
             is_written = self._env.workers.run_now(lambda: write_parts(files, directory, parts))
         except OSError as error:
@@ -88,7 +91,7 @@ class LogAppender:
         return is_written
 
     async def _append(self, entries: Sequence[Entry], parts: list[SegmentPart]) -> None:
-        files, directory = self._env.files, self._directory
+        files, directory = self._files, self._directory
         try:
             await self._env.workers.run(Pool.APPEND, lambda: write_parts(files, directory, parts))
         except OSError as error:
@@ -98,24 +101,29 @@ class LogAppender:
     def _note(self, entries: Sequence[Entry], parts: list[SegmentPart]) -> None:
         for part in parts:
             self._take(part)
+            part.release()
         for entry in entries:
             self._tail.push(entry)
         self._positions.note_written(entries)
 
     async def _undo_and_raise(self, parts: list[SegmentPart], error: OSError) -> NoReturn:
-        await self._undo(parts, error)
-        raise DiskFullError(f"{self._directory}: {error}") from error
-
-    async def _undo(self, parts: list[SegmentPart], error: OSError) -> None:
-        """Remove what a failed append may have left; only a full disk leaves a usable log."""
-        files, directory = self._env.files, self._directory
-        if error.errno not in DISK_FULL:
-            raise self._health.poisoned(f"write failed: {error}") from error
+        """Remove what a failed append may have left; without room or a descriptor the log stays usable."""
+        files, directory = self._files, self._directory
         try:
-            await self._env.workers.run(Pool.APPEND, lambda: cut_back(files, directory, parts))
+            if error.errno not in (*DISK_FULL, *NO_DESCRIPTORS):
+                raise self._health.poisoned(f"write failed: {error}") from error
+            await self._jobs.insist(Pool.APPEND, lambda: cut_back(files, directory, parts))
         except OSError as second:
             raise self._health.poisoned(f"a partial write cannot be undone: {second}") from second
+        finally:
+            for part in parts:
+                part.release()
+                if part.segment is None and part.file is not None:
+                    part.file.close()
         self._positions.forget_pending()
+        if error.errno in NO_DESCRIPTORS:
+            raise OpenFilesError(f"{directory}: {error}: raise `ulimit -n`") from error
+        raise DiskFullError(f"{directory}: {error}") from error
 
     def _take(self, part: SegmentPart) -> None:
         """The part is written: it belongs to the log now."""
@@ -132,8 +140,10 @@ class LogAppender:
                 part.created_ms,
                 Index(first.index - 1),
             )
+            part.file.set_active(True)
             for closed in self._segments[-1:]:
                 closed.closed_ms = part.created_ms
+                closed.file.set_active(False)
                 self._indexer.note_closed([closed])
             self._segments.append(part.segment)
             self._health.logger.info("segment %s begins", part.segment.name)

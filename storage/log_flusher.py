@@ -6,6 +6,7 @@ from collections.abc import Callable
 from model.duration_histogram import DurationHistogram
 from model.ids import Index
 from runtime.workers import Pool
+from storage.errors import StorageError
 from storage.log_health import LogHealth
 from storage.log_jobs import LogJobs
 from storage.log_positions import LogPositions
@@ -38,13 +39,21 @@ class LogFlusher:
         self.durations: DurationHistogram | None = None
 
     def note_written(self, segment: Segment) -> None:
-        """A segment holds bytes that no fsync has covered."""
+        """A segment, which is open, holds bytes that no fsync has covered: it stays open until one has."""
         if segment not in self._dirty:
+            segment.file.pin()
             self._dirty.append(segment)
 
     def follow(self) -> None:
         """Segments have left the log."""
+        left = [segment for segment in self._dirty if segment not in self._segments]
         self._dirty = [segment for segment in self._dirty if segment in self._segments]
+        _unpin_all(left)
+
+    def close(self) -> None:
+        """Nothing is flushed any more."""
+        _unpin_all(self._dirty)
+        self._dirty.clear()
 
     async def flush(self) -> Index:
         """See `Log.flush`."""
@@ -74,7 +83,7 @@ class LogFlusher:
         clock = asyncio.get_running_loop().time
         try:
             seconds = await self._jobs.use(Pool.FSYNC, lambda: _timed_fsync(segments, clock))
-        except OSError as error:
+        except (OSError, StorageError) as error:
             self._health.poisoned(f"fsync failed: {error}")
         else:
             if self.durations is not None:
@@ -85,8 +94,11 @@ class LogFlusher:
             else:
                 again = [segment for segment in segments if segment in self._segments and segment not in self._dirty]
                 self._dirty[:0] = again
-        self._running = None
-        done.set_result(None)
+                segments = [segment for segment in segments if segment not in again]
+        finally:
+            _unpin_all(segments)
+            self._running = None
+            done.set_result(None)
 
     async def idle(self) -> None:
         """Wait until no fsync is under way."""
@@ -104,3 +116,8 @@ def _timed_fsync(segments: list[Segment], clock: Callable[[], float]) -> float:
 def _fsync_all(segments: list[Segment]) -> None:
     for segment in segments:
         segment.file.fsync()
+
+
+def _unpin_all(segments: list[Segment]) -> None:
+    for segment in segments:
+        segment.file.unpin()

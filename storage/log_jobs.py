@@ -3,6 +3,9 @@
 Writes (appends, truncations, index files) come one after the other, and so, beside them, do saves (snapshots). Reads
 and fsyncs run beside both and use the files of the segments they saw: such a file is not closed before they have
 ended, even if it was truncated away.
+
+Whatever a job raises, who waits for it is told, and the next one may begin. What nobody foresaw poisons the log where
+it was a write, a save or an fsync, and fails that read alone where it was a read; the loop's exception handler is told.
 """
 
 import asyncio
@@ -12,21 +15,28 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TypeVar
 
 from runtime.environment import Environment
-from runtime.gate import Gate
-from runtime.workers import Pool
-from storage.errors import StorageError
+from runtime.gate import Gate, report_contained
+from runtime.open_files import NO_DESCRIPTORS
+from runtime.workers import HungWorkersError, Pool
+from storage.errors import HungReadError, StorageError
+from storage.log_health import LogHealth
 from storage.segment import Segment
 
 T = TypeVar("T")
+
+# A read of the disk that takes longer is refused, long before clients give a fetch up (30 s).
+READ_SECONDS_MAX = 10.0
+_DESCRIPTOR_PAUSE = 0.5
 _logger = logging.getLogger("storage")
 
 
 class _Lane:
     """Effects one after the other, each of which goes on when its caller is cancelled."""
 
-    def __init__(self, gate: Gate, name: str) -> None:
+    def __init__(self, gate: Gate, name: str, health: LogHealth) -> None:
         self._gate = gate
         self._name = name
+        self._health = health
         self._running: asyncio.Future[None] | None = None
 
     async def idle(self) -> None:
@@ -47,24 +57,40 @@ class _Lane:
         try:
             await effect()
         except (StorageError, OSError) as error:
-            self._running = None
-            done.set_exception(error)
+            self._end(done, error)
+        except Exception as error:  # noqa: BLE001 - told to the caller and to the loop
+            # A mistake of ours, which every replica that applies the same log may make: it ends this log, and not the
+            # process with all others. How far the effect came is not known.
+            self._end(done, self._health.poisoned(f"a {self._name} ended in {error!r}"))
+            report_contained(f"a {self._name} of a log failed", error)
+        except BaseException:
+            self._end(done, StorageError(f"a {self._name} was cancelled"))
+            raise
         else:
-            self._running = None
+            self._end(done, None)
+
+    def _end(self, done: asyncio.Future[None], error: Exception | None) -> None:
+        self._running = None
+        if error is None:
             done.set_result(None)
+        else:
+            done.set_exception(error)
 
 
 class LogJobs:
     """See the module. One per log."""
 
-    def __init__(self, env: Environment, group: str) -> None:
+    def __init__(self, env: Environment, group: str, health: LogHealth) -> None:
         self._env = env
         self._group = group
         self._gate = Gate(f"log {group}")
         self._is_closing = False
-        self._writes = _Lane(self._gate, "write")
-        self._saves = _Lane(self._gate, "save")
+        self._writes = _Lane(self._gate, "write", health)
+        self._saves = _Lane(self._gate, "save", health)
+        # Each is done once nobody need wait for its job any more; it stays here until the job has ended.
         self._uses: dict[asyncio.Future[None], None] = {}
+        # Those whose reads were refused, because they hang.
+        self._hung: dict[asyncio.Future[None], None] = {}
         self._retired: list[Segment] = []
         self._closing: asyncio.Future[None] | None = None
 
@@ -97,6 +123,29 @@ class LogJobs:
         self.check_open()
         await self._writes.run(effect)
 
+    async def insist(self, pool: Pool, job: Callable[[], T]) -> T:
+        """Run a blocking job that cannot be refused any more; without a descriptor it is repeated until there is one.
+
+        `job` may be repeated where it failed. For effects: the lane stays theirs meanwhile.
+
+        Raises:
+            OSError: What the job raises; for want of a descriptor only once `close` has begun.
+        """
+        return await self._insist(lambda: self._env.workers.run(pool, job))
+
+    async def _insist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        is_said = False
+        while True:
+            try:
+                return await attempt()
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTORS or self._is_closing:
+                    raise
+                if not is_said:
+                    _logger.error("[%s] waits for a descriptor, raise `ulimit -n`: %s", self._group, error)
+                is_said = True
+            await asyncio.sleep(_DESCRIPTOR_PAUSE)
+
     async def saved(self) -> None:
         """Wait until no save is under way; the next one may be begun in the same step."""
         await self._saves.idle()
@@ -108,17 +157,54 @@ class LogJobs:
 
     # -- reads and fsyncs -----------------------------------------------------------------------------------------
 
+    async def read(self, job: Callable[[], T]) -> T:
+        """Like `use` in `Pool.READ`, for at most READ_SECONDS_MAX; while one hangs, further ones are refused at once.
+
+        Raises:
+            HungReadError: The disk does not answer; what else may be read, and all else, goes on.
+        """
+        if self._hung:
+            raise HungReadError(f"{self._group}: a read of the disk hangs, no other one is begun")
+        self.check_open()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        use: asyncio.Future[None] = loop.create_future()
+
+        def give_up() -> None:
+            if not answer.done():
+                _logger.error("[%s] a read of the disk has taken %g s: it is refused", self._group, READ_SECONDS_MAX)
+                self._hung[use] = None
+                use.set_result(None)
+                answer.set_exception(HungReadError(f"{self._group}: a read of the disk hangs"))
+
+        deadline = loop.call_later(READ_SECONDS_MAX, give_up)
+        try:
+            return await self._begin(Pool.READ, job, answer, use)
+        finally:
+            # A caller that was cancelled leaves a read that may hang: it is looked at all the same.
+            if answer.done():
+                deadline.cancel()
+
     async def use(self, pool: Pool, job: Callable[[], T]) -> T:
         """Run a blocking job that reads or fsyncs segment files; none of them is closed before it has ended.
 
         Raises:
-            StorageError, OSError: What the job raises.
+            StorageError, OSError: What the job raises; what nobody foresaw comes as a StorageError.
         """
         self.check_open()
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
+        return await self._begin(pool, job, loop.create_future(), loop.create_future())
+
+    async def use_insisting(self, pool: Pool, job: Callable[[], T]) -> T:
+        """Like `use`; without a descriptor it is repeated until there is one, or `close` has begun.
+
+        Raises:
+            StorageError, OSError: What the job raises.
+        """
+        return await self._insist(lambda: self.use(pool, job))
+
+    async def _begin(self, pool: Pool, job: Callable[[], T], answer: asyncio.Future[T], use: asyncio.Future[None]) -> T:
         answer.add_done_callback(lambda future: future.exception())
-        use: asyncio.Future[None] = loop.create_future()
         self._uses[use] = None
         self._gate.spawn(self._run(pool, job, answer, use), name=pool.value)
         return await asyncio.shield(answer)
@@ -126,15 +212,27 @@ class LogJobs:
     async def _run(
         self, pool: Pool, job: Callable[[], T], answer: asyncio.Future[T], use: asyncio.Future[None]
     ) -> None:
+        failure: Exception = StorageError(f"the log of {self._group} is closed")
         try:
             result = await self._env.workers.run(pool, job)
+        except HungWorkersError as error:
+            failure = HungReadError(f"{self._group}: {error}")
         except (StorageError, OSError) as error:
-            answer.set_exception(error)
+            failure = error
+        except Exception as error:  # noqa: BLE001 - told to the caller and to the loop
+            failure = StorageError(f"{self._group}: a {pool.value} job ended in {error!r}")
+            report_contained(f"a {pool.value} job of a log failed", error)
         else:
-            answer.set_result(result)
-        del self._uses[use]
-        use.set_result(None)
-        self._close_retired()
+            if not answer.done():
+                answer.set_result(result)
+        finally:
+            if not answer.done():
+                answer.set_exception(failure)
+            del self._uses[use]
+            self._hung.pop(use, None)
+            if not use.done():
+                use.set_result(None)
+            self._close_retired()
 
     def retire(self, segment: Segment) -> None:
         """Close the file of a segment that left the log, as soon as nobody uses it."""
@@ -161,12 +259,12 @@ class LogJobs:
             done.set_result(None)
 
     async def close(self) -> None:
-        """Take no more jobs and wait for those under way. Idempotent."""
+        """Take no more jobs and wait for those under way, but not for reads that hang. Idempotent."""
         self._is_closing = True
         await self.saved()
         await self.written()
-        while self._uses:
-            await asyncio.shield(next(iter(self._uses)))
+        while ending := [use for use in self._uses if use not in self._hung]:
+            await asyncio.shield(ending[0])
         self._close_retired()
         if self._closing is not None:
             await asyncio.shield(self._closing)

@@ -10,9 +10,9 @@ from functools import partial
 from typing import TypeVar
 
 from model.ids import Index, Offset
-from runtime.workers import Pool
+from runtime.open_files import NO_DESCRIPTORS, FileGoneError
 from storage.entry import Entry, EntryKind
-from storage.errors import CorruptLogError, LogTruncatedError, StorageError
+from storage.errors import CorruptLogError, LogTruncatedError, OpenFilesError, StorageError
 from storage.log_jobs import LogJobs
 from storage.log_positions import LogPositions
 from storage.segment import LOOKUP_CHUNK_BYTES, Segment, SegmentView, max_timestamp_of, read_run, scan, scan_heads
@@ -52,7 +52,7 @@ class LogReader:
             if run is not None:
                 return run
             views = self._views(first, end, max_bytes)
-            return await self._jobs.use(Pool.READ, partial(read_run, views, first, end, max_bytes))
+            return await self._jobs.read(partial(read_run, views, first, end, max_bytes))
 
         return await self._undisturbed(attempt)
 
@@ -91,7 +91,7 @@ class LogReader:
                 # As a rule: consumers go on where a batch ended, and a row is kept of each that is large.
                 return Index(known)
             view = segment.view(segment.index.position_of_offset(offset))
-            return await self._jobs.use(Pool.READ, partial(_find_offset, view, offset))
+            return await self._jobs.read(partial(_find_offset, view, offset))
 
         return await self._undisturbed(attempt)
 
@@ -112,7 +112,7 @@ class LogReader:
                 if segment.base_index < first:
                     position = max(position, segment.index.position_of_index(first))
                 job = partial(_find_timestamp, segment.view(position), timestamp_ms, first, last)
-                hit = await self._jobs.use(Pool.READ, job)
+                hit = await self._jobs.read(job)
                 if hit is not None:
                     return hit
             return None
@@ -132,14 +132,14 @@ class LogReader:
                     continue
                 if segment.base_index < first:
                     view = segment.view(segment.index.position_of_index(first))
-                    best = max(best, await self._jobs.use(Pool.READ, partial(_max_timestamp, view, first, last)))
+                    best = max(best, await self._jobs.read(partial(_max_timestamp, view, first, last)))
                     continue
                 if segment.last_index <= last:
                     best = max(best, segment.index.max_timestamp)
                     continue
                 position, before = segment.index.max_timestamp_before(last)
                 job = partial(_max_timestamp, segment.view(position), first, last)
-                best = max(best, before, await self._jobs.use(Pool.READ, job))
+                best = max(best, before, await self._jobs.read(job))
             return best if best >= 0 else None
 
         return await self._undisturbed(attempt)
@@ -161,7 +161,12 @@ class LogReader:
                 if truncations == self._positions.truncations:
                     raise
                 continue
+            except FileGoneError:
+                # The segment has left the log since it was looked up; this ends: it is not found again.
+                continue
             except OSError as error:
+                if error.errno in NO_DESCRIPTORS:
+                    raise OpenFilesError(f"{error}: raise `ulimit -n`") from error
                 if truncations == self._positions.truncations:
                     damage = CorruptLogError(f"the disk cannot be read: {error}")
                     self._on_damage(damage)

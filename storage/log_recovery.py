@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from model.ids import GroupId, Index, Offset, Term
-from runtime.files import FileSystem
+from runtime.open_files import OpenFiles
 from storage.damaged_files import copy_damaged_end, damaged_copies, set_segments_aside, set_snapshot_aside
 from storage.errors import CorruptLogError, DamagedLogError, ForeignSegmentError, MismatchedLogError
 from storage.index_file import TEMPORARY_SUFFIX, index_path, remove_index_file
@@ -73,7 +73,7 @@ class LogRecovery:
     """One recovery of one directory."""
 
     def __init__(
-        self, files: FileSystem, directory: str, group: GroupId, options: LogOptions, request: RecoveryRequest
+        self, files: OpenFiles, directory: str, group: GroupId, options: LogOptions, request: RecoveryRequest
     ) -> None:
         self._files = files
         self._directory = directory
@@ -97,7 +97,8 @@ class LogRecovery:
         start = snapshot.start if snapshot is not None else ORIGIN
         below, rest = self._split(named, start)
         with ExitStack() as opened:
-            loader, damage = self._load(rest, start, opened)
+            loader, damage, strays = self._load(rest, start, opened)
+            below, rest = [*below, *rest[:strays]], rest[strays:]
             flaw = self._flaw(loader, rest, start, damage) or flaw
             if flaw is not None and not self._request.isolate:
                 raise DamagedLogError(flaw, self._lost_end(loader))
@@ -133,23 +134,30 @@ class LogRecovery:
             bool(damaged_copies(self._files, self._directory)),
         )
 
-    def _load(self, named: list[NamedSegment], start: LogStart, opened: ExitStack) -> tuple[SegmentLoader, str | None]:
-        """Load the segments; return the loader and the first damage.
+    def _load(
+        self, named: list[NamedSegment], start: LogStart, opened: ExitStack
+    ) -> tuple[SegmentLoader, str | None, int]:
+        """Load the segments; return the loader, the first damage, and how many at the beginning were left out.
+
+        What precedes a gap below the start is left out: it is what a power loss brought back of removed segments.
 
         The last segment that holds anything is read, whatever its index file says: that file goes, because the segment
         will be written to, and nothing tells any more that all of it had been fsynced.
         """
-        request, rescan = self._request, self._request.rescan
+        request, rescan, strays = self._request, self._request.rescan, 0
         while True:
             loader = SegmentLoader(
                 self._files, self._options, self._group, start, request.known_index, request.now_ms, rescan
             )
             with ExitStack() as loaded:
-                damage = loader.load(named, loaded)
+                damage = loader.load(named[strays:], loaded)
+                if loader.strays:
+                    strays += loader.strays
+                    continue
                 last = next((each for each in reversed(loader.segments) if each.size > 0), None)
                 if last is None or not last.has_index_file:
                     opened.enter_context(loaded.pop_all())
-                    return loader, damage
+                    return loader, damage, strays
             rescan |= {last.path}
 
     # -- what is there --------------------------------------------------------------------------------------------
@@ -284,8 +292,9 @@ class LogRecovery:
             excess = segment.file.size() - segment.size
             if excess > 0:
                 remove_index_file(self._files, self._directory, index_path(segment.path))
-                segment.file.truncate(segment.size)
-                segment.file.fsync()
+                with segment.file.pinned():
+                    segment.file.truncate(segment.size)
+                    segment.file.fsync()
                 if segment is kept[-1]:
                     self._cut_bytes += excess
 
@@ -305,12 +314,13 @@ class LogRecovery:
         for segment in kept:
             if segment.last_index <= mark:
                 continue
-            position = segment.index.position_of_index(mark + 1)
-            while position < segment.size:
-                data = segment.file.pread(min(_REWRITE_CHUNK_BYTES, segment.size - position), position)
-                segment.file.pwritev([data], position)
-                position += len(data)
-            segment.file.fsync()
+            with segment.file.pinned():
+                position = segment.index.position_of_index(mark + 1)
+                while position < segment.size:
+                    data = segment.file.pread(min(_REWRITE_CHUNK_BYTES, segment.size - position), position)
+                    segment.file.pwritev([data], position)
+                    position += len(data)
+                segment.file.fsync()
         if kept:
             self._files.fsync_dir(self._directory)
 
@@ -319,6 +329,7 @@ class LogRecovery:
         closed = {index_path(segment.path) for segment in kept[:-1]}
         if kept:
             kept[-1].has_index_file, kept[-1].closed_ms = False, None
+            kept[-1].file.set_active(True)
         removed = False
         for name in self._files.listdir(self._directory):
             path = f"{self._directory}/{name}"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from model.ids import NO_INDEX, Index
 from runtime.environment import Environment
+from runtime.open_files import OpenFiles
 from runtime.workers import Pool
 from storage.damaged_files import remove_damaged_copies
 from storage.log_health import LogHealth
@@ -15,7 +16,7 @@ from storage.log_jobs import LogJobs
 from storage.log_start import LogStart
 from storage.segment import Segment
 from storage.segment_writer import remove_and_cut, remove_prefix
-from storage.snapshot_file import Snapshot, write_snapshot
+from storage.snapshot_file import Snapshot, UnsettledSnapshotError, write_snapshot
 
 
 class LogSnapshots:
@@ -26,9 +27,16 @@ class LogSnapshots:
     """
 
     def __init__(
-        self, env: Environment, directory: str, jobs: LogJobs, health: LogHealth, found: Snapshot | None
+        self,
+        env: Environment,
+        files: OpenFiles,
+        directory: str,
+        jobs: LogJobs,
+        health: LogHealth,
+        found: Snapshot | None,
     ) -> None:
         self._env = env
+        self._files = files
         self._directory = directory
         self._jobs = jobs
         self._health = health
@@ -45,7 +53,8 @@ class LogSnapshots:
         """Write the snapshot, then delete the segments that `drop_prefix` takes out of the log in one step.
 
         Raises:
-            DiskFullError: Nothing has changed; try again when there is room.
+            RefusedError: Nothing has changed: there is no room, or no descriptor; try again later.
+            SnapshotTooLargeError: Nothing has changed; try again when the state is smaller.
             LogPoisonedError: The disk failed, now or before.
         """
         await self._jobs.saved()
@@ -61,9 +70,9 @@ class LogSnapshots:
         removed = drop_prefix(snapshot.start)
         if not removed:
             return
-        files, directory = self._env.files, self._directory
+        files, directory = self._files, self._directory
         try:
-            await self._env.workers.run(Pool.APPEND, lambda: remove_prefix(files, directory, removed))
+            await self._jobs.insist(Pool.APPEND, lambda: remove_prefix(files, directory, removed))
         except OSError as error:
             raise self._health.poisoned(f"segments below the log start cannot be removed: {error}") from error
         finally:
@@ -76,7 +85,7 @@ class LogSnapshots:
         """Write the snapshot, then delete all segments, which `reset` takes out of the log in one step.
 
         Raises:
-            DiskFullError: Nothing has changed.
+            RefusedError: Nothing has changed: there is no room, or no descriptor.
             LogPoisonedError: The disk failed, now or before.
         """
         await self._jobs.saved()
@@ -91,9 +100,9 @@ class LogSnapshots:
 
     async def _reset(self, start: LogStart, reset: Callable[[LogStart], list[Segment]]) -> None:
         removed = reset(start)
-        files, directory = self._env.files, self._directory
+        files, directory = self._files, self._directory
         try:
-            await self._env.workers.run(Pool.APPEND, lambda: remove_and_cut(files, directory, removed, None, None))
+            await self._jobs.insist(Pool.APPEND, lambda: remove_and_cut(files, directory, removed, None, None))
         except OSError as error:
             raise self._health.poisoned(f"the former log cannot be removed: {error}") from error
         finally:
@@ -102,11 +111,24 @@ class LogSnapshots:
         self._health.logger.info("the log is replaced by a snapshot, it begins at %d", start.index)
 
     async def _write(self, snapshot: Snapshot) -> None:
-        files, directory = self._env.files, self._directory
+        files, directory = self._files, self._directory
         try:
             await self._env.workers.run(Pool.APPEND, lambda: write_snapshot(files, directory, snapshot))
+        except UnsettledSnapshotError:
+            await self._settle_snapshot()
         except OSError as error:
             raise self._health.poisoned(f"a snapshot cannot be written: {error}") from error
+        self._note_written(snapshot)
+
+    async def _settle_snapshot(self) -> None:
+        """The new one has its name: nothing can be refused any more."""
+        files, directory = self._files, self._directory
+        try:
+            await self._jobs.insist(Pool.APPEND, lambda: files.fsync_dir(directory))
+        except OSError as error:
+            raise self._health.poisoned(f"a snapshot cannot be made durable: {error}") from error
+
+    def _note_written(self, snapshot: Snapshot) -> None:
         self._found = None
         self._start, self.applied_index = snapshot.start, snapshot.applied_index
 
@@ -121,9 +143,9 @@ class LogSnapshots:
         await self._jobs.save(self._forget_damaged)
 
     async def _forget_damaged(self) -> None:
-        files, directory = self._env.files, self._directory
+        files, directory = self._files, self._directory
         try:
-            await self._env.workers.run(Pool.APPEND, lambda: remove_damaged_copies(files, directory))
+            await self._jobs.insist(Pool.APPEND, lambda: remove_damaged_copies(files, directory))
         except OSError as error:
             raise self._health.poisoned(f"damaged copies cannot be removed: {error}") from error
 

@@ -1,7 +1,7 @@
 """The blocking halves of a truncation: where to cut, and the removal, after the positions have moved."""
 
 from model.ids import Index
-from runtime.environment import Environment
+from runtime.open_files import OpenFiles
 from runtime.workers import Pool
 from storage.errors import CorruptLogError
 from storage.log_health import LogHealth
@@ -13,8 +13,8 @@ from storage.segment_writer import remove_and_cut
 class LogTruncation:
     """One per log; any failure poisons it."""
 
-    def __init__(self, env: Environment, directory: str, jobs: LogJobs, health: LogHealth) -> None:
-        self._env = env
+    def __init__(self, files: OpenFiles, directory: str, jobs: LogJobs, health: LogHealth) -> None:
+        self._files = files
         self._directory = directory
         self._jobs = jobs
         self._health = health
@@ -30,7 +30,8 @@ class LogTruncation:
         position, max_timestamp = last.index.max_timestamp_before(first_removed)
         view = last.view(position)
         try:
-            return await self._jobs.use(Pool.READ, lambda: find_cut(view, first_removed, max_timestamp))
+            # Whoever truncates has begun to forget the entries: for want of a descriptor this waits.
+            return await self._jobs.use_insisting(Pool.READ, lambda: find_cut(view, first_removed, max_timestamp))
         except (CorruptLogError, OSError) as error:
             raise self._health.poisoned(f"cannot be truncated: {error}") from error
 
@@ -40,10 +41,10 @@ class LogTruncation:
         Raises:
             LogPoisonedError: The disk refused.
         """
-        files, directory = self._env.files, self._directory
+        files, directory = self._files, self._directory
         position = None if cut is None else cut.position
         try:
-            await self._env.workers.run(Pool.APPEND, lambda: remove_and_cut(files, directory, removed, last, position))
+            await self._jobs.insist(Pool.APPEND, lambda: remove_and_cut(files, directory, removed, last, position))
         except OSError as error:
             raise self._health.poisoned(f"truncation failed: {error}") from error
         finally:

@@ -41,6 +41,11 @@ class MemoryKvStore:
         self._check_open()
         await self._sync.sync()
 
+    @property
+    def syncing_since(self) -> float | None:
+        """When the oldest sync that has not ended began."""
+        return self._sync.syncing_since
+
     async def close(self) -> None:
         """Sync and end."""
         if not self._closed:

@@ -2,10 +2,13 @@
 
 rocksdict's `put` holds the GIL, so values are small; `flush_wal` releases it. RocksDB's default recovery mode stops
 silently at a damaged WAL record and drops the synced votes behind it; `tolerate_corrupted_tail_records` refuses
-instead. Every value carries a format version and a CRC32C of its own: a vote that reads back wrong is worse than none.
+instead, and with it a tail that a power loss has torn. `wal_mark` tells the one from the other. Every value carries a
+format version and a CRC32C of its own: a vote that reads back wrong is worse than none.
 """
 
 import contextlib
+import logging
+import re
 import struct
 from collections.abc import Iterator
 
@@ -16,21 +19,28 @@ from runtime.environment import Environment
 from runtime.workers import Pool
 from storage.errors import KvStoreError
 from storage.kvstore import VALUE_BYTES_MAX, SharedSync
+from storage.wal_mark import WalMark, cut, torn_tails
 
 FORMAT_VERSION = 1
 _ENVELOPE = struct.Struct(">BI")
 _WRITE_BUFFER_BYTES = 4 * 1024 * 1024
 _INFO_LOG_FILES = 2
+# It would keep all of its tables open: so many hold more than a node ever writes.
+_OPEN_TABLES_MAX = 32
+# How RocksDB names the data directory (FileSystem.path_for_others).
+_HELD = re.compile(r"/proc/self/fd/[0-9]+")
+_logger = logging.getLogger("storage")
 _LOCK_HINT = "another process uses it"
 
 
 class RocksKvStore:
     """`KvStore` in one RocksDB directory. Made by `open`."""
 
-    def __init__(self, env: Environment, path: str, database: Rdict) -> None:
+    def __init__(self, env: Environment, path: str, database: Rdict, mark: WalMark) -> None:
         self._env = env
         self._path = path
         self._database = database
+        self._mark = mark
         self._sync = SharedSync(env, self._flush_wal)
         self._closed = False
 
@@ -41,16 +51,33 @@ class RocksKvStore:
         Raises:
             KvStoreError: Damaged, locked or unreadable; nothing was repaired.
         """
+        files = env.files
 
-        def job() -> Rdict:
-            env.files.mkdir(path)
-            return Rdict(path, _options(), access_type=AccessType.read_write())
+        def job() -> tuple[Rdict, WalMark]:
+            files.mkdir(path)
+            # Only looked at: another process may have the directory.
+            tails = torn_tails(files, path)
+            # RocksDB opens files by their path all its life: what it makes goes where ours goes.
+            opened = files.path_for_others(path)
+            try:
+                database = _open_database(opened)
+            except Exception as error:
+                if not tails or "Corruption" not in str(error):
+                    raise
+                # RocksDB has taken its lock, found the same, and given the lock back.
+                for wal, size in tails:
+                    _logger.warning("%s: a torn tail is cut at byte %d: a power loss left it", wal, size)
+                cut(files, tails)
+                database = _open_database(opened)
+            return database, WalMark.open(files, path)
 
         try:
-            database = await env.workers.run(Pool.KVSTORE, job)
+            database, mark = await env.workers.run(Pool.KVSTORE, job)
+        except KvStoreError:
+            raise
         except Exception as error:
             raise KvStoreError(f"{path} cannot be opened: {_reason(error)}") from error
-        return cls(env, path, database)
+        return cls(env, path, database, mark)
 
     def get(self, key: str) -> bytes | None:
         """Return the newest value."""
@@ -112,19 +139,36 @@ class RocksKvStore:
         self._check_open()
         await self._sync.sync()
 
+    @property
+    def syncing_since(self) -> float | None:
+        """When the oldest sync that has not ended began."""
+        return self._sync.syncing_since
+
     async def close(self) -> None:
-        """Sync, then close the database."""
+        """Sync, then close the database.
+
+        Raises:
+            KvStoreError: The disk refused; the store is closed all the same.
+        """
         if self._closed:
             return
         self._closed = True
         with contextlib.suppress(KvStoreError):  # Whoever waited for a sync was told.
             await self._sync.sync()
         await self._sync.close()
-        await self._env.workers.run(Pool.KVSTORE, self._database.close)
+        try:
+            await self._env.workers.run(Pool.KVSTORE, self._database.close)
+        except Exception as error:
+            raise KvStoreError(f"{self._path} cannot be closed: {_reason(error)}; what was synced is kept") from error
+        finally:
+            await self._env.workers.run(Pool.KVSTORE, self._mark.close)
 
     def _flush_wal(self) -> None:
         try:
+            covered = self._mark.look()
             self._database.flush_wal(sync=True)
+            # Whoever waits may count on what the next start can tell from a torn tail.
+            self._mark.write(covered)
         except Exception as error:
             raise KvStoreError(f"{self._path}: {_reason(error)}") from error
 
@@ -151,16 +195,21 @@ def _sealed(key: str, value: bytes) -> bytes:
     return _ENVELOPE.pack(FORMAT_VERSION, crc32c.crc32c(value, crc32c.crc32c(key.encode()))) + value
 
 
+def _open_database(path: str) -> Rdict:
+    return Rdict(path, _options(), access_type=AccessType.read_write())
+
+
 def _options() -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
     options.set_paranoid_checks(True)
     options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+    options.set_max_open_files(_OPEN_TABLES_MAX)
     options.set_keep_log_file_num(_INFO_LOG_FILES)
     return options
 
 
 def _reason(error: Exception) -> str:
-    text = str(error)
+    text = _HELD.sub("data.dir", str(error))
     return f"{_LOCK_HINT} ({text})" if "lock" in text.lower() and "LOCK" in text else text

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from model.ids import Index, Offset, Term
 from runtime.files import File
+from runtime.open_files import CachedFile
 from storage.entry import Entry, EntryHead, EntryKind, ParsedEntry, parse_entry, parse_head
 from storage.errors import CorruptEntryError, CorruptLogError, UnknownFormatError
 from storage.segment_index import SegmentIndex
@@ -79,7 +80,7 @@ class Segment:
     base_index: Index
     base_offset: Offset
     term: Term
-    file: File
+    file: CachedFile
     index: SegmentIndex
     created_ms: int
     last_index: Index

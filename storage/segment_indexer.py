@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 from model.ids import GroupId
 from runtime.environment import Environment
+from runtime.open_files import OpenFiles
 from runtime.workers import Pool
+from storage.errors import StorageError
 from storage.index_file import FORMAT_VERSION, IndexRecord, encode_index, index_path, write_index_file
 from storage.log_health import LogHealth
 from storage.log_jobs import LogJobs
@@ -19,6 +21,7 @@ class SegmentIndexer:
     def __init__(
         self,
         env: Environment,
+        files: OpenFiles,
         group: GroupId,
         positions: LogPositions,
         segments: list[Segment],
@@ -26,6 +29,7 @@ class SegmentIndexer:
         health: LogHealth,
     ) -> None:
         self._env = env
+        self._files = files
         self._group = group
         self._positions = positions
         self._segments = segments
@@ -55,12 +59,16 @@ class SegmentIndexer:
         return first if first is not None and first.last_index <= self._positions.flushed_index else None
 
     async def _run(self) -> None:
-        while self._next() is not None:
-            await self._jobs.written()
-            if self._jobs.is_closing:
-                break
-            await self._jobs.write(self._write)
-        self._is_running = False
+        try:
+            while self._next() is not None:
+                await self._jobs.written()
+                if self._jobs.is_closing or self._health.is_poisoned:
+                    break
+                await self._jobs.write(self._write)
+        except StorageError as error:
+            self._health.logger.warning("no index file is written any more: %s", error)
+        finally:
+            self._is_running = False
 
     async def _write(self) -> None:
         segment = self._next()
@@ -70,7 +78,7 @@ class SegmentIndexer:
         await self._env.workers.run(Pool.APPEND, self._job(segment))
 
     def _job(self, segment: Segment) -> Callable[[], None]:
-        files, path, content = self._env.files, index_path(segment.path), encode_index(self._record(segment))
+        files, path, content = self._files, index_path(segment.path), encode_index(self._record(segment))
 
         def write() -> None:
             try:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from model.ids import GroupId, Index, Offset, Term
 from runtime.files import File, FileSystem
+from runtime.open_files import OpenFiles
 from storage.entry import MAGIC, Entry, parse_entry, parse_mark
 from storage.errors import CorruptEntryError, CorruptLogError, ForeignSegmentError
 from storage.index_file import IndexRecord, index_path, read_index_file
@@ -55,7 +56,7 @@ class SegmentLoader:
 
     def __init__(
         self,
-        files: FileSystem,
+        files: OpenFiles,
         options: LogOptions,
         group: GroupId,
         start: LogStart,
@@ -78,6 +79,8 @@ class SegmentLoader:
         self.witnessed = Index(0)
         self.lost_index = Index(0)
         self.lost_term = Term(0)
+        # How many of the segments precede a gap that lies below the start: they are to be left out of the next load.
+        self.strays = 0
 
     def load(self, named: list[NamedSegment], opened: ExitStack) -> str | None:
         """Load segments up to the first damage and return what it is; files are closed by `opened`.
@@ -91,7 +94,12 @@ class SegmentLoader:
         if named and named[0].base_index < self._start.index:
             # What lies before the start is read along with it: where it stands is learned from its first entry.
             self.next_index, self.last_term = named[0].base_index, Term(0)
-        for each in named:
+        for position, each in enumerate(named):
+            if damage is None and self.next_index < each.base_index <= self._start.index:
+                # Segments below the start go in one step, and a power loss may bring back any of them. An install that
+                # a crash has interrupted leaves no such gap: it removes newest first, each name for good.
+                self.strays = position
+                return None
             # The name alone tells that everything before it had been there.
             self._witness(Index(0), Index(each.base_index - 1), each.term)
             if damage is None and each.base_index > self.next_index:
@@ -109,7 +117,7 @@ class SegmentLoader:
         return damage
 
     def _load_one(self, named: NamedSegment, opened: ExitStack) -> str | None:
-        file = self._files.open(named.path)
+        file = self._files.cached(named.path)
         opened.callback(file.close)
         index = SegmentIndex(self._options.index_interval_bytes)
         segment = Segment(

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from model.ids import Index
-from runtime.files import File, FileSystem
+from runtime.open_files import CachedFile, OpenFiles
 from storage.entry import Buffer, Entry, EntryKind, pack_header
-from storage.index_file import index_path, remove_index_file
+from storage.index_file import index_path
 from storage.log_start import decode_log_start
 from storage.options import LogOptions
 from storage.segment import Segment, segment_name
@@ -16,7 +16,7 @@ from storage.segment import Segment, segment_name
 class SegmentPart:
     """The entries of one append that go into one segment, which may be new (`segment` and `file` None).
 
-    `before` is the part that a new segment follows, and closes.
+    `before` is the part that a new segment follows, and closes. `is_pinned`: the file stays open until `release`.
     """
 
     path: str
@@ -24,11 +24,12 @@ class SegmentPart:
     created_ms: int
     data_term: int
     segment: Segment | None
-    file: File | None
+    file: CachedFile | None
     entries: list[Entry] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     size: int = 0
     before: "SegmentPart | None" = None
+    is_pinned: bool = False
 
     @classmethod
     def at_end_of(cls, segment: Segment) -> "SegmentPart":
@@ -51,6 +52,12 @@ class SegmentPart:
         self.size += entry.size
         if entry.kind is EntryKind.DATA:
             self.data_term = entry.term
+
+    def release(self) -> None:
+        """What was written is noted as dirty, or undone: the file may be closed as far as this append goes."""
+        if self.is_pinned and self.file is not None:
+            self.is_pinned = False
+            self.file.unpin()
 
 
 def plan_parts(
@@ -83,59 +90,76 @@ def _must_roll(part: SegmentPart, entry: Entry, options: LogOptions, now_ms: int
     return entry.kind is EntryKind.DATA and 0 < part.data_term < entry.term
 
 
-def write_parts(files: FileSystem, directory: str, parts: list[SegmentPart]) -> None:
-    """Write the parts in order; a new file's name is durable before anything in it can be claimed to be."""
+def write_parts(files: OpenFiles, directory: str, parts: list[SegmentPart]) -> None:
+    """Write the parts in order; a new file's name is durable before anything in it can be claimed to be.
+
+    The files stay pinned until `SegmentPart.release`: what is written is not durable.
+    """
     for part in parts:
         if part.file is None:
             if part.before is not None and part.before.file is not None:
                 # What it was made longer by is not needed any more; after a crash recovery does this again.
                 part.before.file.truncate(part.before.size)
-            part.file = files.open(part.path, create=True)
+            part.file = files.create_cached(part.path)
+            part.is_pinned = True
             files.fsync_dir(directory)
+        elif not part.is_pinned:
+            part.file.pin()
+            part.is_pinned = True
         part.file.append(part.buffers, part.position)
 
 
-def cut_back(files: FileSystem, directory: str, parts: list[SegmentPart]) -> None:
+def cut_back(files: OpenFiles, directory: str, parts: list[SegmentPart]) -> None:
     """Undo a failed `write_parts`: newest first, remove new files, cut the continued one to its old size.
 
     Durably: the next append may put other entries of the same indexes and term there, and a crash must not bring
-    these ones back.
+    these ones back. May be repeated where it failed half-way. A part that was not reached has nothing to undo.
     """
     for part in reversed(parts):
-        if part.segment is not None:
+        if part.segment is not None and part.is_pinned:
             part.segment.file.truncate(part.position)
             part.segment.file.fsync()
-        elif part.file is not None:
+        elif part.segment is None and part.file is not None:
+            if files.exists(part.path):
+                files.unlink(part.path)
+            files.fsync_dir(directory)
+            part.release()
             part.file.close()
             part.file = None
-            files.unlink(part.path)
-            files.fsync_dir(directory)
 
 
 def remove_and_cut(
-    files: FileSystem, directory: str, removed: list[Segment], last: Segment | None, position: int | None
+    files: OpenFiles, directory: str, removed: list[Segment], last: Segment | None, position: int | None
 ) -> None:
     """Truncate on disk: remove whole segments, newest first, then cut the last one at `position` if there is one.
 
-    `last` becomes the active segment again: its index file would soon be wrong.
+    `last` becomes the active segment again: its index file would soon be wrong. May be repeated where it failed.
     """
     for segment in reversed(removed):
-        if files.exists(index_path(segment.path)):
-            files.unlink(index_path(segment.path))
-        files.unlink(segment.path)
+        _unlink(files, index_path(segment.path))
+        _unlink(files, segment.path)
         files.fsync_dir(directory)
     if last is None:
         return
-    remove_index_file(files, directory, index_path(last.path))
-    if position is not None:
-        last.file.truncate(position)
-        last.file.fsync()
-
-
-def remove_prefix(files: FileSystem, directory: str, removed: list[Segment]) -> None:
-    """Delete segments below a durable start, oldest first. In any order, what a crash leaves of them goes later."""
-    for segment in removed:
-        if files.exists(index_path(segment.path)):
-            files.unlink(index_path(segment.path))
-        files.unlink(segment.path)
+    _unlink(files, index_path(last.path))
     files.fsync_dir(directory)
+    if position is not None:
+        with last.file.pinned():
+            last.file.truncate(position)
+            last.file.fsync()
+
+
+def remove_prefix(files: OpenFiles, directory: str, removed: list[Segment]) -> None:
+    """Delete segments below a durable start, oldest first. In any order, what a crash leaves of them goes later.
+
+    May be repeated where it failed.
+    """
+    for segment in removed:
+        _unlink(files, index_path(segment.path))
+        _unlink(files, segment.path)
+    files.fsync_dir(directory)
+
+
+def _unlink(files: OpenFiles, path: str) -> None:
+    if files.exists(path):
+        files.unlink(path)

@@ -8,6 +8,7 @@ Replaced as a whole: written beside, fsynced, renamed, directory fsynced (RFC 00
 first segment that it makes needless is deleted.
 """
 
+import asyncio
 import contextlib
 import errno
 
@@ -16,7 +17,14 @@ import msgspec
 
 from model.ids import Index, Term
 from runtime.files import FileSystem
-from storage.errors import CorruptLogError, DiskFullError, UnknownFormatError
+from runtime.open_files import NO_DESCRIPTORS
+from storage.errors import (
+    CorruptLogError,
+    DiskFullError,
+    OpenFilesError,
+    SnapshotTooLargeError,
+    UnknownFormatError,
+)
 from storage.log_start import LogStart
 
 FORMAT_VERSION = 1
@@ -27,6 +35,12 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _CRC_BYTES = 4
 _HEADER_BYTES = _CRC_BYTES + 1
 _TEMPORARY_SUFFIX = ".tmp"
+# Of the checksum: a quarter of a millisecond's work.
+_STEP_BYTES = 4 * 1024 * 1024
+
+
+class UnsettledSnapshotError(Exception):
+    """The snapshot was replaced, and its directory could not be opened for the fsync: that is still to be done."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -62,8 +76,25 @@ def snapshot_path(directory: str) -> str:
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     """Return the bytes of a snapshot file."""
-    covered = bytes([FORMAT_VERSION]) + msgspec.msgpack.encode(snapshot)
+    covered = _head(snapshot) + snapshot.state
     return crc32c.crc32c(covered).to_bytes(_CRC_BYTES, "big") + covered
+
+
+async def snapshot_checksum(snapshot: Snapshot) -> int:
+    """Return the checksum, in [0, 2^32), that the file of `snapshot` has; other tasks run meanwhile."""
+    crc, state = crc32c.crc32c(_head(snapshot)), memoryview(snapshot.state)
+    for position in range(0, len(state), _STEP_BYTES):
+        crc = crc32c.crc32c(state[position : position + _STEP_BYTES], crc)
+        await asyncio.sleep(0)
+    return crc
+
+
+def _head(snapshot: Snapshot) -> bytes:
+    """Return what the checksum covers before the bytes of the state, which come last and are not copied for it."""
+    head, size = msgspec.msgpack.encode(msgspec.structs.replace(snapshot, state=b"")), len(snapshot.state)
+    mark, length_bytes = (0xC4, 1) if size < 1 << 8 else (0xC5, 2) if size < 1 << 16 else (0xC6, 4)
+    # The mark and the length of no bytes give way to those of the state.
+    return bytes([FORMAT_VERSION]) + head[:-2] + bytes([mark]) + size.to_bytes(length_bytes, "big")
 
 
 def decode_snapshot(content: bytes, path: str) -> Snapshot:
@@ -111,11 +142,17 @@ def write_snapshot(files: FileSystem, directory: str, snapshot: Snapshot) -> Non
     """Replace the snapshot; it is durable when this returns. Blocking.
 
     Raises:
-        DiskFullError: The former one is still there, and nothing else.
+        SnapshotTooLargeError: The former one is still there, and nothing was written.
+        RefusedError: The former one is still there, and nothing else: there is no room, or no descriptor.
+        UnsettledSnapshotError: The new one has its name, which is not durable for want of a descriptor.
         OSError: Which of the two a restart finds is not known.
     """
-    assert snapshot.flaw() is None, snapshot.flaw()
     path = snapshot_path(directory)
+    if len(snapshot.state) > STATE_BYTES_MAX:
+        raise SnapshotTooLargeError(
+            f"{path}: state of {len(snapshot.state)} bytes, at most {STATE_BYTES_MAX} are saved"
+        )
+    assert snapshot.flaw() is None, snapshot.flaw()
     temporary = path + _TEMPORARY_SUFFIX
     try:
         _write_durably(files, temporary, encode_snapshot(snapshot))
@@ -126,8 +163,15 @@ def write_snapshot(files: FileSystem, directory: str, snapshot: Snapshot) -> Non
             files.unlink(temporary)
         if error.errno in DISK_FULL:
             raise DiskFullError(f"{path}: {error}") from error
+        if error.errno in NO_DESCRIPTORS:
+            raise OpenFilesError(f"{path}: {error}: raise `ulimit -n`") from error
         raise
-    files.fsync_dir(directory)
+    try:
+        files.fsync_dir(directory)
+    except OSError as error:
+        if error.errno in NO_DESCRIPTORS:
+            raise UnsettledSnapshotError(directory) from error
+        raise
 
 
 def _write_durably(files: FileSystem, path: str, content: bytes) -> None:

@@ -17,6 +17,7 @@ from cluster.groups.records import (
     Value,
     decode_record,
     encode_record,
+    encoded_size,
 )
 from model.key_value_batch import KeyValue
 from storage.errors import CorruptLogError
@@ -25,19 +26,27 @@ FORMAT_VERSION = 1
 
 _U32 = struct.Struct(">I")
 _RECORDS_PER_STEP = 100
-# What an entry of the table is counted as, on top of its strings and bytes.
-_OVERHEAD_BYTES = 128
+# The lengths of key and value.
+_FRAMING_BYTES = 2 * _U32.size
+# The state bytes of an empty table: the format.
+EMPTY_BYTES = 1
 
 _NO_OFFSETS: Mapping[tuple[str, int], CommittedOffset] = {}
 
 
 class GroupTable:
-    """Groups by id, offsets by group and (topic, partition). Written by `apply` and `decode` only."""
+    """Groups by id, offsets by group and (topic, partition). Written by `apply` and `decode` only.
+
+    Attributes:
+        size_bytes: What `encode` yields, in bytes.
+        record_count: Groups and offsets together.
+    """
 
     def __init__(self) -> None:
         self._groups: dict[str, StoredGroup] = {}
         self._offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
-        self.size_bytes = 0
+        self.size_bytes = EMPTY_BYTES
+        self.record_count = 0
 
     def group(self, group_id: str) -> StoredGroup | None:
         """Return the last generation that was stored."""
@@ -51,30 +60,37 @@ class GroupTable:
         """Return every group that has metadata or offsets, in the order of their appearance."""
         return list(dict.fromkeys((*self._groups, *self._offsets)))
 
+    def size_of(self, key: Key) -> int:
+        """Return what the record of `key` takes of the state bytes; 0 without one."""
+        value = self._value(key)
+        return 0 if value is None else record_size(key, value)
+
     def apply(self, key: Key, value: Value | None) -> None:
         """Take one committed record; None deletes."""
+        before = self.size_of(key)
         match key, value:
             case GroupKey(), StoredGroup():
-                self._count(_group_size(key.group, self._groups.get(key.group)), _group_size(key.group, value))
                 self._groups[key.group] = value
             case GroupKey(), None:
-                self._count(_group_size(key.group, self._groups.pop(key.group, None)), 0)
+                self._groups.pop(key.group, None)
             case OffsetKey(), CommittedOffset():
-                offsets = self._offsets.setdefault(key.group, {})
-                place = (key.topic, key.partition)
-                self._count(_offset_size(key, offsets.get(place)), _offset_size(key, value))
-                offsets[place] = value
+                self._offsets.setdefault(key.group, {})[key.topic, key.partition] = value
             case OffsetKey(), _:
                 self._remove_offset(key)
+        after = self.size_of(key)
+        self.size_bytes += after - before
+        self.record_count += (after > 0) - (before > 0)
+
+    def _value(self, key: Key) -> Value | None:
+        if isinstance(key, GroupKey):
+            return self._groups.get(key.group)
+        return self._offsets.get(key.group, _NO_OFFSETS).get((key.topic, key.partition))
 
     def _remove_offset(self, key: OffsetKey) -> None:
         offsets = self._offsets.get(key.group, {})
-        self._count(_offset_size(key, offsets.pop((key.topic, key.partition), None)), 0)
+        offsets.pop((key.topic, key.partition), None)
         if not offsets:
             self._offsets.pop(key.group, None)
-
-    def _count(self, before: int, after: int) -> None:
-        self.size_bytes += after - before
 
     # -- state bytes --------------------------------------------------------------------------------------------
 
@@ -131,23 +147,6 @@ def _take(state: bytes, position: int) -> tuple[bytes, int]:
     return state[start : start + length], start + length
 
 
-def _group_size(group_id: str, group: StoredGroup | None) -> int:
-    if group is None:
-        return 0
-    members = sum(
-        _OVERHEAD_BYTES
-        + len(each.member_id)
-        + len(each.instance_id or "")
-        + len(each.client_id)
-        + len(each.client_host)
-        + len(each.subscription)
-        + len(each.assignment)
-        for each in group.members
-    )
-    return _OVERHEAD_BYTES + len(group_id) + len(group.protocol_type) + len(group.protocol or "") + members
-
-
-def _offset_size(key: OffsetKey, offset: CommittedOffset | None) -> int:
-    if offset is None:
-        return 0
-    return _OVERHEAD_BYTES + len(key.group) + len(key.topic) + len(offset.metadata)
+def record_size(key: Key, value: Value | None) -> int:
+    """Return what a record takes of the state bytes; 0 for one that deletes."""
+    return 0 if value is None else _FRAMING_BYTES + encoded_size(key, value)

@@ -95,6 +95,20 @@ def encode_record(key: Key, value: Value | None) -> KeyValue:
     )
 
 
+def encoded_size(key: Key, value: Value) -> int:
+    """Return how many bytes `encode_record` makes of a key and its value, without making them."""
+    if isinstance(key, OffsetKey):
+        size = 2 + _string_size(key.group) + _string_size(key.topic) + 4
+    else:
+        size = 2 + _string_size(key.group)
+    if isinstance(value, CommittedOffset):
+        return size + 2 + 8 + 4 + _string_size(value.metadata) + 8
+    size += (
+        2 + _string_size(value.protocol_type) + 4 + _string_size(value.protocol) + _string_size(value.leader) + 8 + 4
+    )
+    return size + sum(_member_size(member) for member in value.members)
+
+
 def decode_record(record: KeyValue) -> tuple[Key, Value | None]:
     """Read one record.
 
@@ -118,6 +132,17 @@ def _string(text: str) -> bytes:
 
 def _nullable_string(text: str | None) -> bytes:
     return _I16.pack(-1) if text is None else _string(text)
+
+
+def _string_size(text: str | None) -> int:
+    if text is None:
+        return 2
+    return 2 + (len(text) if text.isascii() else len(text.encode()))
+
+
+def _member_size(member: StoredMember) -> int:
+    names = (member.member_id, member.instance_id, member.client_id, member.client_host)
+    return sum(map(_string_size, names)) + 4 + 4 + 4 + len(member.subscription) + 4 + len(member.assignment)
 
 
 def _bytes(data: bytes) -> bytes:

@@ -45,7 +45,7 @@ class PublishReply(msgspec.Struct, frozen=True, array_like=True):
     error: str
 
 
-PUBLISH_TELEMETRY = Method(24, "publish_telemetry", PublishRequest, PublishReply)
+PUBLISH_TELEMETRY = Method(24, "publish_telemetry", PublishRequest, PublishReply, takes_payload=True)
 
 
 class TelemetryRelay:

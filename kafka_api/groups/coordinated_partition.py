@@ -175,9 +175,8 @@ class CoordinatedPartition:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Index | ErrorCode] = loop.create_future()
         batch = encode_key_values([encode_record(key, value) for key, value in records], self.now_ms())
-        is_full = self.table.size_bytes > self._options.table_bytes_max
-        is_refused = is_full and any(self._may_grow(*record) for record in records)
-        if is_refused or len(batch) > self._options.record_bytes_max:
+        # Whether the table has room is judged in the order of the log (`cluster.groups.group_state`).
+        if len(batch) > self._options.record_bytes_max:
             done.set_result(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
             return done
         deadline = loop.time() + self._options.write_timeout_ms / 1000
@@ -192,17 +191,6 @@ class CoordinatedPartition:
 
         stages.replicated.add_done_callback(take)
         return done
-
-    def _may_grow(self, key: Key, value: Value | None) -> bool:
-        """Whether the table may be larger with this record.
-
-        That its last member has left a group has to be known, however full the table is: or else the member is there
-        again as soon as the group is made from the table.
-        """
-        if value is None:
-            return False
-        is_known = self.table.group(key.group) is not None or not self._is_settled(self._held.get(key.group))
-        return not (isinstance(value, StoredGroup) and not value.members and is_known)
 
     def _is_settled(self, held: HeldGroup | None) -> bool:
         """Whether the table has all that is written of a group."""

@@ -118,7 +118,7 @@ class Group:
         """How much more memory it will take, at most, for somebody who joins; a member may even take less."""
         known = self.members.get(request.member_id) or self.members.static(request.instance_id)
         before = 0 if known is None else known.size_bytes - len(known.assignment)
-        return new_member("", request).size_bytes - before
+        return new_member(request.new_member_id, request).size_bytes - before
 
     def take_effects(self) -> list[Effect]:
         """Return what is to be done, in order, once."""

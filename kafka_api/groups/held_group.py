@@ -9,6 +9,7 @@ from cluster.groups.records import GroupKey, Key, Value
 from kafka_api.groups.group import Group
 from kafka_api.groups.group_events import Join, JoinResult, Reply, Store, SyncResult, Ticket
 from kafka_api.groups.member import new_member
+from kafka_api.groups.member_memory import text_bytes
 from kafka_api.protocol.error_codes import ErrorCode
 from model.ids import NO_INDEX, Index
 
@@ -78,7 +79,7 @@ class HeldGroup:
     @property
     def size_bytes(self) -> int:
         """Memory that it takes, about."""
-        return _HELD_BYTES + len(self.group_id) + self.group.size_bytes
+        return _HELD_BYTES + text_bytes(self.group_id) + self.group.size_bytes
 
     def call(self, step: Callable[[float], T]) -> T:
         """Let `step` use the group at this time, and do what the group wants done."""
@@ -186,4 +187,4 @@ class HeldGroup:
 
 def new_group_bytes(group_id: str, request: Join) -> int:
     """Return what a group will take, about, that somebody is the first to join."""
-    return _HELD_BYTES + len(group_id) + new_member("", request).size_bytes
+    return _HELD_BYTES + text_bytes(group_id) + new_member(request.new_member_id, request).size_bytes

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 
 from cluster.groups.records import StoredMember
 from kafka_api.groups.group_events import Join, Ticket
+from kafka_api.groups.member_memory import text_bytes
 
 Protocols = tuple[tuple[str, bytes], ...]
 
-# What a member costs on top of its metadata and assignment.
+# What a member costs on top of its names, metadata and assignment.
 _OVERHEAD_BYTES = 1024
 _PROTOCOL_BYTES = 128
 
@@ -48,8 +49,9 @@ class Member:
     @property
     def size_bytes(self) -> int:
         """Memory that it takes, about."""
-        protocols = sum(_PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in self.protocols)
-        return _OVERHEAD_BYTES + protocols + len(self.assignment)
+        protocols = sum(_PROTOCOL_BYTES + text_bytes(name) + len(metadata) for name, metadata in self.protocols)
+        names = text_bytes(self.member_id) + text_bytes(self.instance_id or "") + text_bytes(self.client_id)
+        return _OVERHEAD_BYTES + names + protocols + len(self.assignment)
 
     def metadata(self, protocol: str | None) -> bytes:
         """Return what it said about a protocol; empty for one that it does not have."""

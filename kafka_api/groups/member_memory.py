@@ -1,6 +1,11 @@
 """What the members of all groups at one broker take, and when no more may join."""
 
 
+def text_bytes(text: str) -> int:
+    """Return what the characters of a text take in memory at most: one that is not ASCII makes all of them larger."""
+    return len(text) if text.isascii() else 4 * len(text)
+
+
 class MemberMemory:
     """Bytes, about."""
 

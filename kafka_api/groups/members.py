@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 
 from kafka_api.groups.group_events import Ticket
 from kafka_api.groups.member import Member
+from kafka_api.groups.member_memory import text_bytes
 from kafka_api.protocol.error_codes import ErrorCode
 
 
@@ -77,6 +78,7 @@ class Members:
         assert member.instance_id is not None
         if self.leader == member.member_id:
             self.leader = member_id
+        self.size_bytes += text_bytes(member_id) - text_bytes(member.member_id)
         self._by_id = {(member_id if each is member else key): each for key, each in self._by_id.items()}
         member.member_id = member_id
         self._static[member.instance_id] = member_id

@@ -17,8 +17,6 @@ class GroupOptions:
         topic_partitions: Partitions of `__consumer_offsets`, when it is created.
         write_timeout_ms: How long a commit or an assignment may take to be stored (offsets.commit.timeout.ms).
         member_bytes_max: Memory of all members that this broker keeps groups for; more get GROUP_MAX_SIZE_REACHED.
-        table_bytes_max: Size of what one partition has stored; new commits are refused above it. A replica's state
-            may have 64 MiB (RFC 0008).
         record_bytes_max: A generation with its metadata and assignments is stored as one record.
     """
 
@@ -32,5 +30,4 @@ class GroupOptions:
     topic_partitions: int = 8
     write_timeout_ms: int = 5_000
     member_bytes_max: int = 64 * 1024 * 1024
-    table_bytes_max: int = 40 * 1024 * 1024
     record_bytes_max: int = 8 * 1024 * 1024

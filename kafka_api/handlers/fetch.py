@@ -17,6 +17,7 @@ from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import FetchRequest, FetchResponse
 from kafka_api.request_context import RequestContext
 from model.ids import Offset
+from raft.errors import NotLeaderError
 from storage.entry import Buffer
 from storage.errors import StorageError
 
@@ -177,11 +178,8 @@ async def _read(target: _Target, room: int, total: int, lease: FetchLease) -> in
     while True:
         try:
             batches = await found.fetch(Offset(asked.fetch_offset), max(room, 1))
-        except StorageError as error:
+        except (StorageError, NotLeaderError) as error:
             _set_error(result, error_code(error))
-            return 0
-        if not found.is_in_office:
-            _set_error(result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return 0
         # What became visible while others were read is in the batches: no record may be beyond the end that is told.
         _tell_positions(result, found)

@@ -15,7 +15,7 @@ from kafka_api.request_context import RequestContext
 from model.ids import Index, Offset, Term
 from model.record_batch import Buffer, read_header
 from model.record_codec import CorruptRecordsError, RecordPosition, record_positions, unpack_records
-from raft.errors import RaftError
+from raft.errors import NotLeaderError, RaftError
 from runtime.workers import Pool, Workers
 from storage.errors import StorageError
 
@@ -97,6 +97,9 @@ async def _finish(context: RequestContext, read: _Read, version: int) -> None:
         if read.begun is not None:
             await read.partition.consensus.barrier.wait(read.begun)
         await _answer(context, read)
+        # What was confirmed, and read, was one leadership's: a read may hang until after the next one of this broker.
+        if not read.partition.is_in_office or read.partition.leader_epoch != read.epoch:
+            raise NotLeaderError(f"the leadership of epoch {read.epoch} ended while the log was read")
     except (StorageError, RaftError) as error:
         read.result.error_code = _for_version(error_code(error), version)
     except CorruptRecordsError:

@@ -3,12 +3,16 @@
 * `__main__`        puts the broker's packages on the path and runs the application; exit codes.
 * `application`     wiring, start and stop order, signals.
 * `described_options`  the options as DescribeConfigs tells them.
+* `admin_access`    which requests the admin port refuses: those that a web page made a browser send.
 * `admin_http`      the admin port: readiness, partitions, brokers, metrics.
+* `bounds`          how full each state table is.
 * `can_listen`  whether its addresses are free, before anything else.
 * `admin_listener`  its socket: how many connections, for how long.
 * `file_limits`     open files and sockets: the limit, and who gets what of it.
 * `loop_errors`     what ends the broker, and what does not.
-* `loop_watch`      how late the event loop is, how long the garbage collector stops it.
+* `loop_watch`      how late the event loop is, how long the garbage collector stops it; `loop_watchdog` ends a broker
+                    whose loop stands still for good.
+* `permissions`     who else can read the secret and the data directory.
 * `metrics`         the node's counters as Prometheus text; `kafka_metrics`: the Kafka listener's.
 * `logs`            where log lines go.
 """

@@ -25,6 +25,11 @@ def main() -> int:
         return 1
     parser = argparse.ArgumentParser(prog="raftka.broker")
     parser.add_argument("--config-json", required=True, help="the resolved configuration, as `raftka start` passes it")
+    parser.add_argument(
+        "--hang-appends-while",
+        metavar="FILE",
+        help="for `raftka chaos` alone: no write to a log begins while this file exists",
+    )
     arguments = parser.parse_args()
     _add_broker_packages()
 
@@ -36,7 +41,7 @@ def main() -> int:
     except ConfigError as error:
         print(f"raftka: {error}", file=sys.stderr)
         return 1
-    return asyncio.run(run_broker(config))
+    return asyncio.run(run_broker(config, arguments.hang_appends_while))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,10 @@ GET   /v1/status/ready                                                  whether 
 GET   /v1/brokers                                                       their addresses
 GET   /v1/partitions/{topic}/{partition}                                leader, replicas, positions
 POST  /v1/partitions/{topic}/{partition}/transfer_leadership?target=N   only at the leader; without target: the best one
+GET   /v1/bounds                                                        how full is what has a bound
 GET   /metrics
+
+`admin_access` says which requests are refused before any of these is asked.
 """
 
 import logging
@@ -19,14 +22,19 @@ from cluster.partition_status import Mark, PartitionStatusReader, ReplicaStatus
 from cluster.topic_table import Topic
 from model.ids import NodeId
 from raft.errors import RaftError, TransferTargetError, TransferTimedOutError
+from raftka.broker.admin_access import AdminAccess
 from raftka.broker.admin_listener import AdminListener
+from raftka.broker.bounds import node_fills
 from raftka.broker.metrics import render_metrics
 
 _DIGITS_MAX = 10
 
 
 class AdminHttp:
-    """Routes over one node; `collectors` tell the metrics of the other parts of the broker."""
+    """Routes over one node; `collectors` tell the metrics of the other parts of the broker.
+
+    `names` are the hosts by which this port is asked for, besides its addresses (AdminAccess).
+    """
 
     def __init__(
         self,
@@ -34,8 +42,10 @@ class AdminHttp:
         statuses: PartitionStatusReader,
         listener: AdminListener,
         collectors: Sequence[Collector] = (),
+        names: Sequence[str] = (),
     ) -> None:
         self._node = node
+        self._access = AdminAccess(names)
         self._collectors = collectors
         self._listener = listener
         self._statuses = statuses
@@ -47,11 +57,12 @@ class AdminHttp:
         Raises:
             OSError: The address cannot be bound.
         """
-        application = web.Application(middlewares=[self._listener.middleware])
+        application = web.Application(middlewares=[self._listener.middleware, self._access.middleware])
         application.router.add_get("/v1/status/ready", self._ready)
         application.router.add_get("/v1/brokers", self._brokers)
         application.router.add_get("/v1/partitions/{topic}/{partition}", self._partition)
         application.router.add_post("/v1/partitions/{topic}/{partition}/transfer_leadership", self._transfer)
+        application.router.add_get("/v1/bounds", self._bounds)
         application.router.add_get("/metrics", self._metrics)
         server_logger = logging.getLogger("aiohttp.server")
         server_logger.addFilter(_is_about_this_broker)
@@ -85,6 +96,10 @@ class AdminHttp:
             for broker in self._node.controller.members.all()
         ]
         return web.json_response(brokers)
+
+    async def _bounds(self, _: web.Request) -> web.Response:
+        fills = [fill._asdict() for fill in node_fills(self._node)]
+        return web.json_response(sorted(fills, key=lambda fill: fill["used"] / fill["maximum"], reverse=True))
 
     async def _partition(self, request: web.Request) -> web.Response:
         found = self._find(request)
@@ -170,6 +185,8 @@ def not_ready_reason(node: Node) -> str | None:
         return "raft0 has no leader"
     if len(node.controller.members.all()) < len(node.cluster.members):
         return "not every broker has registered yet"
+    if (doubt := node.groups.limits.stalls.doubt) is not None:
+        return f"the disk hangs, and nothing is led here before a probe write has passed: {doubt}"
     if not node.backend.is_reconciled:
         return "replicas are being opened"
     if node.backend.failed:

@@ -5,15 +5,15 @@ lock the data directory -> kvstore -> links, founding, groups, raft0 (cluster.no
 """
 
 import asyncio
+import faulthandler
 import gc
 import logging
 import signal
 import sys
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 from cluster.commands import BrokerRecord
-from cluster.data_directory import KVSTORE, lock_data_directory
+from cluster.data_directory import KVSTORE, DataDirectoryLock, lock_data_directory
 from cluster.errors import StartupError
 from cluster.founding import Seed
 from cluster.node import Node, NodeOptions
@@ -28,16 +28,18 @@ from raft.options import RaftOptions
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
 from raftka.broker.can_listen import check_can_listen
-from raftka.broker.described_options import broker_configs
-from raftka.broker.file_limits import connection_limits, raise_open_files_limit
+from raftka.broker.described_options import admin_host, broker_configs
+from raftka.broker.file_limits import connection_limits, raise_open_files_limit, segment_files
 from raftka.broker.kafka_metrics import KafkaCollector
 from raftka.broker.logs import configure_logging
 from raftka.broker.loop_errors import LoopErrors
 from raftka.broker.loop_watch import LoopWatch
+from raftka.broker.loop_watchdog import LoopWatchdog
+from raftka.broker.permissions import read_secret, warn_of_open_directory
 from raftka.config import BrokerConfig
 from raftka.config_options import BY_KEY
-from runtime.environment import system_environment
-from storage.errors import StorageError
+from runtime.environment import Environment, system_environment
+from storage.errors import KvStoreError, StorageError
 from storage.rocks_kvstore import RocksKvStore
 
 # The secret keys an HMAC: what is shorter can be guessed.
@@ -45,11 +47,13 @@ _SECRET_BYTES_MIN = 16
 _ADMIN_CONNECTIONS_MAX = 256
 # How long a stop may take to find other leaders for what is led here.
 _HAND_OVER_SECONDS = 3.0
+# A stop that takes longer waits for a disk that does not answer. What was acknowledged survives a kill.
+_STOP_SECONDS = 60.0
 _logger = logging.getLogger("broker")
 
 
-async def run_broker(config: BrokerConfig) -> int:
-    """Run until SIGTERM or SIGINT, or until a background task dies; return the exit code."""
+async def run_broker(config: BrokerConfig, hang_appends_while: str | None = None) -> int:
+    """Run until SIGTERM or SIGINT, until a background task dies or the data directory goes; return the exit code."""
     configure_logging(config.log_level)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -57,21 +61,34 @@ async def run_broker(config: BrokerConfig) -> int:
     loop.set_exception_handler(errors)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    broker = Broker(config)
+    lost: list[str] = []
+
+    def end_without_directory(line: str) -> None:
+        print(f"raftka: {line}", file=sys.stderr)
+        lost.append(line)
+        stop.set()
+
+    if hang_appends_while is not None:
+        _logger.warning("for a chaos run: appends hang while %s exists", hang_appends_while)
+    broker = Broker(config, system_environment(hang_appends_while), end_without_directory)
     try:
         if not await _started(broker, stop):
-            return 1 if errors.died else 0
+            return 1 if errors.died or lost else 0
         # What exists now lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
         await stop.wait()
     except (StartupError, StorageError, OSError, ValueError) as error:
-        print(f"raftka: {error}", file=sys.stderr)
+        if not lost:
+            print(f"raftka: {error}", file=sys.stderr)
         return 1
     finally:
+        # A thread that hangs in the disk holds up the stop, the loop and the end of the interpreter alike. This
+        # watchdog needs none of them: it says where they are and ends the process with exit code 1.
+        faulthandler.dump_traceback_later(_STOP_SECONDS, exit=True)
         await broker.stop()
     _logger.info("stopped")
-    return 1 if errors.died else 0
+    return 1 if errors.died or lost else 0
 
 
 async def _started(broker: "Broker", stop: asyncio.Event) -> bool:
@@ -89,13 +106,15 @@ async def _started(broker: "Broker", stop: asyncio.Event) -> bool:
 
 
 class Broker:
-    """All parts of one broker process."""
+    """All parts of one broker process; `on_lost_directory` as in cluster.node.Node."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, env: Environment, on_lost_directory: Callable[[str], None]) -> None:
         self._config = config
-        self._env = system_environment()
+        self._on_lost_directory = on_lost_directory
+        self._env = env
         self._watch = LoopWatch()
-        self._lock: Any = None
+        self._watchdog = LoopWatchdog(lambda: self._watch.looks)
+        self._lock: DataDirectoryLock | None = None
         self._kvstore: RocksKvStore | None = None
         self._node: Node | None = None
         self._server: KafkaServer | None = None
@@ -108,19 +127,22 @@ class Broker:
             StartupError, StorageError, OSError, ValueError: One line for the operator.
         """
         config, env = self._config, self._env
-        limits = connection_limits(raise_open_files_limit(), KafkaOptions().connections_max, _ADMIN_CONNECTIONS_MAX)
-        options = node_options(config)
+        open_files = raise_open_files_limit()
+        limits = connection_limits(open_files, KafkaOptions().connections_max, _ADMIN_CONNECTIONS_MAX)
+        options = node_options(config, segment_files(open_files, limits))
         self._watch.start()
+        self._watchdog.start()
         check_can_listen(config)
         self._lock = lock_data_directory(env, config.data_dir)
+        warn_of_open_directory(config.data_dir)
         self._kvstore = await RocksKvStore.open(env, f"{config.data_dir}/{KVSTORE}")
-        node = self._node = Node(env, options, self._kvstore)
+        node = self._node = Node(env, options, self._kvstore, self._on_lost_directory)
         await node.start()
         statuses = PartitionStatusReader(node.links, node.partitions, options.node_id)
         self._server = KafkaServer(env, node, kafka_options(config, limits.kafka))
         kafka_port = await self._server.start(config.kafka_address, config.kafka_port)
         collectors = (self._watch, KafkaCollector(self._server))
-        self._admin = AdminHttp(node, statuses, AdminListener(limits.admin), collectors)
+        self._admin = AdminHttp(node, statuses, AdminListener(limits.admin), collectors, admin_names(config))
         await self._admin.start(config.admin_address, config.admin_port)
         node.register(
             BrokerRecord(
@@ -156,26 +178,31 @@ class Broker:
         if self._node is not None:
             await self._node.stop()
         if self._kvstore is not None:
-            await self._kvstore.close()
-        if self._lock is not None:
-            self._lock.release()
+            try:
+                await self._kvstore.close()
+            except KvStoreError as error:
+                _logger.error("%s", error)
+        self._watchdog.stop()
         self._watch.stop()
         self._env.workers.close()
+        if self._lock is not None:
+            self._lock.release()
 
 
-def node_options(config: BrokerConfig) -> NodeOptions:
+def node_options(config: BrokerConfig, open_segments: int = RaftOptions().open_segments) -> NodeOptions:
     """Return what the node is told; reads the cluster secret.
 
+    Args:
+        config: The broker's configuration.
+        open_segments: How many files of segments may be open together.
+
     Raises:
-        StartupError: The secret file cannot be read or is too short.
+        StartupError: The secret file cannot be read, can be read by everybody, or is too short.
         ValueError: A value is out of range.
     """
     secret = None
     if config.cluster_secret_file is not None:
-        try:
-            secret = Path(config.cluster_secret_file).read_bytes().strip()
-        except OSError as error:
-            raise StartupError(f"cluster.secret.file: {error}") from error
+        secret = read_secret(config.cluster_secret_file).strip()
         if len(secret) < _SECRET_BYTES_MIN:
             found = f"has {len(secret)} bytes" if secret else "is empty"
             raise StartupError(
@@ -195,13 +222,15 @@ def node_options(config: BrokerConfig) -> NodeOptions:
             election_jitter=config.raft_election_timeout_ms / 2000,
             flush_interval=config.raft_flush_interval_ms / 1000,
             flush_bytes=config.raft_flush_bytes,
-            flush_stall_timeout=config.raft_flush_stall_timeout_ms / 1000,
+            stall_timeout=config.raft_flush_stall_timeout_ms / 1000,
             batcher_bytes=config.raft_batcher_bytes,
             node_batcher_bytes=config.raft_batcher_node_max_bytes,
+            node_append_buffer_bytes=config.raft_append_buffer_node_max_bytes,
             unreplicated_bytes=config.raft_unreplicated_max_bytes,
             unflushed_bytes=config.raft_unflushed_max_bytes,
             replica_lag_max=config.replica_lag_time_max_ms / 1000,
             disk_reserve_bytes=config.disk_reserve_bytes,
+            open_segments=open_segments,
         ),
         topic_defaults=topic_defaults(config),
         retention_check_interval=config.log_retention_check_interval_ms / 1000,
@@ -209,6 +238,11 @@ def node_options(config: BrokerConfig) -> NodeOptions:
         replicas_max=config.broker_replicas_max,
         telemetry=config.telemetry_enable,
     )
+
+
+def admin_names(config: BrokerConfig) -> tuple[str, ...]:
+    """Return the hosts by which the admin port may be asked for; a wildcard is none of them."""
+    return (admin_host(config), *config.admin_allowed_hosts)
 
 
 def topic_defaults(config: BrokerConfig) -> TopicConfig:

@@ -7,7 +7,7 @@ from typing import Any
 from kafka_api.described_configs import DescribedConfig, broker_config
 from kafka_api.options import automatic_replication_factor
 from model.config_definition import INT_MAX, ConfigType
-from raftka.config import BrokerConfig
+from raftka.config import BrokerConfig, SeedAddress
 from raftka.config_options import OPTIONS, Option
 
 ADMIN_LISTENER = "admin.advertised.listener"
@@ -24,7 +24,7 @@ def broker_configs(config: BrokerConfig) -> Iterator[DescribedConfig]:
             value = value or default
         yield broker_config(option.key, _kind(option), option.doc, _shown(value), _shown(default))
     doc = "Where this broker serves HTTP for operators; it follows from admin.address and admin.port."
-    yield broker_config(ADMIN_LISTENER, ConfigType.STRING, doc, _admin_listener(config), None)
+    yield broker_config(ADMIN_LISTENER, ConfigType.STRING, doc, admin_listener(config), None)
 
 
 def _kind(option: Option) -> ConfigType:
@@ -39,22 +39,29 @@ def _shown(value: Any) -> str | None:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return ",".join(_shown_seed(each) for each in value)
+        return ",".join(map(_shown_element, value))
     return str(value)
 
 
-def _shown_seed(seed: Any) -> str:
-    return f"{seed.node_id}@{_join(seed.host, seed.port)}"
+def _shown_element(element: SeedAddress | str) -> str:
+    if isinstance(element, SeedAddress):
+        return f"{element.node_id}@{_join(element.host, element.port)}"
+    return element
 
 
-def _admin_listener(config: BrokerConfig) -> str:
+def admin_host(config: BrokerConfig) -> str:
+    """Return the host by which the admin port is told to others."""
     try:
         is_wildcard = ipaddress.ip_address(config.admin_address).is_unspecified
     except ValueError:
         is_wildcard = False
     # A wildcard listens where Kafka clients come in, too.
-    host = config.kafka_advertised_address if is_wildcard else config.admin_address
-    return f"http://{_join(host, config.admin_port)}"
+    return config.kafka_advertised_address if is_wildcard else config.admin_address
+
+
+def admin_listener(config: BrokerConfig) -> str:
+    """Return where this broker serves HTTP for operators, as a URL."""
+    return f"http://{_join(admin_host(config), config.admin_port)}"
 
 
 def _join(host: str, port: int) -> str:

@@ -11,6 +11,9 @@ _OPEN_FILES_MAX = 65_536
 # The rest is for segments and their indexes, for the kvstore and for the links to other brokers.
 _KAFKA_SHARE = 1 / 2
 _ADMIN_SHARE = 1 / 16
+# Sockets of listeners and links, the kvstore, and what writes open for a moment: what is left after it is for segments.
+_RESERVED = 64
+_SEGMENT_FILES_MIN = 16
 
 
 class ConnectionLimits(NamedTuple):
@@ -55,6 +58,13 @@ def connection_limits(open_files: int, kafka_wanted: int, admin_wanted: int) -> 
             int(kafka_wanted / _KAFKA_SHARE),
         )
     return limits
+
+
+def segment_files(open_files: int, connections: ConnectionLimits) -> int:
+    """Return how many segment files may be open together; those of closed segments are opened and closed as need be."""
+    files = max(open_files - connections.kafka - connections.admin - _RESERVED, _SEGMENT_FILES_MIN)
+    _logger.info("at most %d files of segments are kept open", files)
+    return files
 
 
 def _bounded(limit: int) -> int:

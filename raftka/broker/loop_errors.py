@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from runtime.gate import CONTAINED
+
 _logger = logging.getLogger("broker")
 
 # accept() finds no room for one more socket; asyncio tries again a second later by itself.
@@ -17,7 +19,8 @@ class LoopErrors:
     """The loop's exception handler.
 
     The death of a background task, and whatever else nobody foresaw, ends the broker: a part of it does not run any
-    more. A connection that could not be accepted does not: it is said, at most once a minute.
+    more. What ended one replica only (`report_contained`) is said in full, and the broker goes on. So it does where a
+    connection could not be accepted, which is said at most once a minute.
 
     Attributes:
         died: What ended the broker, in words.
@@ -35,6 +38,8 @@ class LoopErrors:
             self._say_refused(loop.time(), error)
             return
         _logger.critical("%s", context.get("message"), exc_info=error)
+        if context.get(CONTAINED):
+            return
         self.died.append(str(context.get("message")))
         self._on_death()
 

@@ -9,6 +9,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from cluster.node import Node
+from raftka.broker.bounds import node_fills
 
 
 class NodeCollector(Collector):
@@ -32,12 +33,61 @@ class NodeCollector(Collector):
             "raftka_batcher_bytes", "Bytes in the batchers of all groups.", limits.batcher_budget.taken
         )
         yield GaugeMetricFamily(
+            "raftka_append_buffer_bytes",
+            "Bytes of leaders' requests that wait for the logs of the followers here.",
+            limits.append_buffers.bytes.taken,
+        )
+        yield CounterMetricFamily(
+            "raftka_append_buffer_refused",
+            "Requests of leaders that were answered BUSY because the followers here hold too much.",
+            limits.append_buffers.refused,
+        )
+        yield GaugeMetricFamily(
             "raftka_disk_spare_bytes",
             "Free bytes above disk.reserve.bytes; negative below it.",
             limits.disk.spare_bytes,
         )
+        files = self._node.groups.open_files.descriptors
+        yield GaugeMetricFamily("raftka_segment_files_open", "Files of segments that are open.", files.open_count)
+        yield GaugeMetricFamily("raftka_segment_files_max", "How many of them may be open together now.", files.bound)
+        yield CounterMetricFamily(
+            "raftka_descriptors_refused", "Total descriptors that the kernel has refused to logs.", files.refused
+        )
+        yield from self._bounds()
+        yield from self._links()
         yield from self._telemetry()
         yield from self._partitions()
+
+    def _bounds(self) -> Iterator[Metric]:
+        labels = ["what", "unit"]
+        used = GaugeMetricFamily("raftka_bound_used", "How much there is of what has a bound.", labels=labels)
+        most = GaugeMetricFamily("raftka_bound_max", "How much there may be of it.", labels=labels)
+        refusals = CounterMetricFamily("raftka_bound_refusals", "Requests refused because of a bound.", labels=labels)
+        for fill in node_fills(self._node):
+            for family, value in ((used, fill.used), (most, fill.maximum), (refusals, fill.refused)):
+                family.add_metric([fill.name, fill.unit], value)
+        yield from (used, most, refusals)
+
+    def _links(self) -> Iterator[Metric]:
+        unsent = GaugeMetricFamily(
+            "raftka_link_unsent_bytes", "Bytes for another broker that the kernel has not taken yet.", labels=["peer"]
+        )
+        refused = CounterMetricFamily(
+            "raftka_link_refused_requests",
+            "Requests to another broker that were not sent because too much was unsent.",
+            labels=["peer"],
+        )
+        for link in self._node.links.outgoing():
+            unsent.add_metric([str(link.node_id)], link.unsent_bytes)
+            refused.add_metric([str(link.node_id)], link.refused_requests)
+        damaged = CounterMetricFamily(
+            "raftka_link_damaged",
+            "Frames and requests of another broker that did not arrive as they were sent.",
+            labels=["peer"],
+        )
+        for node_id, count in self._node.links.damaged.items():
+            damaged.add_metric([str(node_id)], count)
+        yield from (unsent, refused, damaged)
 
     def _telemetry(self) -> Iterator[Metric]:
         if self._node.telemetry is None:

@@ -8,6 +8,7 @@
 * `cluster`             `raftka dev`, and what may be done to its processes.
 * `network_namespace`   links that can be cut and throttled.
 * `small_disks`         disks that can be filled.
+* `vanished_directories`  data directories that are away for a while.
 * `log_workload`        partitions as logs; on it work `wire_producer`, `wire_consumer` and `librdkafka_clients`.
 * `register_workload`   topic names as compare-and-set objects, through `topic_admin`.
 * `wire`                a Kafka client of this package's own.

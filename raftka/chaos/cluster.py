@@ -1,16 +1,20 @@
 """The cluster of a run: `raftka dev` in the network of the run, with what a nemesis may do to its processes."""
 
+import contextlib
+import os
+import resource
 import shutil
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from raftka.admin_client import is_answer, not_ready_reason
 from raftka.chaos.broker_logs import group_names
 from raftka.chaos.errors import ChaosError
 from raftka.chaos.small_disks import mount_small_disk, unmount
 from raftka.dev.errors import DevError
-from raftka.dev.launcher import broker_config, launch
+from raftka.dev.launcher import broker_config, hang_file, launch
 from raftka.dev.process_identity import ProcessIdentity
 from raftka.dev.supervisor import DevCluster, StartRequest, start_cluster
 
@@ -18,6 +22,9 @@ from raftka.dev.supervisor import DevCluster, StartRequest, start_cluster
 _SEGMENT_BYTES = 1024 * 1024
 _RESERVE_BYTES = 24 * 1024 * 1024
 _LINE_BYTES_MAX = 4096
+# What hides a disk: nothing is ever written to it.
+_HIDING_BYTES = 64 * 1024
+_ANSWER_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ class ChaosCluster:
                 self._mounted.append(self.data_dir(node))
             (path / "broker.toml").write_text(options)
         try:
-            self._cluster = start_cluster(StartRequest(nodes=self.size, data_dir=self.folder))
+            self._cluster = start_cluster(StartRequest(nodes=self.size, data_dir=self.folder, has_hang_files=True))
             problems = self._cluster.wait_ready()
         except DevError as error:
             raise ChaosError(f"the cluster does not start: {error}") from error
@@ -113,7 +120,8 @@ class ChaosCluster:
         """Start a broker that is dead; whether it serves, the end of the run asks."""
         dev = self._dev
         broker = dev.state.broker(node)
-        child = launch(dev.folder, broker, broker_config(dev.folder, dev.state, broker), tied=True)
+        config = broker_config(dev.folder, dev.state, broker)
+        child = launch(dev.folder, broker, config, tied=True, has_hang_file=True)
         dev.children[node] = child
         dev.state = dev.state.with_process(node, ProcessIdentity.of(child.pid))
         with dev.folder.locked():
@@ -160,9 +168,69 @@ class ChaosCluster:
 
     def has_stopped_replicas(self, node: int, since: int) -> bool:
         """Whether a broker has told, behind byte `since` of its log, that a replica stops until the next start."""
+        return b"] stops: " in self._said(node, since)
+
+    def has_lost_its_directory(self, node: int, since: int) -> bool:
+        """Whether a broker has told, behind byte `since` of its log, that it ends without its data directory."""
+        return b"\nraftka: data directory " in b"\n" + self._said(node, since)
+
+    def _said(self, node: int, since: int) -> bytes:
         with self._dev.folder.log_path(node).open("rb") as log:
             log.seek(since)
-            return b"] stops: " in log.read()
+            return log.read()
+
+    def is_serving(self, node: int) -> bool:
+        """Whether a broker runs and its admin port answers: it holds its data directory, and all of it is started."""
+        return self.exit_code(node) is None and is_answer(not_ready_reason(self.admin(node), _ANSWER_SECONDS) or "")
+
+    def hang_appends(self, node: int, *, hang: bool) -> None:
+        """Let the appends of a broker, of this life and later ones, hang from now on, or go on."""
+        path = hang_file(self._dev.folder, node)
+        if hang:
+            path.touch()
+        else:
+            path.unlink(missing_ok=True)
+
+    def take_directory_away(self, node: int) -> None:
+        """Move a broker's data directory away; a disk of its own is hidden by an empty one."""
+        data = self.data_dir(node)
+        if data in self._mounted:
+            mount_small_disk(data, _HIDING_BYTES)
+        else:
+            data.rename(_away(data))
+
+    def bring_directory_back(self, node: int) -> None:
+        """Undo `take_directory_away`."""
+        data = self.data_dir(node)
+        if data in self._mounted:
+            unmount(data)
+        else:
+            _away(data).rename(data)
+
+    def limit_descriptors(self, node: int, spare: int) -> tuple[int, int] | None:
+        """Leave a broker `spare` descriptors more than it has open.
+
+        Returns its process and the soft limit that it had, for `restore_descriptors`; None: it does not run.
+        """
+        process = self._dev.state.broker(node).process
+        if process is None or self.exit_code(node) is not None:
+            return None
+        try:
+            used = max(map(int, os.listdir(f"/proc/{process.pid}/fd")))
+            soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (min(used + 1 + spare, soft), hard))
+        except (FileNotFoundError, ProcessLookupError, ValueError):
+            return None
+        return process.pid, soft
+
+    def restore_descriptors(self, node: int, pid: int, soft: int) -> None:
+        """Undo `limit_descriptors`, unless that process has ended."""
+        process = self._dev.state.broker(node).process
+        if process is None or process.pid != pid or self.exit_code(node) is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
 
     def copy_logs(self, folder: Path) -> dict[int, Path]:
         """Copy every broker's log; returns the copies by node id."""
@@ -171,3 +239,7 @@ class ChaosCluster:
         for node, copy in copies.items():
             shutil.copyfile(self._dev.folder.log_path(node), copy)
         return copies
+
+
+def _away(data: Path) -> Path:
+    return data.with_name("data-away")

@@ -5,7 +5,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
@@ -17,6 +17,7 @@ from raftka.chaos.leadership import LeadershipWatch
 from raftka.chaos.load import Topics, tp_of
 from raftka.chaos.network_namespace import NetworkNamespace
 from raftka.chaos.schedule import COOL_DOWN_SECONDS, Fault, Schedule
+from raftka.chaos.vanished_directories import VanishedDirectories
 
 _STEP_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0
@@ -24,6 +25,8 @@ _LATE_SECONDS_MAX = 60.0
 _THROTTLED_BYTES_PER_SECOND = 100 * 1024
 _TRANSFER_PAUSE = 0.5
 _TRANSFER_SECONDS = 3.0
+# How many descriptors a broker gets beside those that it has open.
+_SPARE_DESCRIPTORS = (0, 8)
 # A full disk has none, or too little for producers but enough for what brokers write themselves.
 _LEFT_BYTES = (0, 8 * 1024 * 1024)
 _NO_ROOM = os.strerror(errno.ENOSPC)
@@ -76,6 +79,11 @@ class Nemesis:
         self._full_disks: set[int] = set()
         self._started_full: set[int] = set()
         self._without_room: set[int] = set()
+        self._vanished = VanishedDirectories(cluster)
+        # Brokers that were killed, and are to be started when their directory is back.
+        self._owed_starts: set[int] = set()
+        # Brokers with few descriptors: the process, and the limit that it had.
+        self._limited: dict[int, tuple[int, int]] = {}
         # (node, exit code, last line of its log) of brokers that ended though nobody had killed them.
         self.deaths: list[tuple[int, int, str]] = []
 
@@ -107,9 +115,12 @@ class Nemesis:
         self._storm.set()
         self._is_over.set()
         self._network.heal()
+        self._bring_back(self._cluster.nodes)
+        self._restore_descriptors(list(self._limited))
         self._make_room(list(self._cluster.nodes))
         for node in self._cluster.nodes:
             self._cluster.resume(node)
+            self._cluster.hang_appends(node, hang=False)
         for node in sorted(self._killed):
             self._start(node)
         self._killed.clear()
@@ -186,6 +197,8 @@ class Nemesis:
         for node in self._cluster.nodes:
             if node in self._killed or node in self._without_room or self._cluster.exit_code(node) is None:
                 continue
+            if node in self._vanished:
+                continue  # It is started, and its end told, when the directory is back.
             self._note_death(node)
             if node in self._full_disks:
                 self._without_room.add(node)
@@ -193,9 +206,13 @@ class Nemesis:
                 self._start(node)
 
     def _start(self, node: int) -> None:
-        """Start a broker, unless it runs, or nobody has made the room that it needs."""
+        """Start a broker, unless it runs or has no room; later, if its directory is away."""
+        if node in self._vanished:
+            self._owed_starts.add(node)
+            return
         if self._cluster.exit_code(node) is None or node in self._without_room:
             return
+        self._vanished.forget(node)
         if node in self._full_disks:
             self._started_full.add(node)
         else:
@@ -203,11 +220,17 @@ class Nemesis:
         self._cluster.start_again(node)
 
     def _note_death(self, node: int) -> None:
-        """Write down how a broker ended. One that was started on a full disk may say so and leave; no other may."""
+        """Write down how a broker ended.
+
+        One that was started on a full disk, or lost its directory, may say so and leave; no other may.
+        """
         code, last_line = self._cluster.exit_code(node), self._cluster.last_line(node)
         assert code is not None
         if node in self._started_full and _NO_ROOM in last_line:
             self._history.fault("no room to start", nodes=[node], code=code)
+            return
+        if self._vanished.explains_end(node, code):
+            self._history.fault("ended without its directory", nodes=[node], code=code)
             return
         self.deaths.append((node, code, last_line))
         self._history.fault("ended by itself", nodes=[node], code=code, said=last_line)
@@ -256,7 +279,64 @@ class Nemesis:
 
     # -- disks --------------------------------------------------------------------------------------------------
 
+    def _hang_append(self, victims: list[int], fault: Fault) -> Callable[[], None]:
+        self._note(fault, victims)
+        for node in victims:
+            self._cluster.hang_appends(node, hang=True)
+
+        def go_on() -> None:
+            for node in victims:
+                self._cluster.hang_appends(node, hang=False)
+
+        return go_on
+
+    _hang_append_shortly = _hang_append
+
+    def _vanish_directory(self, victims: list[int], fault: Fault) -> Callable[[], None] | None:
+        # A broker that is being started would make a new directory.
+        ready = [node for node in victims if self._may_vanish(node)]
+        if ready != victims:
+            return None
+        self._note(fault, victims)
+        for node in victims:
+            self._vanished.take_away(node)
+
+        return lambda: self._bring_back(victims)
+
+    def _bring_back(self, nodes: Sequence[int]) -> None:
+        for node in nodes:
+            self._vanished.bring_back(node)
+            if node in self._owed_starts:
+                self._owed_starts.discard(node)
+                self._start(node)
+        # Whoever has ended by itself is started, unless somebody else means to.
+        self.look_after_the_dead()
+
+    def _may_vanish(self, node: int) -> bool:
+        is_filled = (self._cluster.data_dir(node) / small_disks.FILLER).exists()
+        return node not in self._vanished and not is_filled and self._cluster.is_serving(node)
+
+    def _few_descriptors(self, victims: list[int], fault: Fault) -> Callable[[], None] | None:
+        if any(node in self._limited for node in victims):
+            return None
+        spare = self._rng.choice(_SPARE_DESCRIPTORS)
+        for node in victims:
+            before = self._cluster.limit_descriptors(node, spare)
+            if before is None:
+                self._restore_descriptors(victims)
+                return None
+            self._limited[node] = before
+        self._note(fault, victims, spare=spare)
+        return lambda: self._restore_descriptors(victims)
+
+    def _restore_descriptors(self, nodes: Sequence[int]) -> None:
+        for node in nodes:
+            if (before := self._limited.pop(node, None)) is not None:
+                self._cluster.restore_descriptors(node, *before)
+
     def _full(self, victims: list[int], fault: Fault) -> Callable[[], None] | None:
+        if any(node in self._vanished for node in victims):
+            return None
         left = self._rng.choice(_LEFT_BYTES)
         seen = {node: self._cluster.log_size(node) for node in victims}
         taken = [small_disks.fill(self._cluster.data_dir(node), left) for node in victims]
@@ -289,6 +369,8 @@ class Nemesis:
 
     def _bit_flip(self, victims: list[int], fault: Fault) -> Callable[[], None] | None:
         (node,) = victims
+        if node in self._vanished:
+            return None
         closed = self._cluster.closed_segments(node, self._topics.names)
         if not closed:
             return None

@@ -19,6 +19,8 @@ COOL_DOWN_SECONDS = 12.0
 _ROUND_SECONDS = (5.0, 14.0)
 _STAGGER_SECONDS = 3.0
 _QUIET_SECONDS = (6.0, 12.0)
+# A leader whose append hangs for 3 s leaves office: so does one that hangs for longer, and not one that hangs so long.
+_SHORT_HANG_SECONDS = (0.5, 2.5)
 # More at a time would leave little that is worth telling apart; only where there is no time for another round are more.
 _AT_ONCE = 3
 
@@ -87,6 +89,9 @@ NEMESES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "disk": {"full": (*_ONE, "all"), "bit-flip": ("marked",)},
     "transfer": {"transfer": ("all",)},
+    "hang-append": {"hang-append": _ONE, "hang-append-shortly": _ONE},
+    "vanish-directory": {"vanish-directory": _ONE},
+    "few-descriptors": {"few-descriptors": (*_ONE, "all")},
 }
 
 
@@ -124,6 +129,8 @@ def draw_schedule(seed: int, nemeses: list[str], minutes: float, acks: str, *, h
             if nemesis == "partition" and acks == "1":
                 kind, target = "isolate-from-peers", "leader"
             lasts = 0.0 if kind == "bit-flip" else at + length - begin
+            if kind == "hang-append-shortly":
+                lasts = min(lasts, rng.uniform(*_SHORT_HANG_SECONDS))
             faults.append(Fault(round(begin, 3), round(lasts, 3), nemesis, kind, target))
         at += length + rng.uniform(*_QUIET_SECONDS)
     return Schedule(seed, seconds, sorted(faults, key=lambda fault: fault.at))

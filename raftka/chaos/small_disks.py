@@ -13,7 +13,7 @@ from raftka.chaos.errors import ChaosError
 
 _CLONE_NEWNS = 0x00020000
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_FILLER = "filler"
+FILLER = "filler"
 _PAGE_BYTES = 4096
 
 
@@ -53,7 +53,7 @@ def fill(path: Path, left_bytes: int) -> int:
     It is done at once: what is written piece by piece takes seconds while clients are at work in other threads.
     """
     taken = 0
-    with (path / _FILLER).open("wb", buffering=0) as stream:
+    with (path / FILLER).open("wb", buffering=0) as stream:
         while (step := _free_bytes(path) - left_bytes) > 0:
             while step > 0 and not _allocate(stream.fileno(), taken, step):
                 # Brokers write at the same time. What they leave of the half will be taken next.
@@ -81,7 +81,7 @@ def _allocate(descriptor: int, position: int, size: int) -> bool:
 
 def empty(path: Path) -> None:
     """Take back what `fill` has put there."""
-    (path / _FILLER).unlink(missing_ok=True)
+    (path / FILLER).unlink(missing_ok=True)
 
 
 def _run(*command: str) -> None:

@@ -53,7 +53,8 @@ def chaos(
         str | None,
         typer.Option(
             metavar="NAME,...",
-            help="Faults: kill, pause, partition, disk, transfer, or none."
+            help="Faults: kill, pause, partition, disk, transfer, hang-append, vanish-directory, few-descriptors, or"
+            " none."
             " [default: kill,pause,partition, and transfer for logs; none with --bootstrap]",
         ),
     ] = None,
@@ -134,7 +135,7 @@ def _nemeses(text: str | None, bootstrap: str | None, brokers: int, workload: Wo
     names = sorted({word.strip() for word in text.split(",")})
     if names == [_NONE]:
         return []
-    known = ("kill", "pause", "partition", "disk", "transfer")
+    known = ("kill", "pause", "partition", "disk", "transfer", "hang-append", "vanish-directory", "few-descriptors")
     for name in names:
         if name not in known:
             raise typer.BadParameter(f"--nemesis {name}: there are {', '.join(known)}, or none alone")

@@ -4,10 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any
 
 from raftka import kafka_client, kafka_configs
-from raftka.admin_client import AdminError, not_ready_reason, read_date
+from raftka.admin_client import AdminError, get_json, not_ready_reason, read_date
 from raftka.cli.cluster import examine
 from raftka.cli.cluster_config import merged
 from raftka.cli.findings import Finding, Level, ok
@@ -20,10 +21,12 @@ _SKEW_SECONDS = 2.5
 _SHOWN_MAX = 5
 # Below this many leaders nobody can speak of balance.
 _LEADERS_MIN = 12
+# Of a bound: what is fuller is worth a word.
+_FULL_SHARE = 0.9
 _CURE_MISSING = "start it (`raftka dev restart N`, or its service), and see its log; is the network between you open?"
 # What brokers have each for themselves.
 _OWN_KEY = re.compile(
-    r"(?:^|\.)(?:address|port|listeners?|id|rack|dirs?|file|seeds|roles|voters|advertised\.listeners?)$"
+    r"(?:^|\.)(?:address|port|hosts|listeners?|id|rack|dirs?|file|seeds|roles|voters|advertised\.listeners?)$"
     r"|ssl\.|sasl\.|\.name$|^listener|^zookeeper"
 )
 
@@ -192,6 +195,7 @@ def _broker(node: int, admin: str) -> Iterator[Finding]:
     reason = not_ready_reason(admin)
     if reason is not None:
         yield Finding(Level.PROBLEM, f"broker {node}", f"not ready: {reason}", "see its log")
+    yield from _bounds(node, admin)
     try:
         seen, here = read_date(admin)
         skew = here - parsedate_to_datetime(seen).timestamp()
@@ -206,6 +210,26 @@ def _broker(node: int, admin: str) -> Iterator[Finding]:
         )
     elif reason is None:
         yield ok(f"broker {node}", "ready, and its clock goes like this machine's")
+
+
+def _bounds(node: int, admin: str) -> Iterator[Finding]:
+    """Look at what has a bound: a broker of an older version says nothing of it."""
+    try:
+        status, fills = get_json(admin, "/v1/bounds")
+    except AdminError:
+        return
+    if status != HTTPStatus.OK:
+        return
+    for fill in fills:
+        share = fill["used"] / fill["maximum"]
+        refused = f", and {fill['refused']} requests were refused since its start" if fill["refused"] else ""
+        if share >= _FULL_SHARE or fill["refused"]:
+            yield Finding(
+                Level.PROBLEM if share >= 1 or fill["refused"] else Level.WARNING,
+                f"broker {node}",
+                f"{fill['name']} has {fill['used']} of {fill['maximum']} {fill['unit']}{refused}",
+                fill["cure"],
+            )
 
 
 def _named(partitions: list[dict[str, Any]]) -> str:

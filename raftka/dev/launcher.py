@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from raftka.config import BrokerConfig, ConfigError, load_config
@@ -17,12 +18,13 @@ from raftka.dev.errors import DevError
 _PR_SET_PDEATHSIG = 1
 
 
-def broker_command(config: BrokerConfig) -> list[str]:
-    """Return the command line of a broker process.
+def broker_command(config: BrokerConfig, hang_file: Path | None = None) -> list[str]:
+    """Return the command line of a broker process; chaos runs name a file while which exists its appends hang.
 
     -I: nothing of the caller's folder or PYTHON* variables reaches the broker; -u: log lines appear at once.
     """
-    return [sys.executable, "-I", "-u", "-m", "raftka.broker", "--config-json", config.to_json()]
+    faults = [] if hang_file is None else ["--hang-appends-while", str(hang_file)]
+    return [sys.executable, "-I", "-u", "-m", "raftka.broker", "--config-json", config.to_json(), *faults]
 
 
 def prepare_folder(folder: ClusterFolder, state: ClusterState) -> None:
@@ -33,7 +35,7 @@ def prepare_folder(folder: ClusterFolder, state: ClusterState) -> None:
             stream.write(secrets.token_bytes(32))
     for broker in state.brokers:
         path = folder.node_path(broker.node_id)
-        path.mkdir(mode=0o755, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
         if not (path / "broker.toml").exists():
             (path / "broker.toml").write_text(_render(_identity_keys(folder, state, broker)))
 
@@ -55,7 +57,14 @@ def broker_config(folder: ClusterFolder, state: ClusterState, broker: BrokerEntr
         raise DevError(str(error)) from None
 
 
-def launch(folder: ClusterFolder, broker: BrokerEntry, config: BrokerConfig, tied: bool) -> subprocess.Popen[bytes]:
+def hang_file(folder: ClusterFolder, node_id: int) -> Path:
+    """Return the file that makes a broker's appends hang, where it was launched with it."""
+    return folder.node_path(node_id) / "hang-append"
+
+
+def launch(
+    folder: ClusterFolder, broker: BrokerEntry, config: BrokerConfig, tied: bool, *, has_hang_file: bool = False
+) -> subprocess.Popen[bytes]:
     """Start a broker in a session of its own (Ctrl-C does not reach it); its log is appended to.
 
     Args:
@@ -63,12 +72,13 @@ def launch(folder: ClusterFolder, broker: BrokerEntry, config: BrokerConfig, tie
         broker: Which one.
         config: Its configuration.
         tied: The broker gets SIGTERM when this process dies, however it dies.
+        has_hang_file: Its appends hang while `hang_file` exists: for chaos runs alone.
     """
     # The variables of this shell are for the command line; the broker has its configuration already.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTKA_")}
     with folder.log_path(broker.node_id).open("ab") as log:
         return subprocess.Popen(
-            broker_command(config),
+            broker_command(config, hang_file(folder, broker.node_id) if has_hang_file else None),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -43,6 +43,7 @@ class StartRequest:
         ephemeral: Use a new temporary folder and remove it at the stop.
         detach: The brokers outlive this process.
         options: Broker options by key, for every broker; kept for later starts.
+        has_hang_files: The brokers take hangs from files (`launcher.hang_file`): for chaos runs alone.
     """
 
     nodes: int | None = None
@@ -53,6 +54,7 @@ class StartRequest:
     ephemeral: bool = False
     detach: bool = False
     options: dict[str, str] = field(default_factory=dict)
+    has_hang_files: bool = False
 
 
 @dataclass(slots=True)
@@ -155,7 +157,7 @@ def start_cluster(request: StartRequest) -> DevCluster:
             state = replace(state, options=state.options | request.options)
             supervisor = None if request.detach else ProcessIdentity.of(os.getpid())
             cluster = DevCluster(folder, replace(state, supervisor=supervisor))
-            _launch_all(cluster, tied=not request.detach)
+            _launch_all(cluster, tied=not request.detach, has_hang_files=request.has_hang_files)
         except BaseException:
             if is_ours:
                 shutil.rmtree(folder.path, ignore_errors=True)
@@ -163,12 +165,12 @@ def start_cluster(request: StartRequest) -> DevCluster:
     return cluster
 
 
-def _launch_all(cluster: DevCluster, tied: bool) -> None:
+def _launch_all(cluster: DevCluster, *, tied: bool, has_hang_files: bool) -> None:
     folder = cluster.folder
     configs = [broker_config(folder, cluster.state, broker) for broker in cluster.state.brokers]
     try:
         for broker, config in zip(cluster.state.brokers, configs, strict=True):
-            child = launch(folder, broker, config, tied)
+            child = launch(folder, broker, config, tied, has_hang_file=has_hang_files)
             cluster.children[broker.node_id] = child
             cluster.state = cluster.state.with_process(broker.node_id, ProcessIdentity.of(child.pid))
         folder.save(cluster.state)
@@ -188,7 +190,8 @@ def _folder(request: StartRequest) -> tuple[ClusterFolder, bool]:
     path = (request.data_dir or default_folder()).absolute()
     is_made = not path.exists()
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise DevError(f"--data-dir {path}: {error.strerror}") from None
     return ClusterFolder(path), is_made

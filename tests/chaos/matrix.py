@@ -14,7 +14,7 @@ class MatrixRun(NamedTuple):
     options: tuple[str, ...]
 
 
-_ALONE = ("kill", "pause", "partition", "disk", "transfer")
+_ALONE = ("kill", "pause", "partition", "disk", "transfer", "hang-append", "vanish-directory", "few-descriptors")
 RUNS = [
     *(MatrixRun(nemesis, ("--nemesis", nemesis)) for nemesis in _ALONE),
     MatrixRun("mixed", ("--nemesis", ",".join(_ALONE))),

@@ -85,6 +85,34 @@ def test_a_bit_is_flipped_as_soon_as_there_is_a_closed_segment(tmp_path: Path):
     assert summary["undone"] == []
 
 
+def _one_fault(tmp_path: Path, fault: Fault) -> dict[str, Any]:
+    """Run with this fault alone, and return the summary of a valid run."""
+    Schedule(5, 20.0, [fault]).save(tmp_path / "schedule.json")
+    out = tmp_path / "run"
+    summary = _summary(out, raftka("chaos", "--schedule", str(tmp_path / "schedule.json"), "--out", str(out)))
+    assert summary["outcome"] == "valid"
+    assert summary["faults"][fault.kind] == 1
+    assert (summary["undone"], summary["deaths"]) == ([], [])
+    return summary
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [("hang-append", 6.0), ("hang-append-shortly", 1.5)])
+@pytest.mark.usefixtures("network")
+def test_a_leader_whose_appends_hang_costs_no_acknowledged_record(tmp_path: Path, kind: str, seconds: float):
+    _one_fault(tmp_path, Fault(3.0, seconds, "hang-append", kind, "leader"))
+
+
+@pytest.mark.usefixtures("network")
+def test_a_broker_whose_directory_vanishes_ends_and_is_back_with_it(tmp_path: Path):
+    summary = _one_fault(tmp_path, Fault(3.0, 7.0, "vanish-directory", "vanish-directory", "leader"))
+    assert summary["faults"]["ended without its directory"] == 1
+
+
+@pytest.mark.usefixtures("network")
+def test_brokers_with_few_descriptors_serve_on(tmp_path: Path):
+    _one_fault(tmp_path, Fault(3.0, 7.0, "few-descriptors", "few-descriptors", "all"))
+
+
 @pytest.mark.usefixtures("network")
 def test_a_register_run_is_linearizable(tmp_path: Path):
     out = tmp_path / "run"

@@ -16,6 +16,7 @@ from storage.errors import KvStoreError
 from storage.kvstore import VALUE_BYTES_MAX, KvStore, SharedSync
 from storage.memory_kvstore import MemoryKvStore
 from storage.rocks_kvstore import RocksKvStore
+from storage.wal_mark import MARK_NAME
 
 Open = Callable[[], Awaitable[KvStore]]
 
@@ -211,6 +212,28 @@ def test_a_caller_waits_for_the_first_sync_that_begins_after_its_call() -> None:
     asyncio.run(scenario())
 
 
+def test_a_sync_that_ends_in_a_mistake_of_ours_is_told_to_whoever_waits_and_to_the_loop() -> None:
+    async def scenario() -> None:
+        sync, job, workers = held_sync()
+        job.error = AssertionError("a mistake of ours")
+        loop = asyncio.get_running_loop()
+        reports: list[object] = []
+        loop.set_exception_handler(lambda _, context: reports.append(context["exception"]))
+        first = loop.create_task(sync.sync())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        second = loop.create_task(sync.sync())
+        await asyncio.sleep(0)
+        workers.released.set()
+        async with asyncio.timeout(10):
+            results = await asyncio.gather(first, second, return_exceptions=True)
+            await sync.close()
+        assert all(isinstance(result, KvStoreError) for result in results)
+        assert reports == [job.error]
+
+    asyncio.run(scenario())
+
+
 def test_a_failed_sync_ends_the_store_and_nothing_is_tried_again() -> None:
     async def scenario() -> None:
         sync, job, workers = held_sync()
@@ -283,9 +306,11 @@ def test_a_killed_process_finds_what_it_synced(rocks: Bench) -> None:
     rocks.run(scenario)
 
 
-def _a_bit_within_the_wal_is_flipped(rocks: Bench, part: float) -> None:
+def _a_bit_within_the_wal_is_flipped(rocks: Bench, part: float, *, has_mark: bool) -> None:
     async def scenario() -> None:
         await fill(rocks, 300)
+        if not has_mark:
+            (rocks.path / MARK_NAME).unlink()
         wal = max(rocks.path.glob("*.log"), key=lambda path: path.stat().st_size)
         damage(wal, int(wal.stat().st_size * part) + 3)
         before = wal.read_bytes()
@@ -296,9 +321,12 @@ def _a_bit_within_the_wal_is_flipped(rocks: Bench, part: float) -> None:
     rocks.run(scenario)
 
 
+@pytest.mark.parametrize("has_mark", [True, False])
 @pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.9])
-def test_a_flipped_bit_within_the_wal_is_refused_and_drops_nothing_silently(rocks: Bench, part: float) -> None:
-    _a_bit_within_the_wal_is_flipped(rocks, part)
+def test_a_flipped_bit_within_the_wal_is_refused_and_drops_nothing_silently(
+    rocks: Bench, part: float, has_mark: bool
+) -> None:
+    _a_bit_within_the_wal_is_flipped(rocks, part, has_mark=has_mark)
 
 
 def test_it_opens_without_what_follows_in_the_default_recovery_mode(rocks: Bench, monkeypatch) -> None:
@@ -311,12 +339,13 @@ def test_it_opens_without_what_follows_in_the_default_recovery_mode(rocks: Bench
 
     monkeypatch.setattr(storage.rocks_kvstore, "_options", options)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        _a_bit_within_the_wal_is_flipped(rocks, 0.5)
+        _a_bit_within_the_wal_is_flipped(rocks, 0.5, has_mark=False)
 
 
-def test_a_wal_that_a_crash_cut_off_loses_only_its_unsynced_end(rocks: Bench) -> None:
+def test_a_wal_of_an_earlier_version_that_was_cut_off_loses_only_its_end(rocks: Bench) -> None:
     async def scenario() -> None:
         await fill(rocks, 300)
+        (rocks.path / MARK_NAME).unlink()
         wal = max(rocks.path.glob("*.log"), key=lambda path: path.stat().st_size)
         wal.write_bytes(wal.read_bytes()[:-20])
         store = await rocks.open()

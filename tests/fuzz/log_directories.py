@@ -6,6 +6,7 @@ An input is a row of files: for each a byte that names it, a length of two bytes
 import random
 
 from model.ids import GroupId, Index
+from runtime.open_files import OPEN_FILES_MIN, OpenFiles
 from storage.errors import StorageError
 from storage.log_recovery import LogRecovery, RecoveredLog, RecoveryRequest
 from storage.options import LogOptions
@@ -85,7 +86,7 @@ def _content(system: SimFileSystem) -> dict[str, bytes]:
 
 
 def _recover(system: SimFileSystem, request: RecoveryRequest) -> RecoveredLog:
-    return LogRecovery(system, DIRECTORY, GroupId("g"), OPTIONS, request).run()
+    return LogRecovery(OpenFiles(system, OPEN_FILES_MIN), DIRECTORY, GroupId("g"), OPTIONS, request).run()
 
 
 def _check_entries(log: RecoveredLog) -> None:

@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import random
+import resource
 import signal
 import socket
 import subprocess
@@ -51,6 +52,7 @@ class BrokerProcess:
         host: Its address in the cluster's loopback network.
         config: The configuration, in Kafka's dotted spelling; tests may change it before a start.
         log_path: What the process writes to stdout and stderr, over all its lives.
+        open_files_max: `ulimit -n` of its next life; None: as here.
     """
 
     def __init__(self, node_id: int, folder: Path, config: dict[str, Any]) -> None:
@@ -58,6 +60,7 @@ class BrokerProcess:
         self.config = config
         self.host = str(config["kafka.address"])
         self.log_path = folder / f"node-{node_id}.log"
+        self.open_files_max: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -93,7 +96,7 @@ class BrokerProcess:
                 stderr=log,
                 env=environment,
                 start_new_session=True,
-                preexec_fn=_die_with_parent(),
+                preexec_fn=_before_it_runs(self.open_files_max),
             )
 
     def wait_ready(self) -> None:
@@ -166,6 +169,7 @@ class BrokerCluster:
         self.folder = folder
         self.network = _free_network(size)
         self.secret_path = folder / "secret"
+        self.secret_path.touch(0o600)
         self.secret_path.write_bytes(random.randbytes(32).hex().encode())
         ids = range(1, size + 1)
         self.seeds = [f"{node}@{self.network}.{node}:{RPC_PORT}" for node in ids]
@@ -295,15 +299,17 @@ class ClusterMaker:
             cluster.stop()
 
 
-def _die_with_parent() -> Callable[[], None]:
+def _before_it_runs(open_files_max: int | None) -> Callable[[], None]:
     parent = os.getpid()
 
-    def ask_for_signal() -> None:
+    def prepare() -> None:
+        if open_files_max is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (open_files_max, open_files_max))
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
 
-    return ask_for_signal
+    return prepare
 
 
 def _free_network(size: int) -> str:

@@ -135,6 +135,7 @@ def test_a_broker_with_another_secret_is_refused_and_named(make_cluster: Cluster
     create_topic(cluster, "guarded")
     stranger = cluster[3]
     assert stranger.terminate() == 0
+    (cluster.folder / "other-secret").touch(0o600)
     (cluster.folder / "other-secret").write_bytes(b"guessed, and long enough")
     stranger.config["cluster.secret.file"] = str(cluster.folder / "other-secret")
     seen = len(stranger.log_text())

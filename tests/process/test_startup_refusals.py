@@ -375,3 +375,18 @@ def _is_on_disk(broker: BrokerProcess, values: list[bytes]) -> bool:
 def _segment_with(data_dir: Path, value: bytes) -> Path:
     [found] = [path for path in (data_dir / "groups").rglob("*.log") if value in path.read_bytes()]
     return found
+
+
+def test_a_secret_that_everybody_can_read_is_refused(make_cluster: ClusterMaker):
+    cluster = make_cluster(2)
+    cluster.secret_path.chmod(0o644)
+    assert f"chmod 600 {cluster.secret_path}" in _refusal(cluster[1])
+
+
+def test_what_a_broker_makes_is_for_its_own_user_alone(make_cluster: ClusterMaker):
+    cluster = _started(make_cluster, 1)
+    create_topic(cluster, "t", 1, 1)
+    data = cluster[1].data_dir
+    ours = [path for path in [data, *data.rglob("*")] if path.parent.name != "kvstore"]
+    assert len(ours) > 5
+    assert {path.name for path in ours if path.stat().st_mode & 0o077} == set()

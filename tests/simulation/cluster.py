@@ -1,24 +1,25 @@
-"""Three brokers' engines (cluster.node.Node, the production code) on a simulated world, with an observer."""
+"""Brokers' engines (cluster.node.Node, the production code) on a simulated world, with an observer; mostly three."""
 
 import contextlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
-from cluster.admin_requests import CreateTopicRequest
+from cluster.admin_requests import AdminReply, CreateTopicRequest, RegisterBrokerRequest
 from cluster.commands import BrokerRecord
 from cluster.data_directory import GROUPS, lock_data_directory
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, StartupError
 from cluster.founding import Seed
 from cluster.node import Node, NodeOptions
 from cluster.partition import Partition
+from cluster.state_bounds import StateOptions
 from kafka_api.groups.options import GroupOptions
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
-from model.ids import RAFT0, GroupId, NodeId
+from model.ids import RAFT0, GroupId, NodeId, topic_of
 from model.topic_config import TopicConfig
 from raft.consensus import Consensus
 from raft.options import RaftOptions
-from storage.errors import CorruptLogError, DiskFullError, LogPoisonedError
+from storage.errors import CorruptLogError, LogPoisonedError, RefusedError
 from storage.memory_kvstore import MemoryKvStore
 from tests.simulation.convergence import Broker, what_is_missing
 from tests.simulation.digested_state import DigestedState
@@ -33,7 +34,7 @@ _RAFT0_SEGMENT_BYTES = 1024
 _RPC_PORT = 33145
 KAFKA_PORT = 9092
 TOPIC = "orders"
-_DATA_DIR = "/data"
+DATA_DIR = "/data"
 _MIB = 1024 * 1024
 # Groups that move quickly: of the order of the nemesis.
 _GROUPS = GroupOptions(min_session_timeout_ms=500, initial_rebalance_delay_ms=500, topic_partitions=1)
@@ -44,20 +45,25 @@ class ClusterOptions:
     """What one simulated cluster looks like.
 
     Attributes:
+        nodes: Brokers; all of them vote in raft0.
+        replicas: Replicas of each partition of the topic; None: one on each broker.
         digests: The replicas' states carry what proves that they fit the log; off for tests of other proofs.
         kafka: Each broker listens for Kafka clients.
         telemetry: Each broker publishes its replicas' figures.
         plan: What the run leaves out.
+        state: Bounds of the tables of raft0 and of groups; None: those of a broker.
         write_caching: acks=all of the topic promises what write caching does, and `topic_configs` say so.
     """
 
     nodes: int = 3
+    replicas: int | None = None
     partitions: int = 2
     segment_bytes: int = 64 * 1024
     raft: RaftOptions = field(default_factory=RaftOptions)
     digests: bool = True
     kafka: bool = False
     telemetry: bool = False
+    state: StateOptions | None = None
     plan: Plan = field(default_factory=lambda: Plan(0))
     retention_bytes: int = -1
     write_caching: bool = False
@@ -66,7 +72,7 @@ class ClusterOptions:
     @property
     def drawn(self) -> dict[str, object]:
         """What runs differ in, to be read."""
-        names = ("segment_bytes", "retention_bytes", "write_caching")
+        names = ("nodes", "replicas", "segment_bytes", "retention_bytes", "write_caching")
         of_raft = ("snapshot_entries", "state_step_entries", "flush_interval", "unreplicated_bytes", "batcher_bytes")
         raft = {name: getattr(self.raft, name) for name in of_raft}
         return {name: getattr(self, name) for name in names} | raft
@@ -79,7 +85,7 @@ class SimCluster:
         self.world = world
         self.options = options
         min_in_sync = int(options.topic_configs.get("min.insync.replicas") or 1)
-        self.history = History(voters=options.nodes, shows_on_more_than_a_majority=min_in_sync > options.nodes // 2 + 1)
+        self.history = History(min_in_sync=min_in_sync)
         self.observer = Observer(self.history)
         self.nodes: dict[int, Node] = {}
         self.on_refused_start: Callable[[int], None] = lambda node_id: None
@@ -103,7 +109,7 @@ class SimCluster:
         seeds = [Seed(other.node_id, other.address, _RPC_PORT) for other in self.world.nodes.values()]
         options = NodeOptions(
             node_id=NodeId(node_id),
-            data_dir=_DATA_DIR,
+            data_dir=DATA_DIR,
             rpc_host=machine.address,
             rpc_port=_RPC_PORT,
             seeds=seeds,
@@ -118,16 +124,26 @@ class SimCluster:
             ),
             retention_check_interval=1.0,
             telemetry=self.options.telemetry,
+            state=self.options.state or StateOptions(),
         )
-        lock_data_directory(environment, _DATA_DIR)
-        node = self.nodes[node_id] = Node(environment, options, MemoryKvStore(environment, self._kvstores[node_id]))
+        try:
+            lock_data_directory(environment, DATA_DIR)
+        except StartupError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            # Its process ends before there is a node.
+            machine.crash(power_loss=False)
+            self._note_refused_start(node_id)
+            return
+        kvstore = MemoryKvStore(environment, self._kvstores[node_id])
+        node = self.nodes[node_id] = Node(environment, options, kvstore, lambda _: self._lost_directory(node_id))
         machine.spawn(self._run(node))
 
     async def _run(self, node: Node) -> None:
         node_id = node.options.node_id
         try:
             await node.start()
-        except (CorruptLogError, LogPoisonedError, DiskFullError, OSError):
+        except (CorruptLogError, LogPoisonedError, RefusedError, OSError):
             # The disk refused, or could not be read: a broker process ends with an error here, and somebody starts it
             # again. One that never starts does not converge.
             self.world.after(0.0, self._end_if_current, node)
@@ -136,8 +152,8 @@ class SimCluster:
         if self.options.digests:
             new_state = node.backend._new_log_state
             # A coordinator looks for its own state behind the log of an internal topic.
-            node.backend._new_log_state = lambda topic: (
-                new_state(topic) if topic.is_internal else DigestedState(new_state(topic))
+            node.backend._new_log_state = lambda topic, number: (
+                new_state(topic, number) if topic.is_internal else DigestedState(new_state(topic, number))
             )
         host = self.world.nodes[node_id].address
         if self.options.kafka:
@@ -147,13 +163,46 @@ class SimCluster:
             server = KafkaServer(node.env, node, options)
             await server.start(host, KAFKA_PORT)
             self._servers[node_id] = server
+        self._watch_registration(node)
         node.register(BrokerRecord(node_id, node.replica.directory_id, host, KAFKA_PORT, host, _RPC_PORT, host, 9644))
+
+    def _watch_registration(self, node: Node) -> None:
+        register, node_id = node.admin.register_broker, node.options.node_id
+
+        async def registered(request: RegisterBrokerRequest) -> AdminReply:
+            committed = len(self.history.committed_in(RAFT0))
+            reply = await register(request)
+            self.history.counts["registrations"] += 1
+            self.observer.registered(node_id, committed, reply.applied_index)
+            return reply
+
+        node.admin.register_broker = registered  # type: ignore[method-assign]
+        remove_leftovers = node.backend.remove_leftovers
+
+        def removed() -> None:
+            on_disk = (GroupId(name.replace("-", "/")) for name in self._groups_directory(node_id).entries)
+            unknown = [
+                group for group in on_disk if group != RAFT0 and not node.controller.topics.get_by_id(topic_of(group))
+            ]
+            self.history.counts["leftovers removed"] += len(unknown)
+            remove_leftovers()
+
+        node.backend.remove_leftovers = removed  # type: ignore[method-assign]
+
+    def _lost_directory(self, node_id: int) -> None:
+        """The broker ends by itself, which it does with its whole process here."""
+        self.history.counts["brokers that ended without their directory"] += 1
+        node = self.nodes[node_id]
+        self.world.after(0.0, self._end_if_current, node)
 
     def _end_if_current(self, node: Node) -> None:
         if self.nodes.get(node.options.node_id) is node:
-            self.history.counts["starts that the disk refused"] += 1
             self.crash(node.options.node_id, power_loss=False)
-            self.on_refused_start(node.options.node_id)
+            self._note_refused_start(node.options.node_id)
+
+    def _note_refused_start(self, node_id: int) -> None:
+        self.history.counts["starts that the disk refused"] += 1
+        self.on_refused_start(node_id)
 
     def crash(self, node_id: int, *, power_loss: bool) -> None:
         """End a life at once."""
@@ -205,7 +254,8 @@ class SimCluster:
 
     async def _create_topic(self, node: Node) -> None:
         options = self.options
-        request = CreateTopicRequest(TOPIC, options.partitions, options.nodes, [], options.topic_configs, False, 10.0)
+        replicas = options.replicas or options.nodes
+        request = CreateTopicRequest(TOPIC, options.partitions, replicas, [], options.topic_configs, False, 10.0)
         with contextlib.suppress(ClusterError):
             await node.admin.create_topic(request)
 
@@ -258,7 +308,7 @@ class SimCluster:
 
     def _groups_directory(self, node_id: int) -> Directory:
         directory = self.world.nodes[node_id].disk.root
-        for name in (*_DATA_DIR.split("/")[1:], GROUPS):
+        for name in (*DATA_DIR.split("/")[1:], GROUPS):
             below = directory.entries.get(name)
             directory = below if isinstance(below, Directory) else Directory()
         return directory

@@ -1,6 +1,7 @@
 """What the whole cluster has done in one run: the ground truth that invariants compare replicas with."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from model.ids import GroupId
@@ -22,12 +23,13 @@ class History:
         sent: Content of every batch a producer has handed over.
         lost_power: Node ids that have lost un-fsynced bytes at least once.
         counts: What happened how often ("sometimes" probes).
-        voters: Number of replicas of each group.
-        shows_on_more_than_a_majority: min.insync.replicas is above the majority: a leader may show later than it commits.
+        voters: Per group, the nodes whose majority decides in it: those of the configuration that its first replica was
+            opened with.
+        min_in_sync: min.insync.replicas of the topic that records go to.
     """
 
-    voters: int = 3
-    shows_on_more_than_a_majority: bool = False
+    voters: dict[GroupId, frozenset[int]] = field(default_factory=dict)
+    min_in_sync: int = 1
     committed: dict[GroupId, list[Ghost]] = field(default_factory=dict)
     commit_terms: dict[GroupId, list[int]] = field(default_factory=dict)
     visible: dict[GroupId, dict[int, Ghost]] = field(default_factory=dict)
@@ -36,6 +38,18 @@ class History:
     sent: set[bytes] = field(default_factory=set)
     lost_power: dict[int, None] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+
+    def majority_of(self, group: GroupId) -> int:
+        """Return how many of a group's own voters are a majority of them."""
+        return len(self.voters[group]) // 2 + 1
+
+    def is_majority(self, group: GroupId, nodes: Collection[int]) -> bool:
+        """Whether `nodes` include a majority of a group's own voters."""
+        return len(self.voters[group].intersection(nodes)) >= self.majority_of(group)
+
+    def shows_late(self, group: GroupId) -> bool:
+        """Whether a leader may show later than it commits: min.insync.replicas asks for more than a majority."""
+        return min(self.min_in_sync, len(self.voters[group])) > self.majority_of(group)
 
     def committed_in(self, group: GroupId) -> list[Ghost]:
         """Return the committed entries of a group."""

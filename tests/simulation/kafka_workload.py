@@ -1,6 +1,7 @@
 """Kafka clients of one simulated run, on machines of their own, and the verdict on what they saw."""
 
 from random import Random
+from typing import NamedTuple
 
 from raftka.check.levels import Level
 from tests.simulation.cluster import KAFKA_PORT, TOPIC, SimCluster
@@ -9,7 +10,9 @@ from tests.simulation.kafka_burst_producers import SimBurstProducer
 from tests.simulation.kafka_consumers import SimAsker, SimConsumer
 from tests.simulation.kafka_deleters import AnsweredDeletions, SimDeleter
 from tests.simulation.kafka_group_consumers import GroupRules, SimGroupMember
+from tests.simulation.kafka_group_keepers import SimGroupKeeper
 from tests.simulation.kafka_idempotent_producers import SimIdempotentProducer
+from tests.simulation.kafka_offset_admins import SimOffsetAdmin
 from tests.simulation.kafka_producers import Producer, SimProducer
 from tests.simulation.kafka_topic_admins import SimTopicAdmin
 from tests.simulation.kafka_wire import KafkaWire
@@ -17,11 +20,25 @@ from tests.simulation.recorder import Recorder
 from tests.simulation.told_ends import ToldEnds
 
 _FIRST_MACHINE = 101
-_PRODUCERS = 5
-_CONSUMERS = 2
-_ASKERS = 2
-_TOPIC_ADMINS = 2
 _GROUP_MEMBERS = 3
+_OFFSET_ADMINS = 2
+
+
+class _Clients(NamedTuple):
+    """How many processes of each kind there are."""
+
+    producers: int
+    consumers: int
+    askers: int
+    topic_admins: int
+
+
+_MANY = _Clients(producers=5, consumers=2, askers=2, topic_admins=2)
+# In a cluster of more than three brokers, whose own work costs more. As many producers: three may all sit on connections
+# that something on the way has forgotten, for longer than the cluster has to show that it works (seed 2252).
+_FEW = _Clients(producers=5, consumers=1, askers=1, topic_admins=2)
+# Of topics that come and go.
+_REPLICATION_FACTORS = (1, 3, 5)
 # What a slow or a hanging disk of the nemesis may keep from being fsynced, on top of the flush interval.
 FLUSH_SECONDS = 10.0
 
@@ -33,6 +50,7 @@ class KafkaWorkload:
         self._cluster = cluster
         self._rng = rng
         self._partitions = cluster.options.partitions
+        self._clients = _MANY if cluster.options.nodes == 3 else _FEW
         world = cluster.world
         self.recorder = Recorder(lambda: world.time, cluster.options.plan.without_operations)
         cluster.on_power_loss = lambda: self.recorder.note("fault", name="power loss")
@@ -41,6 +59,8 @@ class KafkaWorkload:
         self._producers: list[Producer] = []
         self._topic_admins: list[SimTopicAdmin] = []
         self._deleters: list[SimDeleter] = []
+        self._offset_admins: list[SimOffsetAdmin] = []
+        self._group_keepers: list[SimGroupKeeper] = []
         # Swarm: how fast clients are, whether producers share connections, who else is at work.
         self._pace = rng.choice([1.0, 1.0, 1.5])
         self._shares = rng.random() < 0.5
@@ -68,7 +88,7 @@ class KafkaWorkload:
         """A broker has begun a life; the clients begin with the first one."""
         if self._producers:
             return
-        for number in range(_PRODUCERS):
+        for number in range(self._clients.producers):
             machine = number % 2
             wire, *others = self._client(f"producer-{number}", machine)
             # Two on one connection: one's requests are sent while the other's are not answered yet.
@@ -76,23 +96,27 @@ class KafkaWorkload:
             producer = self._kind_of_producer(number)(shared, *others, sent=self._cluster.history.sent, pace=self._pace)
             self._producers.append(producer)
             self._machines[machine].spawn(producer.run())
-        for number in range(_CONSUMERS):
+        for number in range(self._clients.consumers):
             machine = number % 2
             consumer = SimConsumer(*self._client(f"consumer-{number}", machine), ends=self._ends)
             self._machines[machine].spawn(consumer.run())
-        for number in range(_ASKERS):
+        for number in range(self._clients.askers):
             asker = SimAsker(*self._client(f"asker-{number}", number % 2), ends=self._ends)
             self._machines[number % 2].spawn(asker.run())
         self._start_group()
+        if self._cluster.options.state is not None:
+            self._start_offset_admins()
         if self._delete_pause is not None:
             wire = self._wire("deleter", 1)
             deleter = SimDeleter(wire, self._rng, self._partitions, self._delete_pause, self.deletions)
             self._deleters.append(deleter)
             self._machines[1].spawn(deleter.run())
-        for number in range(_TOPIC_ADMINS):
+        for number in range(self._clients.topic_admins):
             name = f"admin-{number}"
             rng = self._cluster.world.stream(f"kafka/{name}")
-            admin = SimTopicAdmin(self._wire(name, number % 2), self.recorder, rng, self._topic_pause)
+            factors = [factor for factor in _REPLICATION_FACTORS if factor <= self._cluster.options.nodes]
+            wire = self._wire(name, number % 2)
+            admin = SimTopicAdmin(wire, self.recorder, rng, self._topic_pause, factors)
             self._topic_admins.append(admin)
             self._machines[number % 2].spawn(admin.run())
 
@@ -115,6 +139,20 @@ class KafkaWorkload:
                     wire, rng, rules, TOPIC, self._partitions, name, instance=instance, reader=reader, recorder=recorder
                 )
                 self._machines[machine].spawn(member.run())
+            keeper = SimGroupKeeper(
+                self._wire("keeper", 0), self._cluster.world.stream("kafka/keeper"), TOPIC, self._cluster.history.counts
+            )
+            self._group_keepers.append(keeper)
+            self._machines[0].spawn(keeper.run())
+
+    def _start_offset_admins(self) -> None:
+        for number in range(_OFFSET_ADMINS):
+            name = f"offset-admin-{number}"
+            rng, counts = self._cluster.world.stream(f"kafka/{name}"), self._cluster.history.counts
+            first = number * 1_000_000
+            admin = SimOffsetAdmin(self._wire(name, number % 2), rng, TOPIC, self._partitions, first, counts)
+            self._offset_admins.append(admin)
+            self._machines[number % 2].spawn(admin.run())
 
     def _client(self, name: str, machine: int = 0) -> tuple[KafkaWire, Recorder, Random, str, int]:
         rng = self._cluster.world.stream(f"kafka/{name}")
@@ -129,7 +167,13 @@ class KafkaWorkload:
 
     def stop(self) -> None:
         """Producers end after the record at hand; nothing is deleted any more."""
-        for client in (*self._producers, *self._topic_admins, *self._deleters):
+        for client in (
+            *self._producers,
+            *self._topic_admins,
+            *self._deleters,
+            *self._offset_admins,
+            *self._group_keepers,
+        ):
             client.is_working = False
 
     def finish(self, seconds: float) -> None:
@@ -207,6 +251,10 @@ class KafkaWorkload:
         if self.recorder.wrong:
             shown = "\n".join(self.recorder.wrong)
             raise AssertionError(f"clients saw false-gaps, {len(self.recorder.wrong)} cases:\n{shown}")
+        for keeper in self._group_keepers:
+            if keeper.wrong:
+                shown = "\n".join(keeper.wrong)
+                raise AssertionError(f"clients saw broken-group, {len(keeper.wrong)} cases:\n{shown}")
         if self.deletions.wrong:
             shown = "\n".join(self.deletions.wrong)
             raise AssertionError(f"clients saw broken-deletion, {len(self.deletions.wrong)} cases:\n{shown}")

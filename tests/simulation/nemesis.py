@@ -5,12 +5,12 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from model.ids import RAFT0, GroupId
+from model.ids import RAFT0, GroupId, NodeId
 from runtime.workers import Pool
 from storage.index_file import index_path
 from storage.snapshot_file import SNAPSHOT_NAME
 from tests.simulation.ambush import wait_for_uncommitted
-from tests.simulation.cluster import SimCluster
+from tests.simulation.cluster import DATA_DIR, SimCluster
 from tests.simulation.sim_disk import Operation
 from tests.simulation.world import SimNode
 
@@ -33,17 +33,35 @@ KINDS = (
     "small_segments",
     "pause",
     "slow_disk",
+    "hung_append",
     "hung_fsync",
+    "hung_kvstore",
+    "hung_read",
+    "hung_reads",
+    "hung_directory",
+    "loop_stall",
     "failed_fsync",
     "failed_write",
     "failed_read",
+    "failed_open",
+    "failed_name",
+    "few_descriptors",
     "full_disk",
     "wiped_disk",
+    "vanish_directory",
     "clock_step",
     "bit_rot",
+    "flip_frame_bit",
 )
 
+# In a cluster of five brokers or more: of three, a deposed leader has no company that has not voted for the next one.
+KINDS_OF_LARGE_CLUSTERS = ("deposed_company",)
+
 _LAG_LOOK_SECONDS = 0.5
+_LEADER_LOOK_SECONDS = 0.25
+_AMBUSH_LOOK_SECONDS = 0.0005
+_HOUR_MS = 3_600_000
+_AWAY = "/away"
 
 
 class InjectedFault(NamedTuple):
@@ -78,22 +96,29 @@ class Nemesis:
         self._number = 0
         self._capacity = self._world.nodes[1].disk.capacity
         self.kinds = [kind for kind in KINDS if rng.random() < 0.45] or [rng.choice(KINDS)]
+        if len(self._world.nodes) >= 5 and rng.random() < 0.7:
+            self.kinds += KINDS_OF_LARGE_CLUSTERS
         self._mean_pause = rng.choice([1.0, 2.0, 4.0])
         self.injected: list[InjectedFault] = []
-        # One disk rots in a run: an entry that rots on two of three may be gone, and nobody promises otherwise.
+        # One disk rots in a run: an entry that rots on a majority of its group's voters may be gone, and nobody promises
+        # otherwise.
         self._rotting = self._any()
         self._wiped: dict[int, None] = {}
+        # Brokers whose data directory is away.
+        self._vanished: dict[int, None] = {}
         cluster.on_refused_start = self._start_again
 
     def start(self) -> None:
         """Begin."""
         self._schedule()
+        self._look_at_leaders()
 
     def stop(self) -> None:
         """No new faults, and everything is mended: links healed, processes running, disks quick and with room."""
         self._is_stopped = True
         for node in self._world.nodes.values():
             node.resume()
+            node.workers.mend()
             node.disk.clear_faults()
             node.disk.capacity = self._capacity
         self._world.network.heal_all()
@@ -104,6 +129,8 @@ class Nemesis:
         )
         for node_id in list(self._wiped):
             self._give_back(node_id)
+        for node_id in list(self._vanished):
+            self._bring_back(node_id)
         for node_id in self._world.nodes:
             # A replica that has failed stays failed for the life of its process.
             if self._has_failed(node_id):
@@ -122,6 +149,13 @@ class Nemesis:
         if self._world.time >= self._calm_from:
             self._cluster.observer.quiet(self._world.time)
         self._world.after(_LAG_LOOK_SECONDS, self._look_at_lags)
+
+    def _look_at_leaders(self) -> None:
+        for node_id in self._cluster.nodes:
+            node = self._world.nodes[node_id]
+            if not node.loop.blocked:
+                self._cluster.observer.look(node_id, node.incarnation, node.loop.time())
+        self._world.after(_LEADER_LOOK_SECONDS, self._look_at_leaders)
 
     def _schedule(self) -> None:
         # Bounded: no run is without faults.
@@ -158,7 +192,8 @@ class Nemesis:
             self._later(0.05, self._fault.choice([0.3, 4.0]), lambda: self._restart(node_id))
 
     def _restart(self, node_id: int) -> None:
-        if not self._cluster.is_up(node_id):
+        # Nobody starts a broker whose directory is away: it would make another one.
+        if not self._cluster.is_up(node_id) and node_id not in self._vanished:
             self._cluster.start(node_id)
             self._on_started(node_id)
 
@@ -202,12 +237,21 @@ class Nemesis:
             node.pause()
             self._later(0.1, 5.0, lambda: self._resume(node))
 
+    def _loop_stall(self) -> None:
+        """The loop of a process stands still (a collection, a computation, a slow disk); its threads go on."""
+        node = self._world.nodes[self._any()]
+        if node.is_alive and not node.loop.blocked:
+            node.stall_loop()
+            self._later(0.1, 3.0, lambda: self._resume(node))
+
     def _resume(self, node: SimNode) -> None:
         if node.is_alive:
             node.resume()
 
     def _clock_step(self) -> None:
-        self._world.nodes[self._any()].wall_clock.step(self._fault.randrange(-3_600_000, 3_600_000))
+        """By up to an hour, or by more than a day: what goes by this clock alone sees an age that nobody has lived."""
+        by_ms = self._fault.choice([self._fault.randrange(-_HOUR_MS, _HOUR_MS), -25 * _HOUR_MS, 25 * _HOUR_MS])
+        self._world.nodes[self._any()].wall_clock.step(by_ms)
 
     # -- links --------------------------------------------------------------------------------------------------
 
@@ -277,6 +321,23 @@ class Nemesis:
         group = self._fault.choice([RAFT0, self._fault.choice(self._cluster.data_groups())])
         wait_for_uncommitted(self._cluster, group, self._strikes(strike))
 
+    def _deposed_company(self) -> None:
+        """raft0's leader and one other broker are cut off from all others, and that one starts again.
+
+        The others elect at once. Until its check-quorum the deposed leader believes that it leads, and the other one,
+        which has not voted for the next, believes it, too.
+        """
+        leader = self._cluster.leader_of(RAFT0) or self._any()
+        company = self._fault.choice(self._others(leader))
+        others = [other for other in self._others(leader) if other != company]
+        for other in others:
+            self._world.network.reset(leader, other)
+        mends = [*self._cut_off(leader, others), *self._cut_off(company, others)]
+        if self._cluster.is_up(company):
+            self._cluster.crash(company, power_loss=False)
+            self._later(0.05, 0.6, lambda: self._restart(company))
+        self._later(1.0, 5.0, lambda: [mend() for mend in mends])
+
     def _strikes(self, strike: Callable[[int], None]) -> Callable[[int], None]:
         return lambda leader: None if self._is_stopped else strike(leader)
 
@@ -305,6 +366,25 @@ class Nemesis:
             link.segment_bytes = self._fault.choice([7, 61, 536])
         self._later(0.5, 3.0, lambda: [setattr(link, "segment_bytes", None) for link in links])
 
+    def _flip_frame_bit(self) -> None:
+        """Bits flip on the way from one broker to another, one in each of the next pieces, and no checksum of TCP notices.
+
+        Clients' links are left alone: what a producer sends is covered by its batch's own checksum only.
+        """
+        source, target = self._pair()
+        link, node = self._world.network.link(source, target), self._cluster.nodes.get(target)
+        damaged = node.links.damaged if node is not None else {}
+        before, counts = damaged.get(NodeId(source), 0), self._cluster.history.counts
+        link.flips = [(self._fault.random(), self._fault.randrange(8)) for _ in range(self._fault.choice([1, 3, 20]))]
+        counts["bits flipped on a link"] += len(link.flips)
+
+        def end() -> None:
+            link.flips = []
+            if damaged.get(NodeId(source), 0) > before:
+                counts["damage on a link noticed"] += 1
+
+        self._later(0.5, 3.0, end)
+
     def _slow_link(self) -> None:
         first, second = self._machines()
         self._world.network.slow(first, second, self._fault.choice([10.0, 100.0, 500.0]))
@@ -318,9 +398,48 @@ class Nemesis:
         self._later(0.5, 5.0, lambda: setattr(disk, "slow_factor", 1.0))
 
     def _hung_fsync(self) -> None:
+        self._hang(Pool.FSYNC)
+
+    def _hung_append(self) -> None:
+        self._hang(Pool.APPEND)
+
+    def _hung_kvstore(self) -> None:
+        self._hang(Pool.KVSTORE)
+
+    def _hung_reads(self) -> None:
+        self._hang(Pool.READ)
+
+    def _hang(self, pool: Pool) -> None:
+        """No job of a kind ends: for as long as a leader stays in office, for longer, or until somebody mends the disk."""
+        node = self._world.nodes[self._any()]
+        if not node.is_alive:
+            return
+        seconds = self._fault.choice([(0.5, 3.0), (3.0, 8.0), None])
+        if seconds is not None:
+            node.workers.stall(pool, self._fault.uniform(*seconds))
+        else:
+            self._until_mended(node, lambda: node.workers.stall(pool))
+
+    def _until_mended(self, node: SimNode, hang: Callable[[], object]) -> None:
+        hang()
+        workers = node.workers
+        self._later(5.0, 15.0, workers.mend)
+
+    def _hung_read(self) -> None:
+        """The reads that run when there are some; others go on."""
+        node = self._world.nodes[self._any()]
+
+        def strike() -> None:
+            if not self._is_stopped and node.is_alive and not node.workers.hang(Pool.READ):
+                self._world.after(_AMBUSH_LOOK_SECONDS, strike)
+
+        self._until_mended(node, strike)
+
+    def _hung_directory(self) -> None:
+        """What makes, renames or removes a name does not come back; the name is changed, and others go on."""
         node = self._world.nodes[self._any()]
         if node.is_alive:
-            node.workers.stall(Pool.FSYNC, self._fault.uniform(0.5, 4.0))
+            self._until_mended(node, node.workers.hang_directories)
 
     def _failed_fsync(self) -> None:
         self._fail_disk("fsync")
@@ -330,6 +449,20 @@ class Nemesis:
 
     def _failed_read(self) -> None:
         self._fail_disk("read")
+
+    def _failed_open(self) -> None:
+        self._fail_disk("open")
+
+    def _failed_name(self) -> None:
+        """A directory refuses a change, or a file to be cut."""
+        what: list[Operation] = ["rename", "unlink", "truncate", "fsync_dir"]
+        self._fail_disk(self._fault.choice(what))
+
+    def _few_descriptors(self) -> None:
+        """The process, or its machine, has none left for some time, or almost none."""
+        disk = self._world.nodes[self._any()].disk
+        disk.no_descriptor = self._fault.choice([0.5, 0.9, 1.0])
+        self._later(0.5, 4.0, lambda: setattr(disk, "no_descriptor", 0.0))
 
     def _fail_disk(self, what: Operation) -> None:
         node_id = self._any()
@@ -347,7 +480,7 @@ class Nemesis:
     def _wiped_disk(self) -> None:
         """A machine comes back with an empty disk; its own is put back later, for the broker has no other copy of it."""
         node_id = self._any()
-        if self._wiped:
+        if self._wiped or node_id in self._vanished:
             return
         self._wiped[node_id] = None
         if self._cluster.is_up(node_id):
@@ -363,6 +496,30 @@ class Nemesis:
         self._cluster.swap_disk(node_id)
         self._restart(node_id)
 
+    def _vanish_directory(self) -> None:
+        """The data directory of a broker that serves goes, as often as not with an empty one in its place.
+
+        The broker ends by itself, once it looks, and is started when the directory is back.
+        """
+        node_id = self._any()
+        node = self._cluster.nodes.get(node_id)
+        if node is None or node_id in self._vanished or node_id in self._wiped or not node.is_registered.is_set():
+            return
+        disk = self._world.nodes[node_id].disk
+        disk.move(DATA_DIR, _AWAY)
+        if self._fault.random() < 0.5:
+            disk.make_empty(DATA_DIR)
+        self._vanished[node_id] = None
+        self._later(1.5, 6.0, lambda: self._bring_back(node_id))
+
+    def _bring_back(self, node_id: int) -> None:
+        del self._vanished[node_id]
+        disk = self._world.nodes[node_id].disk
+        if made := disk.names(DATA_DIR):
+            self._world.fail(node_id, f"{made} were made in the place of a data directory that was away")
+        disk.move(_AWAY, DATA_DIR)
+        self._restart(node_id)
+
     def _bit_rot(self) -> None:
         """A bit flips below the flushed mark; sometimes the process dies before anybody reads it.
 
@@ -374,6 +531,9 @@ class Nemesis:
         consensus = self._cluster.consensus(node_id, self._fault.choice(groups or [RAFT0]))
         # A damaged snapshot of a log without a segment is refused for good (RFC 0002 section 7).
         if consensus is None or consensus.state.is_refilling or not consensus.log._segments:
+            return
+        if len(consensus.configuration.node_ids) == 1:
+            # Nobody else has what rots here, and nobody promises that it comes back.
             return
         # The mark of the entries before the last two segments stands in those.
         segments = [each for each in consensus.log._segments[:-2] if each.last_index <= consensus.log.flushed_index]

@@ -121,10 +121,20 @@ class Observer:
         if group not in self._deleted:
             self._each("on_group_offset", group, offset)
 
+    def registered(self, node_id: int, committed: int, covered: int) -> None:
+        """raft0's leader has answered a broker's registration: see `Invariant.on_registered`."""
+        self._each("on_registered", node_id, committed, covered)
+
     def quiet(self, seconds: float) -> None:
         """Every broker is up and all faults are mended."""
         for group in sorted({group for views in self._views.values() for group in views} - self._deleted):
             self._each("on_quiet", seconds, group, self._replicas(group))
+
+    def look(self, node_id: int, life: int, now: float) -> None:
+        """The process of a node runs, is in its n-th life, and has this clock."""
+        for group, view in self._views[node_id].items():
+            if view.life == life and group not in self._deleted:
+                self._each("on_look", now, view)
 
     def at_end(self) -> None:
         """The run has ended, with every node up."""
@@ -149,6 +159,7 @@ class Observer:
     def _open(
         self, node_id: int, life: int, group: GroupId, consensus: Consensus, former: ReplicaView | None
     ) -> ReplicaView:
+        self.history.voters.setdefault(group, frozenset(consensus.configuration.node_ids))
         view = ReplicaView(node_id, life, group, consensus, Standing.of(consensus))
         view.read_back(self.history.committed_in(group), former)
         self._views[node_id][group] = view

@@ -47,7 +47,7 @@ class PowerLosses:
         if not taken or first > view.now.visible:
             return []
         held = [(each, self._held(each)) for each in replicas]
-        majority = self._history.voters // 2 + 1
+        majority = self._history.majority_of(view.group)
         found = []
         for ghost in view.entries[first - 1 : view.now.visible]:
             lost = taken.get(ghost.chain, set())
@@ -68,8 +68,8 @@ class PowerLosses:
         held = [(view, self._held(view)) for view in replicas]
         for index in range(max(shown, default=0), committed, -1):
             chain = shown[index].chain if index in shown else None
-            holders = sum(last >= index and view.chain_at(index) == chain for view, last in held)
-            if holders > self._history.voters // 2:
+            holders = {view.node_id for view, last in held if last >= index and view.chain_at(index) == chain}
+            if self._history.is_majority(group, holders):
                 return index
         return committed
 

@@ -7,16 +7,21 @@ fails, whatever its invariants say.
 from collections import defaultdict
 from collections.abc import Sequence
 
-from model.ids import ConsistencyLevel, GroupId
+from model.ids import RAFT0, ConsistencyLevel, GroupId
 from raft.replica_state import Role
 from raft.replicate_item import ReplicateResult
 from tests.simulation.history import History
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.nemesis import KINDS
+from tests.simulation.nemesis import KINDS, KINDS_OF_LARGE_CLUSTERS
 from tests.simulation.replica_view import Ghost, ReplicaView, Standing
 
+# Sizes of clusters, and of the groups in them.
+_VOTERS = [(3, 1), (3, 3), (5, 1), (5, 3), (5, 5), (7, 1), (7, 3), (7, 5), (7, 7)]
+
 SOMETIMES = (
-    *(f"fault {kind}" for kind in KINDS),
+    "registrations",
+    "leftovers removed",
+    *(f"fault {kind}" for kind in (*KINDS, *KINDS_OF_LARGE_CLUSTERS)),
     # Elections.
     "a split vote",
     "a refused vote",
@@ -26,6 +31,8 @@ SOMETIMES = (
     "two leaders of different terms at once",
     "a leader stepped down with entries that it had not fsynced",
     "a leader stepped down within its term",
+    "a deposed leader of raft0 that believes to lead",
+    *(f"a leader by {voters} of {brokers} brokers" for brokers, voters in _VOTERS),
     "transfers",
     "transfers back",
     "transfer TransferTimedOutError",
@@ -43,7 +50,9 @@ SOMETIMES = (
     "raft replicate_timeouts",
     "raft producers_held",
     "a leader as far ahead as it may be",
+    "raft append_stalls",
     "raft flush_stalls",
+    "raft kvstore_stalls",
     "raft append_requests_failed",
     "raft snapshots_sent",
     "snapshots installed",
@@ -51,13 +60,21 @@ SOMETIMES = (
     "equal tables",
     "log starts moved",
     "lags measured",
+    "bits flipped on a link",
+    "damage on a link noticed",
     # Disks.
+    "brokers that ended without their directory",
     "disk bytes lost with power",
     "disk writes torn with power",
     "disk names lost with power",
     "disk write failed",
     "disk read failed",
     "disk fsync failed",
+    *(f"disk {operation} failed" for operation in ("open", "rename", "unlink", "truncate", "fsync_dir")),
+    "disk later names survive earlier ones",
+    "disk descriptors refused",
+    "disk written on the loop",
+    "disk refused on the loop",
     "disk full",
     "starts that the disk refused",
     *(f"bits flipped in {kind}" for kind in ("a segment", "an index file", "a snapshot")),
@@ -87,9 +104,16 @@ SOMETIMES = (
     "client create topic NONE",
     "client create topic TOPIC_ALREADY_EXISTS",
     "client delete topic NONE",
+    "client alter topic NONE",
+    "client grow topic NONE",
     "client delete topic UNKNOWN_TOPIC_OR_PARTITION",
     "client cas info",
+    "client create topic POLICY_VIOLATION",
     # Groups.
+    "a table near its bound",
+    "offset admin commit NONE",
+    "offset admin commit INVALID_COMMIT_OFFSET_SIZE",
+    "offset admin delete NONE",
     "group join NONE",
     "group sync NONE",
     "group sync REBALANCE_IN_PROGRESS",
@@ -104,6 +128,10 @@ SOMETIMES = (
     "group heartbeat NOT_COORDINATOR",
     "group leave NONE",
     "group member vanished",
+    "group keeper commit NONE",
+    "group keeper delete NONE",
+    "group keeper delete GROUP_ID_NOT_FOUND",
+    "group keeper fetch NONE",
 )
 
 
@@ -156,9 +184,14 @@ class Probes(Invariant):
 
     def on_elected(self, view: ReplicaView) -> None:
         self._elected.add((view.group, view.now.term))
+        # All brokers vote in raft0.
+        voters, brokers = (len(self.history.voters[group]) for group in (view.group, RAFT0))
+        self._count(f"a leader by {voters} of {brokers} brokers")
         leaders = self._leaders[view.group]
         if any(other.now.role is Role.LEADER for node_id, other in leaders.items() if node_id != view.node_id):
             self._count("two leaders of different terms at once")
+            if view.group == RAFT0:
+                self._count("a deposed leader of raft0 that believes to lead")
         leaders[view.node_id] = view
         if any(ghost.term < view.now.term for ghost in view.entries[view.now.commit :]):
             self._count("a leader elected with uncommitted entries of others")

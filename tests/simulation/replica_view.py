@@ -13,7 +13,7 @@ from storage.errors import CorruptLogError
 from storage.log import Log
 from storage.log_start import LogStart, decode_log_start
 from storage.segment import scan
-from tests.simulation.sim_disk import SimFile
+from tests.simulation.sim_disk import ObservedFile
 
 # Bytes of a chain.
 CHAIN_BYTES = 12
@@ -27,7 +27,7 @@ class Ghost(NamedTuple):
     """What identifies an entry on every replica. `chain` covers it and everything before it.
 
     `producer` is the batch's producer id, epoch and first sequence number, where it has them; `size` is the payload's,
-    in bytes.
+    in bytes; `command` is what a command of raft0 says.
     """
 
     index: int
@@ -40,6 +40,7 @@ class Ghost(NamedTuple):
     start: LogStart | None = None
     producer: tuple[int, int, int] | None = None
     size: int = 0
+    command: bytes | None = None
 
 
 def content_key(payload: bytes | bytearray | memoryview) -> bytes:
@@ -61,7 +62,8 @@ def ghost_of(entry: Entry, before: bytes) -> Ghost:
     start = decode_log_start(entry.payload) if entry.kind is EntryKind.LOG_START else None
     facts = (entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count)
     producer = producer if producer and producer[0] >= 0 else None
-    return Ghost(*facts, content, chain_of(entry, before), start, producer, len(entry.payload))
+    command = bytes(entry.payload) if entry.kind is EntryKind.COMMAND else None
+    return Ghost(*facts, content, chain_of(entry, before), start, producer, len(entry.payload), command)
 
 
 @dataclass(slots=True)
@@ -124,10 +126,10 @@ class ReplicaView:
         log = self.consensus.log
         self.entries = committed[: log.start_index - 1]
         for segment in log._segments:
-            view = segment.view()
-            assert isinstance(view.file, SimFile)
+            inode = log._env.files.inode(segment.path)
+            assert inode is not None
             try:
-                for _, parsed in scan(view._replace(file=view.file.as_it_is())):
+                for _, parsed in scan(segment.view()._replace(file=ObservedFile(inode))):
                     if parsed.entry.index == len(self.entries) + 1:
                         self.entries.append(ghost_of(parsed.entry, self.chain_at(len(self.entries))))
             except CorruptLogError:

@@ -6,7 +6,9 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 
+from cluster.state_bounds import StateOptions
 from raft.options import RaftOptions
+from runtime.open_files import OPEN_FILES_MIN
 from tests.simulation.cluster import ClusterOptions, SimCluster
 from tests.simulation.kafka_workload import KafkaWorkload
 from tests.simulation.nemesis import InjectedFault, Nemesis
@@ -19,9 +21,16 @@ _LIVENESS_SECONDS = 15.0
 _QUIET_SECONDS = 8.0
 _READ_SECONDS = 30.0
 _ANSWERED_MIN = 100
-# So little that producers are held in a run with few clients; in every ninth, by the number and not by a draw, which
-# would make all other seeds other runs. Nine has no factor in common with four, by which groups and disks are told.
+# Divisor and rest of the seeds whose clusters are larger: they cost more, and three brokers show most. By the number and
+# not by a draw, which would make all other seeds other runs. Both divisors have no factor in common with those below.
+_FIVE_BROKERS, _SEVEN_BROKERS = (7, 3), (17, 8)
+# So little that producers are held in a run with few clients; in every ninth, which has no factor in common with four,
+# by which groups and disks are told.
 _TIGHT_BOUNDS = {"unreplicated_bytes": 8 * 1024, "batcher_bytes": 4 * 1024}
+# So little that a few topics and offsets fill the tables; in every eighth run, which is every other one with a group.
+_RAFT0_BYTES, _GROUPS_BYTES = 960, 2500
+# Each broker beyond three is a record of some 160 bytes itself, and its replicas are a few more.
+_BYTES_PER_BROKER = 200
 
 
 @dataclass(slots=True)
@@ -81,6 +90,7 @@ def run(plan: Plan) -> RunResult:
         # By the number and not by a draw, which would make all other seeds other runs.
         for node in world.nodes.values():
             node.disk.allocates = seed % 4 == 3
+            node.disk.runs_now = seed % 5 != 0
         _run(world, cluster, result)
     except Exception as error:  # noqa: BLE001 - every failure is a finding, reported with its seed
         result.error, result.cause = _headline(error), _text_of(_first_of(error))
@@ -99,6 +109,9 @@ def run(plan: Plan) -> RunResult:
 
 
 def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) -> SimCluster:
+    nodes = 3 if plan is None else _nodes(plan.seed)
+    # Most topics have three replicas. What has one is as good as its only broker.
+    replicas = world.stream("replicas").choice({3: [3], 5: [3, 3, 1], 7: [3, 5, 1]}[nodes])
     rng = world.stream("options")
     latency = rng.choice([50e-6, 500e-6, 5e-3])
     jitter = latency * rng.choice([0.1, 1.0, 3.0])
@@ -110,6 +123,8 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
         state_step_entries=rng.choice([1, 7, 256]),
         # The longer, the more a power loss takes.
         flush_interval=rng.choice([0.1, 0.1, 0.5]),
+        # By the number, too: segments are closed and opened again all the time.
+        open_segments=OPEN_FILES_MIN if world.seed % 3 == 1 else RaftOptions().open_segments,
         **(_TIGHT_BOUNDS if plan is not None and plan.seed % 9 == 5 else {}),
     )
     # Callers of partitions do without: they know two levels.
@@ -117,6 +132,8 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
     cluster = SimCluster(
         world,
         ClusterOptions(
+            nodes=nodes,
+            replicas=replicas,
             segment_bytes=segment_bytes,
             retention_bytes=retention_bytes,
             digests=digests,
@@ -124,6 +141,7 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
             kafka=plan is not None,
             plan=plan or Plan(world.seed),
             write_caching=write_caching,
+            state=_small_tables(nodes) if plan is not None and plan.seed % 8 == 2 else None,
             topic_configs={"write.caching": "true"} if write_caching else {},
         ),
     )
@@ -132,6 +150,20 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
             link = world.network.link(source, target)
             link.base, link.jitter = latency, jitter
     return cluster
+
+
+def _small_tables(nodes: int) -> StateOptions:
+    raft0_bytes = _RAFT0_BYTES + _BYTES_PER_BROKER * (nodes - 3)
+    return StateOptions(raft0_bytes_max=raft0_bytes, groups_bytes_max=_GROUPS_BYTES)
+
+
+def _nodes(seed: int) -> int:
+    """Return how many brokers the cluster of a seed has."""
+    divisor, rest = _SEVEN_BROKERS
+    if seed % divisor == rest:
+        return 7
+    divisor, rest = _FIVE_BROKERS
+    return 5 if seed % divisor == rest else 3
 
 
 def _link_seconds(world: World) -> tuple[float, float]:

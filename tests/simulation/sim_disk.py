@@ -9,13 +9,14 @@ import posixpath
 import random
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 from runtime.files import Buffer
 from tests.simulation.trace import Trace
 from tests.simulation.virtual_loop import VirtualLoop
 
-Operation = Literal["write", "read", "fsync", "fsync_dir"]
+Operation = Literal["write", "read", "fsync", "fsync_dir", "open", "rename", "unlink", "truncate"]
 
 _SECTOR = 512
 _AHEAD_BYTES = 256
@@ -111,10 +112,12 @@ class Directory:
         self.pending.clear()
 
     def lose_power(self, rng: random.Random, counts: Counter[str]) -> None:
-        """A prefix of the un-fsynced operations survives; then the same below."""
-        kept = rng.randint(0, len(self.pending))
-        counts["names lost with power"] += kept < len(self.pending)
-        del self.pending[kept:]
+        """Any of the un-fsynced operations survive, in their order; then the same below."""
+        likelihood = rng.choice((0.0, 0.5, 0.5, 1.0))
+        kept = [rng.random() < likelihood for _ in self.pending]
+        counts["names lost with power"] += not all(kept)
+        counts["later names survive earlier ones"] += any(not earlier and later for earlier, later in pairwise(kept))
+        self.pending = [names for names, is_kept in zip(self.pending, kept, strict=True) if is_kept]
         self.sync()
         self.entries = dict(self.durable)
         for entry in self.entries.values():
@@ -132,14 +135,19 @@ def _apply(entries: dict[str, Inode | Directory], names: dict[str, Inode | Direc
             entries[name] = entry
 
 
+_OF_NAMES = ("create", "mkdir", "rename to", "unlink", "rmdir", "fsync_dir")
+
+
 class SimDisk:
     """One node's disk.
 
     Faults (set them at any time): `probability[operation]` in [0, 1] of EIO, `fail_next`, `capacity` in bytes,
-    `slow_factor` (>= 0) on every job's duration (read by SimWorkers).
+    `slow_factor` (>= 0) on every job's duration (read by SimWorkers), `no_descriptor`, the probability in [0, 1] of
+    EMFILE for whatever opens a descriptor.
 
     Attributes:
         counts: What has gone wrong, how often.
+        runs_now: Small appends run on the loop, as in production (read by SimWorkers); stories do without.
         allocates: `append` makes files longer ahead. Stories that count bytes do without; of the drawn runs some do.
     """
 
@@ -148,6 +156,8 @@ class SimDisk:
         self.capacity = _DEFAULT_CAPACITY
         self.slow_factor = 1.0
         self.allocates = False
+        self.runs_now = False
+        self.no_descriptor = 0.0
         self.probability: dict[Operation, float] = {}
         self.used = 0
         self.counts: Counter[str] = Counter()
@@ -156,6 +166,8 @@ class SimDisk:
         self.locks: dict[str, SimDirectoryLock] = {}
         self._trace = trace
         self._fail_next: list[tuple[Operation, int, str]] = []
+        # How often a name was made, renamed, removed or made durable.
+        self.names_changed = 0
 
     def fail_next(self, operation: Operation, *, error: int = errno.EIO, path_part: str = "") -> None:
         """Let the next `operation` on a path that contains `path_part` fail; calls add up."""
@@ -166,6 +178,14 @@ class SimDisk:
         self._fail_next.clear()
         self.probability.clear()
         self.slow_factor = 1.0
+        self.no_descriptor = 0.0
+
+    def check_descriptor(self, path: str) -> None:
+        """Raise EMFILE if it is due for a call that opens a descriptor."""
+        if self.no_descriptor and self.rng.random() < self.no_descriptor:
+            self.counts["descriptors refused"] += 1
+            self.record("descriptor refused", path, errno.EMFILE)
+            raise _error(errno.EMFILE, path)
 
     def check(self, operation: Operation, path: str) -> None:
         """Raise the OSError that is due for `operation`, if one is."""
@@ -183,6 +203,7 @@ class SimDisk:
 
     def record(self, operation: str, path: str, *detail: int) -> None:
         """Trace an effect."""
+        self.names_changed += operation.startswith(_OF_NAMES)
         self._trace.record("disk", self.node_id, (operation, path, *detail))
 
     def lose_power(self) -> None:
@@ -191,17 +212,57 @@ class SimDisk:
         self.used = self.root.size()
         self.record("power lost", "/", self.used)
 
+    def move(self, source: str, target: str) -> None:
+        """Rename a directory behind the back of the processes, durably, as an operator or a lost mount does.
+
+        An empty directory that has the name `target` is replaced.
+        """
+        (*above, name), (*target_above, target_name) = _parts(source), _parts(target)
+        parent, target_parent = self._directory_at(above), self._directory_at(target_above)
+        moved = parent.entries[name]
+        for directory, change in ((parent, {name: None}), (target_parent, {target_name: moved})):
+            directory.change(change)
+            directory.sync()
+        self.record(f"moved to {target}", source)
+
+    def make_empty(self, path: str) -> None:
+        """Make a directory behind the back of the processes, durably."""
+        *above, name = _parts(path)
+        parent = self._directory_at(above)
+        parent.change({name: Directory()})
+        parent.sync()
+
+    def names(self, path: str) -> list[str]:
+        """Return what lies at a path for whoever looks by the name: nothing where no directory is."""
+        try:
+            return sorted(self._directory_at(_parts(path)).entries)
+        except (KeyError, AssertionError):
+            return []
+
+    def _directory_at(self, parts: list[str]) -> Directory:
+        entry: Inode | Directory = self.root
+        for name in parts:
+            assert isinstance(entry, Directory)
+            entry = entry.entries[name]
+        assert isinstance(entry, Directory)
+        return entry
+
     def rot(self, path: str, position: int, bit: int = 0) -> bool:
         """Flip a bit of a durable byte of a file, in the cache and on the platter; return whether there is such a one."""
-        inode: Inode | Directory | None = self.root
-        for part in _parts(path):
-            inode = inode.entries.get(part) if isinstance(inode, Directory) else None
-        if not isinstance(inode, Inode) or position >= min(len(inode.durable), len(inode.data)):
+        inode = self.inode(path)
+        if inode is None or position >= min(len(inode.durable), len(inode.data)):
             return False  # It has not reached the platter, or is being replaced.
         inode.durable[position] ^= 1 << bit
         inode.data[position] ^= 1 << bit
         self.record("rot", path, position, bit)
         return True
+
+    def inode(self, path: str) -> Inode | None:
+        """Return the file of that name, as processes see it; None if there is none."""
+        entry: Inode | Directory | None = self.root
+        for part in _parts(path):
+            entry = entry.entries.get(part) if isinstance(entry, Directory) else None
+        return entry if isinstance(entry, Inode) else None
 
     def durable_bytes(self, path: str) -> bytes | None:
         """Return what a power loss that keeps nothing un-fsynced leaves of a file; None if no name leads there."""
@@ -279,6 +340,7 @@ class SimFile:
 
     def truncate(self, size: int) -> None:
         self._check_open()
+        self._disk.check("truncate", self.path)
         growth = size - len(self._inode.data)
         if growth > self._disk.capacity - self._disk.used:
             raise _error(errno.ENOSPC, self.path)
@@ -294,13 +356,12 @@ class SimFile:
         self._check_open()
         self._closed = True
 
-    def as_it_is(self) -> "SimFile":
-        """Return the file for an observer, whose reads meet no fault and draw none."""
-        return _ObservedFile(self._files, self._inode, self.path)
 
+class ObservedFile:
+    """A file for an observer, whose reads meet no fault and draw none."""
 
-class _ObservedFile(SimFile):
-    __slots__ = ()
+    def __init__(self, inode: Inode) -> None:
+        self._inode = inode
 
     def pread(self, size: int, position: int) -> bytes:
         return bytes(self._inode.data[position : position + size])
@@ -325,15 +386,58 @@ class SimFileSystem:
     def __init__(self, disk: SimDisk, loop: VirtualLoop) -> None:
         self.disk = disk
         self._loop = loop
+        # What `hold` has opened, and the parts of its path.
+        self._held: tuple[list[str], Directory] | None = None
 
     @property
     def dead(self) -> bool:
         return self._loop.dead
 
+    def hold(self, path: str) -> None:
+        assert self._held is None
+        self._held = _parts(path), self._directory(_parts(path), path)
+
+    def is_in_place(self) -> bool:
+        assert self._held is not None
+        parts, held = self._held
+        entry: Inode | Directory | None = self.disk.root
+        for name in parts:
+            entry = entry.entries.get(name) if isinstance(entry, Directory) else None
+        return entry is held
+
+    def path_for_others(self, path: str) -> str:
+        return path
+
+    def let_go(self) -> None:
+        self._held = None
+
+    def seen_from(self, parts: list[str]) -> tuple[list[str], Directory]:
+        """Return what is left of a path, and from where: the held directory, or the root."""
+        if self._held is not None and parts[: len(self._held[0])] == self._held[0]:
+            return parts[len(self._held[0]) :], self._held[1]
+        return parts, self.disk.root
+
+    def inode(self, path: str) -> Inode | None:
+        """Return the file that this process finds by a path, for observers; None if there is none."""
+        parts, start = self.seen_from(_parts(path))
+        entry: Inode | Directory | None = start
+        for name in parts:
+            entry = entry.entries.get(name) if isinstance(entry, Directory) else None
+        return entry if isinstance(entry, Inode) else None
+
+    def durable_inode(self, path: str) -> Inode | None:
+        """Return the file that it would find below the same directory after a power loss; None if there is none."""
+        parts, start = self.seen_from(_parts(path))
+        entry: Inode | Directory | None = start
+        for name in parts:
+            entry = entry.durable.get(name) if isinstance(entry, Directory) else None
+        return entry if isinstance(entry, Inode) else None
+
     def _find(self, parts: list[str], path: str) -> Inode | Directory:
         if self.dead:
             raise _error(errno.EBADF, path)
-        entry: Inode | Directory = self.disk.root
+        parts, start = self.seen_from(parts)
+        entry: Inode | Directory = start
         for name in parts:
             if not isinstance(entry, Directory):
                 raise _error(errno.ENOTDIR, path)
@@ -356,6 +460,8 @@ class SimFileSystem:
     def open(self, path: str, *, create: bool = False) -> SimFile:
         parent, name = self._parent(path)
         entry = parent.entries.get(name)
+        self.disk.check_descriptor(path)
+        self.disk.check("open", path)
         if create:
             if entry is not None:
                 raise _error(errno.EEXIST, path)
@@ -376,25 +482,24 @@ class SimFileSystem:
         return True
 
     def listdir(self, path: str) -> list[str]:
+        self.disk.check_descriptor(path)
         return sorted(self._directory(_parts(path), path).entries)
 
     def mkdir(self, path: str) -> None:
-        directory = self._directory([], path)
-        for name in _parts(path):
-            below = directory.entries.get(name)
-            if below is None:
-                below = Directory()
-                directory.change({name: below})
-                directory.sync()
-                self.disk.record("mkdir", path)
-            elif not isinstance(below, Directory):
-                raise _error(errno.EEXIST, path)
-            directory = below
+        parent, name = self._parent(path)
+        below = parent.entries.get(name)
+        if below is None:
+            parent.change({name: Directory()})
+            parent.sync()
+            self.disk.record("mkdir", path)
+        elif not isinstance(below, Directory):
+            raise _error(errno.EEXIST, path)
 
     def rename(self, source: str, target: str) -> None:
         source_parent, source_name = self._parent(source)
         target_parent, target_name = self._parent(target)
         entry = self._find(_parts(source), source)
+        self.disk.check("rename", target)
         replaced = target_parent.entries.get(target_name)
         if replaced is entry:
             return
@@ -418,6 +523,7 @@ class SimFileSystem:
         entry = self._find(_parts(path), path)
         if isinstance(entry, Directory):
             raise _error(errno.EISDIR, path)
+        self.disk.check("unlink", path)
         self.disk.used -= len(entry.data)
         parent.change({name: None})
         self.disk.record("unlink", path)
@@ -431,6 +537,7 @@ class SimFileSystem:
 
     def fsync_dir(self, path: str) -> None:
         directory = self._directory(_parts(path), path)
+        self.disk.check_descriptor(path)
         self.disk.check("fsync_dir", path)
         directory.sync()
         self.disk.record("fsync_dir", path)

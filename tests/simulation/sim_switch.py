@@ -24,10 +24,11 @@ def os_error(number: int) -> OSError:
 class Link:
     """One direction between two nodes: seconds of delay `base + [0, jitter)`, bytes/s, a slowing factor, a cut.
 
-    `segment_bytes`: no more than so many bytes arrive in one piece.
+    `segment_bytes`: no more than so many bytes arrive in one piece. `flips`: for each of the next pieces that are sent,
+    where one bit of it flips (a fraction of its length, and which bit).
     """
 
-    __slots__ = ("_busy_until", "bandwidth", "base", "cut_at", "factor", "jitter", "segment_bytes")
+    __slots__ = ("_busy_until", "bandwidth", "base", "cut_at", "factor", "flips", "jitter", "segment_bytes")
 
     def __init__(self) -> None:
         self.base = 0.0003
@@ -36,7 +37,17 @@ class Link:
         self.factor = 1.0
         self.cut_at: float | None = None
         self.segment_bytes: int | None = None
+        self.flips: list[tuple[float, int]] = []
         self._busy_until = 0.0
+
+    def flipped(self, piece: bytes) -> bytes:
+        """Return what arrives of a piece that is sent now."""
+        if not self.flips or not piece:
+            return piece
+        place, bit = self.flips.pop()
+        changed = bytearray(piece)
+        changed[int(place * len(piece))] ^= 1 << bit
+        return bytes(changed)
 
     def arrival(self, now: float, rng: random.Random, size: int) -> float:
         """Return when `size` bytes sent at `now` are there."""
@@ -122,6 +133,7 @@ class Switch:
         for (source, target), link in self._links.items():
             link.factor = 1.0
             link.segment_bytes = None
+            link.flips = []
             self.heal(source, target)
 
     def slow(self, source: int, target: int, factor: float) -> None:

@@ -187,6 +187,7 @@ class SimTransport(asyncio.Transport):
 
     def _transmit(self, chunk: bytes) -> None:
         rng = self.switch.rng
+        chunk = self._link.flipped(chunk)
         segment = self._link.segment_bytes
         if segment is not None:
             for position in range(0, len(chunk), segment):

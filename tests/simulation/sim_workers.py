@@ -1,6 +1,7 @@
 """Blocking jobs at drawn virtual instants, with the parallelism of the real pools."""
 
 import asyncio
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -13,13 +14,13 @@ from tests.simulation.virtual_loop import VirtualLoop
 T = TypeVar("T")
 
 # Mean duration of a job, in seconds, on a healthy disk.
-MEAN_SECONDS = {Pool.APPEND: 0.0002, Pool.FSYNC: 0.002, Pool.READ: 0.0002, Pool.KVSTORE: 0.002}
+MEAN_SECONDS = {Pool.APPEND: 0.0002, Pool.FSYNC: 0.002, Pool.READ: 0.0002, Pool.KVSTORE: 0.002, Pool.WATCH: 0.0002}
 
 
 class _Threads:
     """One pool: what waits for its threads, and what they run."""
 
-    __slots__ = ("count", "mean_seconds", "queue", "running", "stalled_until")
+    __slots__ = ("count", "held", "mean_seconds", "queue", "running", "stalled_until")
 
     def __init__(self, pool: Pool) -> None:
         self.count = POOL_THREADS[pool]
@@ -27,16 +28,20 @@ class _Threads:
         self.queue: deque[_Job] = deque()
         self.running: dict[_Job, None] = {}
         self.stalled_until = 0.0
+        # What a stall holds up that only `mend` ends.
+        self.held: list[tuple[Callable[[_Job], None], _Job]] = []
 
 
 class _Job:
-    __slots__ = ("effect_done", "ends_at", "error", "future", "result", "threads", "work")
+    __slots__ = ("changed_names", "effect_done", "ends_at", "error", "future", "hangs", "result", "threads", "work")
 
     def __init__(self, threads: _Threads, work: Callable[[], Any], future: asyncio.Future[Any]) -> None:
         self.threads = threads
         self.work = work
         self.future = future
         self.effect_done = False
+        self.hangs = False
+        self.changed_names = False
         self.ends_at = 0.0
         self.result: Any = None
         self.error: BaseException | None = None
@@ -69,10 +74,24 @@ class SimWorkers:
         self._rng = rng
         self._pools = {pool: _Threads(pool) for pool in POOL_THREADS}
         self._closed = False
+        self._directories_hang = False
 
     def run_now(self, job: Callable[[], None]) -> bool:
-        """Every job takes its time here: what may happen while it runs is what is looked for."""
-        return False
+        """Run `job` here where the disk says so, and is as quick as it should be.
+
+        Where it does not, every job takes its time: what may happen while it runs is what is looked for then.
+        """
+        threads = self._pools[Pool.APPEND]
+        is_slow = self._disk.slow_factor > 1.0 or threads.stalled_until > self._loop.scheduler.time or threads.held
+        if self._closed or is_slow or not self._disk.runs_now:
+            return False
+        self._disk.counts["written on the loop"] += 1
+        try:
+            job()
+        except OSError:
+            self._disk.counts["refused on the loop"] += 1
+            raise
+        return True
 
     async def run(self, pool: Pool, job: Callable[[], T]) -> T:
         """Run `job` and return its result; a cancelled caller does not stop a job that has begun."""
@@ -84,15 +103,41 @@ class SimWorkers:
         self._begin(threads)
         return await future
 
-    def stall(self, pool: Pool, seconds: float) -> None:
-        """Let no job of `pool` take effect or end for `seconds` (a hung fsync)."""
+    def stall(self, pool: Pool, seconds: float = math.inf) -> None:
+        """Let no job of `pool` take effect or end for `seconds`, or until `mend` (a hung fsync)."""
         threads = self._pools[pool]
         threads.stalled_until = max(threads.stalled_until, self._loop.scheduler.time + seconds)
 
+    def hang(self, pool: Pool) -> int:
+        """Let the jobs that run now neither take effect nor end until `mend`; return how many. Others take their turns."""
+        running = [job for job in self._pools[pool].running if not job.effect_done]
+        for job in running:
+            job.hangs = True
+        return len(running)
+
+    def hang_directories(self) -> None:
+        """Let no job end, until `mend`, that makes, renames or removes a name."""
+        self._directories_hang = True
+
+    def mend(self) -> None:
+        """End what hangs until it is mended; a stall of so many seconds lasts as long as it was to."""
+        self._directories_hang = False
+        for threads in self._pools.values():
+            self._mend(threads)
+
+    def _mend(self, threads: _Threads) -> None:
+        if threads.stalled_until == math.inf:
+            threads.stalled_until = 0.0
+        for job in threads.running:
+            job.hangs = False
+        held, threads.held = threads.held, []
+        for go_on, job in held:
+            self._post_at(self._loop.scheduler.time, go_on, job)
+
     def all_ended_at(self) -> float:
-        """Return when all jobs that have begun will have ended: a disk that is quick again does not hurry them."""
-        ends = (max(job.ends_at, threads.stalled_until) for threads in self._pools.values() for job in threads.running)
-        return max(ends, default=0.0)
+        """Return when all jobs that have begun, and all stalls, will have ended: a disk that is quick again hurries none."""
+        stalls = [threads.stalled_until for threads in self._pools.values()]
+        return max(*stalls, *(job.ends_at for threads in self._pools.values() for job in threads.running), 0.0)
 
     def close(self) -> None:
         """Drop what has not begun; what has takes effect now (the real one blocks until then)."""
@@ -123,23 +168,40 @@ class SimWorkers:
             if moment <= 0.0:
                 self._effect(job)
             elif moment < 1.0:
-                loop.post_at(now + duration * moment, self._effect, job)
+                loop.post_to_thread_at(now + duration * moment, self._effect, job)
             job.ends_at = now + duration
             loop.post_at(job.ends_at, self._end, job)
 
     def _effect(self, job: _Job) -> None:
+        if not self._is_held(self._effect, job):
+            self._take_effect(job)
+
+    def _take_effect(self, job: _Job) -> None:
+        before = self._disk.names_changed
+        job.take_effect()
+        job.changed_names = self._disk.names_changed != before
+
+    def _is_held(self, go_on: Callable[[_Job], None], job: _Job) -> bool:
         until = job.threads.stalled_until
-        if until > self._loop.scheduler.time:
-            self._loop.post_at(until, self._effect, job)
+        of_directory = self._directories_hang and job.changed_names
+        if job.hangs or of_directory or until == math.inf:
+            job.threads.held.append((go_on, job))
+        elif until > self._loop.scheduler.time:
+            self._post_at(until, go_on, job)
         else:
-            job.take_effect()
+            return False
+        return True
+
+    def _post_at(self, when: float, go_on: Callable[[_Job], None], job: _Job) -> None:
+        # What a job does is a thread's doing; its end is told to the loop.
+        post = self._loop.post_at if go_on == self._end else self._loop.post_to_thread_at
+        post(when, go_on, job)
 
     def _end(self, job: _Job) -> None:
-        until = job.threads.stalled_until
-        if until > self._loop.scheduler.time:
-            self._loop.post_at(until, self._end, job)
+        if not job.effect_done and not self._is_held(self._end, job):
+            self._take_effect(job)
+        if not job.effect_done or self._is_held(self._end, job):
             return
-        job.take_effect()
         del job.threads.running[job]
         if not job.future.done():
             if job.error is not None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from model.ids import GroupId
 from raft.replica_state import Role
 from tests.simulation.history import History
 from tests.simulation.invariants.invariant import InvariantBrokenError
@@ -12,7 +13,7 @@ from tests.simulation.invariants.visible_survives import VisibleSurvives
 from tests.simulation.power_losses import PowerLosses
 from tests.simulation.replica_view import Ghost
 
-_GROUP = "orders/0"
+_GROUP = GroupId("orders/0")
 
 
 def _leader(term: int, ghosts: list[Ghost], visible: int) -> Any:
@@ -33,7 +34,7 @@ def entries() -> list[Ghost]:
 @pytest.fixture
 def invariant(entries: list[Ghost]) -> VisibleSurvives:
     """It has seen the leader of term 9 show three entries."""
-    invariant = VisibleSurvives(History(3))
+    invariant = VisibleSurvives(History({_GROUP: frozenset({1, 2, 3})}))
     nothing: Any = SimpleNamespace(role=Role.FOLLOWER, term=8, visible=0)
     invariant.on_moved(_leader(9, entries, 3), nothing)
     return invariant
@@ -59,7 +60,7 @@ def test_what_is_shown_after_a_power_loss_has_taken_it_binds_nobody(entries: lis
     """The follower's answer was still on its way: seed 13193."""
     leader, follower = _replica(1, entries, 3), _replica(2, entries, 2)
     replicas = [leader, follower, _replica(3, [], 0)]
-    losses = PowerLosses(History(3))
+    losses = PowerLosses(History({_GROUP: frozenset({1, 2, 3})}))
     assert losses.shown_late(leader, 1, replicas) == []
     assert losses.lost(2, follower, replicas) == []
     assert losses.shown_late(leader, 1, replicas) == entries[2:]
@@ -69,6 +70,6 @@ def test_what_is_shown_after_a_power_loss_has_taken_it_binds_nobody(entries: lis
 def test_what_no_majority_has_ever_held_is_not_taken_by_a_power_loss(entries: list[Ghost]):
     leader, follower = _replica(1, entries, 3), _replica(2, entries[:2], 1)
     replicas = [leader, follower, _replica(3, [], 0)]
-    losses = PowerLosses(History(3))
+    losses = PowerLosses(History({_GROUP: frozenset({1, 2, 3})}))
     losses.lost(2, follower, replicas)
     assert losses.shown_late(leader, 1, replicas) == entries[1:2]

@@ -199,6 +199,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.has_run = True
         # dead or paused, in one flag: it is read for every handle.
         self.blocked = False
+        self._threads_run = False
         self._on_failure = on_failure
         self._handler: ExceptionHandler | None = None
         self._parked: list[Entry] = []
@@ -253,6 +254,17 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if not self.dead:
             self.scheduler.push(Entry(self, callback, args, self._context, when), when)
 
+    def post_to_thread_at(self, when: float, callback: Callable[..., object], *args: Any) -> None:
+        """As `post_at`, into a thread: a loop that stands still does not hold it up."""
+
+        def run() -> None:
+            if self.paused and not self._threads_run:
+                self.post(callback, *args)
+            elif not self.dead:
+                callback(*args)
+
+        self.scheduler.at(when, run)
+
     def run_entry(self, entry: Entry) -> None:
         """Run one handle; what it raises goes to the exception handler."""
         try:
@@ -267,10 +279,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if not self.dead:
             self._parked.append(entry)
 
-    def pause(self) -> None:
-        """SIGSTOP: nothing runs until `resume`; time goes on."""
+    def pause(self, *, threads_run: bool = False) -> None:
+        """SIGSTOP: nothing runs until `resume`; time goes on. Only the loop stands still where `threads_run`."""
         if not self.dead:
             self.paused = self.blocked = True
+            self._threads_run = threads_run
 
     def resume(self) -> None:
         """SIGCONT: what came due meanwhile runs now, in order."""

@@ -27,6 +27,8 @@ def watch_partitions(node: Node, node_id: int, life: int, observer: Observer) ->
     async def removed(group: GroupId) -> bool:
         is_in_table = node.controller.topics.get_by_id(topic_of(group)) is not None
         with _reported():
+            # The command that deletes the topic may have been committed in this very step.
+            observer.observe(node, node_id, life)
             observer.removed(node_id, group, is_in_table=is_in_table)
         return await remove(group)
 

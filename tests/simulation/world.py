@@ -107,8 +107,13 @@ class SimNode:
         self.world.trace.record("pause", self.node_id, None)
         self.loop.pause()
 
+    def stall_loop(self) -> None:
+        """The loop of the process runs nothing until `resume`; its threads and its kernel go on."""
+        self.world.trace.record("stall", self.node_id, None)
+        self.loop.pause(threads_run=True)
+
     def resume(self) -> None:
-        """SIGCONT."""
+        """SIGCONT, or the end of a stall."""
         self.world.trace.record("resume", self.node_id, None)
         self.loop.resume()
 

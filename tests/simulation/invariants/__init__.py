@@ -12,10 +12,13 @@ from tests.simulation.invariants.bounded_runahead import BoundedRunahead
 from tests.simulation.invariants.commit_rule import CommitRule
 from tests.simulation.invariants.committed_is_durable import CommittedIsDurable
 from tests.simulation.invariants.deletions import Deletions
+from tests.simulation.invariants.dirty_files_stay_open import DirtyFilesStayOpen
 from tests.simulation.invariants.election_safety import ElectionSafety
 from tests.simulation.invariants.equal_tables import EqualTables
+from tests.simulation.invariants.failures_have_reasons import FailuresHaveReasons
 from tests.simulation.invariants.flushed_is_durable import FlushedIsDurable
 from tests.simulation.invariants.flushed_survives import FlushedSurvives
+from tests.simulation.invariants.hung_leaders_leave import HungLeadersLeave
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.invariants.lag_drains import LagDrains
 from tests.simulation.invariants.leader_append_only import LeaderAppendOnly
@@ -31,9 +34,12 @@ from tests.simulation.invariants.producer_sequences import ProducerSequences
 from tests.simulation.invariants.quorum_writes_wait import QuorumWritesWait
 from tests.simulation.invariants.reads_agree import ReadsAgree
 from tests.simulation.invariants.reads_are_linearizable import ReadsAreLinearizable
+from tests.simulation.invariants.registrations_are_current import RegistrationsAreCurrent
 from tests.simulation.invariants.segments_cover_the_log import SegmentsCoverTheLog
 from tests.simulation.invariants.snapshots_are_true import SnapshotsAreTrue
 from tests.simulation.invariants.state_machine_safety import StateMachineSafety
+from tests.simulation.invariants.tables_within_bounds import TablesWithinBounds
+from tests.simulation.invariants.terms_are_durable import TermsAreDurable
 from tests.simulation.invariants.told_ends_were_visible import ToldEndsWereVisible
 from tests.simulation.invariants.truncation import Truncation
 from tests.simulation.invariants.visible_survives import VisibleSurvives
@@ -44,6 +50,7 @@ ALL: tuple[Callable[[History], Invariant], ...] = (
     ElectionSafety,
     VoteOnce,
     VotesAreDurable,
+    TermsAreDurable,
     LogMatching,
     LeaderAppendOnly,
     Truncation,
@@ -63,8 +70,10 @@ ALL: tuple[Callable[[History], Invariant], ...] = (
     LogStarts,
     Deletions,
     PlacedReplicas,
+    RegistrationsAreCurrent,
     SnapshotsAreTrue,
     EqualTables,
+    TablesWithinBounds,
     VisibleSurvives,
     AcknowledgedWrites,
     ProducerSequences,
@@ -73,4 +82,7 @@ ALL: tuple[Callable[[History], Invariant], ...] = (
     ReadsAreLinearizable,
     ToldEndsWereVisible,
     LagDrains,
+    HungLeadersLeave,
+    FailuresHaveReasons,
+    DirtyFilesStayOpen,
 )

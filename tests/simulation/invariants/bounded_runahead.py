@@ -27,7 +27,7 @@ class BoundedRunahead(Invariant):
         context = view.consensus._context
         if view.now.role is not Role.LEADER or context.is_internal:
             return
-        majority = self.history.voters // 2 + 1
+        majority = self.history.majority_of(view.group)
         reached = sorted((index for (term, _), index in written.items() if term == view.now.term), reverse=True)
         replicated = max(view.now.commit, reached[majority - 1] if len(reached) >= majority else 0)
         sizes = _sizes_ahead(view, replicated)

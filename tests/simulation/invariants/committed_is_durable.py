@@ -7,7 +7,7 @@ from tests.simulation.replica_view import Ghost, ReplicaView, Standing
 
 
 class CommittedIsDurable(Invariant):
-    """What is committed is fsynced on a majority of the replicas, from the moment it is committed on, for ever."""
+    """What is committed is fsynced on a majority of its group's voters, from the moment it is committed on, for ever."""
 
     def __init__(self, history):
         super().__init__(history)
@@ -35,5 +35,5 @@ class CommittedIsDurable(Invariant):
         ]
         # What damage took is counted: whoever lost it makes sure that no leader is elected without it.
         waiting = [node_id for node_id, each in self._views[view.group].items() if each.is_refilling]
-        if not holders or len({*holders, *waiting}) <= self.history.voters // 2:
+        if not holders or not self.history.is_majority(view.group, {*holders, *waiting}):
             self.violated(view, f"entry {last.index}@{last.term} is committed but fsynced on nodes {holders} only")

@@ -1,6 +1,5 @@
 """RFC 0002 section 5: what counts as flushed is what an fsync has covered, of the file and of its name."""
 
-import posixpath
 from collections.abc import Sequence
 
 from storage.entry import parse_entries
@@ -8,7 +7,7 @@ from storage.errors import CorruptEntryError
 from storage.segment import Segment
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.replica_view import Ghost, ReplicaView, Standing
-from tests.simulation.sim_disk import Directory, Inode
+from tests.simulation.sim_disk import Inode
 
 _Key = tuple[str, int]
 
@@ -38,7 +37,7 @@ class FlushedIsDurable(Invariant):
         while ends and ends[-1][0] > kept:
             ends.pop()
         for segment in view.consensus.log._segments:
-            inode = segment.file._inode
+            inode = _inode_of(view, segment)
             self._compared[inode] = min(self._compared.get(inode, 0), segment.size)
 
     def on_moved(self, view: ReplicaView, before: Standing) -> None:
@@ -64,7 +63,7 @@ class FlushedIsDurable(Invariant):
         return {} if last is None else {last[1].path: last[2]}
 
     def _compare_segment(self, view: ReplicaView, segment: Segment, end: int, *, is_read: bool) -> None:
-        inode = segment.file._inode
+        inode = _inode_of(view, segment)
         begin = self._compared.get(inode, 0)
         if begin == 0 and not self._is_durable_name(view, segment.path, inode):
             self.violated(view, f"the name of {segment.name} is not durable, flushed is {view.now.flushed}")
@@ -79,7 +78,10 @@ class FlushedIsDurable(Invariant):
 
     @staticmethod
     def _is_durable_name(view: ReplicaView, path: str, inode: Inode) -> bool:
-        entry: Inode | Directory | None = view.consensus.log._env.files.disk.root
-        for name in posixpath.normpath(path).strip("/").split("/"):
-            entry = entry.durable.get(name) if isinstance(entry, Directory) else None
-        return entry is inode
+        return view.consensus.log._env.files.durable_inode(path) is inode
+
+
+def _inode_of(view: ReplicaView, segment: Segment) -> Inode:
+    inode = view.consensus.log._env.files.inode(segment.path)
+    assert inode is not None
+    return inode

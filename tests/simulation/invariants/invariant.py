@@ -65,11 +65,22 @@ class Invariant:
     def on_removed(self, node_id: int, group: GroupId, *, is_in_table: bool) -> None:
         """A broker is about to delete its replica of a group; `is_in_table`: the broker knows its topic."""
 
+    def on_registered(self, node_id: int, committed: int, covered: int) -> None:
+        """raft0's leader has answered a broker's registration.
+
+        Args:
+            committed: How many entries of raft0 were committed when the broker asked.
+            covered: Up to where the answer lets the broker apply raft0 before it believes its tables.
+        """
+
     def on_table(self, view: ReplicaView, applied_index: Index, rows: tuple[bytes, ...]) -> None:
         """At the end of the run a replica of raft0 or of consumer groups has this table, in whatever order of rows."""
 
     def on_quiet(self, seconds: float, group: GroupId, views: Sequence[ReplicaView]) -> None:
         """It is so late, all faults are mended, and these are a group's replicas; called a few times per second."""
+
+    def on_look(self, now: float, view: ReplicaView) -> None:
+        """By the clock of its node it is so late; called a few times per second while the process runs, faults or not."""
 
     def at_end(self) -> None:
         """The run has ended and the cluster has converged."""

@@ -31,5 +31,8 @@ class MatchedIsTheLeaders(Invariant):
         if follower.is_refilling:
             return
         matched = follower.consensus.state.matched_index
+        if matched > follower.now.last:
+            # Both have moved in one instant, as where stalled threads of several nodes go on: its own move comes next.
+            return
         if matched > len(leader.entries) or follower.chain_at(matched) != leader.chain_at(matched):
             self.violated(follower, f"it takes [1, {matched}] for the same as {leader}")

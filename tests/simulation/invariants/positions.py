@@ -28,7 +28,7 @@ class Positions(Invariant):
 
     def on_moved(self, view: ReplicaView, before: Standing) -> None:
         now = view.now
-        shown = now.commit <= now.visible or self.history.shows_on_more_than_a_majority
+        shown = now.commit <= now.visible or self.history.shows_late(view.group)
         if not (now.commit <= now.flushed <= now.last and shown and now.visible <= now.last):
             self.violated(view, "the order of the positions is broken")
         if now.commit < before.commit or now.term < before.term:

@@ -5,7 +5,7 @@ until its `patch` is undone; the table says where the bug is known from and who 
 anomaly of the checker. A run that ends by an assertion of the product, or by any other crash, does not count.
 
 * `known_bug`      what a planted bug is; `objectors` who may object; `table` all of them.
-* `elections`, `agreement`, `replication`, `log_start`     bugs of the engine.
+* `elections`, `agreement`, `replication`, `log_start`, `grey_failures`     bugs of the engine.
 * `storage_writes`, `storage_recovery`                     bugs of the log on disk.
 * `produce`, `idempotence`, `fetch`, `groups`, `admin`              bugs of the Kafka layer and of raft0.
 * `invariants_alone`  for every invariant a bug to which it objects when it is the only one that looks.

@@ -9,6 +9,7 @@ import raft.group_heartbeats
 from model.ids import ConsistencyLevel, Index
 from model.record_batch import stamp
 from raft.follower_index_metadata import FollowerIndexMetadata
+from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.linearizable_barrier import LinearizableBarrier
 from raft.messages import AppendEntriesReply
 from raft.replica_state import ReplicaState, Role
@@ -213,3 +214,14 @@ def bytes_of_failed_writes_are_not_given_back(patch: pytest.MonkeyPatch) -> None
         release(batcher, [item for item in items if item.result is not None])
 
     patch.setattr(ReplicateBatcher, "_release", release_what_succeeded)
+
+
+def two_replicas_are_always_a_majority(patch: pytest.MonkeyPatch) -> None:
+    """A leader commits, and is elected, by two voters, as in a group of three, however many its group has."""
+
+    def commit_quorums(policy: RaftPolicy, configuration: GroupConfiguration) -> tuple[Quorum, ...]:
+        return tuple(
+            Quorum(tuple(voter.node_id for voter in voters), min(2, len(voters))) for voters in configuration.voter_sets
+        )
+
+    patch.setattr(RaftPolicy, "commit_quorums", commit_quorums)

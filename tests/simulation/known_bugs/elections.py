@@ -23,9 +23,22 @@ def vote_is_not_synced(patch: pytest.MonkeyPatch) -> None:
         context = votes._context
         vote = PersistedVote(context.state.term, context.state.voted_for)
         context.kvstore.put(vote_key(context.group), msgspec.msgpack.encode(vote))
+        context.state.on_term_durable(context.state.term)
         return True
 
     patch.setattr(VoteStore, "persist", persist)
+
+
+def terms_are_acted_in_before_they_are_durable(patch: pytest.MonkeyPatch) -> None:
+    """A follower matches, commits and truncates in a term as soon as it has heard of it."""
+    patch.setattr(ReplicaState, "is_term_durable", property(lambda state: True))
+    patch.setattr(ReplicaState, "_require_durable_term", lambda state: None)
+
+
+def heard_terms_are_never_persisted(patch: pytest.MonkeyPatch) -> None:
+    """A follower keeps a term that it was not asked to vote in, in memory only."""
+    terms_are_acted_in_before_they_are_durable(patch)
+    patch.setattr(VoteStore, "start_persisting_term", lambda votes: None)
 
 
 def term_and_vote_are_not_read_back(patch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 import raft.append_entries_buffer
+import raft.recovery_stm
 from model.ids import Index
 from raft.append_entries_buffer import AppendEntriesBuffer
 from raft.recovery_stm import RecoveryStm
@@ -106,13 +107,18 @@ def offsets_count_batches(patch: pytest.MonkeyPatch) -> None:
 
 def followers_that_lack_little_are_left_alone(patch: pytest.MonkeyPatch) -> None:
     """A leader does not recover a follower that lacks three entries or fewer, and waits for more."""
-    step = RecoveryStm._step
+    goes_on = RecoveryStm._goes_on
 
-    async def step_if_worth_it(recovery: RecoveryStm) -> bool:
+    def goes_on_if_worth_it(recovery: RecoveryStm) -> bool:
         lacking = recovery._context.log.last_index - recovery._follower.match_index
-        return not 0 < lacking <= 3 and await step(recovery)
+        return not 0 < lacking <= 3 and goes_on(recovery)
 
-    patch.setattr(RecoveryStm, "_step", step_if_worth_it)
+    patch.setattr(RecoveryStm, "_goes_on", goes_on_if_worth_it)
+
+
+def hand_over_forgets_the_backlog(patch: pytest.MonkeyPatch) -> None:
+    """Recovery hands a follower over without what is left: rounds go on behind a gap that nobody fills."""
+    patch.setattr(raft.recovery_stm, "send_backlog", lambda context, follower, *, owes_flush: 0)
 
 
 def producers_are_never_held(patch: pytest.MonkeyPatch) -> None:

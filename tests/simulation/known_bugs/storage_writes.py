@@ -13,11 +13,13 @@ import storage.log_truncation
 from runtime.workers import Pool
 from storage.log import Log
 from storage.log_flusher import LogFlusher
+from storage.log_jobs import LogJobs
 from storage.log_snapshots import LogSnapshots
 from storage.memory_kvstore import MemoryKvStore
 from storage.segment_index import SegmentIndex
 from storage.segment_writer import write_parts
 from storage.snapshot_file import DISK_FULL
+from tests.simulation.sim_workers import SimWorkers
 
 
 def fsync_is_skipped(patch: pytest.MonkeyPatch) -> None:
@@ -154,7 +156,7 @@ def segments_go_before_the_snapshot_is_durable(patch: pytest.MonkeyPatch) -> Non
 
     async def save(snapshots: LogSnapshots, snapshot, drop_prefix) -> None:
         removed = drop_prefix(snapshot.start)
-        files, directory = snapshots._env.files, snapshots._directory
+        files, directory = snapshots._files, snapshots._directory
         for segment in removed:
             snapshots._jobs.retire(segment)
         await snapshots._env.workers.run(
@@ -179,3 +181,41 @@ def one_segment_too_many_goes(patch: pytest.MonkeyPatch) -> None:
         return removed
 
     patch.setattr(Log, "_drop_prefix", drop_prefix)
+
+
+def refused_descriptor_is_a_broken_disk(patch: pytest.MonkeyPatch) -> None:
+    """An append that finds no descriptor for its segment stops the replica for good."""
+    patch.setattr(storage.log_appender, "NO_DESCRIPTORS", ())
+
+
+def what_cannot_be_refused_gives_up_without_a_descriptor(patch: pytest.MonkeyPatch) -> None:
+    """An undo, a truncation or a removal that finds no descriptor for its fsync is not repeated."""
+
+    async def insist(jobs: LogJobs, attempt):
+        return await attempt()
+
+    patch.setattr(LogJobs, "_insist", insist)
+
+
+def dirty_segments_may_be_closed(patch: pytest.MonkeyPatch) -> None:
+    """A file that holds bytes without an fsync is closed like any other: a failed write-back may never be told."""
+
+    def note_written(flusher: LogFlusher, segment) -> None:
+        if segment not in flusher._dirty:
+            flusher._dirty.append(segment)
+
+    patch.setattr(LogFlusher, "note_written", note_written)
+    patch.setattr(storage.log_flusher, "_unpin_all", lambda segments: None)
+
+
+def refused_write_on_the_loop_is_a_success(patch: pytest.MonkeyPatch) -> None:
+    """A small append that was refused without a thread counts as written."""
+    run_now = SimWorkers.run_now
+
+    def run(workers: SimWorkers, job) -> bool:
+        try:
+            return run_now(workers, job)
+        except OSError:
+            return True
+
+    patch.setattr(SimWorkers, "run_now", run)

@@ -5,8 +5,10 @@ from tests.simulation.known_bugs import (
     agreement,
     elections,
     fetch,
+    grey_failures,
     groups,
     idempotence,
+    links,
     log_start,
     produce,
     replication,
@@ -39,8 +41,14 @@ _LATEST = (
 )
 
 _ELECTIONS = (
-    (elections.vote_is_not_synced, "paper 5.2, figure 2", ("VotesAreDurable",)),
-    (elections.term_and_vote_are_not_read_back, "paper figure 2", ("VotesAreDurable", "VoteOnce", "Positions")),
+    (elections.vote_is_not_synced, "paper 5.2, figure 2", ("VotesAreDurable", "TermsAreDurable")),
+    (elections.terms_are_acted_in_before_they_are_durable, "RFC 0003 section 8", ("TermsAreDurable",)),
+    (elections.heard_terms_are_never_persisted, "RFC 0003 section 8", ("TermsAreDurable",)),
+    (
+        elections.term_and_vote_are_not_read_back,
+        "paper figure 2",
+        ("VotesAreDurable", "VoteOnce", "Positions", "TermsAreDurable"),
+    ),
     (elections.votes_go_to_any_log, "paper 5.4.1", _COMMITTED),
     (elections.voters_compare_with_what_they_know_as_committed, "paper 5.4.1", _COMMITTED),
     (elections.the_longer_log_wins_whatever_its_terms, "paper 5.4.1, figure 8", _COMMITTED),
@@ -52,6 +60,7 @@ _AGREEMENT = (
     (agreement.written_counts_as_fsynced, "Vanlightly's RaftFsync model", ("MatchesAreTrue",)),
     (agreement.follower_reports_before_its_fsync, "Vanlightly's RaftFsync model", ("MatchesAreTrue",)),
     (agreement.foreign_tail_counts, "paper 5.3; counterexample 5", ("MatchesAreTrue", *_COMMITTED)),
+    (agreement.two_replicas_are_always_a_majority, "paper 5.3; RFC 0003 section 5", ("ElectionSafety", *_COMMITTED)),
     (agreement.minority_commits, "paper 5.3", ("CommittedIsDurable",)),
     (agreement.old_terms_commit_by_counting, "paper 5.4.2, figure 8", ("CommitRule",)),
     (agreement.visible_is_what_the_leader_wrote, "Redpanda #14794", ("VisibleSurvives",)),
@@ -92,9 +101,18 @@ _REPLICATION = (
     (replication.every_request_cuts, "Redpanda #17731, #17895", ("Truncation", *_COMMITTED)),
     (replication.cut_goes_below_commit, "paper 5.3", ("Truncation",)),
     (replication.followers_that_lack_little_are_left_alone, "RFC 0004, recovery", ("LagDrains", "Convergence")),
+    (replication.hand_over_forgets_the_backlog, "RFC 0004 section 5", ("LagDrains", "Convergence")),
     (replication.producers_are_never_held, "RFC 0003 section 9", ("BoundedRunahead",)),
     (replication.full_windows_hold_producers, "counterexample 11", ("BoundedRunahead",)),
     (replication.offsets_count_batches, "KIP-98; Redpanda #29849", ("OffsetsAreDense",)),
+)
+_GREY_FAILURES = ((grey_failures.only_fsyncs_are_watched, "counterexample 40", ("HungLeadersLeave",)),)
+_LINKS = (
+    (
+        links.followers_take_entries_as_they_come,
+        "RFC 0001 section 3; counterexample 17",
+        ("MatchesAreTrue", "MatchedIsTheLeaders", "OffsetsAreDense", "Convergence", *_COMMITTED),
+    ),
 )
 _LOG_START = (
     (log_start.each_replica_deletes_by_itself, "counterexample 15", ("LogStarts",)),
@@ -123,9 +141,17 @@ _STORAGE_WRITES = (
     (storage_writes.partial_append_is_left_behind, "RFC 0002 section 4", ("LagDrains", "Convergence", *_STORED)),
     (storage_writes.truncation_keeps_the_next_segment, "counterexample 16", ("Convergence", *_STORED)),
     (storage_writes.index_is_ahead_of_the_log, "classic: index ahead of the log", ("SegmentsCoverTheLog",)),
-    (storage_writes.kvstore_writes_are_not_synced, "paper figure 2", ("VotesAreDurable",)),
+    (storage_writes.kvstore_writes_are_not_synced, "paper figure 2", ("VotesAreDurable", "TermsAreDurable")),
     (storage_writes.segments_go_before_the_snapshot_is_durable, "RFC 0008 section 2", ("SegmentsCoverTheLog",)),
     (storage_writes.one_segment_too_many_goes, "RFC 0008 section 5", ("SegmentsCoverTheLog",)),
+    (storage_writes.refused_descriptor_is_a_broken_disk, "RFC 0002 section 12", ("FailuresHaveReasons",)),
+    (
+        storage_writes.what_cannot_be_refused_gives_up_without_a_descriptor,
+        "RFC 0002 section 12",
+        ("FailuresHaveReasons",),
+    ),
+    (storage_writes.dirty_segments_may_be_closed, "RFC 0002 section 12; fsyncgate", ("DirtyFilesStayOpen",)),
+    (storage_writes.refused_write_on_the_loop_is_a_success, "classic: EIO", _STORED),
 )
 _STORAGE_RECOVERY = (
     (storage_recovery.tail_is_trusted_after_a_kill, "counterexample 9b", ("FlushedIsDurable",)),
@@ -193,10 +219,20 @@ _FETCH = (
     (fetch.followers_serve_what_they_have_written, "KIP-392", ("ReadsAgree", *_LOST)),
 )
 _ADMIN = (
+    (admin.topics_are_created_whatever_the_tables_have, "RFC 0008, B1", ("TablesWithinBounds",)),
+    (admin.altered_tables_are_not_measured_again, "RFC 0008, B2", ("TablesWithinBounds",)),
     (admin.deletion_takes_the_first_topic, "RFC 0001 section 5", ("PlacedReplicas",)),
     (admin.deletion_leaves_the_replicas_behind, "RFC 0001 section 5", ("Convergence",)),
     (admin.deletion_leaves_the_directories_behind, "RFC 0001 section 5", ("Convergence",)),
     (admin.one_broker_opens_no_replicas_of_new_topics, "RFC 0001 section 5", ("Convergence",)),
+    (admin.leftovers_are_judged_at_the_start, "counterexample 41", ("PlacedReplicas",)),
+    (admin.registrations_are_not_confirmed, "counterexample 41", ("RegistrationsAreCurrent",)),
+    (admin.registrations_are_answered_with_the_applied_index, "counterexample 41", ("RegistrationsAreCurrent",)),
+    (
+        admin.topics_are_judged_by_a_leader_that_nobody_confirmed,
+        "RFC 0012",
+        ("RegistrationsAreCurrent", "not-linearizable"),
+    ),
     (admin.producer_ids_are_given_away_twice, "KIP-98", ("AcknowledgedWrites", *_LOST)),
     (admin.restored_tables_forget_the_next_producer_id, "Raft section 7", ("EqualTables",)),
     (admin.topic_changes_are_answered_before_they_are_committed, "Redpanda #6018", ("not-linearizable",)),
@@ -214,11 +250,46 @@ _GROUPS = (
         "Kafka's OffsetCommit: the next offset to read",
         ("ToldEndsWereVisible", *_SKIPPED),
     ),
+    (groups.deleted_groups_keep_their_offsets, "KIP-229", ("broken-group",)),
     (groups.generations_are_not_compared, "RFC 0009, G2", ("GroupOwners",)),
+    (groups.tables_are_counted_in_characters, "RFC 0008, B2", ("TablesWithinBounds",)),
+    (groups.commits_under_way_take_no_room, "RFC 0008, B1", ("TablesWithinBounds",)),
+    (groups.a_full_group_table_is_a_success, "RFC 0008, B1", ("TablesWithinBounds",)),
     (groups.assignments_are_answered_before_they_are_stored, "RFC 0009, G2", ("GroupOwners",)),
 )
 _SCENARIOS = "tests/simulation/scenarios"
+_ROWS = "tests/simulation/rows/test_rows.py::test_a_row_fails_without_its_mechanism"
 BY_SCENARIO = (
+    ScenarioBug(
+        "segments go after a snapshot was renamed into its place and before the directory was fsynced",
+        "RFC 0002 section 13",
+        "tests/unit/storage/test_log_power_loss.py::test_it_does_not_where_a_snapshots_name_is_not_fsynced",
+    ),
+    ScenarioBug(
+        "what is left of a refused append is cut off, and the cut is not fsynced",
+        "RFC 0002 section 4",
+        "tests/unit/storage/test_log_power_loss.py::test_it_does_where_the_undo_is_not_fsynced",
+    ),
+    ScenarioBug(
+        "a job of a log that ends in an unforeseen error leaves its lane taken",
+        "RFC 0002 section 11",
+        "tests/unit/storage/test_log_jobs.py::test_whoever_waits_would_wait_for_ever_in_a_lane_that_does_not_end",
+    ),
+    ScenarioBug(
+        "a data directory that was moved away is made again, because files are found by their path",
+        "RFC 0002 section 3",
+        f"{_SCENARIOS}/test_vanished_directories.py::test_it_would_be_made_again_where_files_are_found_by_their_path",
+    ),
+    ScenarioBug(
+        "nobody compares the data directory with the one at its path",
+        "RFC 0002 section 3",
+        f"{_SCENARIOS}/test_vanished_directories.py::test_it_would_live_on_where_nobody_looks",
+    ),
+    ScenarioBug(
+        "a state that is too large for a snapshot ends in an assert, or poisons its replica",
+        "RFC 0008 section 5",
+        f"{_SCENARIOS}/test_states_too_large.py::test_they_end_together_where_that_is_an_assert_or_poisons",
+    ),
     ScenarioBug(
         "the log starts anew where the node id is taken for the replica's identity",
         "counterexample 4",
@@ -261,10 +332,81 @@ BY_SCENARIO = (
         "::test_it_is_told_of_a_gap_where_the_connection_remembers_nothing",
     ),
     ScenarioBug(
+        "a snapshot that arrives is not compared with its checksum",
+        "RFC 0008 section 5; Protocol-Aware Recovery, FAST 2018",
+        f"{_SCENARIOS}/test_flipped_snapshot_bytes.py::test_it_is_installed_where_the_checksum_is_not_compared",
+    ),
+    ScenarioBug(
+        "followers queue whatever the windows of all leaders allow",
+        "RFC 0003 section 6",
+        f"{_SCENARIOS}/test_append_buffers.py::test_it_holds_more_where_nothing_bounds_the_node",
+    ),
+    ScenarioBug(
+        "a fetch that was read over two elections is shown in the newer term",
+        "RFC 0003 section 10",
+        f"{_SCENARIOS}/test_hung_reads.py::test_it_does_where_the_term_is_not_compared_again",
+    ),
+    ScenarioBug(
+        "a replica that hangs while it is opened holds up all others",
+        "RFC 0001 section 5",
+        f"{_SCENARIOS}/test_hung_opens.py::test_they_are_not_where_each_waits_for_the_ones_before",
+    ),
+    ScenarioBug(
+        "the watch over leaders looks at fsyncs only",
+        "counterexample 40",
+        f"{_SCENARIOS}/test_hung_writes.py::test_they_do_not_where_the_watch_looks_at_fsyncs_only",
+    ),
+    ScenarioBug(
+        "a leader whose kvstore hangs stays",
+        "RFC 0003 section 7",
+        f"{_SCENARIOS}/test_hung_writes.py::test_they_do_not_where_nobody_looks_at_the_kvstore",
+    ),
+    ScenarioBug(
+        "handing over waits for the round that hangs",
+        "RFC 0003 section 7",
+        f"{_SCENARIOS}/test_hung_writes.py::test_they_do_later_where_the_transfer_waits_for_the_batcher",
+    ),
+    ScenarioBug(
+        "a leader whose disk hangs stands again at once",
+        "counterexample 40",
+        f"{_SCENARIOS}/test_hung_writes.py::test_it_would_stand_in_vain_where_nothing_is_in_doubt",
+    ),
+    ScenarioBug(
+        "the header of a frame is not compared with its checksum",
+        "RFC 0001 section 3",
+        f"{_SCENARIOS}/test_flipped_votes.py::test_it_does_where_headers_are_not_compared_with_their_checksums",
+    ),
+    ScenarioBug(
+        "a link to a follower that takes nothing queues whatever windows allow",
+        "RFC 0003 section 9",
+        f"{_SCENARIOS}/test_frozen_followers_link.py::test_it_fills_more_where_nothing_is_refused",
+    ),
+    ScenarioBug(
+        "producers are forgotten by a clock that can be set",
+        "RFC 0007, limits",
+        f"{_SCENARIOS}/test_idempotent_duplicates.py::test_it_does_where_producers_expire_by_the_wall_clock",
+    ),
+    ScenarioBug(
         "the kept tail is written to another place",
         "counterexample 34",
         f"{_SCENARIOS}/test_kept_tail.py::test_it_does_where_the_tail_moves_to_another_place",
     ),
+    ScenarioBug(
+        "a transfer waits for a target that lags, and holds writes up (`transfers_wait_for_whoever_lags`)",
+        "RFC 0003, transfer",
+        _ROWS,
+    ),
+    ScenarioBug(
+        "recovery ends with an answer at the end of the log, and rounds skip the follower until then"
+        " (`recovery_ends_with_an_answer_at_the_end_of_the_log`)",
+        "RFC 0004, alternatives",
+        _ROWS,
+    ),
+    ScenarioBug(
+        "each refused request begins a recovery of its own (`each_refusal_begins_a_recovery`)", "RFC 0004, quiet", _ROWS
+    ),
+    ScenarioBug("a hand-over leaves out an entry (`hand_over_leaves_a_gap`)", "RFC 0004, R1", _ROWS),
+    ScenarioBug("a hand-over sends the backlog twice (`hand_over_sends_twice`)", "RFC 0004, R1", _ROWS),
 )
 
 
@@ -276,6 +418,8 @@ BUGS = (
     *_bugs("elections", _ELECTIONS),
     *_bugs("agreement", _AGREEMENT),
     *_bugs("replication", _REPLICATION),
+    *_bugs("disks that hang", _GREY_FAILURES),
+    *_bugs("links", _LINKS),
     *_bugs("log start", _LOG_START),
     *_bugs("storage: writes", _STORAGE_WRITES),
     *_bugs("storage: recovery", _STORAGE_RECOVERY),

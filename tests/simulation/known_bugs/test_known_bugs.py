@@ -14,8 +14,10 @@ from tests.simulation.known_bugs import (
     agreement,
     elections,
     fetch,
+    grey_failures,
     groups,
     idempotence,
+    links,
     log_start,
     produce,
     replication,
@@ -28,7 +30,7 @@ from tests.simulation.known_bugs.pins import read_pins
 from tests.simulation.known_bugs.table import BUGS, BY_SCENARIO
 
 _MODULES = (
-    *(admin, agreement, elections, fetch, groups, idempotence, log_start, produce),
+    *(admin, agreement, elections, fetch, grey_failures, groups, idempotence, links, log_start, produce),
     *(replication, storage_recovery, storage_writes),
 )
 _ROOT = Path(__file__).parents[3]

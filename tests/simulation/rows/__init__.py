@@ -4,6 +4,7 @@
 * `levels`              P1 to P5, P21: what the consistency levels promise.
 * `one_path`            P6, P7, P8, P11: batcher and replicate_entries_stm.
 * `hand_over`           P16, P18, P19: recovery_stm.
+* `transfers`           P20: leadership_transfer.
 * `mechanisms_off`      the mutants.
 * `table`               all rows.
 """

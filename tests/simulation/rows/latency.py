@@ -7,13 +7,22 @@ from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario, Write
 
 _WRITES = 400
 _PAUSE = 0.005
+# A percentile of 200 writes hangs on a few slow fsyncs, and so on the seed: several seeds' writes are judged together.
+_SEEDS = range(109, 115)
 # The ratios of the row's bench (T-P9), of the 99th percentiles.
 _QUORUM_RATIO, _LEADER_RATIO = 1.2, 1.5
 
 
 def _p99_by_level(levels: Sequence[ConsistencyLevel]) -> dict[ConsistencyLevel, float]:
     """Return the 99th percentile of the latency of each level, in virtual seconds, where disks take milliseconds."""
-    with Scenario(109) as story:
+    by_level: dict[ConsistencyLevel, list[float]] = {level: [] for level in levels}
+    for seed in _SEEDS:
+        _measure(seed, levels, by_level)
+    return {level: sorted(each)[len(each) * 99 // 100] for level, each in by_level.items()}
+
+
+def _measure(seed: int, levels: Sequence[ConsistencyLevel], by_level: dict[ConsistencyLevel, list[float]]) -> None:
+    with Scenario(seed) as story:
         leader = story.leader
         for node_id in story.world.nodes:
             story.machine(node_id).disk.slow_factor = 4.0
@@ -32,12 +41,10 @@ def _p99_by_level(levels: Sequence[ConsistencyLevel]) -> dict[ConsistencyLevel, 
             writes.append(story.write(leader, levels[number % len(levels)], size=200))
             story.run_for(_PAUSE)
         story.wait(lambda: len(ended) == _WRITES, 2.0)
-        by_level: dict[ConsistencyLevel, list[float]] = {level: [] for level in levels}
         for number, write in enumerate(writes):
             assert write.error is None
             by_level[write.level].append(ended[number] - began[number])
         story.converge()
-    return {level: sorted(each)[len(each) * 99 // 100] for level, each in by_level.items()}
 
 
 def prove_mixed_levels_cause_no_spikes() -> None:

@@ -1,6 +1,6 @@
 """All rows that are proven in the simulator. Each mutant is one way in which the row's mechanism is missing."""
 
-from tests.simulation.rows import hand_over, latency, levels, one_path
+from tests.simulation.rows import hand_over, latency, levels, one_path, transfers
 from tests.simulation.rows import mechanisms_off as off
 from tests.simulation.rows.row import Row
 
@@ -64,19 +64,38 @@ ROWS = (
         "P16",
         "recovery runs whenever a follower is behind, and only then",
         hand_over.prove_recovery_runs_only_behind,
-        (off.relaxed_rounds_are_left_to_recovery, off.recovery_waits_a_second),
+        (
+            off.relaxed_rounds_are_left_to_recovery,
+            off.recovery_waits_a_second,
+            off.recovery_ends_with_an_answer_at_the_end_of_the_log,
+        ),
     ),
     Row(
         "P18",
         "rounds and recovery never send twice, out of order, or with a gap",
         hand_over.prove_the_hand_over_storm,
-        (off.rounds_do_not_heed_recovery,),
+        (
+            off.rounds_do_not_heed_recovery,
+            off.recovery_does_not_wait_for_quiet,
+            off.each_refusal_begins_a_recovery,
+            off.hand_over_leaves_a_gap,
+        ),
     ),
     Row(
         "P19",
         "both share the end of what was sent, and recovery hands over under load",
         hand_over.prove_the_shared_end_of_what_was_sent,
-        (off.recovery_does_not_hand_over,),
+        (
+            off.recovery_ends_with_an_answer_at_the_end_of_the_log,
+            off.rounds_skip_whom_recovery_has_served,
+            off.hand_over_sends_twice,
+        ),
+    ),
+    Row(
+        "P20",
+        "a simpler leadership transfer",
+        transfers.prove_a_transfer_waits_for_one_thing,
+        (off.transfers_wait_for_whoever_lags, off.transfers_wait_an_election_timeout),
     ),
     Row(
         "P21",

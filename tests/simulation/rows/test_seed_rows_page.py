@@ -17,7 +17,7 @@ _LINES = {
 }
 _NUMBERS = [f"P{number}" for number in range(1, 24)]
 _PROVEN = {row.number: row for row in ROWS}
-_PARAGRAPHS = ("P10", "P17", "P20", "P23")
+_PARAGRAPHS = ("P10", "P17", "P23")
 
 
 def _row_tests() -> dict[str, list[str]]:

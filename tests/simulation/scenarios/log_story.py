@@ -26,7 +26,8 @@ class LogStory:
         self.machine = self.world.add_node(1)
         self.disk = self.machine.disk
         self._options = LogOptions(segment_bytes=segment_bytes, index_interval_bytes=150, tail_cache_bytes=1)
-        self.machine.environment.files.mkdir("/data")
+        for path in ("/data", "/data/groups"):
+            self.machine.environment.files.mkdir(path)
 
     def __enter__(self) -> Self:
         return self

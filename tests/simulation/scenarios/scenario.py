@@ -208,6 +208,11 @@ class Scenario:
         self.connect(self.world.nodes)
         self.world.network.heal_all()
 
+    def join(self, one: int, other: int) -> None:
+        """Let two nodes hear each other again, whoever else does."""
+        self._join(one, other)
+        self._join(other, one)
+
     def _join(self, one: int, other: int) -> None:
         if self.world.network.link(one, other).cut_at is not None:
             # Otherwise the kernel would still deliver what was sent during the cut: not what these stories tell.

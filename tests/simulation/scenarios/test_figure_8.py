@@ -8,8 +8,8 @@ from raft.rules.agreement import point
 from runtime.workers import Pool
 from tests.simulation.scenarios.scenario import LEADER, Scenario, Write
 
-# One entry per recovery request, so that the old entry travels alone.
-_OPTIONS = RaftOptions(recovery_chunk_bytes=1)
+# One entry per recovery request, and one request in flight, so that the old entry travels alone.
+_OPTIONS = RaftOptions(recovery_chunk_bytes=1, follower_window=1)
 _STALL_SECONDS = 2.0
 
 

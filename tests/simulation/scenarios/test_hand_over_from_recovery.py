@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests.simulation.rows.mechanisms_off import recovery_ends_with_an_answer_at_the_end_of_the_log
 from tests.simulation.scenarios.scenario import Scenario
 from tests.simulation.scenarios.steady_load import SteadyLoad, runs_that_reach
 
@@ -57,3 +58,31 @@ def test_a_follower_behind_a_short_cut_catches_up_under_load() -> None:
         assert story.counts["truncations"] == 0
         assert all(first == former[1] + 1 for former, (first, _) in pairwise(runs))
         story.converge()
+
+
+def _a_follower_returns_on_a_long_link() -> None:
+    """Counterexample 42: writes come every 4 ms, answers after 50 ms."""
+    with Scenario(23) as story:
+        leader, follower = story.leader, story.followers[0]
+        for link in (story.world.network.link(leader, follower), story.world.network.link(follower, leader)):
+            link.base = 0.025
+        load = SteadyLoad(story, leader)
+        load.run(0.5)
+        story.cluster.crash(follower, power_loss=False)
+        load.run(0.3)
+        story.cluster.start(follower)
+        while story.cluster.consensus(follower, story.group) is None:
+            load.run(0.02)
+        load.run(2.0)
+        assert not story.replica(leader).state.followers[follower].needs_recovery
+        story.converge()
+
+
+def test_a_follower_leaves_recovery_though_writes_come_more_often_than_round_trips() -> None:
+    _a_follower_returns_on_a_long_link()
+
+
+def test_it_does_not_where_an_answer_is_awaited_at_the_end_of_the_log(monkeypatch) -> None:
+    recovery_ends_with_an_answer_at_the_end_of_the_log(monkeypatch)
+    with pytest.raises(AssertionError):
+        _a_follower_returns_on_a_long_link()

@@ -45,7 +45,7 @@ def test_others_commit_what_the_leaders_disk_does_not_take(pools: tuple[Pool, ..
 
 
 def test_nobody_does_where_nobody_looks(monkeypatch) -> None:
-    monkeypatch.setattr(LeaderWatch, "_is_stalled", lambda watch: False)
+    monkeypatch.setattr(LeaderWatch, "_flush_stall", lambda watch: None)
     with pytest.raises(AssertionError):
         _the_leaders_disk_hangs()
 

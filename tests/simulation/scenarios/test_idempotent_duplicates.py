@@ -5,21 +5,29 @@ import asyncio
 import pytest
 
 import tests.simulation.observer
+from cluster.node import Node
 from cluster.producer_errors import OutOfOrderSequenceError
 from cluster.producer_state import ProducerState
+from cluster.topic_table import Topic
 from model.ids import ConsistencyLevel, Index
 from raft.errors import NotLeaderError, RaftError
 from raft.linearizable_barrier import LinearizableBarrier
+from raft.log_state import LogState
 from tests.simulation.replica_view import content_key
 from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario, Write
 from tests.simulation.test_idempotent_producers import duplicate_is_answered_at_once
 from tests.simulation.world import SimulationError
 from tests.unit.model.record_batches import build_batch
 
+_DAY_MS = 24 * 3600 * 1000
 
-def send(story: Scenario, node_id: int, first: int, level: ConsistencyLevel, *, epoch: int = 0) -> Write:
-    """Hand the batch with one sequence number of producer 7 to a node; the same number is the same batch."""
-    batch = build_batch(b"%d/%d" % (epoch, first), producer_id=7, producer_epoch=epoch, base_sequence=first)
+
+def send(
+    story: Scenario, node_id: int, first: int, level: ConsistencyLevel, *, epoch: int = 0, producer: int = 7
+) -> Write:
+    """Hand the batch with one sequence number of a producer to a node; the same number is the same batch."""
+    value = b"%d/%d/%d" % (producer, epoch, first)
+    batch = build_batch(value, producer_id=producer, producer_epoch=epoch, base_sequence=first)
     write = Write(content_key(batch), level)
     story.writes.append(write)
     story.cluster.history.sent.add(write.content)
@@ -143,6 +151,51 @@ def test_a_truncated_original_is_no_original() -> None:
         assert place(again)[1] == place(lost)[1]
         assert place(again)[0] > place(lost)[0]
         story.converge()
+
+
+def _a_clock_jumps_a_day_ahead() -> None:
+    """A producer has no answer yet when every broker's wall clock jumps, others write, and then it tries again."""
+    with Scenario(88) as story:
+        leader = story.leader
+        original = send(story, leader, 0, QUORUM)
+        story.wait(lambda: original.is_answered)
+        for node in story.world.nodes.values():
+            node.wall_clock.step(_DAY_MS + 1)
+        # Whoever is silent for too long is forgotten when somebody else writes.
+        other = send(story, leader, 0, QUORUM, producer=8)
+        story.wait(lambda: other.is_answered)
+        retry = send(story, leader, 0, QUORUM)
+        story.wait(lambda: retry.is_answered)
+        assert place(retry) == place(original), "it was appended again"
+        story.elect_into_office(story.followers[0])
+        again = send(story, story.leader, 0, QUORUM)
+        story.wait(lambda: again.is_answered)
+        assert place(again) == place(original)
+        story.converge()
+
+
+def test_a_wall_clock_that_jumps_a_day_ahead_forgets_no_producer() -> None:
+    _a_clock_jumps_a_day_ahead()
+
+
+def producers_expire_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
+    """Who has been silent for a day is forgotten, by a clock that an operator or NTP may set."""
+    original = Node._new_log_state
+
+    def new_log_state(node: Node, topic: Topic, partition: int) -> LogState:
+        state = original(node, topic, partition)
+        if isinstance(state, ProducerState):
+            state._now_ms = node.env.wall_clock.now_ms
+        return state
+
+    patch.setattr(Node, "_new_log_state", new_log_state)
+
+
+def test_it_does_where_producers_expire_by_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    producers_expire_by_the_wall_clock(monkeypatch)
+    monkeypatch.setattr(tests.simulation.observer, "ALL", ())
+    with pytest.raises(AssertionError, match="it was appended again"):
+        _a_clock_jumps_a_day_ahead()
 
 
 def _a_deposed_leader_refuses() -> None:

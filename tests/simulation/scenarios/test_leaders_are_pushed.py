@@ -32,7 +32,6 @@ async def _leader(node: Node, group: GroupId) -> Leader | None:
 def _four_brokers_and_one_replica_each() -> None:
     with World(381) as world:
         cluster = _OneReplicaEach(world, ClusterOptions(nodes=4, partitions=4))
-        cluster.history.voters = 1
         cluster.found()
         world.run_until(world.time + _SOON)
         world.check()

@@ -100,6 +100,8 @@ def test_every_replica_is_told_of_each_second_wherever_the_topic_is_led() -> Non
     with _telemetry(1101) as story:
         topic = _wait_topic(story)
         leader, place = story.leader, _place(story)
+        # A figure of the second in which the topic was made may have found a partition without a leader yet.
+        failed_at_first = _publisher(story, leader).counts.batches_failed
         written = _write_for(story, 6.0, leader)
         story.run_for(2.5)
         records = _told(story, place)
@@ -121,7 +123,7 @@ def test_every_replica_is_told_of_each_second_wherever_the_topic_is_led() -> Non
         assert all(known["flushed"] == 2 * written for known in led[-1]["followers"].values())
         assert sorted(led[-1]["followers"]) == sorted(map(str, story.followers))
         counts = _publisher(story, leader).counts
-        assert (counts.seconds_skipped, counts.batches_failed) == (0, 0)
+        assert (counts.seconds_skipped, counts.batches_failed) == (0, failed_at_first)
         replicas = Counter(
             (each["topic"], each["partition"]) for number in range(len(topic.replicas)) for each in _told(story, number)
         )

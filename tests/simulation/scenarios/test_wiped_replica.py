@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
+import cluster.data_directory_watch
 import cluster.node
 import tests.simulation.observer
-from cluster.data_directory import claim_data_directory
+from cluster.data_directory import DirectoryRecord, claim_data_directory, read_identity
 from cluster.founding import ClusterRecord, Founding, found
 from model.ids import DirectoryId, Replica
 from tests.simulation.scenarios.scenario import QUORUM, Scenario
@@ -52,6 +53,11 @@ async def _claim(*arguments) -> Replica:
     return Replica(replica.node_id, _directory_of(replica.node_id))
 
 
+def _read_identity(*arguments) -> DirectoryRecord | None:
+    record = read_identity(*arguments)
+    return record and msgspec.structs.replace(record, directory_id=_directory_of(record.node_id))
+
+
 async def _found(founding: Founding) -> ClusterRecord:
     """Whoever has the node ids knows all members: none of them is asked."""
     record = found({node_id: _directory_of(node_id) for node_id in founding._seed_ids()})
@@ -63,6 +69,7 @@ async def _found(founding: Founding) -> ClusterRecord:
 
 def test_a_committed_entry_is_lost_where_the_node_id_is_the_identity(monkeypatch) -> None:
     monkeypatch.setattr(cluster.node, "claim_data_directory", _claim)
+    monkeypatch.setattr(cluster.data_directory_watch, "read_identity", _read_identity)
     monkeypatch.setattr(Founding, "found", _found)
     # The first to object would be the one that sees the empty log: here it is asked what follows from it.
     monkeypatch.setattr(tests.simulation.observer, "ALL", ())

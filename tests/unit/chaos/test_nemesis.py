@@ -19,12 +19,17 @@ class Brokers:
     """A cluster of one broker on a disk; it ends at once when it is started on a full one."""
 
     nodes = range(1, 2)
+    FILLER = "filler"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.code: int | None = None
         self.said = ""
         self.starts = 0
+        self.hangs = False
+        self.is_away = False
+        self.notices = True
+        self.restored: list[tuple[int, int]] = []
 
     def data_dir(self, node: int) -> Path:
         return self.folder
@@ -41,6 +46,7 @@ class Brokers:
 
     def start_again(self, node: int) -> None:
         assert self.code is not None, "it runs"
+        assert not self.is_away, "it would make a new directory"
         self.starts += 1
         self.code, self.said = (1, _NO_ROOM) if (self.folder / "filler").exists() else (None, "")
 
@@ -52,6 +58,30 @@ class Brokers:
 
     def resume(self, node: int) -> None:
         pass
+
+    def hang_appends(self, node: int, *, hang: bool) -> None:
+        self.hangs = hang
+
+    def limit_descriptors(self, node: int, spare: int) -> tuple[int, int] | None:
+        return None if self.code is not None else (1, 100)
+
+    def restore_descriptors(self, node: int, pid: int, soft: int) -> None:
+        self.restored.append((pid, soft))
+
+    def is_serving(self, node: int) -> bool:
+        return self.code is None
+
+    def take_directory_away(self, node: int) -> None:
+        """The broker notices at once, and ends."""
+        self.is_away = True
+        self.code, self.said = (1, "stopped") if self.notices else (self.code, self.said)
+
+    def bring_directory_back(self, node: int) -> None:
+        assert self.is_away
+        self.is_away = False
+
+    def has_lost_its_directory(self, node: int, since: int) -> bool:
+        return self.notices
 
     def log_size(self, node: int) -> int:
         return 0
@@ -135,3 +165,49 @@ def test_what_was_done_late_leaves_as_much_time_behind_it(
         for each in map(json.loads, (tmp_path / "history.jsonl").read_text().splitlines())
     }
     assert at["healed"] - at["kill ends"] >= 0.6 - 0.1
+
+
+def _fault(kind: str, at: float = 0.0, seconds: float = 0.3) -> Fault:
+    return Fault(at, seconds, kind.removesuffix("-shortly"), kind, "one")
+
+
+def test_a_broker_whose_directory_is_away_ends_is_not_started_and_is_no_death(brokers: Brokers, tmp_path: Path):
+    nemesis, told = _run(brokers, 1, [_fault("vanish-directory")], tmp_path)
+    assert told == ["vanish-directory", "ended without its directory", "vanish-directory ends", "healed"]
+    assert (brokers.starts, nemesis.deaths, brokers.is_away) == (1, [], False)
+
+
+def test_a_kill_that_ends_while_the_directory_is_away_starts_nobody(brokers: Brokers, tmp_path: Path):
+    faults = [Fault(0.0, 0.6, "vanish-directory", "vanish-directory", "one"), Fault(0.1, 0.1, "kill", "kill", "one")]
+    nemesis, _ = _run(brokers, 1, faults, tmp_path)
+    assert (brokers.starts, nemesis.deaths, brokers.code) == (1, [], None)
+
+
+def test_a_broker_that_ends_for_another_reason_while_its_directory_is_away_is_a_death(brokers: Brokers, tmp_path: Path):
+    brokers.has_lost_its_directory = lambda node, since: False  # type: ignore[method-assign]
+    nemesis, _ = _run(brokers, 1, [_fault("vanish-directory")], tmp_path)
+    assert nemesis.deaths == [(1, 1, "stopped")]
+
+
+def test_a_broker_that_has_not_looked_lives_on(brokers: Brokers, tmp_path: Path):
+    brokers.notices = False
+    nemesis, told = _run(brokers, 1, [_fault("vanish-directory")], tmp_path)
+    assert told == ["vanish-directory", "vanish-directory ends", "healed"]
+    assert (brokers.starts, nemesis.deaths) == (0, [])
+
+
+@pytest.mark.parametrize("kind", ["hang-append", "hang-append-shortly"])
+@pytest.mark.parametrize("seconds", [0.3, 60.0])
+def test_hangs_end_also_where_the_run_ends_before(brokers: Brokers, tmp_path: Path, kind: str, seconds: float):
+    seen: list[bool] = []
+    hang_appends = brokers.hang_appends
+    brokers.hang_appends = lambda node, hang: (seen.append(hang), hang_appends(node, hang=hang))[1]  # type: ignore[method-assign]
+    _run(brokers, 1, [_fault(kind, seconds=seconds)], tmp_path)
+    assert seen[0]
+    assert not brokers.hangs
+
+
+@pytest.mark.parametrize("seconds", [0.3, 60.0])
+def test_descriptors_are_given_back_once(brokers: Brokers, tmp_path: Path, seconds: float):
+    _run(brokers, 1, [_fault("few-descriptors", seconds=seconds)], tmp_path)
+    assert brokers.restored == [(1, 100)]

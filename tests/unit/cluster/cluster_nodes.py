@@ -9,9 +9,11 @@ from dataclasses import replace
 
 from cluster.admin_requests import CreateTopicRequest, DeleteTopicRequest
 from cluster.commands import BrokerRecord
+from cluster.data_directory import DataDirectoryLock, lock_data_directory
 from cluster.founding import Seed
 from cluster.node import Node, NodeOptions
 from cluster.partition import Partition
+from cluster.state_bounds import StateOptions
 from model.ids import ConsistencyLevel, NodeId
 from model.topic_config import TopicConfig
 from raft.options import RaftOptions
@@ -83,16 +85,19 @@ class Cluster:
         defaults: TopicConfig | None = None,
         raft: RaftOptions | None = None,
         raft0_segment_bytes: int = 1024 * 1024,
+        state: StateOptions | None = None,
     ) -> None:
         self.directory = directory
         self.raft0_segment_bytes = raft0_segment_bytes
         self.seeds = seeds_of(count) if count > 1 else []
         self.secret = secret
         self.defaults = defaults or TopicConfig()
+        self.state = state or StateOptions()
         self.raft = raft or (PATIENT if count > 1 else FAST)
         self.durable: dict[int, dict[str, bytes]] = {number: {} for number in range(1, count + 1)}
         self.nodes: dict[int, Node] = {}
         self._stores: dict[int, MemoryKvStore] = {}
+        self._locks: dict[int, DataDirectoryLock] = {}
 
     def data_dir(self, number: int) -> str:
         return f"{self.directory}/n{number}"
@@ -109,13 +114,14 @@ class Cluster:
             raft=self.raft,
             topic_defaults=self.defaults,
             raft0_segment_bytes=self.raft0_segment_bytes,
+            state=self.state,
         )
 
     def make(self, number: int, **changes) -> Node:
         """A node that is not started yet; `stop` ends it all the same."""
         env = system_environment()
         options = replace(self.options(number), **changes)
-        env.files.mkdir(options.data_dir)
+        self._locks[number] = lock_data_directory(env, options.data_dir)
         store = MemoryKvStore(env, self.durable[number])
         self._stores[number] = store
         self.nodes[number] = Node(env, options, store)
@@ -139,6 +145,7 @@ class Cluster:
             await node.stop()
             await self._stores.pop(number).close()
             node.env.workers.close()
+            self._locks.pop(number).release()
 
     def __getitem__(self, number: int) -> Node:
         return self.nodes[number]

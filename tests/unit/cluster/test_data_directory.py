@@ -46,7 +46,7 @@ def test_a_new_directory_draws_an_id_and_keeps_it(tmp_path):
         assert len(first.directory_id) == 32
         int(first.directory_id, 16)
         assert await disk.claim() == first
-        assert os.listdir(disk.path) == ["directory.id"]
+        assert sorted(os.listdir(disk.path)) == ["directory.id", "groups"]
 
     with_disk(tmp_path, test)
 
@@ -119,7 +119,7 @@ def test_what_a_crash_left_of_a_temporary_file_does_not_matter(tmp_path):
         with open(f"{disk.identity_file}.tmp", "wb") as file:
             file.write(b"half of a rec")
         await disk.claim()
-        assert os.listdir(disk.path) == ["directory.id"]
+        assert sorted(os.listdir(disk.path)) == ["directory.id", "groups"]
 
     with_disk(tmp_path, test)
 
@@ -200,13 +200,19 @@ def test_another_format_is_refused(tmp_path):
 
 
 def test_the_lock_is_held_by_one(tmp_path):
-    env = system_environment()
-    path = str(tmp_path / "deep" / "data")
+    env, path = system_environment(), str(tmp_path / "data")
     lock = lock_data_directory(env, path)
-    with pytest.raises(StartupError, match="in use by another broker process"):
-        lock_data_directory(env, path)
+    for _ in range(2):
+        with pytest.raises(StartupError, match="in use by another broker process"):
+            lock_data_directory(system_environment(), path)
     lock.release()
     lock_data_directory(env, path).release()
+
+
+def test_the_directory_above_is_not_made_it_may_be_a_disk_that_is_not_mounted(tmp_path):
+    with pytest.raises(StartupError, match=r"the directory above it does not exist; mount its disk, or make it"):
+        lock_data_directory(system_environment(), str(tmp_path / "disk" / "data"))
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_folder_of_other_things_is_refused_and_nothing_is_made_in_it(tmp_path):

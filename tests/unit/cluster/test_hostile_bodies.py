@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cluster import admin_requests, founding, leadership, partition_status
 from cluster.producer_table import ProducerOptions, ProducerTable
 from raft import service
-from raft.messages import AppendEntriesRequest, InstallSnapshotRequest
+from raft.messages import NUMBER_MAX, AppendEntriesRequest, InstallSnapshotRequest
 from raft.service import check_snapshot_chunk, parse_run
 from rpc.codec import body_builtins, parse_body
 from rpc.errors import MalformedBodyError
@@ -84,3 +84,30 @@ def test_any_producer_state_is_a_table_or_a_named_error(value: object, data: byt
 def test_a_state_that_no_table_wrote_is_refused_by_name(state: bytes) -> None:
     with pytest.raises(CorruptLogError):
         list(ProducerTable(ProducerOptions()).decode(state, 0))
+
+
+@pytest.mark.parametrize(
+    "shape", [each for each in SHAPES if each.__module__ == "raft.messages" and "term" in each.__struct_fields__]
+)
+@pytest.mark.parametrize("term", [-1, NUMBER_MAX + 1, 2**63])
+def test_a_term_that_no_entry_could_hold_is_no_body(shape: type[msgspec.Struct], term: int) -> None:
+    items = [_least(kind.type) for kind in msgspec.inspect.type_info(shape).fields]
+    assert isinstance(parse_body(items, shape), shape)
+    items[shape.__struct_fields__.index("term")] = term
+    with pytest.raises(MalformedBodyError):
+        parse_body(items, shape)
+
+
+def _least(kind: object) -> object:
+    """The least value of a field's type."""
+    match kind:
+        case msgspec.inspect.StrType():
+            return ""
+        case msgspec.inspect.BoolType():
+            return False
+        case msgspec.inspect.ListType():
+            return []
+        case msgspec.inspect.StructType(cls):
+            return [_least(each.type) for each in msgspec.inspect.type_info(cls).fields]
+        case _:
+            return 0

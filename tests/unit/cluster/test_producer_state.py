@@ -253,7 +253,7 @@ def test_a_snapshot_remembers_who_may_have_been_forgotten():
     assert refusal(again, new_batch(3, 9)) is OutOfOrderSequenceError
 
 
-def test_a_wall_clock_that_is_set_back_forgets_nobody(log):
+def test_a_clock_that_begins_anew_forgets_nobody(log):
     log.append(new_batch(7, 0))
     log.commit()
     log.now_ms -= 3 * DAY

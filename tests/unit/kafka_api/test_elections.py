@@ -49,6 +49,8 @@ async def move_away(cluster, name, number):
     target = NodeId(replicas[-1].node_id)
     consensus = cluster.leader_of(name, number).consensus
     if consensus.state.node_id != target:
+        # A leader that has just been elected does not know yet which replicas are in sync.
+        await until(lambda: target in consensus.in_sync)
         await consensus.transfer.run(target)
     group = cluster[1].controller.topics.get(name).group(number)
     await until(lambda: is_led_by(cluster, name, number, target))

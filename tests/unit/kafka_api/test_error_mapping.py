@@ -8,6 +8,7 @@ import pytest
 import cluster.commands
 import cluster.errors
 import cluster.producer_errors
+import cluster.state_bounds
 import model.config_definition
 import model.record_batch
 import model.record_codec
@@ -20,6 +21,7 @@ MODULES = [
     cluster.errors,
     cluster.commands,
     cluster.producer_errors,
+    cluster.state_bounds,
     raft.errors,
     storage.errors,
     model.record_batch,
@@ -44,6 +46,8 @@ MAPPED = {
     storage.errors.CorruptLogError: ErrorCode.KAFKA_STORAGE_ERROR,
     storage.errors.LogPoisonedError: ErrorCode.KAFKA_STORAGE_ERROR,
     storage.errors.DiskFullError: ErrorCode.KAFKA_STORAGE_ERROR,
+    storage.errors.HungReadError: ErrorCode.KAFKA_STORAGE_ERROR,
+    storage.errors.OpenFilesError: ErrorCode.KAFKA_STORAGE_ERROR,
     storage.errors.LogTruncatedError: ErrorCode.OFFSET_OUT_OF_RANGE,
     cluster.errors.TopicExistsError: ErrorCode.TOPIC_ALREADY_EXISTS,
     cluster.errors.UnknownTopicError: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -52,6 +56,9 @@ MAPPED = {
     cluster.errors.InvalidReplicationFactorError: ErrorCode.INVALID_REPLICATION_FACTOR,
     cluster.errors.InvalidReplicaAssignmentError: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     cluster.errors.InvalidTopicConfigError: ErrorCode.INVALID_CONFIG,
+    cluster.errors.RequestTooLargeError: ErrorCode.INVALID_REQUEST,
+    cluster.errors.TablesFullError: ErrorCode.POLICY_VIOLATION,
+    cluster.state_bounds.StateFullError: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     cluster.errors.OffsetOutOfRangeError: ErrorCode.OFFSET_OUT_OF_RANGE,
     cluster.errors.ControllerUnavailableError: ErrorCode.REQUEST_TIMED_OUT,
     cluster.errors.LeadershipNotMovedError: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
@@ -70,12 +77,15 @@ UNREACHABLE = {
     raft.errors.TransferTargetError: "only to who asks for a transfer: the admin port",
     raft.errors.TransferRefusedError: "only to who asks for a transfer: the admin port",
     raft.errors.TransferTimedOutError: "only to who asks for a transfer: the admin port",
+    storage.errors.RefusedError: "a base: only its subclasses are raised",
+    storage.errors.LostDirectoryError: "where a replica is opened or removed; the broker ends by it",
     storage.errors.ForeignDirectoryError: "at the start of a replica; the controller backend logs it and tries again",
     storage.errors.ForeignSegmentError: "at the start of a replica, like ForeignDirectoryError",
     storage.errors.UnknownFormatError: "at the start of a replica, like ForeignDirectoryError; from a peer on its link",
     storage.errors.DamagedLogError: "at the start of a replica, which is then opened without the damage",
     storage.errors.MismatchedLogError: "at the start of a replica, like ForeignDirectoryError; raft0's ends the process",
     storage.errors.ReplicaRemovedError: "at the start of a replica of a deleted topic; the controller backend waits",
+    storage.errors.SnapshotTooLargeError: "in the background: the former snapshot stays, and the log works on",
     storage.errors.KvStoreError: "votes and starts only; the replica fails, and callers are told ReplicaFailedError",
     cluster.errors.ClusterError: "a base; only an answer of a newer broker's unknown error becomes one",
     cluster.errors.ProducerIdsTakenError: "raft0's leader asks for the next block itself",

@@ -104,6 +104,9 @@ class WireClient:
     def is_up(self, node_id: NodeId) -> bool:
         return self._wire.joins(self._node_id, node_id)
 
+    def has_room(self, node_id: NodeId, size: int) -> bool:
+        return True
+
     def replica_of(self, node_id: NodeId) -> Replica | None:
         return replica(node_id) if self.is_up(node_id) else None
 

@@ -120,6 +120,7 @@ class Stage:
 
     def _actor(self, node_id: int) -> Actor:
         workers, machine = StepWorkers(), self._machine.environment
+        machine.files.mkdir(f"/n{node_id}")
         rng = self.world.stream(f"actor/{node_id}")
         environment = Environment(machine.wall_clock, machine.files, machine.network, rng, workers)
         return Actor(node_id, workers, environment, NodeLimits.of(NodeId(node_id), self.options))
@@ -164,8 +165,10 @@ class Stage:
     # -- lives --------------------------------------------------------------------------------------------------
 
     def write_log(self, node_id: int, terms: list[int]) -> None:
-        """Prepare the log of a replica that has not started."""
+        """Prepare the log of a replica that has not started, and that it was durably in its last entry's term."""
         actor = self.actors[node_id]
+        if vote_key(GROUP) not in actor.durable:
+            self.write_vote(node_id, terms[-1], None)
 
         async def write() -> None:
             log = await self._open(actor)

@@ -1,5 +1,6 @@
 """Bytes in the batchers of one node: what producers get, and what is kept for everything else."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from model.ids import ConsistencyLevel
 from raft.options import RaftOptions
 from raft.replicate_batcher import ReplicateBatcher
+from raft.replicate_entries_stm import ReplicateEntriesStm
 from raft.replicate_item import NewEntry
 from runtime.byte_budget import ByteBudget, ReservedBudget
 from runtime.workers import Pool
@@ -231,3 +233,20 @@ def test_it_runs_on_without_the_bound(monkeypatch) -> None:
     monkeypatch.setattr(ReplicateBatcher, "_is_held", lambda batcher: False)
     with Stage(1, RaftOptions(unflushed_bytes=2_000, flush_bytes=1_000)) as stage, pytest.raises(AssertionError):
         _unflushed_bytes_hold_producers(stage)
+
+
+def test_a_round_that_ends_in_a_mistake_of_ours_ends_everybodys_wait(stage: Stage, monkeypatch) -> None:
+    async def apply(_: object) -> None:
+        raise AssertionError("a mistake of ours")
+
+    stage.start(1)
+    _told(stage)
+    reports: list[str] = []
+    stage.call(
+        lambda: asyncio.get_running_loop().set_exception_handler(lambda _, told: reports.append(str(told["exception"])))
+    )
+    monkeypatch.setattr(ReplicateEntriesStm, "apply", apply)
+    _produce(stage, "w", 300)
+    assert _told(stage) == ["w enqueued", "w failed with ShuttingDownError"]
+    assert reports == ["a mistake of ours"], "the loop is told: this ends the broker"
+    assert _budget(stage).taken == 0

@@ -7,6 +7,7 @@ import pytest
 from model.ids import ConsistencyLevel, NodeId
 from raft.append_entries_buffer import AppendEntriesBuffer
 from raft.consensus import Consensus
+from raft.follower_index_metadata import FollowerIndexMetadata
 from raft.messages import AppendEntriesReply, AppendEntriesRequest, AppendStatus, HeartbeatRequest
 from raft.options import RaftOptions
 from runtime.workers import Pool
@@ -123,6 +124,46 @@ def _the_next_append_waits() -> None:
         stage.deliver(lambda _: True)
         assert stage.replica(2).log.last_index == stage.replica(1).log.last_index
         assert not follower.needs_recovery
+
+
+def _what_was_in_flight_says_nothing_of_room() -> None:
+    """Two appends are in flight: the first is dropped as BUSY, the second refused for the gap, which is no room."""
+    with Stage(3, replace(OPTIONS, append_buffer_requests=256, unflushed_bytes=150)) as stage:
+        for node_id in stage.actors:
+            stage.start(node_id)
+        stage.elect(1)
+        stage.wire.lose(lambda _: True)
+        stage.actors[2].workers.hold(Pool.FSYNC)
+        _write(stage, "first")
+        stage.deliver(_appends(1, 2))
+        for name in ("dropped", "refused"):
+            # The leader itself fsyncs.
+            stage.advance(OPTIONS.flush_interval)
+            _write(stage, name)
+        one_way = [message for message in stage.wire.in_flight if message.target == 2]
+        stage.deliver(lambda message: message is one_way[0])
+        stage.deliver(lambda message: message.reply is not None and message.source == 2)
+        stage.call(lambda: stage.actors[2].workers.release(Pool.FSYNC))
+        stage.settle()
+        stage.deliver(lambda message: message is one_way[1])
+        stage.deliver(lambda message: message.reply is not None and message.source == 2)
+        assert len(_busy_replies(stage)) == 1
+        assert any("gap" in event for event in stage.events)
+        assert stage.wire.take(_appends(1, 2)) is None, "nothing is sent before it has said that it has room"
+        stage.beat(1)
+        stage.settle()
+        stage.deliver(lambda _: True)
+        assert stage.replica(2).log.last_index == stage.replica(1).log.last_index
+
+
+def test_refusals_that_follow_a_busy_answer_begin_no_recovery() -> None:
+    _what_was_in_flight_says_nothing_of_room()
+
+
+def test_they_would_if_any_answer_that_is_not_busy_did(monkeypatch) -> None:
+    monkeypatch.setattr(FollowerIndexMetadata, "may_recover", True)
+    with pytest.raises(AssertionError):
+        _what_was_in_flight_says_nothing_of_room()
 
 
 def test_after_a_busy_answer_the_next_append_waits_for_one_that_is_not() -> None:

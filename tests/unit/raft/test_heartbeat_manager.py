@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from raft.heartbeat_manager import _UNANSWERED_MAX, HeartbeatManager
-from raft.messages import HeartbeatReply, HeartbeatRequest
+from raft.heartbeat_manager import _BEATS_MAX, _UNANSWERED_MAX, HeartbeatManager
+from raft.messages import Heartbeat, HeartbeatReply, HeartbeatRequest
 from raft.options import RaftOptions
+from rpc.codec import REQUEST, body_builtins, encode_header
+from rpc.framing import MAX_HEADER_BYTES
 from runtime.gate import Gate
 from tests.unit.raft.message_wire import WireClient
 from tests.unit.raft.stage import Stage
@@ -65,6 +67,18 @@ def test_all_groups_of_a_node_travel_in_one_message_and_each_gets_its_reply(beat
     follower.last_reply_at = float("-inf")
     beats.stage.deliver(lambda _: True)
     assert follower.last_reply_at == beats.stage.world.time
+
+
+def test_more_groups_than_a_frame_holds_travel_in_several_messages(beats: Beats) -> None:
+    largest = 2**63 - 1
+    beat = Heartbeat("0" * 32 + "/10000", *[largest] * 5)
+    header = encode_header(REQUEST, largest, largest, body_builtins(HeartbeatRequest([beat] * _BEATS_MAX)))
+    assert len(header) < MAX_HEADER_BYTES / 2
+    leader = beats.stage.replica(1)
+    wanted = [(leader, leader.state.followers)] * (2 * _BEATS_MAX + 1)
+    beats.stage.call(lambda: beats.manager._dispatch(wanted))
+    beats.stage.settle()
+    assert beats.in_flight() == [(node, count) for node in (2, 3) for count in (_BEATS_MAX, _BEATS_MAX, 1)]
 
 
 def test_a_node_that_leads_nothing_or_has_no_link_is_silent(beats: Beats) -> None:

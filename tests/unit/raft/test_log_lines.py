@@ -51,6 +51,8 @@ elect 2
 heal 1
 beat 2
 deliver
+beat 2
+deliver
 """
 
 

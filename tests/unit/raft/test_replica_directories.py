@@ -51,7 +51,10 @@ class Life:
         self._files = SimFileSystem(machine.disk, _Alive())  # type: ignore[arg-type]
         environment = Environment(None, self, OsNetwork(), Rng(1), self)  # type: ignore[arg-type]
         self.store = MemoryKvStore(environment, machine.durable)
-        self.directories = ReplicaDirectories(environment, self.store, DirectoryId("here"), "/data/groups")
+        self.directories = ReplicaDirectories(environment, self.store, DirectoryId("here"), "/data/groups", self.look)
+
+    async def look(self) -> int:
+        return 1
 
     def spend(self) -> None:
         if self.left <= 0:
@@ -103,7 +106,9 @@ class Machine:
     def __init__(self, seed: int = 1) -> None:
         self.disk = SimDisk(1, random.Random(seed), Trace(_Clock()))
         self.durable: dict[str, bytes] = {}
-        SimFileSystem(self.disk, _Alive()).mkdir("/data")  # type: ignore[arg-type]
+        files = SimFileSystem(self.disk, _Alive())  # type: ignore[arg-type]
+        files.mkdir("/data")
+        files.mkdir("/data/groups")
 
     def life(self, effects: int = 1_000_000) -> Life:
         return Life(self, effects)

@@ -69,8 +69,13 @@ class Subject:
     def _on_moved(self) -> None:
         self.moves += 1
 
-    def lead(self) -> ReplicaState:
+    def stand(self) -> None:
+        """Become a candidate whose term and vote are durable."""
         self.state.become_candidate()
+        self.state.on_term_durable(self.state.term)
+
+    def lead(self) -> ReplicaState:
+        self.stand()
         self.state.become_leader()
         return self.state
 

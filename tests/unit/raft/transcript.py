@@ -279,7 +279,8 @@ class Teller:
         elif kind == "snapshot":
             offset, (applied, applied_term) = Offset(int(options["offset"])), _position(options["applied"])
             start = LogStart(Index(int(options["start"])), offset, offset, Term(int(options["after"])))
-            self.stage.say(source, target, InstallSnapshotRequest(GROUP, int(term), start, applied, applied_term, 0, 0))
+            request = InstallSnapshotRequest(GROUP, int(term), start, applied, applied_term, 0, 0, checksum=0)
+            self.stage.say(source, target, request)
         else:
             after, after_term = _position(options["after"])
             terms = [int(each) for each in options.get("entries", "").split(",") if each]

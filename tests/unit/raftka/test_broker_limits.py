@@ -13,7 +13,7 @@ from aiohttp import web
 from raftka.broker.admin_listener import AdminListener
 from raftka.broker.file_limits import connection_limits, raise_open_files_limit
 from raftka.broker.loop_errors import LoopErrors
-from runtime.gate import Gate
+from runtime.gate import Gate, report_contained
 
 
 def refused_accept(number=errno.EMFILE):
@@ -91,6 +91,20 @@ def test_the_death_of_a_task_is_fatal_even_if_descriptors_are_its_reason(caplog)
 
     asyncio.run(test())
     assert caplog.records[0].levelno == logging.CRITICAL
+
+
+def test_what_ended_one_replica_only_is_said_in_full_and_the_broker_goes_on(caplog):
+    async def test():
+        deaths = []
+        errors = LoopErrors(lambda: deaths.append(1))
+        asyncio.get_running_loop().set_exception_handler(errors)
+        report_contained("a save of a log failed", AssertionError("a mistake of ours"))
+        assert not deaths
+        assert not errors.died
+
+    asyncio.run(test())
+    assert caplog.records[0].levelno == logging.CRITICAL
+    assert "a mistake of ours" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,10 @@ def test_the_example_still_loads_with_any_line_uncommented(tmp_path: Path) -> No
         ({"node.id": 1, "log.level": "LOUD"}, "must be one of DEBUG, INFO, WARNING, ERROR"),
         ({"node.id": 1, "data.dir": " "}, "must not be empty"),
         ({"node.id": 1, "seeds": [1]}, "must be a list of strings"),
+        (
+            {"node.id": 1, "admin.allowed.hosts": "ops,broker-1:9644"},
+            "'broker-1:9644' is neither a host name nor an IP",
+        ),
         ({"node.id": 1, "kafka.prot": 1}, "unknown option kafka.prot; did you mean kafka.port?"),
         ({"node.id": 1, "seeds": "10.0.0.1:33145"}, "is not ID@HOST:PORT"),
         ({"node.id": 3, "seeds": SEEDS, "cluster.secret.file": "s"}, "node.id = 3 is not among the seeds (1, 2)"),
@@ -143,6 +147,7 @@ def test_a_host_name_or_an_address_may_be_advertised(host: str) -> None:
 )
 def test_a_secret_that_could_be_guessed_is_refused(tmp_path: Path, secret: bytes, words: str) -> None:
     file = tmp_path / "secret"
+    file.touch(0o600)
     file.write_bytes(secret)
     with pytest.raises(StartupError, match=re.escape(words)):
         node_options(load_config({"node.id": 1, "cluster.secret.file": str(file)}))
@@ -246,9 +251,10 @@ def test_the_defaults_of_topics_can_be_set() -> None:
         ("raft.election.timeout.ms", 5002, "raft.election_jitter", 2.501),
         ("raft.flush.interval.ms", 73, "raft.flush_interval", 0.073),
         ("raft.flush.bytes", 70_004, "raft.flush_bytes", 70_004),
-        ("raft.flush.stall.timeout.ms", 7005, "raft.flush_stall_timeout", 7.005),
+        ("raft.flush.stall.timeout.ms", 7005, "raft.stall_timeout", 7.005),
         ("raft.batcher.bytes", 700_006, "raft.batcher_bytes", 700_006),
         ("raft.batcher.node.max.bytes", 70_000_007, "raft.node_batcher_bytes", 70_000_007),
+        ("raft.append.buffer.node.max.bytes", 70_000_008, "raft.node_append_buffer_bytes", 70_000_008),
         ("raft.unreplicated.max.bytes", 7_000_008, "raft.unreplicated_bytes", 7_000_008),
         ("raft.unflushed.max.bytes", 7_000_009, "raft.unflushed_bytes", 7_000_009),
         ("replica.lag.time.max.ms", 7010, "raft.replica_lag_max", 7.010),
@@ -303,7 +309,15 @@ def test_topics_are_created_on_demand_unless_it_is_forbidden() -> None:
 
 
 def test_every_option_is_described_with_its_value_and_where_it_comes_from() -> None:
-    config = load_config({"node.id": 1, "seeds": "1@[::1]:33145", "log.retention.ms": "5", "insecure": True})
+    config = load_config(
+        {
+            "node.id": 1,
+            "seeds": "1@[::1]:33145",
+            "log.retention.ms": "5",
+            "insecure": True,
+            "admin.allowed.hosts": "a.example, b.example",
+        }
+    )
     told = {each.key: each for each in broker_configs(config)}
     assert told.keys() == {*BY_KEY, "admin.advertised.listener"}
     assert all(each.is_read_only and each.doc for each in told.values())
@@ -311,6 +325,7 @@ def test_every_option_is_described_with_its_value_and_where_it_comes_from() -> N
     assert shown["log.retention.ms"] == ("5", "STATIC_BROKER_CONFIG")
     assert shown["log.retention.bytes"] == ("-1", "DEFAULT_CONFIG")
     assert shown["seeds"] == ("1@[::1]:33145", "STATIC_BROKER_CONFIG")
+    assert shown["admin.allowed.hosts"] == ("a.example,b.example", "STATIC_BROKER_CONFIG")
     assert shown["insecure"] == ("true", "STATIC_BROKER_CONFIG")
     assert shown["cluster.secret.file"] == (None, "DEFAULT_CONFIG")
     assert shown["default.replication.factor"] == ("1", "DEFAULT_CONFIG")

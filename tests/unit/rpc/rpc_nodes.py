@@ -29,9 +29,9 @@ class Told(msgspec.Struct, array_like=True, frozen=True):
     payload_bytes: int
 
 
-ECHO = Method(1, "echo", Ask, Told)
-HOLD = Method(2, "hold", Ask, Told)
-URGENT = Method(3, "urgent", Ask, Told, urgent=True)
+ECHO = Method(1, "echo", Ask, Told, takes_payload=True)
+HOLD = Method(2, "hold", Ask, Told, takes_payload=True)
+URGENT = Method(3, "urgent", Ask, Told, takes_payload=True, urgent=True)
 EARLY = Method(4, "early", Ask, Told, before_founding=True)
 
 

@@ -69,6 +69,28 @@ def test_a_flipped_bit_before_the_payload_never_gives_a_frame(position, bit) -> 
         assert feed(FrameReader(), bytes(data)) == []
 
 
+@pytest.mark.parametrize("bit", range(8, 32))
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_flipped_length_is_found_with_the_header_and_nothing_waits_for_megabytes(bit: int, is_chunked: bool) -> None:
+    """A reader that took it for the truth would wait for up to 160 MiB, and have made room for them."""
+    frame = bytearray(encode_frame(b"sixteen byte hdr", [b"p" * 40_000]))
+    frame[3 - bit // 8] ^= 1 << bit % 8
+    data = bytes(frame)
+    if is_chunked:
+        data = chunk_head(20_000) + data[:20_000]
+    with pytest.raises(MalformedFrameError):
+        feed(FrameReader(), data[:20_000])
+
+
+@pytest.mark.parametrize("bit", range(7, 32))
+def test_a_flipped_length_of_a_small_frame_is_found_at_once(bit: int) -> None:
+    """Where little is sent, the bytes that a longer frame lacks would take long to come."""
+    frame = bytearray(encode_frame(b"sixteen byte hdr", [b"p" * 50]))
+    frame[3 - bit // 8] ^= 1 << bit % 8
+    with pytest.raises(MalformedFrameError):
+        feed(FrameReader(), bytes(frame))
+
+
 def test_a_truncated_frame_is_not_returned() -> None:
     data = encode_frame(b"header", [b"payload"])
     assert feed(FrameReader(), data[:-1]) == []

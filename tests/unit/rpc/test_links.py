@@ -68,7 +68,7 @@ def test_frames_go_out_in_the_order_of_the_calls_and_replies_find_their_requests
 
 def test_an_urgent_request_passes_a_large_one_that_is_being_sent() -> None:
     async def test() -> None:
-        async with pair() as (one, two):
+        async with pair(LinkOptions(send_buffer_bytes=65 << 20)) as (one, two):
             large = one.links.send(NodeId(2), ECHO, Ask(1), [bytes(64 << 20)], timeout=20)
             behind = one.links.send(NodeId(2), ECHO, Ask(2), timeout=20)
             assert await one.ask(two, 3, method=URGENT) == Told(3, 0)
@@ -97,7 +97,7 @@ def test_a_payload_view_outlives_its_frame() -> None:
     async def test() -> None:
         async with pair() as (one, two):
             kept: list[memoryview] = []
-            keep = Method(9, "keep", Ask, Told)
+            keep = Method(9, "keep", Ask, Told, takes_payload=True)
             two.links.register(keep, lambda peer, request, payload: kept.append(payload) or Told(0, 0))
             sent = [bytes([i]) * size for i, size in enumerate((10, 70_000, 3_000_000, 5))]
             for payload in sent:
@@ -250,6 +250,25 @@ def test_too_many_unsent_bytes_refuse_all_but_urgent_requests() -> None:
             with pytest.raises(LinkBusyError, match="unsent"):
                 await one.links.send(NodeId(2), ECHO, Ask(2), timeout=20)
             assert not one.links.send(NodeId(2), URGENT, Ask(3), timeout=20).done()
+
+    run(test())
+
+
+def test_a_request_that_alone_is_more_than_the_bound_finds_room_beside_small_ones() -> None:
+    async def test() -> None:
+        options = LinkOptions(send_buffer_bytes=100_000)
+        async with nodes(identity(1), options=options) as (one,), deaf_peer(one):
+            [link] = one.links.outgoing()
+            # Until the kernels hold no more.
+            while not link.unsent_bytes:
+                assert not one.links.send(NodeId(2), ECHO, Ask(1), [bytes(10_000)], timeout=20).done()
+            assert one.links.has_room(NodeId(2), 1 << 30)
+            assert not one.links.send(NodeId(2), ECHO, Ask(2), [bytes(8 << 20)], timeout=20).done()
+            assert not one.links.has_room(NodeId(2), 1)
+            assert not one.links.has_room(NodeId(3), 1), "nobody"
+            with pytest.raises(LinkBusyError):
+                await one.links.send(NodeId(2), ECHO, Ask(3), [b"x"], timeout=20)
+            assert link.refused_requests == 1
 
     run(test())
 

@@ -6,15 +6,17 @@ import logging
 import socket
 
 import pytest
-from rpc_nodes import ECHO, HOST, SECRET, Ask, Stranger, Told, identity, nodes, pair, run
+from rpc_nodes import EARLY, ECHO, HOST, SECRET, Ask, Stranger, Told, identity, nodes, pair, run
 
 from model.ids import NodeId
 from rpc.codec import HELLO, PROOF, REFUSED, REPLY, REQUEST, encode_header
-from rpc.errors import LinkDownError, RefusalCode
+from rpc.damage_log import DamageLog
+from rpc.errors import LinkDownError, MalformedFrameError, RefusalCode, RemoteError
 from rpc.framing import encode_frame
 from rpc.handshake import FORMAT_VERSION, Role
 from rpc.identity import Address
 from rpc.options import LinkOptions
+from tests.simulation.world import World
 
 ECHO_REQUEST = encode_frame(encode_header(REQUEST, 1, ECHO.number, [5]), [b"abc"])
 CORRUPT = ECHO_REQUEST[:14] + bytes([ECHO_REQUEST[14] ^ 1]) + ECHO_REQUEST[15:]
@@ -50,6 +52,82 @@ def test_a_damaged_stream_closes_its_connection_and_others_are_served(damage) ->
             assert await one.ask(two, 1) == Told(1, 0)
             await early.close()
             await late.close()
+
+    run(test())
+
+
+def test_what_a_peer_damages_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """What strangers send before they have proved who they are is not."""
+
+    async def test() -> None:
+        async with nodes(identity(2)) as (two,):
+            early = await Stranger.dial(two.port)
+            early.write(CORRUPT)
+            assert await early.receive() is not None
+            for _ in range(3):
+                stranger = await Stranger.dial(two.port)
+                await stranger.shake(Role.DIALER, identity(3), 2)
+                stranger.write(CORRUPT)
+                assert await stranger.receive() is None
+                await two.resets.get()
+                await stranger.close()
+            assert two.links.damaged == {3: 3}
+            await early.close()
+
+    with caplog.at_level(logging.WARNING):
+        run(test())
+    said = [record.getMessage() for record in caplog.records if "damaged" in record.getMessage()]
+    assert said[0] == "a frame of node 3 is damaged (number 1): the CRC of the header does not match"
+
+
+def test_damage_is_logged_once_a_second_for_each_peer(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        log = DamageLog()
+        for _ in range(3):
+            for node in (2, 3):
+                log.damaged(NodeId(node), "a frame of", MalformedFrameError("flipped"))
+            await asyncio.sleep(0.6)
+        assert log.counts == {2: 3, 3: 3}
+
+    with World(1) as world, caplog.at_level(logging.WARNING):
+        world.run(world.add_node(1), test())
+    assert sorted(record.getMessage() for record in caplog.records if "flipped" in record.getMessage()) == [
+        f"a frame of node {node} is damaged (number {number}): flipped" for node in (2, 3) for number in (1, 3)
+    ]
+
+
+def test_a_payload_for_a_method_that_takes_none_is_refused_and_the_link_lives() -> None:
+    """No checksum of a frame covers it, so the method's own must."""
+
+    async def test() -> None:
+        async with pair() as (one, two):
+            with pytest.raises(RemoteError, match="early takes no payload, and 3 bytes came with it"):
+                await one.ask(two, 1, [b"abc"], method=EARLY)
+            assert two.links.damaged == {1: 1}
+            assert await one.ask(two, 2, method=EARLY) == Told(2, 0)
+            assert two.seen == [2]
+
+    run(test())
+
+
+def test_a_reply_with_a_payload_closes_the_link() -> None:
+    async def test() -> None:
+        async with nodes(identity(1)) as (one,):
+            dialled: asyncio.Queue[Stranger] = asyncio.Queue()
+
+            def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                dialled.put_nowait(Stranger(reader, writer))
+
+            server = await asyncio.start_server(take, HOST, 0)
+            one.links.set_peers({NodeId(2): Address(HOST, server.sockets[0].getsockname()[1])})
+            peer = await dialled.get()
+            await peer.shake(Role.ACCEPTOR, identity(2))
+            await one.ups.get()
+            peer.send(encode_header(REPLY, 1, [5, 3]), b"what is this")
+            assert await one.resets.get() == 2
+            assert one.links.damaged == {2: 1}
+            server.close()
+            await peer.close()
 
     run(test())
 

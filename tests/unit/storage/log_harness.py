@@ -248,6 +248,7 @@ class Place:
 
     def __init__(self, directory: Path, **options: int) -> None:
         self.directory = directory / "groups" / "0123-7"
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
         self.disk = Disk()
         self.workers = StepWorkers()
         self.clock = Clock()

@@ -97,7 +97,9 @@ class Life:
 def new_disk(seed: int | None) -> SimDisk:
     disk = SimDisk(1, random.Random(seed or 0), Trace(_Clock()))
     disk.allocates = seed is not None and seed % 2 == 1
-    SimFileSystem(disk, _Alive()).mkdir("/data")  # type: ignore[arg-type]
+    files = SimFileSystem(disk, _Alive())  # type: ignore[arg-type]
+    files.mkdir("/data")
+    files.mkdir("/data/groups")
     return disk
 
 

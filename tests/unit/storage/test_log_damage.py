@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from storage.errors import (
 )
 from storage.index_file import index_path
 from storage.log_start import ORIGIN, LogStart
-from storage.snapshot_file import Snapshot, decode_snapshot, encode_snapshot
+from storage.snapshot_file import Snapshot, decode_snapshot, encode_snapshot, snapshot_checksum
 
 
 async def filled(place: Place) -> list[Entry]:
@@ -326,6 +327,16 @@ def test_every_flipped_bit_and_every_cut_of_a_snapshot_is_found() -> None:
                 decode_snapshot(bytes(changed), "snapshot")
         with pytest.raises(CorruptLogError):
             decode_snapshot(content[:position], "snapshot")
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 65535, 65536, 9 * 1024 * 1024])
+def test_the_checksum_that_travels_with_a_snapshot_is_that_of_its_file(size: int) -> None:
+    """Also where the state's length takes more bytes, and where it takes several steps."""
+    start = LogStart(Index(7), Offset(9), Offset(11), Term(3))
+    snapshot = Snapshot(start, Index(9), Term(3), bytes(range(256)) * (size // 256) + bytes(size % 256))
+    content = encode_snapshot(snapshot)
+    assert content[5:] == msgspec.msgpack.encode(snapshot)
+    assert asyncio.run(snapshot_checksum(snapshot)) == int.from_bytes(content[:4], "big")
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

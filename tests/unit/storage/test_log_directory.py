@@ -109,12 +109,18 @@ def test_a_required_directory_is_never_made(tmp_path: Path) -> None:
     with pytest.raises(MismatchedLogError, match=r"replica\.id is missing"):
         require_log_directory(Disk(), str(directory), IDENTITY)
     assert not directory.parent.exists()
+    # Nor are the directories above a new one.
+    with pytest.raises(FileNotFoundError):
+        make_log_directory(Disk(), str(directory), IDENTITY)
+    assert not directory.parent.exists()
+    directory.parent.mkdir()
     make_log_directory(Disk(), str(directory), IDENTITY)
     require_log_directory(Disk(), str(directory), IDENTITY)
 
 
 def test_a_directory_is_made_durable_up_to_the_data_directory_even_if_an_earlier_try_made_it(tmp_path: Path) -> None:
     disk, directory = Disk(), str(tmp_path / "groups" / "g")
+    (tmp_path / "groups").mkdir()
     disk.fail("fsync_dir", "groups")
     with pytest.raises(OSError, match="Input/output"):
         make_log_directory(disk, directory, IDENTITY)

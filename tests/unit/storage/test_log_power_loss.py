@@ -1,17 +1,23 @@
 """Any sequence of operations, cut at any effect on the disk by a power loss or a kill: what was flushed is there."""
 
 import asyncio
+import errno
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from log_harness import Spec, append, entries_after, plain
 from test_log_crash_points import Life, new_disk
 
+import storage.log_appender
+import storage.log_snapshots
 from model.ids import Index, Offset, Term
+from runtime.open_files import CachedFile, OpenFiles
 from storage.entry import Entry
-from storage.errors import StorageError
+from storage.errors import OpenFilesError, StorageError
 from storage.log import Log
 from storage.log_start import ORIGIN, LogStart
+from storage.segment_writer import SegmentPart
 from storage.snapshot_file import Snapshot
 
 STEPS = st.lists(
@@ -120,6 +126,91 @@ def test_what_was_flushed_survives_and_nothing_is_mixed(
         log = await Life(disk).log()
         assert (log.start, log.last_index) == found, "a second start finds what the first one found"
         await append(log, Spec(term=100))
+        await log.close()
+
+    asyncio.run(scenario())
+
+
+def test_it_does_not_where_a_snapshots_name_is_not_fsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = storage.log_snapshots.write_snapshot
+
+    def without_fsync(files: OpenFiles, directory: str, snapshot: Snapshot) -> None:
+        with monkeypatch.context() as inner:
+            inner.setattr(OpenFiles, "fsync_dir", lambda files, path: None)
+            write(files, directory, snapshot)
+
+    monkeypatch.setattr(storage.log_snapshots, "write_snapshot", without_fsync)
+    with pytest.raises((AssertionError, StorageError)):
+        _save_cut_at_any_effect()
+
+
+def test_segments_and_snapshot_are_never_both_lost() -> None:
+    _save_cut_at_any_effect()
+
+
+def _save_cut_at_any_effect() -> None:
+    for effects in range(60):
+        for seed in range(8):
+            _append_flush_save(effects, seed)
+
+
+def _append_flush_save(effects: int, seed: int) -> None:
+    """Write, flush and save, cut after so many effects by a power loss; what was flushed must be there."""
+
+    async def scenario() -> None:
+        disk = new_disk(seed)
+        life = Life(disk)
+        history = History(await life.log())
+        life.left = effects
+        try:
+            for name, number in [("append", 8), ("append", 8), ("flush", 0), ("save", 9), ("append", 1)]:
+                await history.step(name, number)
+        except StorageError:
+            pass
+        disk.lose_power()
+        log = await Life(disk).log()
+        await history.check(log)
+        await log.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_append_never_comes_back() -> None:
+    _refuse_under_many_seeds()
+
+
+def _refuse_under_many_seeds() -> None:
+    for seed in range(40):
+        _refuse_and_lose_power(seed)
+
+
+def test_it_does_where_the_undo_is_not_fsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    undo = storage.log_appender.cut_back
+
+    def without_fsync(files: OpenFiles, directory: str, parts: list[SegmentPart]) -> None:
+        with monkeypatch.context() as inner:
+            inner.setattr(CachedFile, "fsync", lambda file: None)
+            undo(files, directory, parts)
+
+    monkeypatch.setattr(storage.log_appender, "cut_back", without_fsync)
+    with pytest.raises(AssertionError, match="it came back"):
+        _refuse_under_many_seeds()
+
+
+def _refuse_and_lose_power(seed: int) -> None:
+    """An append is refused for want of a descriptor after its first segment was written, and the power is lost."""
+
+    async def scenario() -> None:
+        disk = new_disk(seed)
+        log = await Life(disk).log()
+        await append(log, Spec(term=1, size=1))
+        await log.flush()
+        disk.fail_next("open", error=errno.EMFILE, path_part=".log")
+        with pytest.raises(OpenFilesError):
+            await append(log, *[Spec(term=1, size=1)] * 4)
+        disk.lose_power()
+        log = await Life(disk).log()
+        assert log.last_index == 1, "it came back"
         await log.close()
 
     asyncio.run(scenario())

@@ -235,14 +235,14 @@ class Groups:
         return ErrorCode(answer.error_code or answer.topics[0].partitions[0].error_code)
 
 
-def with_groups(options=QUICK, *, seconds=30):
+def with_groups(options=QUICK, *, seconds=30, **of_node):
     """Run a test with a broker, whose coordinators are there, and a client's view of group "g"."""
 
     def decorate(test):
         @functools.wraps(test)
         def wrapped(tmp_path):
             async def whole():
-                async with broker_in(tmp_path, groups=options) as broker:
+                async with broker_in(tmp_path, groups=options, **of_node) as broker:
                     client = await broker.client()
                     await client.create_topic("t", partitions=2)
                     groups = Groups(client)

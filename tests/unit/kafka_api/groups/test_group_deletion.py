@@ -3,6 +3,7 @@
 import asyncio
 
 from cluster.groups.offsets_topic import OFFSETS_TOPIC, offsets_partition
+from cluster.state_bounds import StateOptions
 from kafka_api.groups.options import GroupOptions
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
@@ -77,11 +78,11 @@ async def test_a_deletion_takes_along_the_commit_before_it_whose_outcome_nobody_
     assert await groups.fetch(everything=True) == (0, None, None, None)
 
 
-@with_groups(GroupOptions(initial_rebalance_delay_ms=0, table_bytes_max=600))
+@with_groups(state=StateOptions(groups_bytes_max=900))
 async def test_a_group_that_everybody_has_left_is_deleted_where_the_table_is_full(_broker, groups):
     me, generation = await groups.member()
-    assert await groups.commit(1, member_id=me, generation=generation, metadata="x" * 600) == 0
-    refused = await groups.commit(2, member_id=me, generation=generation)
+    assert await groups.commit(1, member_id=me, generation=generation, metadata="x" * 500) == 0
+    refused = await groups.commit(2, member_id=me, generation=generation, partition=1, metadata="x" * 400)
     assert refused is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     assert await groups.leave(me) == 0
     assert (await groups.describe()).group_state == "Empty"

@@ -7,6 +7,7 @@ of all worlds together are those of `kafka_api.groups.answered_errors`.
 import ast
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,13 @@ from kafka_api.handlers import registry
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from raft import errors as raft_errors
-from tests.unit.cluster.cluster_nodes import run, until
+from tests.unit.cluster.cluster_nodes import FAST, run, until
 from tests.unit.kafka_api.groups.group_calls import QUICK, Groups
 from tests.unit.kafka_api.wire_client import broker_in, stuck_disk
 
 _SECONDS = 60
+# The disk hangs for as long as a test asks, and on such a node nobody stands after this time.
+_PATIENT = replace(FAST, stall_timeout=10 * _SECONDS)
 
 
 class Stage:
@@ -61,7 +64,7 @@ class Stage:
 
 @asynccontextmanager
 async def at_peace(directory, options=QUICK):
-    async with broker_in(directory, groups=options) as broker:
+    async with broker_in(directory, groups=options, raft=_PATIENT) as broker:
         client = await broker.client()
         await client.create_topic("t")
         await Groups(client).wait_found()

@@ -188,14 +188,6 @@ async def test_a_commit_is_refused_by_partition(_broker, groups):
     assert await groups.fetch() == (0, 1, 3, "x" * 4096)
 
 
-@with_groups(GroupOptions(initial_rebalance_delay_ms=0, table_bytes_max=600))
-async def test_a_table_that_is_full_takes_no_more_commits(_broker, groups):
-    assert await groups.commit(1, metadata="x" * 600) == 0
-    assert await groups.commit(2, partition=1) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-    assert await groups.delete() == 0
-    assert await groups.commit(2, partition=1) == 0
-
-
 @with_groups(GroupOptions(initial_rebalance_delay_ms=0, record_bytes_max=2000))
 async def test_a_generation_that_is_too_large_to_be_stored_is_not_taken(_broker, groups):
     joined = await groups.join()

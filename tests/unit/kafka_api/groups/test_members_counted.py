@@ -1,11 +1,14 @@
 """A group counts its members that have joined; the count is always that of those who wait."""
 
+import sys
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from kafka_api.groups.group import Group
 from kafka_api.groups.group_events import Identity, Join, Store, Sync
+from kafka_api.groups.member import new_member
 from kafka_api.protocol.error_codes import ErrorCode
 
 
@@ -13,9 +16,9 @@ def join(rng, number):
     static = rng.choice((None, None, "one", "two"))
     return Join(
         member_id=rng.choice(("", "", f"m{rng.randrange(number + 1)}")),
-        new_member_id=f"m{number}",
+        new_member_id=f"m{number}" + rng.choice(("", "群" * 30)),
         instance_id=static,
-        client_id="c",
+        client_id=rng.choice(("c", "ü" * 40)),
         client_host="/h",
         session_timeout_ms=rng.choice((1_000, 10_000)),
         rebalance_timeout_ms=5_000,
@@ -24,6 +27,15 @@ def join(rng, number):
         must_know_id=rng.random() < 0.3,
         can_skip_assignment=rng.random() < 0.5,
     )
+
+
+@pytest.mark.parametrize("letter", ["x", "ü", "群", "🐘"])
+def test_a_member_is_counted_as_no_less_than_its_names_take(letter):
+    name = letter * 249 + "x"
+    request = replace(join(Random(1), 1), instance_id=name, client_id=name, protocols=((name, b""),))
+    member = new_member(f"{name}-1", request)
+    texts = (member.member_id, member.instance_id, member.client_id, *member.names)
+    assert member.size_bytes >= sum(sys.getsizeof(text) for text in texts)
 
 
 @pytest.mark.parametrize("seed", range(30))

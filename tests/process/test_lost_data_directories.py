@@ -1,0 +1,111 @@
+"""A data directory that goes while its broker runs: the broker says so, ends, makes nothing anew, and comes back."""
+
+import contextlib
+import shutil
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import NewTopic
+
+from tests.process.acked_log import quiet_logger, read_all
+from tests.process.broker_processes import BrokerCluster, BrokerProcess, ClusterMaker, eventually
+from tests.process.kafka_topics import create_topic, request_topic, topics_at
+
+pytestmark = pytest.mark.process
+
+
+def _produce(cluster: BrokerCluster, topic: str, values: list[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "logger": quiet_logger()})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(60) == 0
+
+
+def _end_of(broker: BrokerProcess) -> str:
+    """Wait until the broker ends by itself, and return the one line that it says of it."""
+    assert broker.wait_exit() == 1, broker.log_tail()
+    said = broker.log_text()
+    assert "Traceback" not in said, broker.log_tail()
+    assert "died" not in said, broker.log_tail()
+    lines = [line for line in said.splitlines() if line.startswith("raftka: ")]
+    assert len(lines) == 1, broker.log_tail()
+    return lines[0]
+
+
+def _is_created(bootstrap: str) -> bool:
+    """Ask for the topic `meanwhile`: where the controller goes with its directory, the answer goes with it."""
+    with contextlib.suppress(KafkaException):
+        request_topic(bootstrap, NewTopic("meanwhile", 3, 3))
+    return "meanwhile" in topics_at(bootstrap)
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_a_broker_whose_directory_is_moved_away_ends_makes_nothing_and_serves_when_it_is_back(
+    make_cluster: ClusterMaker,
+):
+    cluster = make_cluster(3)
+    cluster.start()
+    create_topic(cluster, "before", 1)
+    first = [b"before the move %d" % number for number in range(20)]
+    _produce(cluster, "before", first)
+    victim = cluster[cluster.leader_of("before", 0)]
+    away = victim.data_dir.with_name("away")
+    victim.data_dir.rename(away)
+    survivors = ",".join(broker.kafka for broker in cluster.brokers.values() if broker is not victim)
+    _is_created(survivors)
+    line = _end_of(victim)
+    eventually("the topic is created", lambda: _is_created(survivors))
+    assert f"data directory {victim.data_dir} is gone" in line
+    assert "bring it back, then start this broker again" in line
+    assert not victim.data_dir.exists(), _names(victim.data_dir)
+    second = [b"while it was away %d" % number for number in range(20)]
+    _produce(cluster, "before", second)
+    away.rename(victim.data_dir)
+    cluster.restart([victim.node_id])
+    cluster.wait_in_sync("before", 0)
+    for partition in range(3):
+        cluster.wait_in_sync("meanwhile", partition)
+    assert [record.value for record in read_all(victim.kafka, "before")] == first + second
+
+
+def test_an_empty_directory_in_its_place_stays_empty(make_cluster: ClusterMaker):
+    cluster = make_cluster(1)
+    cluster.start()
+    create_topic(cluster, "before", 1)
+    _produce(cluster, "before", [b"kept"])
+    broker = cluster[1]
+    away = broker.data_dir.with_name("away")
+    broker.data_dir.rename(away)
+    broker.data_dir.mkdir()
+    assert f"data directory {broker.data_dir} is gone" in _end_of(broker)
+    assert _names(broker.data_dir) == []
+    broker.data_dir.rmdir()
+    away.rename(broker.data_dir)
+    cluster.restart([1])
+    assert [record.value for record in read_all(broker.kafka, "before")] == [b"kept"]
+
+
+def test_a_directory_that_is_removed_ends_the_broker(make_cluster: ClusterMaker):
+    cluster = make_cluster(1)
+    cluster.start()
+    broker = cluster[1]
+    shutil.rmtree(broker.data_dir)
+    assert "is gone" in _end_of(broker)
+    assert not broker.data_dir.exists()
+
+
+def test_a_directory_that_says_that_it_is_another_ends_the_broker(make_cluster: ClusterMaker):
+    cluster, other = make_cluster(1), make_cluster(1)
+    cluster.start()
+    other.start()
+    other[1].terminate()
+    broker = cluster[1]
+    kept = (broker.data_dir / "directory.id").read_bytes()
+    shutil.copy(other[1].data_dir / "directory.id", broker.data_dir / "directory.id")
+    assert "has been replaced: it holds another directory.id, of node 1" in _end_of(broker)
+    (broker.data_dir / "directory.id").write_bytes(kept)
+    cluster.restart([1])

@@ -1,0 +1,34 @@
+"""RFC 0008, B1 and B2: the tables of raft0 and of consumer groups."""
+
+from cluster.controller_state import ControllerState
+from cluster.groups.group_state import GroupState
+from model.ids import GroupId, Index
+from tests.simulation.history import History
+from tests.simulation.invariants.invariant import Invariant
+from tests.simulation.replica_view import ReplicaView, Standing
+
+
+class TablesWithinBounds(Invariant):
+    """No table that is committed encodes to more bytes than its bound, and its counted size is that of its snapshot."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._seen: dict[tuple[int, GroupId], Index] = {}
+
+    def on_moved(self, view: ReplicaView, before: Standing) -> None:
+        stepped = view.consensus._log_state._stepped
+        state, key = stepped.state, (view.node_id, view.group)
+        if not isinstance(state, ControllerState | GroupState) or self._seen.get(key) == stepped.applied_index:
+            return
+        self._seen[key] = stepped.applied_index
+        encoded = sum(len(part) for part in state.snapshot())
+        if isinstance(state, GroupState):
+            counted, most = state.table.size_bytes, state._bytes_bound.maximum
+        else:
+            counted, most = state.tables.size_bytes, state._bound.maximum
+        if counted != encoded:
+            self.violated(view, f"{counted} bytes are counted as of entry {stepped.applied_index}, it has {encoded}")
+        if encoded > most:
+            self.violated(view, f"{encoded} bytes as of entry {stepped.applied_index}, {most} are allowed")
+        if encoded > 0.9 * most:
+            self.history.counts["a table near its bound"] += 1
