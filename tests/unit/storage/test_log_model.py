@@ -73,10 +73,13 @@ class LogMachine(RuleBasedStateMachine):
         assert self.place.disk.opened == {}
 
     def with_terms(self, specs: list[Spec]) -> list[Spec]:
-        """Turn the drawn terms, which are steps, into terms."""
+        """Turn the drawn terms, which are steps, into terms; where the start lies inside a batch, begin with one."""
         term, made = max(1, int(self.log.last_term)), []
+        inside = self.start.offset - self.start.base_offset if len(self.model) + 1 == self.start.index else 0
         for spec in specs:
             term += spec.term
+            if inside and not made:
+                spec = Spec(term, max(spec.records, inside + 1), spec.timestamp, spec.size, EntryKind.DATA)
             made.append(Spec(term, spec.records, spec.timestamp, spec.size, spec.kind))
         return made
 
