@@ -5,6 +5,7 @@
 * `start_time`     `raftka dev` until a record is acknowledged, and each command's `--help`.
 * `failover`       leaders that are killed, stopped or cut off under load; `faults` does that to them.
 * `mixed_levels`   in `compare`: writers at acks=1 and acks=all on one partition.
+* `level_stages`   where such calls spend their time in the leader; `timed_process` is the broker that notes it.
 * `soak`           ten minutes of full load with retention.
 * `checkers`       `raftka check` on one core; `audit`: the same on Spark.
 * `archive`        a topic to Parquet and back to the log's CRC32C, on Spark. Both need the extra `spark`.

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import archive, audit, checkers, failover, soak, start_time
+from benchmarks import archive, audit, checkers, failover, level_stages, soak, start_time
 from benchmarks.cluster import BenchmarkError
 from benchmarks.compare import (
     connections,
@@ -46,6 +46,7 @@ _BENCHMARKS: dict[str, _Benchmark] = {
     "start_time": start_time.measure,
     "failover": failover.measure,
     "mixed_levels": mixed_levels.measure,
+    "level_stages": level_stages.measure,
     "soak": soak.measure,
     "checkers": checkers.measure,
     "audit": audit.measure,

@@ -42,7 +42,7 @@ def main() -> int:
     arguments = parser.parse_args()
     arguments.data_dir.mkdir(parents=True, exist_ok=True)
     check_disk(arguments.data_dir)
-    with _profiled_cluster(arguments.data_dir) as (cluster, stats), cluster.topic(1):
+    with observed_cluster(arguments.data_dir, "benchmarks.profiled_process") as (cluster, stats), cluster.topic(1):
         leader = int(eventually("a leader", cluster.partition)["leader"])
         follower = leader % 3 + 1
         watched = {"leader": leader, "follower": follower}
@@ -101,7 +101,8 @@ def _print_top(path: Path, seconds: float) -> None:
 
 
 @contextmanager
-def _profiled_cluster(data_dir: Path) -> Iterator[tuple[BenchCluster, dict[int, Path]]]:
+def observed_cluster(data_dir: Path, program: str) -> Iterator[tuple[BenchCluster, dict[int, Path]]]:
+    """Start three brokers by a module of ours that takes --stats; yield the cluster and that file of each node."""
     path = Path(tempfile.mkdtemp(prefix="profile-", dir=data_dir))
     folder = ClusterFolder(path)
     addresses = choose_addresses(3, PortRequest(0, 0, 0))
@@ -112,7 +113,7 @@ def _profiled_cluster(data_dir: Path) -> Iterator[tuple[BenchCluster, dict[int, 
     try:
         for broker in state.brokers:
             config = broker_config(folder, state, broker).to_json()
-            module = ["-m", "benchmarks.profiled_process", "--stats", str(stats[broker.node_id])]
+            module = ["-m", program, "--stats", str(stats[broker.node_id])]
             with folder.log_path(broker.node_id).open("ab") as log:
                 command = [sys.executable, "-u", *module, "--config-json", config]
                 child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT)

@@ -57,7 +57,7 @@ class HeldGroup:
         self.writes = 0
         self._write_number = 0
         self._doubtful_write = 0
-        self._last_write: asyncio.Future[ErrorCode] | None = None
+        self._none_under_way = asyncio.Event()
         self.written_index = NO_INDEX
         self.is_uncertain = False
         self.counted_bytes = 0
@@ -104,11 +104,14 @@ class HeldGroup:
         written = self._writer.write(records)
         done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.writes += 1
+        self._none_under_way.clear()
         self._write_number += 1
         number = self._write_number
 
         def take(result: "asyncio.Future[Index | ErrorCode]") -> None:
             self.writes -= 1
+            if not self.writes:
+                self._none_under_way.set()
             outcome = result.result()
             if not isinstance(outcome, ErrorCode):
                 self.written_index = max(self.written_index, outcome)
@@ -124,13 +127,13 @@ class HeldGroup:
                 self._writer.settled(self)
 
         written.add_done_callback(take)
-        self._last_write = done
         return done
 
     async def until_written(self) -> None:
         """Return when no write is under way."""
-        while self.writes and self._last_write is not None:
-            await asyncio.shield(self._last_write)
+        # They do not end in their order: one that is refused at once overtakes those before it.
+        while self.writes:
+            await self._none_under_way.wait()
 
     def end(self, error: ErrorCode) -> None:
         """Answer everybody who waits; nothing is done any more."""

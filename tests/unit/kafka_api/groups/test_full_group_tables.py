@@ -1,5 +1,6 @@
 """A group table at its bound: which requests are refused, with which code, and what goes on."""
 
+import asyncio
 from dataclasses import replace
 
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
@@ -65,6 +66,27 @@ async def test_commits_that_are_under_way_do_not_pass_the_bound_together(broker,
     codes = [_codes((await client.receive())[1])[0] for _ in range(6)]
     assert codes == [ErrorCode.NONE] * 3 + [ErrorCode.INVALID_COMMIT_OFFSET_SIZE] * 3
     assert state.table.size_bytes == _BOUND
+
+
+@with_groups(_ONE_PARTITION, state=StateOptions(groups_bytes_max=_BOUND))
+async def test_a_deletion_waits_for_a_commit_that_a_refused_one_has_overtaken(broker, groups):
+    """What stopped a broker's loop for ever: the newest write was over, and an older one was not."""
+    partition = broker.partition(OFFSETS_TOPIC)
+    state, log = partition.log_state, partition.consensus.log
+    other = Groups(await broker.client())
+    assert _codes(await other.call(ApiKey.OFFSET_COMMIT, 8, _request("h", 0, 1))) == [ErrorCode.NONE] * 2
+    before = log.last_index
+    async with stuck_disk(broker):
+        groups.client.send(ApiKey.OFFSET_COMMIT, 8, _request("g", 0))
+        await until(lambda: log.last_index > before)
+        groups.client.send(ApiKey.OFFSET_COMMIT, 8, _request("g", 1))
+        await until(lambda: state.fills()[0].refused == 1)
+        deletion = asyncio.ensure_future(other.delete())
+        await asyncio.sleep(0.05)
+    assert _codes((await groups.client.receive())[1]) == [ErrorCode.NONE]
+    assert _codes((await groups.client.receive())[1]) == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE]
+    assert await deletion == 0
+    assert state.table.record_count == 2
 
 
 @with_groups(_ONE_PARTITION, state=StateOptions(groups_bytes_max=_BOUND))
