@@ -527,24 +527,25 @@ class Nemesis:
         """
         node_id, disk = self._rotting, self._world.nodes[self._rotting].disk
         # As often the topic's as any that the broker has: raft0, other topics, consumer groups.
-        groups = self._fault.choice([self._cluster.data_groups(), self._groups_of(node_id)])
-        consensus = self._cluster.consensus(node_id, self._fault.choice(groups or [RAFT0]))
-        # A damaged snapshot of a log without a segment is refused for good (RFC 0002 section 7).
-        if consensus is None or consensus.state.is_refilling or not consensus.log._segments:
+        here = [each for each in self._groups_of(node_id) if self._may_rot(node_id, each)]
+        of_topic = [each for each in self._cluster.data_groups() if each in here]
+        if not here:
             return
-        if len(consensus.configuration.node_ids) == 1:
-            # Nobody else has what rots here, and nobody promises that it comes back.
-            return
+        group = self._fault.choice(self._fault.choice([of_topic or here, here]))
+        consensus = self._cluster.consensus(node_id, group)
+        assert consensus is not None
         # The mark of the entries before the last two segments stands in those.
         segments = [each for each in consensus.log._segments[:-2] if each.last_index <= consensus.log.flushed_index]
         closed = [each.path for each in segments]
         snapshot = posixpath.join(posixpath.dirname(consensus.log._segments[-1].path), SNAPSHOT_NAME)
-        kinds = {"a segment": closed, "an index file": [index_path(path) for path in closed], "a snapshot": [snapshot]}
+        files = {"a segment": closed, "an index file": [index_path(path) for path in closed], "a snapshot": [snapshot]}
+        found = {kind: [path for path in paths if disk.durable_bytes(path)] for kind, paths in files.items()}
         # A segment as often as one of the others.
-        kind = self._fault.choice(["a segment", "a segment", "an index file", "a snapshot"])
-        paths = [path for path in kinds[kind] if disk.durable_bytes(path)]
-        if not paths:
+        kinds = [kind for kind in ("a segment", "a segment", "an index file", "a snapshot") if found[kind]]
+        if not kinds:
             return
+        kind = self._fault.choice(kinds)
+        paths = found[kind]
         path = self._fault.choice(paths)
         position = self._fault.randrange(len(disk.durable_bytes(path) or b""))
         if not disk.rot(path, position, self._fault.randrange(8)):
@@ -555,6 +556,18 @@ class Nemesis:
         # What is read at a start only must have one, and what raft0 has lost comes back with the next one (RFC 0008).
         if kind != "a segment" or consensus.group == RAFT0 or self._fault.random() < 0.7:
             self._crash(node_id, power_loss=False)
+
+    def _may_rot(self, node_id: int, group: GroupId) -> bool:
+        """Whether others have what rots here, and a start can tell what is gone."""
+        consensus = self._cluster.consensus(node_id, group)
+        # A damaged snapshot of a log without a segment is refused for good (RFC 0002 section 7); of what has one voter
+        # only nobody has a copy, and nobody promises that it comes back.
+        return (
+            consensus is not None
+            and not consensus.state.is_refilling
+            and bool(consensus.log._segments)
+            and len(consensus.configuration.node_ids) > 1
+        )
 
     def _groups_of(self, node_id: int) -> list[GroupId]:
         groups = getattr(self._cluster.nodes.get(node_id), "groups", None)

@@ -101,6 +101,9 @@ class ReplicaView:
     """A replica in one life of its process; `entries[i]` has index i + 1.
 
     Below the log's start it holds what the group has committed there: nothing else can ever have been.
+
+    Attributes:
+        broken_at: The first entry that the log was opened with although its bytes are broken and nothing has rotted.
     """
 
     node_id: int
@@ -109,6 +112,7 @@ class ReplicaView:
     consensus: Consensus
     now: Standing
     entries: list[Ghost] = field(default_factory=list)
+    broken_at: int | None = None
 
     def at(self, index: int) -> Ghost | None:
         """Return the entry at an index, None if the log does not hold it."""
@@ -133,6 +137,8 @@ class ReplicaView:
                     if parsed.entry.index == len(self.entries) + 1:
                         self.entries.append(ghost_of(parsed.entry, self.chain_at(len(self.entries))))
             except CorruptLogError:
+                if not inode.has_rotted and self.broken_at is None:
+                    self.broken_at = len(self.entries) + 1
                 assert former is not None
                 self.entries += former.entries[len(self.entries) : segment.last_index]
 

@@ -30,9 +30,10 @@ def _error(number: int, path: str) -> OSError:
 class Inode:
     """A file's bytes: `data` is the page cache, `durable` the platter, `pending` what no fsync has covered."""
 
-    __slots__ = ("data", "durable", "pending")
+    __slots__ = ("data", "durable", "has_rotted", "pending")
 
     def __init__(self) -> None:
+        self.has_rotted = False
         self.data = bytearray()
         self.durable = bytearray()
         # (position, bytes) of a write, (size, None) of a truncation.
@@ -254,6 +255,7 @@ class SimDisk:
             return False  # It has not reached the platter, or is being replaced.
         inode.durable[position] ^= 1 << bit
         inode.data[position] ^= 1 << bit
+        inode.has_rotted = True
         self.record("rot", path, position, bit)
         return True
 

@@ -28,6 +28,7 @@ from tests.simulation.invariants.log_starts import LogStarts
 from tests.simulation.invariants.matched_is_the_leaders import MatchedIsTheLeaders
 from tests.simulation.invariants.matches_are_true import MatchesAreTrue
 from tests.simulation.invariants.offsets_are_dense import OffsetsAreDense
+from tests.simulation.invariants.opened_logs_are_whole import OpenedLogsAreWhole
 from tests.simulation.invariants.placed_replicas import PlacedReplicas
 from tests.simulation.invariants.positions import Positions
 from tests.simulation.invariants.producer_sequences import ProducerSequences
@@ -66,6 +67,7 @@ ALL: tuple[Callable[[History], Invariant], ...] = (
     FlushedSurvives,
     Positions,
     OffsetsAreDense,
+    OpenedLogsAreWhole,
     SegmentsCoverTheLog,
     LogStarts,
     Deletions,

@@ -42,6 +42,7 @@ ALONE: tuple[tuple[type[Invariant], Plant], ...] = (
     (invariants.FlushedSurvives, storage_recovery.last_entry_is_dropped_at_the_open),
     (invariants.Positions, replication.follower_commits_before_its_fsync),
     (invariants.OffsetsAreDense, produce.offsets_are_given_away_twice),
+    (invariants.OpenedLogsAreWhole, storage_recovery.torn_tail_is_accepted),
     (invariants.SegmentsCoverTheLog, storage_writes.one_segment_too_many_goes),
     (invariants.LogStarts, log_start.each_replica_deletes_by_itself),
     (invariants.Deletions, log_start.retention_keeps_only_the_newest_segment),

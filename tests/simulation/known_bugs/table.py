@@ -155,7 +155,7 @@ _STORAGE_WRITES = (
 )
 _STORAGE_RECOVERY = (
     (storage_recovery.tail_is_trusted_after_a_kill, "counterexample 9b", ("FlushedIsDurable",)),
-    (storage_recovery.torn_tail_is_accepted, "classic: torn tail", ("Convergence", *_STORED)),
+    (storage_recovery.torn_tail_is_accepted, "classic: torn tail", ("OpenedLogsAreWhole", *_STORED)),
     (storage_recovery.checksums_are_not_looked_at, "Protocol-Aware Recovery, FAST 2018", ("ReadsAgree", *_STORED)),
     (
         storage_recovery.fetch_does_not_check_what_it_reads,
