@@ -13,6 +13,7 @@
 * `cluster`        the brokers that are measured, and what their admin ports tell.
 * `native_client`  the clients in C (native/), for what a Python loop is too slow for; `load`: those in Python.
 * `wire`           a client of a few lines over the generated codec, for members of groups by the thousand.
+* `versions`       this checkout beside another one.
 * `processes`, `machine`   what /proc tells.
 * `plan`, `report` lengths of runs; summaries and the JSON files in results/. `table`: all their rows as one table.
 * `profile_broker` where a broker's event loop spends its time; `profiled_process` is the broker it looks into.
