@@ -10,6 +10,7 @@ from cluster.state_bounds import StateOptions
 from raft.options import RaftOptions
 from runtime.open_files import OPEN_FILES_MIN
 from tests.simulation.cluster import ClusterOptions, SimCluster
+from tests.simulation.endless_steps import EndlessStepError, endless_steps_end
 from tests.simulation.kafka_workload import KafkaWorkload
 from tests.simulation.nemesis import InjectedFault, Nemesis
 from tests.simulation.operators import Operators
@@ -91,8 +92,9 @@ def run(plan: Plan) -> RunResult:
         for node in world.nodes.values():
             node.disk.allocates = seed % 4 == 3
             node.disk.runs_now = seed % 5 != 0
-        _run(world, cluster, result)
-    except Exception as error:  # noqa: BLE001 - every failure is a finding, reported with its seed
+        with endless_steps_end(lambda: (world.time, world.trace.count)):
+            _run(world, cluster, result)
+    except (Exception, EndlessStepError) as error:  # noqa: BLE001 - every failure is a finding, reported with its seed
         result.error, result.cause = _headline(error), _text_of(_first_of(error))
         result.lines = world.trace.lines()[-400:] + ([] if cluster is None else cluster.describe())
         result.lines += _traceback(error)
@@ -190,7 +192,7 @@ def _run(world: World, cluster: SimCluster, result: RunResult) -> None:
     nemesis.start()
     try:
         _phases(world, cluster, workload, operators, nemesis)
-    except Exception:
+    except (Exception, EndlessStepError):
         result.operations = workload.recorder.operations
         raise
 

@@ -8,6 +8,8 @@ import re
 from tests.simulation.run import RunResult
 
 CONVERGENCE = "Convergence"
+# A loop that stands still: `tests.simulation.endless_steps`.
+ENDLESS_STEP = "EndlessStep"
 
 _INVARIANT = re.compile(r"^(?:[\w.]+\.)?InvariantBrokenError: (\w+): ", re.MULTILINE)
 _ANOMALY = re.compile(r"^AssertionError: clients saw ([\w-]+), ", re.MULTILINE)
@@ -16,6 +18,7 @@ _NOT_CONVERGED = re.compile(
     r"|nobody leads|what is in the log could not be read)",
     re.MULTILINE,
 )
+_ENDLESS_STEP = re.compile(r"^(?:[\w.]+\.)?EndlessStepError: ", re.MULTILINE)
 _TRACEBACK = "Traceback (most recent call last)"
 _RAISED_FROM_IT = "The above exception was the direct cause"
 
@@ -27,6 +30,8 @@ def objector(result: RunResult) -> str | None:
         found = pattern.search(cause)
         if found is not None:
             return found[1]
+    if _ENDLESS_STEP.search(cause):
+        return ENDLESS_STEP
     return CONVERGENCE if _NOT_CONVERGED.search(cause) else None
 
 
