@@ -372,8 +372,10 @@ class Nemesis:
         Clients' links are left alone: what a producer sends is covered by its batch's own checksum only.
         """
         source, target = self._pair()
-        link, node = self._world.network.link(source, target), self._cluster.nodes.get(target)
-        damaged = node.links.damaged if node is not None else {}
+        link = self._world.network.link(source, target)
+        # A broker that has just begun has no links yet.
+        links = getattr(self._cluster.nodes.get(target), "links", None)
+        damaged = links.damaged if links is not None else {}
         before, counts = damaged.get(NodeId(source), 0), self._cluster.history.counts
         link.flips = [(self._fault.random(), self._fault.randrange(8)) for _ in range(self._fault.choice([1, 3, 20]))]
         counts["bits flipped on a link"] += len(link.flips)

@@ -28,11 +28,13 @@ def _command(*arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen
 
 def test_a_bug_is_planted_in_the_processes_of_a_campaign_and_named_by_its_summary() -> None:
     bug = "one_broker_opens_no_replicas_of_new_topics"
-    found = CampaignRecorder(range(1, 2), _SECONDS, 1, bug)
-    with closing(run_seeds(range(1, 2), _SECONDS, jobs=1, bug=bug)) as results:
+    # Not every seed places a later topic on the broker that the bug is on.
+    found = CampaignRecorder(range(1, 9), _SECONDS, 1, bug)
+    with closing(run_seeds(range(1, 9), _SECONDS, jobs=1, bug=bug)) as results:
         for result in results:
             found.add(result)
-    assert "the replicas have not converged" in found.part.failed[1]
+    assert found.part.failed
+    assert all("the replicas have not converged" in text for text in found.part.failed.values()), found.part.failed
     assert bug in found.summary()
 
 

@@ -28,10 +28,10 @@ def deletion_takes_the_first_topic(patch: pytest.MonkeyPatch) -> None:
     """A broker that applies the deletion of a topic removes the replicas of the first topic in its table as well."""
     forget = ControllerBackend._forget
 
-    async def forget_both(backend: ControllerBackend, topic: Topic) -> None:
-        await forget(backend, topic)
+    def forget_both(backend: ControllerBackend, topic: Topic) -> None:
+        forget(backend, topic)
         for other in backend._topics.all()[:1]:
-            await forget(backend, other)
+            forget(backend, other)
 
     patch.setattr(ControllerBackend, "_forget", forget_both)
 

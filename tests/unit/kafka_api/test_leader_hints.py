@@ -23,6 +23,13 @@ def _is_led(cluster, name, number):
     return any((found := node.groups.get(group)) is not None and found.is_in_office for node in cluster.nodes.values())
 
 
+async def _hand_over(cluster, target):
+    consensus = cluster.leader_of("t").consensus
+    # A leader that has just been elected does not know yet which replicas are in sync.
+    await until(lambda: target in consensus.in_sync)
+    return await consensus.transfer.run(NodeId(target))
+
+
 def _is_named(answer, result, brokers, *, has_endpoints):
     assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert result.current_leader.leader_id == brokers.leader
@@ -58,7 +65,7 @@ def test_who_does_not_lead_names_who_does(tmp_path):
 def test_a_broker_that_leads_no_more_names_its_successor(tmp_path):
     async def test(brokers):
         cluster, client = brokers.cluster, brokers.clients[brokers.leader]
-        successor = await cluster.leader_of("t").consensus.transfer.run(NodeId(brokers.other))
+        successor = await _hand_over(cluster, brokers.other)
         assert successor == brokers.other
         await until(lambda: _is_led(cluster, "t", 0))
         await until(lambda: cluster[brokers.leader].leadership.leader_of(cluster.leader_of("t").consensus.group))
@@ -137,7 +144,7 @@ def test_a_fetch_behind_the_end_of_its_epoch_is_told_where_that_ended(tmp_path):
         cluster = brokers.cluster
         await cluster.produce("t", b"a", b"b")
         old = cluster.leader_of("t").leader_epoch
-        await cluster.leader_of("t").consensus.transfer.run(NodeId(brokers.other))
+        await _hand_over(cluster, brokers.other)
         await until(lambda: _is_led(cluster, "t", 0))
         await cluster.produce("t", b"c", b"d")
         new = cluster.leader_of("t").leader_epoch
