@@ -41,6 +41,8 @@ class ElectionTimer:
         self._is_standing = False
         self._is_stopped = False
         self._withdrawals = 0
+        # Why the deadline was armed, for the log.
+        self._reason = "no leader was heard since the start"
 
     def start(self, *, eager: bool) -> None:
         """Arm for the first time; `eager`: this replica is the one that should lead a new group."""
@@ -83,12 +85,17 @@ class ElectionTimer:
         state = self._context.state
         if state.role is not Role.FOLLOWER or state.leader_id != node_id:
             return
-        self._heard_at = None
-        self._deadline.arm(self._context.now() + self._context.env.rng.uniform(0, self._context.options.reset_jitter))
+        self._lose_leader(f"the link to leader {node_id} was lost")
 
     def on_leader_gone(self, node_id: NodeId) -> None:
         """`node_id` leads no longer, by its own word."""
-        self.on_link_reset(node_id)
+        state = self._context.state
+        if state.role is Role.FOLLOWER and state.leader_id == node_id:
+            self._lose_leader(f"leader {node_id} leads no longer, by its own word")
+
+    def _lose_leader(self, reason: str) -> None:
+        self._heard_at, self._reason = None, reason
+        self._deadline.arm(self._context.now() + self._context.env.rng.uniform(0, self._context.options.reset_jitter))
 
     def stand_for_transfer(self) -> None:
         """The leader hands over to this replica: stand now, while it is still heard."""
@@ -100,7 +107,7 @@ class ElectionTimer:
 
     def on_stepped_down(self) -> None:
         """The leader of this replica's term is gone or unknown: it was us."""
-        self._heard_at = None
+        self._heard_at, self._reason = None, "it led until now"
         self.rearm()
 
     def _on_due(self) -> None:
@@ -112,6 +119,7 @@ class ElectionTimer:
             if self._heard_at + patience > self._context.now():
                 self._deadline.arm(self._heard_at + patience)
                 return
+            self._reason = f"leader {state.leader_id} was silent for {self._context.now() - self._heard_at:.1f} s"
         self._heard_at = None
         # Whoever asks here is not sent to a leader that this replica has lost, even if it cannot be the next itself.
         if state.leader_id is not None:
@@ -132,9 +140,11 @@ class ElectionTimer:
         return has_majority(state.commit_quorums, up)
 
     async def _stand(self, *, is_transfer: bool) -> None:
-        may_withdraw = self._withdrawals < _WITHDRAWALS_MAX
         stm = VoteStm(
-            *(self._context, self._persist_vote, self._on_elected), may_withdraw=may_withdraw, is_transfer=is_transfer
+            *(self._context, self._persist_vote, self._on_elected),
+            reason="its leader hands over" if is_transfer else self._reason,
+            may_withdraw=self._withdrawals < _WITHDRAWALS_MAX,
+            is_transfer=is_transfer,
         )
         try:
             outcome = await stm.run()

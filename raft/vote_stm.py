@@ -91,12 +91,15 @@ class VoteStm:
         persist_vote: Callable[[], Awaitable[bool]],
         on_elected: Callable[[], None],
         *,
+        reason: str,
         may_withdraw: bool,
         is_transfer: bool,
     ) -> None:
         self._context = context
         self._persist_vote = persist_vote
         self._on_elected = on_elected
+        # Why it stands, for the log.
+        self._reason = reason
         self._may_withdraw = may_withdraw
         # The leader has asked for it (thesis 3.10): no pre-vote, and it may still be heard.
         self._is_transfer = is_transfer
@@ -127,7 +130,7 @@ class VoteStm:
             state.become_candidate()
         finally:
             context.op_lock.release()
-        context.logger.info("stands for election, log ends at %d@%d", *reversed(state.log_end))
+        context.logger.info("stands for election: %s; log ends at %d@%d", self._reason, *reversed(state.log_end))
         term = state.term
         try:
             # The vote for itself may become durable later, and stays given; nobody is asked for one before it is.

@@ -96,10 +96,15 @@ def _run_once(contender: Contender, partitions: int, measure: Measurement, match
             except RefusedError as error:
                 match.refuse(contender.label, error)
                 return None
-            is_disturbed = contender.cluster.terms(partitions) != terms
-        if not is_disturbed and not metrics["errors"] and not metrics.get("missing"):
+            then = contender.cluster.terms(partitions)
+            elections = [f"{n}: {terms[n]} to {term}" for n, term in enumerate(then) if term != terms[n]]
+            if elections:
+                print("\n".join(contender.cluster.elections()), flush=True)
+        if not elections and not metrics["errors"] and not metrics.get("missing"):
             return metrics
-        reason = f"{metrics['errors']:.0f} errors{', an election' if is_disturbed else ''}"
+        reason = f"{metrics['errors']:.0f} errors"
+        if elections:
+            reason += f", elections (partition: terms) {', '.join(elections)}"
         found = _words(metrics)
         match.discarded.append(f"{contender.label}: {reason}{f' ({found})' if found else ''}")
     raise BenchmarkError(f"{contender.label}: no run without a disturbance: {match.discarded}")

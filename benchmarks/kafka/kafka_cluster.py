@@ -116,6 +116,10 @@ class KafkaCluster:
         epochs = (found[number].leader_epoch for number in range(partitions))
         return [-1 if epoch is None else epoch for epoch in epochs]
 
+    def elections(self) -> list[str]:
+        """Return nothing: the controller's log tells of them, in other words."""
+        return []
+
     def wait_in_sync(self, partitions: int) -> None:
         """Wait until every replica is in the in-sync set."""
         eventually("every replica is in sync", lambda: self._in_sync(partitions))

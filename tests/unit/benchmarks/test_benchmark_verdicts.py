@@ -27,6 +27,9 @@ class ScriptedCluster:
     def terms(self, partitions):
         return [self.term] * partitions
 
+    def elections(self):
+        return ["it stands for election"]
+
     def wait_in_sync(self, partitions):
         pass
 
@@ -82,7 +85,7 @@ def test_a_run_with_an_election_is_repeated():
         return {"errors": 0}
 
     match = play([Contender("a", cluster)], 1, 1, run)
-    assert match.discarded == ["a: 0 errors, an election"]
+    assert match.discarded == ["a: 0 errors, elections (partition: terms) 0: 1 to 2"]
     assert len(match.runs["a"]) == 1
     assert len(cluster.topics) == 2
 

@@ -285,6 +285,7 @@ class Stage:
         for actor in self.actors.values():
             if actor.consensus is not None:
                 actor.consensus._election._heard_at = None
+                actor.consensus._election._reason = "the story says so"
         self.stand(node_id)
         self.settle()
         while not (consensus := self.replica(node_id)).is_in_office:

@@ -28,10 +28,10 @@ def test_every_change_is_one_line_that_says_whose_it_is(caplog):
     assert all(parsed), lines
     told = {" ".join(match.groups()) for match in parsed if match}
     assert {
-        "1 1 C stands for election, log ends at 0@0",
+        "1 1 C stands for election: no leader was heard since the start; log ends at 0@0",
         "1 1 L segment 00000000000000000001-1.log begins",
         "2 1 F follows node 1",
-        "2 2 C stands for election, log ends at 2@1",
+        "2 2 C stands for election: the story says so; log ends at 2@1",
         "1 2 F steps down: a newer term was seen",
         "1 2 F follows node 2",
     } <= told
