@@ -222,6 +222,8 @@ class CoordinatedPartition:
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """Delete a group without members, and its offsets."""
+        if (error := await self._confirm_existence(group_id)) is not ErrorCode.NONE:
+            return error
         held = self.hold(group_id)
         if held.group.state is GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -240,6 +242,16 @@ class CoordinatedPartition:
             if not self._is_ended:
                 self.settled(held)
         return error
+
+    async def _confirm_existence(self, group_id: str) -> ErrorCode:
+        """Return GROUP_ID_NOT_FOUND where nothing is known of a group, and a majority confirms that nobody knows more.
+
+        Without that a coordinator that was deposed, or whose table lags, denies what another one has acknowledged
+        (seed 20350).
+        """
+        if not self.exists(group_id) and (error := await self.confirm()) is not ErrorCode.NONE:
+            return error
+        return ErrorCode.NONE if self.exists(group_id) else ErrorCode.GROUP_ID_NOT_FOUND
 
     async def _write_deletion(self, held: HeldGroup) -> ErrorCode:
         await held.until_written()
@@ -272,8 +284,8 @@ class CoordinatedPartition:
         self, group_id: str, places: Sequence[tuple[str, int]]
     ) -> ErrorCode | dict[tuple[str, int], ErrorCode]:
         """Delete positions of topics that no member subscribes to; a code each, or one for all of it."""
-        if not self.exists(group_id):
-            return ErrorCode.GROUP_ID_NOT_FOUND
+        if (error := await self._confirm_existence(group_id)) is not ErrorCode.NONE:
+            return error
         held = self.hold(group_id)
         group = held.group
         if group.state is GroupState.DEAD:

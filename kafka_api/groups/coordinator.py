@@ -261,4 +261,4 @@ class GroupCoordinator:
         active = self.locate(group_id)
         if isinstance(active, ErrorCode):
             return active
-        return await active.delete_group(group_id) if active.exists(group_id) else ErrorCode.GROUP_ID_NOT_FOUND
+        return await active.delete_group(group_id)

@@ -251,6 +251,7 @@ _GROUPS = (
         ("ToldEndsWereVisible", *_SKIPPED),
     ),
     (groups.deleted_groups_keep_their_offsets, "KIP-229", ("broken-group",)),
+    (groups.absence_is_not_confirmed, "seed 20350; RFC 0012", ("broken-group",)),
     (groups.deletions_wait_for_the_newest_write, "RFC 0009", ("EndlessStep",)),
     (groups.generations_are_not_compared, "RFC 0009, G2", ("GroupOwners",)),
     (groups.tables_are_counted_in_characters, "RFC 0008, B2", ("TablesWithinBounds",)),

@@ -2,8 +2,11 @@
 
 import asyncio
 
+import pytest
+
 from cluster.groups.offsets_topic import OFFSETS_TOPIC, offsets_partition
 from cluster.state_bounds import StateOptions
+from kafka_api.groups.coordinated_partition import CoordinatedPartition
 from kafka_api.groups.options import GroupOptions
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
@@ -88,3 +91,19 @@ async def test_a_group_that_everybody_has_left_is_deleted_where_the_table_is_ful
     assert (await groups.describe()).group_state == "Empty"
     assert await groups.delete() == 0
     assert await groups.fetch(everything=True) == (0, None, None, None)
+
+
+@with_groups(_SHORT_WRITES, seconds=2 * _SECONDS)
+async def test_a_coordinator_that_is_not_confirmed_does_not_say_that_a_group_is_not_there(broker, groups):
+    """A deposed one knows nothing of what the next one has acknowledged (seed 20350)."""
+    await _until_done(lambda: groups.commit(1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CoordinatedPartition, "exists", lambda active, group_id: False)
+        assert await groups.delete() is ErrorCode.GROUP_ID_NOT_FOUND
+
+        async def confirm(active):
+            return ErrorCode.NOT_COORDINATOR
+
+        patch.setattr(CoordinatedPartition, "confirm", confirm)
+        assert await groups.delete() is ErrorCode.NOT_COORDINATOR
+    assert (await groups.fetch())[:2] == (0, 1)
