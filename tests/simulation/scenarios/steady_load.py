@@ -9,18 +9,26 @@ _WRITES_PER_SECOND = 250
 
 
 class SteadyLoad:
-    """Writes of mixed levels at a steady rate, also while a step of the story is waited for."""
+    """Writes of mixed levels at a steady rate, also while a step of the story is waited for.
 
-    def __init__(self, story: Scenario, leader: int, *, writes_per_second: int = _WRITES_PER_SECOND) -> None:
+    Args:
+        burst: So many come at once, and then none for as long as they take at that rate.
+    """
+
+    def __init__(
+        self, story: Scenario, leader: int, *, writes_per_second: int = _WRITES_PER_SECOND, burst: int = 1
+    ) -> None:
         self._story = story
+        self._burst = burst
         self._rate = writes_per_second
         self._leader = leader
         self._levels = cycle([QUORUM, LEADER, LEADER, NO_ACK])
 
     def run(self, seconds: float) -> None:
-        for _ in range(int(seconds * self._rate)):
-            self._story.write(self._leader, next(self._levels), size=200)
-            self._story.run_for(1 / self._rate)
+        for _ in range(max(1, int(seconds * self._rate / self._burst))):
+            for _ in range(self._burst):
+                self._story.write(self._leader, next(self._levels), size=200)
+            self._story.run_for(self._burst / self._rate)
 
 
 def runs_that_reach(story: Scenario, follower: int) -> list[tuple[int, int]]:
