@@ -150,13 +150,14 @@ class ControllerBackend:
     async def _complete(
         self, group: GroupId, step: Callable[[], Coroutine[None, None, None]], done: asyncio.Future[None]
     ) -> None:
-        began = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             await step()
         finally:
             del self._under_way[group]
             done.set_result(None)
-            if asyncio.get_running_loop().time() - began >= _PATIENCE:
+            if loop.time() - began >= _PATIENCE:
                 # Nobody waits for it any more, and what was to follow it has been passed over.
                 self._changed.set()
 

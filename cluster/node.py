@@ -43,6 +43,7 @@ from rpc.links import Links
 from rpc.options import LinkOptions
 from runtime.environment import Environment
 from runtime.gate import Gate
+from storage.errors import KvStoreError
 from storage.kvstore import KvStore
 from storage.options import LogOptions
 
@@ -121,7 +122,7 @@ class Node:
         env: Environment,
         options: NodeOptions,
         kvstore: KvStore,
-        on_lost_directory: Callable[[str], None] | None = None,
+        on_unusable: Callable[[str], None] | None = None,
     ) -> None:
         """Prepare a node.
 
@@ -129,14 +130,16 @@ class Node:
             env: The seams; its `files` hold the data directory (`lock_data_directory`).
             options: What it is told.
             kvstore: In the data directory; the caller closes it.
-            on_lost_directory: Called once, with a line for the operator, when the data directory is not where it was:
-                the caller ends the process. None: the loop's exception handler is told.
+            on_unusable: Called once, with a line for the operator, when this node can serve no more: the data directory
+                is not where it was, or the kvstore has failed. The caller ends the process. None: the loop's exception
+                handler is told.
         """
         self.env = env
         self.options = options
         self._kvstore = kvstore
         self._gate = Gate("node")
-        self._on_lost_directory = on_lost_directory or _report
+        self._on_unusable = on_unusable or _report
+        self._is_unusable = False
         self.is_registered = asyncio.Event()
         self._started: list[_Part] = []
 
@@ -149,8 +152,9 @@ class Node:
         """
         options = self.options
         self.replica = await claim_data_directory(self.env, options.data_dir, self._kvstore, options.node_id)
-        watch = DataDirectoryWatch(self.env, options.data_dir, self.replica, self._on_lost_directory)
+        watch = DataDirectoryWatch(self.env, options.data_dir, self.replica, self._end)
         self._started.append(watch)
+        self._kvstore.call_on_failure(self._on_kvstore_failure)
         identity = LinkIdentity(self.replica, None, options.secret)
         self.links = Links(self.env, identity, LinkOptions(source_host=options.rpc_host))
         founding = Founding(self.links, self._kvstore, self.replica, options.seeds)
@@ -176,6 +180,16 @@ class Node:
             self._know(cluster)
         self.cluster = cluster
         await self._start_groups(cluster)
+
+    def _on_kvstore_failure(self, error: KvStoreError) -> None:
+        # No term and no vote becomes durable any more, for any group: this broker can neither follow a new leader nor
+        # stand, and its leaders would stay until somebody else wants to lead.
+        self._end(f"{error}; this broker ends: look at its disk, then start it again")
+
+    def _end(self, line: str) -> None:
+        if not self._is_unusable:
+            self._is_unusable = True
+            self._on_unusable(line)
 
     def _know(self, cluster: ClusterRecord) -> None:
         self.links.set_cluster_id(cluster.cluster_id)

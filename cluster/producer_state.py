@@ -21,9 +21,15 @@ from cluster.producer_errors import (
     ProducerRefusedError,
 )
 from cluster.producer_table import PlacedBatch, ProducerOptions, ProducerTable
+from cluster.state_bounds import Fill
 from model.ids import Index, Offset, Term
 from raft.replicate_item import NewEntry, ReplicateResult
 from storage.entry import Entry, EntryKind
+
+_CURE_MANY_PRODUCERS = (
+    "let clients keep their producers: whoever has been silent longest is forgotten, and a retry of its last batches"
+    " may be written twice"
+)
 
 
 class ProducerState:
@@ -53,6 +59,16 @@ class ProducerState:
     def producer_count(self) -> int:
         """Producers in the settled table."""
         return len(self._table)
+
+    def fill(self, name: str) -> Fill:
+        """Return how full the settled table is; `name` is the partition's. A full one refuses nobody."""
+        maximum = self._options.producers_max
+        return Fill(f"the producers of {name}", "producers", len(self._table), maximum, 0, _CURE_MANY_PRODUCERS)
+
+    @property
+    def evicted(self) -> int:
+        """How many producers this life of the replica has forgotten because there were too many."""
+        return self._table.evicted
 
     def newest_batches(self) -> list[PlacedBatch]:
         """Return the newest batch of every producer that is known, committed or not, in order of producer id."""

@@ -9,6 +9,7 @@ State bytes: format version u8 = 1, then msgpack of `_Saved`. They lie in checks
 """
 
 import itertools
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,6 +19,8 @@ import msgspec
 from cluster.producer_batch import SEQUENCE_MASK, BatchSequence, distance
 from storage.errors import CorruptLogError
 from storage.snapshot_file import STATE_BYTES_MAX
+
+_logger = logging.getLogger("cluster")
 
 # A client has at most five requests in flight (max.in.flight.requests.per.connection), so it can ask for no more.
 BATCHES_KEPT = 5
@@ -135,9 +138,14 @@ _ARRAY_HEADERS = ((15, 0x90, 1), (2**16 - 1, 0xDC << 16, 3), (2**32 - 1, 0xDD <<
 
 
 class ProducerTable:
-    """Producers by id, those first that have been silent longest."""
+    """Producers by id, those first that have been silent longest.
+
+    Attributes:
+        evicted: How many were forgotten because there were too many, not because they were silent for too long.
+    """
 
     def __init__(self, options: ProducerOptions) -> None:
+        self.evicted = 0
         self._options = options
         self._producers: dict[int, Producer] = {}
         # The largest producer id that was ever forgotten. Ids are handed out in rising order, so an unknown producer
@@ -179,10 +187,21 @@ class ProducerTable:
         oldest_kept = now_ms - self._options.expiration_ms
         while self._producers:
             producer_id = next(iter(self._producers))
-            if self._producers[producer_id].used_ms > oldest_kept and len(self) <= self._options.producers_max:
-                break
+            if self._producers[producer_id].used_ms > oldest_kept:
+                if len(self) <= self._options.producers_max:
+                    break
+                self._note_eviction()
             del self._producers[producer_id]
             self._forgotten = max(self._forgotten, producer_id)
+
+    def _note_eviction(self) -> None:
+        if not self.evicted:
+            _logger.warning(
+                "a partition has more than %d idempotent producers: the one that has been silent longest is forgotten,"
+                " and a retry of its last batches may be written twice; let clients live longer than one batch",
+                self._options.producers_max,
+            )
+        self.evicted += 1
 
     def encode(self) -> Iterator[bytes]:
         """Yield the table as state bytes: the same on all replicas, but for who was forgotten by whom.

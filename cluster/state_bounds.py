@@ -58,6 +58,7 @@ class Fill(NamedTuple):
         name: What has the bound, as an operator knows it.
         unit: What is counted.
         cure: What an operator may do, for whom it is full.
+        is_retried: Whether brokers repeat by themselves what the bound has refused: no client is told.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Fill(NamedTuple):
     maximum: int
     refused: int
     cure: str
+    is_retried: bool = False
 
     @property
     def share(self) -> float:

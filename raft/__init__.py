@@ -27,6 +27,7 @@
 * `log_start_stm`           keeps that state and the log start in step with log, commit and snapshot.
 * `stepped_log_state`       settles, saves and restores that state in steps, other tasks in between.
 * `snapshot_receiver`       follower: collects and installs a snapshot; `recovery_stm` sends it.
+* `snapshot_budget`         what all of them on a node may hold.
 * `replica_opening`         opens a replica's log; where bytes are damaged and others have them, without these.
 * `vote_floor`              who lost entries to damage does not vote as if it had never had them.
 * `follower_index_metadata` what the leader knows of one follower.

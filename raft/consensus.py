@@ -187,6 +187,7 @@ class Consensus:
         error = ShuttingDownError(f"{self.group} is being stopped on node {self.state.node_id}")
         self._batcher.fail_pending(error)
         self._buffer.close()
+        self._receiver.forget()
         await self._gate.close()
         self.state.fail()
         self._batcher.close(error)

@@ -1,4 +1,4 @@
-"""What all groups of a node share: bytes of producers' batches and of followers' requests, and what the disk takes."""
+"""What all groups of a node share: bytes of batches, of followers' requests and snapshots, and what the disk takes."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,9 @@ from raft.append_buffer_budget import AppendBufferBudget
 from raft.disk_reserve import DiskReserve
 from raft.node_stalls import NodeStalls
 from raft.options import RaftOptions
+from raft.snapshot_budget import SnapshotBudget
 from runtime.byte_budget import ReservedBudget
+from storage.snapshot_file import STATE_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +19,14 @@ class NodeLimits:
     Attributes:
         batcher_budget: Bytes in all batchers of the node.
         append_buffers: Bytes of requests that wait for the logs of all followers of the node.
+        snapshots: Bytes of snapshots that are on their way to all followers of the node.
         disk: Free space here and at the voters of the groups that are led here.
         stalls: Steps of writes that hang here.
     """
 
     batcher_budget: ReservedBudget
     append_buffers: AppendBufferBudget
+    snapshots: SnapshotBudget
     disk: DiskReserve
     stalls: NodeStalls
 
@@ -32,6 +36,7 @@ class NodeLimits:
         return cls(
             ReservedBudget(options.node_batcher_bytes),
             AppendBufferBudget(options.node_append_buffer_bytes),
+            SnapshotBudget(STATE_BYTES_MAX),
             DiskReserve(node_id, options.disk_reserve_bytes),
             NodeStalls(options.stall_timeout),
         )

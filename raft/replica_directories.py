@@ -172,11 +172,19 @@ class ReplicaDirectories:
         return list(dict.fromkeys(groups))
 
     async def has_any_of(self, group: GroupId) -> bool:
-        """Whether anything is left of a replica: marker, vote or directory."""
+        """Whether anything is left of a replica: marker, vote or directory.
+
+        Raises:
+            LogPoisonedError: The disk refused, or does not answer.
+            KvStoreError: The kvstore has failed.
+        """
         if self._marker(group) is not None or self._kvstore.get(vote_key(group)) is not None:
             return True
         path = self.path_of(group)
-        return await self._env.workers.run(Pool.READ, lambda: self._env.files.exists(path))
+        try:
+            return await self._env.workers.run(Pool.READ, lambda: self._env.files.exists(path))
+        except OSError as error:
+            raise LogPoisonedError(f"{path}: {error}") from error
 
     async def begin_removal(self, group: GroupId) -> None:
         """Note that the group was deleted; from here on this replica never takes part again, whatever is left of it.

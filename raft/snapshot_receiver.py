@@ -7,12 +7,14 @@ otherwise than it was sent is not sealed here under a checksum of its own.
 """
 
 import asyncio
+import math
 
 from model.ids import Index, NodeId, Term
 from raft.append_entries_buffer import follower_reply
 from raft.errors import InvariantViolatedError
 from raft.messages import AppendEntriesReply, AppendStatus, InstallSnapshotRequest
 from raft.replica_context import ReplicaContext
+from raft.snapshot_budget import IncomingPlace, SnapshotBudget
 from raft.write_steps import Step
 from storage.errors import RefusedError, StorageError
 from storage.snapshot_file import Snapshot, snapshot_checksum
@@ -21,10 +23,11 @@ _NO_INDEX = Index(0)
 
 
 class _Incoming:
-    """A snapshot on its way: its facts, and as much of the state as has arrived."""
+    """A snapshot on its way: its facts, its place in the node's budget, and as much of the state as has arrived."""
 
-    def __init__(self, leader: NodeId, request: InstallSnapshotRequest) -> None:
+    def __init__(self, leader: NodeId, request: InstallSnapshotRequest, place: IncomingPlace) -> None:
         self.source = _source(leader, request)
+        self.place = place
         self.state = bytearray()
 
 
@@ -43,20 +46,40 @@ class SnapshotReceiver:
         A chunk that does not follow the ones before it ends the transfer: the leader begins again.
         """
         if request.position == 0:
-            self._incoming = _Incoming(leader, request)
+            self._begin(leader, request)
         incoming = self._incoming
         if incoming is None or incoming.source != _source(leader, request) or request.position != len(incoming.state):
-            self._incoming = None
+            self.forget()
             return follower_reply(self._context, AppendStatus.BUSY, _NO_INDEX)
         incoming.state += chunk
+        incoming.place.used_at = self._context.now()
         if len(incoming.state) < request.size:
             return follower_reply(self._context, AppendStatus.ALIVE, _NO_INDEX)
+        # Its place goes with the answer: until then its bytes are in memory.
         self._incoming = None
         state = bytes(incoming.state)
         snapshot = Snapshot(request.start, Index(request.applied_index), Term(request.applied_term), state)
         reply: asyncio.Future[AppendEntriesReply] = asyncio.get_running_loop().create_future()
-        self._context.gate.spawn(self._answer(leader, request, snapshot, reply), name="install-snapshot")
+        self._context.gate.spawn(
+            self._answer(leader, request, snapshot, reply, incoming.place), name="install-snapshot"
+        )
         return reply
+
+    def forget(self) -> None:
+        """Give up what has arrived of a snapshot: its leader begins again, or another one does."""
+        if self._incoming is not None:
+            self._budget.end(self._incoming.place)
+            self._incoming = None
+
+    @property
+    def _budget(self) -> SnapshotBudget:
+        return self._context.limits.snapshots
+
+    def _begin(self, leader: NodeId, request: InstallSnapshotRequest) -> None:
+        self.forget()
+        place = self._budget.try_begin(request.size, self._context.now(), self.forget)
+        if place is not None:
+            self._incoming = _Incoming(leader, request, place)
 
     async def _answer(
         self,
@@ -64,7 +87,10 @@ class SnapshotReceiver:
         request: InstallSnapshotRequest,
         snapshot: Snapshot,
         reply: asyncio.Future[AppendEntriesReply],
+        place: IncomingPlace,
     ) -> None:
+        # However long the disk takes, it has its place; a task that was ended before this line gives it up by its age.
+        place.used_at = math.inf
         try:
             if await _is_as_sent(request, snapshot):
                 answer = await self._install(leader, Term(request.term), snapshot)
@@ -73,6 +99,8 @@ class SnapshotReceiver:
         except BaseException:
             reply.cancel()
             raise
+        finally:
+            self._budget.end(place)
         if not reply.done():
             reply.set_result(answer)
 

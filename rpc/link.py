@@ -104,6 +104,11 @@ class OutgoingLink:
         """What was sent over the link and its kernel has not taken yet."""
         return self._connection.unsent_bytes if self._connection is not None else 0
 
+    @property
+    def unsent_max(self) -> int:
+        """How much of it there may be; one large request may lie above."""
+        return self._options.send_buffer_bytes
+
     def has_room(self, size: int) -> bool:
         """Whether a payload of `size` bytes would be taken; a large one counts as an eighth, so it finds room too."""
         limit = self._options.send_buffer_bytes

@@ -109,6 +109,11 @@ class ReservedBudget:
         self._urgent: deque[BudgetWaiter] = deque()
         self._ordinary: deque[BudgetWaiter] = deque()
 
+    @property
+    def ordinary(self) -> int:
+        """What ordinary takers may have together."""
+        return self.limit - self.share
+
     def try_acquire(self, size: int, *, urgent: bool = False) -> int:
         """Take `min(size, share)` bytes now and return how many; 0 if they are not free or others wait for them."""
         units = min(size, self.share)
@@ -144,7 +149,7 @@ class ReservedBudget:
         self._serve()
 
     def _has_room(self, units: int, *, urgent: bool) -> bool:
-        return self.taken + units <= (self.limit if urgent else self.limit - self.share)
+        return self.taken + units <= (self.limit if urgent else self.ordinary)
 
     def _serve(self) -> None:
         for line, urgent in ((self._urgent, True), (self._ordinary, False)):

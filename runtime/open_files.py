@@ -49,6 +49,12 @@ class Descriptors:
         self._idle: dict[CachedFile, None] = {}
         self._idle_active: dict[CachedFile, None] = {}
 
+    @property
+    def pinned_count(self) -> int:
+        """How many of them somebody uses now: none of these can be closed."""
+        with self.lock:
+            return self.open_count - len(self._idle) - len(self._idle_active)
+
     def provide(self, job: Callable[[], T]) -> T:
         """Run `job`, which opens a descriptor; where there is none, close idle files and try again."""
         for attempt in range(_ATTEMPTS):

@@ -4,13 +4,18 @@
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Protocol
 
 from runtime.environment import Environment
 from runtime.gate import Gate
+from runtime.open_files import NO_DESCRIPTORS
 from runtime.workers import Pool
 from storage.errors import KvStoreError
+
+_logger = logging.getLogger("storage")
+_DESCRIPTOR_PAUSE = 0.1
 
 
 class KvStore(Protocol):
@@ -53,6 +58,10 @@ class KvStore(Protocol):
         """Loop time at which the oldest sync that has not ended began; None: none is under way."""
         ...
 
+    def call_on_failure(self, listener: Callable[[KvStoreError], None]) -> None:
+        """Call `listener` once, in the step in which the store fails: it must not block, and the node must end."""
+        ...
+
     async def close(self) -> None:
         """Sync if possible and release the store. Idempotent."""
         ...
@@ -66,6 +75,7 @@ class SharedSync:
 
     Attributes:
         syncing_since: Loop time at which the one under way began, its wait for a thread included; None: none is.
+        on_failed: Called once, with the first failure.
     """
 
     def __init__(self, env: Environment, job: Callable[[], None]) -> None:
@@ -75,6 +85,8 @@ class SharedSync:
         self._current: asyncio.Future[None] | None = None
         self._next: asyncio.Future[None] | None = None
         self._error: KvStoreError | None = None
+        self._is_closing = False
+        self.on_failed: Callable[[KvStoreError], None] = lambda error: None
         self.syncing_since: float | None = None
 
     async def sync(self) -> None:
@@ -101,10 +113,29 @@ class SharedSync:
         """Note that a write failed: the store is of no use any more. Returns the error to raise."""
         if self._error is None:
             self._error = KvStoreError(f"the kvstore failed: {error}")
+            self.on_failed(self._error)
         return self._error
+
+    async def _insist(self) -> None:
+        """Run the job; where the process has no descriptor for it, nothing has been begun, and it is repeated.
+
+        Meanwhile `syncing_since` says how long whoever waits has waited: a leader hands over before it hangs.
+        """
+        is_said = False
+        while True:
+            try:
+                return await self._env.workers.run(Pool.KVSTORE, self._job)
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTORS or self._is_closing:
+                    raise
+                if not is_said:
+                    _logger.error("the kvstore waits for a descriptor, raise `ulimit -n`: %s", error)
+                is_said = True
+            await asyncio.sleep(_DESCRIPTOR_PAUSE)
 
     async def close(self) -> None:
         """Wait for what is under way."""
+        self._is_closing = True
         while self._current is not None:
             await asyncio.shield(self._current)
         await self._gate.close()
@@ -117,7 +148,7 @@ class SharedSync:
             self.syncing_since = asyncio.get_running_loop().time()
             try:
                 if self._error is None:
-                    await self._env.workers.run(Pool.KVSTORE, self._job)
+                    await self._insist()
             except (OSError, KvStoreError) as error:
                 self.fail(error)
             except BaseException as error:

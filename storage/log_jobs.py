@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 # A read of the disk that takes longer is refused, long before clients give a fetch up (30 s).
 READ_SECONDS_MAX = 10.0
-_DESCRIPTOR_PAUSE = 0.5
+_INSIST_PAUSE = 0.5
 _logger = logging.getLogger("storage")
 
 
@@ -138,13 +138,18 @@ class LogJobs:
         while True:
             try:
                 return await attempt()
+            except HungReadError as error:
+                if self._is_closing:
+                    raise
+                refusal = f"waits for the disk to read: {error}"
             except OSError as error:
                 if error.errno not in NO_DESCRIPTORS or self._is_closing:
                     raise
-                if not is_said:
-                    _logger.error("[%s] waits for a descriptor, raise `ulimit -n`: %s", self._group, error)
-                is_said = True
-            await asyncio.sleep(_DESCRIPTOR_PAUSE)
+                refusal = f"waits for a descriptor, raise `ulimit -n`: {error}"
+            if not is_said:
+                _logger.error("[%s] %s", self._group, refusal)
+            is_said = True
+            await asyncio.sleep(_INSIST_PAUSE)
 
     async def saved(self) -> None:
         """Wait until no save is under way; the next one may be begun in the same step."""
@@ -196,7 +201,7 @@ class LogJobs:
         return await self._begin(pool, job, loop.create_future(), loop.create_future())
 
     async def use_insisting(self, pool: Pool, job: Callable[[], T]) -> T:
-        """Like `use`; without a descriptor it is repeated until there is one, or `close` has begun.
+        """Like `use`; refused for want of a descriptor or a thread, it is repeated until `close` has begun.
 
         Raises:
             StorageError, OSError: What the job raises.

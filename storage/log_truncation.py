@@ -30,7 +30,7 @@ class LogTruncation:
         position, max_timestamp = last.index.max_timestamp_before(first_removed)
         view = last.view(position)
         try:
-            # Whoever truncates has begun to forget the entries: for want of a descriptor this waits.
+            # Whoever truncates has begun to forget the entries: where nothing can be read for now, this waits.
             return await self._jobs.use_insisting(Pool.READ, lambda: find_cut(view, first_removed, max_timestamp))
         except (CorruptLogError, OSError) as error:
             raise self._health.poisoned(f"cannot be truncated: {error}") from error

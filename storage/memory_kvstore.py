@@ -1,5 +1,7 @@
 """A kvstore in memory over a dict that outlives it, for the simulator: what was not synced dies with the node."""
 
+from collections.abc import Callable
+
 from runtime.environment import Environment
 from storage.errors import KvStoreError
 from storage.kvstore import VALUE_BYTES_MAX, SharedSync
@@ -45,6 +47,10 @@ class MemoryKvStore:
     def syncing_since(self) -> float | None:
         """When the oldest sync that has not ended began."""
         return self._sync.syncing_since
+
+    def call_on_failure(self, listener: Callable[[KvStoreError], None]) -> None:
+        """Tell `listener` of the first failure."""
+        self._sync.on_failed = listener
 
     async def close(self) -> None:
         """Sync and end."""

@@ -10,12 +10,13 @@ import contextlib
 import logging
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import crc32c
 from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 
 from runtime.environment import Environment
+from runtime.open_files import NO_DESCRIPTORS
 from runtime.workers import Pool
 from storage.errors import KvStoreError
 from storage.kvstore import VALUE_BYTES_MAX, SharedSync
@@ -144,6 +145,10 @@ class RocksKvStore:
         """When the oldest sync that has not ended began."""
         return self._sync.syncing_since
 
+    def call_on_failure(self, listener: Callable[[KvStoreError], None]) -> None:
+        """Tell `listener` of the first failure."""
+        self._sync.on_failed = listener
+
     async def close(self) -> None:
         """Sync, then close the database.
 
@@ -164,8 +169,19 @@ class RocksKvStore:
             await self._env.workers.run(Pool.KVSTORE, self._mark.close)
 
     def _flush_wal(self) -> None:
+        """Make the WAL durable, then the mark that says so.
+
+        Raises:
+            OSError: No descriptor to look at the WAL: nothing was begun, and the next try may pass.
+            KvStoreError: What is durable is not known.
+        """
         try:
             covered = self._mark.look()
+        except OSError as error:
+            if error.errno in NO_DESCRIPTORS:
+                raise
+            raise KvStoreError(f"{self._path}: {_reason(error)}") from error
+        try:
             self._database.flush_wal(sync=True)
             # Whoever waits may count on what the next start can tell from a torn tail.
             self._mark.write(covered)

@@ -72,9 +72,10 @@ class WalMark:
         try:
             if is_new:
                 mark._file.pwritev([bytes(2 * _SLOT_BYTES)], 0)
+            # RocksDB has unlinked the WALs that its tables hold. One that a power loss brought back would be older than
+            # the mark and so count as synced: first the directory, then the mark.
+            files.fsync_dir(directory)
             mark.write(mark.look()._replace(size=0))
-            if is_new:
-                files.fsync_dir(directory)
         except BaseException:
             mark.close()
             raise

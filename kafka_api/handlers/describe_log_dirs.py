@@ -7,7 +7,7 @@ from cluster.partition import Partition
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kafka_api.request_context import RequestContext
-from runtime.workers import Pool
+from runtime.workers import HungWorkersError, Pool
 
 _LogDir = DescribeLogDirsResponse.DescribeLogDirsResult
 _Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
@@ -32,7 +32,10 @@ async def handle_describe_log_dirs(
             log_dir.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return log_dir
 
-    log_dir = await node.env.workers.run(Pool.READ, look)
+    try:
+        log_dir = await node.env.workers.run(Pool.READ, look)
+    except HungWorkersError:
+        log_dir = _LogDir(log_dir=directory, topics=[], error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     if log_dir.error_code:
         return DescribeLogDirsResponse(results=[log_dir])
     topics: dict[str, _Topic] = {}

@@ -16,8 +16,8 @@ from model.ids import Index, Offset, Term
 from model.record_batch import Buffer, read_header
 from model.record_codec import CorruptRecordsError, RecordPosition, record_positions, unpack_records
 from raft.errors import NotLeaderError, RaftError
-from runtime.workers import Pool, Workers
-from storage.errors import StorageError
+from runtime.workers import HungWorkersError, Pool, Workers
+from storage.errors import HungReadError, StorageError
 
 _Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 _Partition = ListOffsetsResponse.ListOffsetsPartitionResponse
@@ -178,6 +178,7 @@ async def first_record_at(workers: Workers, batch: Buffer, timestamp: int, start
 
     Raises:
         CorruptRecordsError: The records cannot be unpacked or read.
+        HungReadError: No thread is free for it: too many reads of the disk hang.
     """
     header = read_header(batch)
     if header.uses_log_append_time:
@@ -190,7 +191,10 @@ async def first_record_at(workers: Workers, batch: Buffer, timestamp: int, start
 async def _first_record(
     workers: Workers, batch: Buffer, is_wanted: Callable[[RecordPosition], bool]
 ) -> RecordPosition | None:
-    data = await workers.run(Pool.READ, lambda: unpack_records(batch))
+    try:
+        data = await workers.run(Pool.READ, lambda: unpack_records(batch))
+    except HungWorkersError as error:
+        raise HungReadError(str(error)) from error
     for number, position in enumerate(record_positions(read_header(batch), data), start=1):
         if is_wanted(position):
             return position

@@ -53,7 +53,7 @@ _logger = logging.getLogger("broker")
 
 
 async def run_broker(config: BrokerConfig, hang_appends_while: str | None = None) -> int:
-    """Run until SIGTERM or SIGINT, until a background task dies or the data directory goes; return the exit code."""
+    """Run until SIGTERM or SIGINT, until a background task dies or the node can serve no more; return the exit code."""
     configure_logging(config.log_level)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -61,25 +61,25 @@ async def run_broker(config: BrokerConfig, hang_appends_while: str | None = None
     loop.set_exception_handler(errors)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    lost: list[str] = []
+    unusable: list[str] = []
 
-    def end_without_directory(line: str) -> None:
+    def end_unusable(line: str) -> None:
         print(f"raftka: {line}", file=sys.stderr)
-        lost.append(line)
+        unusable.append(line)
         stop.set()
 
     if hang_appends_while is not None:
         _logger.warning("for a chaos run: appends hang while %s exists", hang_appends_while)
-    broker = Broker(config, system_environment(hang_appends_while), end_without_directory)
+    broker = Broker(config, system_environment(hang_appends_while), end_unusable)
     try:
         if not await _started(broker, stop):
-            return 1 if errors.died or lost else 0
+            return 1 if errors.died or unusable else 0
         # What exists now lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
         await stop.wait()
     except (StartupError, StorageError, OSError, ValueError) as error:
-        if not lost:
+        if not unusable:
             print(f"raftka: {error}", file=sys.stderr)
         return 1
     finally:
@@ -88,7 +88,7 @@ async def run_broker(config: BrokerConfig, hang_appends_while: str | None = None
         faulthandler.dump_traceback_later(_STOP_SECONDS, exit=True)
         await broker.stop()
     _logger.info("stopped")
-    return 1 if errors.died or lost else 0
+    return 1 if errors.died or unusable else 0
 
 
 async def _started(broker: "Broker", stop: asyncio.Event) -> bool:
@@ -106,11 +106,11 @@ async def _started(broker: "Broker", stop: asyncio.Event) -> bool:
 
 
 class Broker:
-    """All parts of one broker process; `on_lost_directory` as in cluster.node.Node."""
+    """All parts of one broker process; `on_unusable` as in cluster.node.Node."""
 
-    def __init__(self, config: BrokerConfig, env: Environment, on_lost_directory: Callable[[str], None]) -> None:
+    def __init__(self, config: BrokerConfig, env: Environment, on_unusable: Callable[[str], None]) -> None:
         self._config = config
-        self._on_lost_directory = on_lost_directory
+        self._on_unusable = on_unusable
         self._env = env
         self._watch = LoopWatch()
         self._watchdog = LoopWatchdog(lambda: self._watch.looks)
@@ -136,7 +136,7 @@ class Broker:
         self._lock = lock_data_directory(env, config.data_dir)
         warn_of_open_directory(config.data_dir)
         self._kvstore = await RocksKvStore.open(env, f"{config.data_dir}/{KVSTORE}")
-        node = self._node = Node(env, options, self._kvstore, self._on_lost_directory)
+        node = self._node = Node(env, options, self._kvstore, self._on_unusable)
         await node.start()
         statuses = PartitionStatusReader(node.links, node.partitions, options.node_id)
         self._server = KafkaServer(env, node, kafka_options(config, limits.kafka))

@@ -222,10 +222,12 @@ def _bounds(node: int, admin: str) -> Iterator[Finding]:
         return
     for fill in fills:
         share = fill["used"] / fill["maximum"]
+        # An older broker's fills do not say it.
+        is_retried = fill.get("is_retried", False)
         refused = f", and {fill['refused']} requests were refused since its start" if fill["refused"] else ""
         if share >= _FULL_SHARE or fill["refused"]:
             yield Finding(
-                Level.PROBLEM if share >= 1 or fill["refused"] else Level.WARNING,
+                Level.PROBLEM if share >= 1 or (fill["refused"] and not is_retried) else Level.WARNING,
                 f"broker {node}",
                 f"{fill['name']} has {fill['used']} of {fill['maximum']} {fill['unit']}{refused}",
                 fill["cure"],

@@ -1,6 +1,7 @@
 """What every kvstore promises, and what RocksDB's must do with damaged files (counterexample 33)."""
 
 import asyncio
+import errno
 import shutil
 import struct
 from collections.abc import Awaitable, Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from rocksdict import DBRecoveryMode, Options
 
+import storage.kvstore
 import storage.rocks_kvstore
 from runtime.environment import Environment, system_environment
 from runtime.workers import Pool
@@ -16,7 +18,7 @@ from storage.errors import KvStoreError
 from storage.kvstore import VALUE_BYTES_MAX, KvStore, SharedSync
 from storage.memory_kvstore import MemoryKvStore
 from storage.rocks_kvstore import RocksKvStore
-from storage.wal_mark import MARK_NAME
+from storage.wal_mark import MARK_NAME, Synced, WalMark
 
 Open = Callable[[], Awaitable[KvStore]]
 
@@ -251,6 +253,56 @@ def test_a_failed_sync_ends_the_store_and_nothing_is_tried_again() -> None:
         with pytest.raises(KvStoreError, match="failed: no"):
             await sync.sync()
         assert job.runs == 1
+        await sync.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_sync_without_a_descriptor_waits_for_one_and_the_store_works_on(
+    rocks: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage.kvstore, "_DESCRIPTOR_PAUSE", 0.01)
+    look, refused = WalMark.look, 0
+
+    def without_descriptors(mark: WalMark) -> Synced:
+        nonlocal refused
+        if refused < 3:
+            refused += 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return look(mark)
+
+    async def scenario() -> None:
+        store = await rocks.open()
+        failures: list[KvStoreError] = []
+        store.call_on_failure(failures.append)
+        monkeypatch.setattr(WalMark, "look", without_descriptors)
+        store.put("term", b"1")
+        waiting = asyncio.get_running_loop().create_task(store.sync())
+        await asyncio.sleep(0.02)
+        assert store.syncing_since is not None
+        await waiting
+        assert (refused, failures) == (3, [])
+        store.put("term", b"2")
+        await store.close()
+        store = await rocks.open()
+        assert store.get("term") == b"2"
+        await store.close()
+
+    rocks.run(scenario)
+
+
+def test_the_first_failure_is_told_once_in_the_step_in_which_the_store_fails() -> None:
+    async def scenario() -> None:
+        sync, job, workers = held_sync()
+        told: list[KvStoreError] = []
+        sync.on_failed = told.append
+        job.error = OSError("no")
+        workers.released.set()
+        for _ in range(2):
+            with pytest.raises(KvStoreError, match="failed: no"):
+                await sync.sync()
+        sync.fail(OSError("again"))
+        assert [str(error) for error in told] == ["the kvstore failed: no"]
         await sync.close()
 
     asyncio.run(scenario())

@@ -136,7 +136,7 @@ class SimCluster:
             self._note_refused_start(node_id)
             return
         kvstore = MemoryKvStore(environment, self._kvstores[node_id])
-        node = self.nodes[node_id] = Node(environment, options, kvstore, lambda _: self._lost_directory(node_id))
+        node = self.nodes[node_id] = Node(environment, options, kvstore, lambda line: self._unusable(node_id, line))
         machine.spawn(self._run(node))
 
     async def _run(self, node: Node) -> None:
@@ -189,9 +189,10 @@ class SimCluster:
 
         node.backend.remove_leftovers = removed  # type: ignore[method-assign]
 
-    def _lost_directory(self, node_id: int) -> None:
+    def _unusable(self, node_id: int, line: str) -> None:
         """The broker ends by itself, which it does with its whole process here."""
-        self.history.counts["brokers that ended without their directory"] += 1
+        why = "without their directory" if line.startswith("data directory") else "because their kvstore failed"
+        self.history.counts[f"brokers that ended {why}"] += 1
         node = self.nodes[node_id]
         self.world.after(0.0, self._end_if_current, node)
 

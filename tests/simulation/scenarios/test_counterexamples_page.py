@@ -13,7 +13,7 @@ _STORIES, _, _SHOWN = (_ROOT / "docs" / "counterexamples.md").read_text().partit
 _WITHOUT_A_RULE = {*range(23, 32)}
 _NUMBERS = [
     name
-    for number in range(1, 43)
+    for number in range(1, 46)
     if number not in _WITHOUT_A_RULE
     for name in (("9a", "9b") if number == 9 else (str(number),))
 ]

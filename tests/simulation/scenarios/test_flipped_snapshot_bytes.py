@@ -1,4 +1,4 @@
-"""RFC 0008 section 5: a snapshot that does not arrive as it was sent is not installed, and is sent again."""
+"""RFC 0008 section 5, counterexample 45: a snapshot that does not arrive as it was sent is not installed, and is sent again."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""RFC 0008 section 5: a state that is too large for a snapshot stops no replica, neither now nor after a restart."""
+"""RFC 0008, counterexample 43: a state that is too large for a snapshot stops no replica, neither now nor after a restart."""
 
 from collections.abc import Callable
 

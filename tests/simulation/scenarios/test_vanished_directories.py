@@ -1,4 +1,4 @@
-"""RFC 0002 section 3: a data directory that goes under a running broker (issue: it was made again, on the wrong disk)."""
+"""RFC 0002 section 3, counterexample 44: a data directory that goes under a running broker."""
 
 import errno
 

@@ -233,6 +233,20 @@ def test_of_too_many_producers_the_one_silent_longest_is_forgotten():
     assert refusal(log, new_batch(5, 9)) is OutOfOrderSequenceError
 
 
+@pytest.mark.parametrize(("producers", "evicted"), [(90, 0), (100, 0), (101, 1)])
+def test_a_table_at_its_bound_refuses_nobody_and_says_whom_it_forgot(caplog, producers, evicted):
+    """At 90, 100 and 101 per cent of what it may hold."""
+    log = Log(producers_max=100)
+    log.append(*[new_batch(number, 0) for number in range(producers)])
+    log.commit()
+    fill = log.state.fill("orders-0")
+    assert (fill.name, fill.used, fill.maximum) == ("the producers of orders-0", min(producers, 100), 100)
+    assert log.state.evicted == evicted
+    assert ("more than 100 idempotent producers" in caplog.text) == bool(evicted)
+    # A retry of the newest one's batch is known, whoever was forgotten.
+    assert log.state.admit(new_batch(producers - 1, 0)) == place_of(log.entries[-1])
+
+
 def test_uncommitted_batches_of_a_forgotten_producer_are_known():
     log = Log(producers_max=1)
     log.append(new_batch(1, 0), new_batch(1, 1), new_batch(2, 0))

@@ -16,7 +16,7 @@ from raft.vote_store import vote_key
 from runtime.environment import Environment
 from runtime.network import OsNetwork
 from runtime.rng import Rng
-from runtime.workers import Pool
+from runtime.workers import HungWorkersError, Pool
 from storage.errors import (
     ForeignDirectoryError,
     KvStoreError,
@@ -211,6 +211,20 @@ def test_a_removal_cut_short_anywhere_is_finished_and_the_replica_never_returns_
             effects += 1
 
     assert asyncio.run(scenario()) >= 8
+
+
+def test_a_disk_that_does_not_tell_what_is_left_of_a_replica_is_an_error_of_storage(monkeypatch) -> None:
+    async def scenario() -> None:
+        life = Machine().life()
+
+        async def run(pool: Pool, job: Callable[[], Any]) -> Any:
+            raise HungWorkersError(errno.EBUSY, "8 reads of the disk hang")
+
+        monkeypatch.setattr(life, "run", run)
+        with pytest.raises(LogPoisonedError, match="8 reads of the disk hang"):
+            await life.directories.has_any_of(GROUP)
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("seed", [None, *range(8)])

@@ -21,7 +21,7 @@ ALWAYS = 1000
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(storage.log_jobs, "_DESCRIPTOR_PAUSE", 0.0)
+    monkeypatch.setattr(storage.log_jobs, "_INSIST_PAUSE", 0.0)
     return Place(tmp_path)
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from log_harness import IDENTITY, Place, Spec, append, barrier, everything, flip, plain, steps
 
+import storage.log_jobs
 from model.ids import Index, Offset, Term
 from runtime.environment import system_environment
-from runtime.workers import Pool
+from runtime.workers import HungWorkersError, Pool
 from storage.entry import Entry, EntryKind
 from storage.errors import LogPoisonedError
 from storage.log import Log
+from storage.options import LogOptions
 
 
 @pytest.mark.parametrize("first_removed", range(1, 10))
@@ -295,6 +297,35 @@ def test_threads_reads_and_truncations_race_and_nothing_false_is_read(tmp_path: 
             await flush
         stop = True
         assert all(count > 0 for count in await asyncio.gather(*readers))
+        await log.close()
+        env.workers.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_truncation_waits_while_no_thread_can_read(tmp_path: Path, monkeypatch) -> None:
+    """Whoever truncates has forgotten the entries by then: a refusal would leave them in the log alone."""
+    monkeypatch.setattr(storage.log_jobs, "_INSIST_PAUSE", 0.01)
+
+    async def scenario() -> None:
+        env = system_environment()
+        log = await Log.open(env, str(tmp_path / "0123-7"), IDENTITY, LogOptions())
+        await append(log, *[Spec(term=1)] * 20)
+        refused = 0
+        read = env.workers.run
+
+        async def run(pool, job):
+            nonlocal refused
+            if pool is Pool.READ and refused < 5:
+                refused += 1
+                raise HungWorkersError(errno.EBUSY, "8 reads of the disk hang")
+            return await read(pool, job)
+
+        monkeypatch.setattr(env.workers, "run", run)
+        await log.truncate(Index(10))
+        assert refused == 5
+        assert not log.is_poisoned
+        assert log.last_index == log.pending_index == 9
         await log.close()
         env.workers.close()
 
