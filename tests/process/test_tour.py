@@ -45,7 +45,7 @@ def open_terminal(tmp_path: Path) -> Iterator[OpenTerminal]:
 
 def rows(said: Said) -> list[list[str]]:
     """Return the rows of partitions that a command has printed."""
-    return [line.split() for line in said.lines if re.match(r"(orders +|\s+)\d", line)]
+    return [line.split() for line in said.lines if re.match(r"(trades +|\s+)\d", line)]
 
 
 def coordinator(said: Said) -> str:
@@ -130,7 +130,7 @@ def test_the_tour_is_as_it_was_typed_and_loses_no_record_with_the_leader(open_te
     assert members(group) == owners, "no rebalance was needed"
     here.follow(restart, of_dead)
 
-    assert producer.wait().lines == ["300 records written to orders"]
+    assert producer.wait().lines == ["300 records written to trades"]
     for terminal in (consumer, other):
         terminal.press_ctrl_c()
         terminal.wait()
