@@ -20,25 +20,25 @@ from model.topic_config import TOPIC_CONFIGS
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 SENT_REQUESTS = Path(__file__).parents[1] / "tests" / "clients" / "sent_requests.json"
 
-# What an answer is not that Kafka's would be. What holds for more than one key stands in the page's text.
+# How answers differ from Kafka's. What holds for more than one key stands in the page's text.
 _DIFFERENCES: Mapping[ApiKey, str] = {
     ApiKey.PRODUCE: "0 to 2 are advertised for old librdkafka and refused when used",
-    ApiKey.FIND_COORDINATOR: "of groups; a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-    ApiKey.SASL_HANDSHAKE: "ILLEGAL_SASL_STATE, as on a listener of Kafka's without SASL",
-    ApiKey.INIT_PRODUCER_ID: "without a transactional id",
-    ApiKey.DESCRIBE_ACLS: "SECURITY_DISABLED, as a Kafka without an authorizer",
+    ApiKey.FIND_COORDINATOR: "for groups only; a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    ApiKey.SASL_HANDSHAKE: "ILLEGAL_SASL_STATE, as from Kafka on a listener without SASL",
+    ApiKey.INIT_PRODUCER_ID: "only without a transactional id",
+    ApiKey.DESCRIBE_ACLS: "SECURITY_DISABLED, as from Kafka without an authorizer",
     ApiKey.CREATE_ACLS: "SECURITY_DISABLED",
     ApiKey.DELETE_ACLS: "SECURITY_DISABLED",
-    ApiKey.DESCRIBE_CONFIGS: "a group and client metrics have no keys",
+    ApiKey.DESCRIBE_CONFIGS: "groups and client metrics have no configuration keys",
     ApiKey.DESCRIBE_LOG_DIRS: "one directory per broker",
     ApiKey.ELECT_LEADERS: "an unclean election never takes place: ELIGIBLE_LEADERS_NOT_AVAILABLE without a majority",
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "always empty: replicas do not move",
     ApiKey.DESCRIBE_CLIENT_QUOTAS: "always empty",
     ApiKey.ALTER_CLIENT_QUOTAS: "UNSUPPORTED_VERSION for each entry",
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "always empty; RESOURCE_NOT_FOUND for each user that is named",
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "always empty; RESOURCE_NOT_FOUND for each named user",
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "UNSUPPORTED_SASL_MECHANISM for each user",
-    ApiKey.DESCRIBE_QUORUM: "the group that decides about the cluster; any broker answers, every voter is a broker",
-    ApiKey.DESCRIBE_PRODUCERS: "about 20,000 producers per answer, INVALID_REQUEST for partitions beyond",
+    ApiKey.DESCRIBE_QUORUM: "describes raft0; any broker answers, every voter is a broker",
+    ApiKey.DESCRIBE_PRODUCERS: "about 20,000 producers per answer; INVALID_REQUEST for the partitions beyond that",
     ApiKey.DESCRIBE_TRANSACTIONS: "TRANSACTIONAL_ID_NOT_FOUND for each id",
     ApiKey.LIST_TRANSACTIONS: "always empty",
     ApiKey.LIST_CONFIG_RESOURCES: "topics and brokers; nothing else has a configuration",
