@@ -62,6 +62,8 @@ def lock_data_directory(env: Environment, path: str) -> DataDirectoryLock:
         raise StartupError(
             f"cannot make data directory {path}: the directory above it does not exist; mount its disk, or make it"
         ) from None
+    except (FileExistsError, NotADirectoryError):
+        raise StartupError(f"cannot use data directory {path}: it is a file; name a directory as data.dir") from None
     except OSError as error:
         raise StartupError(f"cannot use data directory {path}: {error}") from error
     try:
@@ -169,7 +171,7 @@ def read_identity(env: Environment, path: str) -> DirectoryRecord | None:
             raise StartupError(f"{name} is damaged: wrong checksum; restore it from a copy of this data directory")
         return msgspec.json.decode(body, type=DirectoryRecord)
     except (ValueError, msgspec.MsgspecError) as error:
-        raise StartupError(f"{name} is damaged: {error}") from error
+        raise StartupError(f"{name} is damaged: {error}; restore it from a copy of this data directory") from error
 
 
 def _write(env: Environment, path: str, record: DirectoryRecord) -> None:

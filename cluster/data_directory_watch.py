@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.data_directory import read_identity
+from cluster.data_directory import GROUPS, read_identity
 from cluster.errors import StartupError
 from model.ids import Replica
 from runtime.environment import Environment
@@ -107,4 +107,6 @@ class DataDirectoryWatch:
         if record is None or (record.node_id, record.directory_id) != self._replica:
             found = "no directory.id" if record is None else f"another directory.id, of node {record.node_id}"
             return _Seen(lost=f"data directory {self._path} has been replaced: it holds {found}; {cure}")
+        if not files.exists(f"{self._path}/{GROUPS}"):
+            return _Seen(lost=f"data directory {self._path} has lost its folder {GROUPS}; {cure}")
         return _Seen(free_bytes=files.free_bytes(self._path))

@@ -30,7 +30,8 @@ from storage.log_start import LogStart
 FORMAT_VERSION = 1
 SNAPSHOT_NAME = "snapshot"
 STATE_BYTES_MAX = 64 * 1024 * 1024
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+# Also a limit on the size of files (RLIMIT_FSIZE): like a quota it may be raised, and what is written is sound.
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _CRC_BYTES = 4
 _HEADER_BYTES = _CRC_BYTES + 1

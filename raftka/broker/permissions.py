@@ -19,11 +19,16 @@ def read_secret(path: str) -> bytes:
         StartupError: It cannot be read, or everybody can: whoever has the secret may join the cluster as a broker.
     """
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            # Opening a pipe would wait for somebody to write into it.
+            raise StartupError(f"cluster.secret.file: {path} is no regular file; name the file that holds the secret")
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             content = file.read()
     except OSError as error:
-        raise StartupError(f"cluster.secret.file: {error}") from error
+        raise StartupError(
+            f"cluster.secret.file: {error}; name a file that this user can read and that every broker has alike"
+        ) from error
     if mode & _OTHERS:
         raise StartupError(
             f"cluster.secret.file: {path} has mode {mode:04o}: every user of this machine has the secret by which"

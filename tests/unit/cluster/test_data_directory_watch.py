@@ -69,6 +69,10 @@ def _damage(path):
         file.write(b"00000000")
 
 
+def _take_groups(path):
+    os.rename(f"{path}/groups", path + "-groups")
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -76,6 +80,7 @@ def _damage(path):
         (_replace, "is gone: moved, removed, unmounted or replaced; bring it back"),
         (_replace_by_file, "is gone: moved, removed, unmounted or replaced; bring it back"),
         (_forget, "has been replaced: it holds no directory.id; bring it back"),
+        (_take_groups, "has lost its folder groups; bring it back"),
         (_damage, "directory.id is damaged: wrong checksum"),
     ],
 )

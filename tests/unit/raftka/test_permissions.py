@@ -1,13 +1,14 @@
 """Who else may read the secret and the data directory, and what a broker says of it."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
 from cluster.errors import StartupError
 from raftka.broker.application import node_options
-from raftka.broker.permissions import warn_of_open_directory
+from raftka.broker.permissions import read_secret, warn_of_open_directory
 from raftka.config import load_config
 from raftka.dev.supervisor import StartRequest, _folder
 
@@ -29,6 +30,12 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_secret_that_everybody_can_read_or_change_is_refused_and_the_cure_is_named(tmp_path: Path, mode: int) -> None:
     with pytest.raises(StartupError, match=rf"has mode {mode:04o}: every user.*; chmod 600 {tmp_path}/secret"):
         _secret(tmp_path, mode)
+
+
+def test_a_secret_that_is_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "secret", 0o600)
+    with pytest.raises(StartupError, match="is no regular file"):
+        read_secret(str(tmp_path / "secret"))
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o660, 0o620])

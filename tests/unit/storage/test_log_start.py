@@ -183,7 +183,7 @@ def test_an_older_snapshot_is_not_written(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 @pytest.mark.parametrize("call", ["create", "pwritev", "fsync"])
 def test_a_snapshot_that_finds_no_room_changes_nothing_and_is_written_later(
     tmp_path: Path, call: str, error: int
