@@ -28,6 +28,7 @@ from benchmarks.report import ROOT, source_version, write_result
 _RESULTS = ROOT / "benchmarks" / "results" / "versions"
 _SCRATCH = ROOT / "build" / "benchmarks"
 _REPEATS = 5
+_WARM_UP_SECONDS = 5.0
 # Sizes, partitions and levels.
 _PRODUCE = {
     "produce 1 KiB, 1 partition, acks=all": (1024, 1, "all"),
@@ -100,7 +101,8 @@ def main() -> int:
     parser.add_argument("--name", default="versions", help="of the result file [default: %(default)s]")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    plan = Plan(pairs=1, seconds=arguments.seconds)
+    # Nothing here is compiled while it runs: a short warm-up fills connections and buffers.
+    plan = Plan(pairs=1, seconds=arguments.seconds, warm_up_seconds=_WARM_UP_SECONDS)
     try:
         if arguments.only is not None:
             _SCRATCH.mkdir(parents=True, exist_ok=True)
