@@ -2,7 +2,8 @@
 
 * `consensus`               one replica's public face: replicate, positions, roles; handles its peers' requests.
 * `rules/`                  pure decisions: agreement (commit, visible, answer), append, election, recovery.
-* `replica_state`           term, vote, role, positions; synchronous transitions only.
+* `replica_state`           term, vote, role, positions; synchronous transitions only. `effects` is what they return,
+                            and `Consensus.settle` acts on it; `invariants` then hold.
 * `replicate_batcher`       many replicate calls -> few rounds, bounded in bytes.
 * `replicate_item`          one replicate call: its entries, level and two stages.
 * `replicate_entries_stm`   one round: append to self, dispatch to followers, flush.
@@ -10,6 +11,7 @@
 * `replica_flusher`         when a replica fsyncs.
 * `replication_monitor`     wakes those who wait for a level.
 * `unreplicated_bytes`      how far a leader has run ahead of its majority: producers wait by it.
+* `node_resources`          what a node gives to all of its replicas.
 * `node_limits`             what all groups of a node share: batcher memory, `disk_reserve` and `node_stalls`.
 * `append_entries_buffer`   follower: many requests, one lock, one flush.
 * `append_buffer_budget`    what all of them on a node may hold.

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from model.ids import Index, Replica, Term
 from raft.client import Buffer
+from raft.effects import ANSWERED, RecoveryWanted
 from raft.follower_index_metadata import FollowerIndexMetadata
 from raft.messages import AppendEntriesReply, AppendEntriesRequest, AppendStatus, InstallSnapshotRequest
 from raft.replica_context import ReplicaContext
@@ -125,7 +126,7 @@ def send_backlog(context: ReplicaContext, follower: FollowerIndexMetadata, *, ow
         if entries is None:
             follower.on_left_behind()
             if not follower.is_recovering:
-                context.start_recovery(follower.node_id)
+                context.effects.settle(RecoveryWanted(follower.node_id))
             break
         flush = owes_flush or state.last_asked_index > prev_index
         owes_flush = False
@@ -146,7 +147,7 @@ def take_reply(
 ) -> None:
     """Take the reply to the follower's request `number`, an append or a heartbeat, that was sent in `term`."""
     state = context.state
-    context.observe_term(reply.term)
+    context.effects.observe_term(reply.term)
     if state.term != term or state.followers.get(follower.node_id) is not follower:
         return  # Sent in an older leadership: says nothing about this one.
     if reply.term != term:
@@ -158,7 +159,7 @@ def take_reply(
     else:
         follower.on_busy(number, is_append=is_append)
     # Busy or not, it is an answer in our term. Only one that is not busy lets recovery, and so the next append, begin.
-    context.on_reply()
+    context.effects.settle(ANSWERED)
 
 
 def _take_positions(context: ReplicaContext, follower: FollowerIndexMetadata, reply: AppendEntriesReply) -> None:
@@ -172,7 +173,7 @@ def _take_positions(context: ReplicaContext, follower: FollowerIndexMetadata, re
         case AppendStatus.FAILED | AppendStatus.UNKNOWN_GROUP | AppendStatus.STALE_TERM | AppendStatus.DAMAGED:
             follower.on_lost_contact()
             return
-    context.state.advance()
+    context.effects.settle(context.state.advance())
     follower.note_caught_up(context.state.commit_index, follower.last_reply_at)
     if follower.needs_recovery and follower.may_recover and not follower.is_recovering:
-        context.start_recovery(follower.node_id)
+        context.effects.settle(RecoveryWanted(follower.node_id))

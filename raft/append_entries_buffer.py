@@ -172,7 +172,7 @@ class AppendEntriesBuffer:
         if state.term != request.term or state.leader_id != leader:
             status = AppendStatus.STALE_TERM
         if status is AppendStatus.SUCCESS:
-            state.on_leader_progress(Index(request.commit), Index(request.visible))
+            context.effects.settle(state.on_leader_progress(Index(request.commit), Index(request.visible)))
         reply.set_result(follower_reply(context, status, outcome.match))
 
     async def _append(self, queued: _Queued) -> _Outcome:

@@ -5,11 +5,20 @@ Contains no arithmetic: decisions are in `rules/`, positions in `replica_state`,
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
 
-from model.ids import NO_INDEX, ConsistencyLevel, GroupId, Index, NodeId, Replica, Term
+from model.ids import NO_INDEX, ConsistencyLevel, GroupId, Index, NodeId, Term
 from raft.append_entries_buffer import AppendEntriesBuffer, follower_reply
-from raft.client import RaftClient
-from raft.deadline_queue import DeadlineQueue
+from raft.effects import (
+    Answered,
+    Effect,
+    Elected,
+    LeaderChanged,
+    LeadershipLost,
+    Moved,
+    Progressed,
+    RecoveryWanted,
+)
 from raft.election_timer import ElectionTimer
 from raft.errors import (
     InvariantViolatedError,
@@ -23,10 +32,10 @@ from raft.errors import (
 from raft.group_configuration import AgreementPolicy, GroupConfiguration
 from raft.group_heartbeats import GroupHeartbeats
 from raft.interval_figures import IntervalFigures
+from raft.invariants import check_replica
 from raft.leader_watch import LeaderWatch
 from raft.leadership_transfer import LeadershipTransfer
 from raft.linearizable_barrier import LinearizableBarrier
-from raft.log_start_stm import LogStartStm
 from raft.messages import (
     AppendEntriesReply,
     AppendEntriesRequest,
@@ -34,12 +43,11 @@ from raft.messages import (
     Heartbeat,
     InstallSnapshotRequest,
 )
-from raft.node_limits import NodeLimits
-from raft.options import RaftOptions
-from raft.probe import RaftProbe
+from raft.node_resources import NodeResources
 from raft.recovery_stm import RecoveryStm
 from raft.replica_context import ReplicaContext, ReplicaLogger
 from raft.replica_flusher import ReplicaFlusher
+from raft.replica_opening import OpenedLog
 from raft.replica_state import ReplicaState, Role
 from raft.replicate_batcher import ReplicateBatcher
 from raft.replicate_item import NewEntry, ReplicateStages, refused_stages
@@ -49,90 +57,67 @@ from raft.vote_floor import VoteFloor, read_floor
 from raft.vote_store import VoteStore
 from raft.voter import Voter
 from raft.write_steps import WriteSteps
-from runtime.environment import Environment
-from runtime.gate import Gate
 from storage.entry import Entry, EntryKind
 from storage.errors import CorruptLogError, StorageError
-from storage.kvstore import KvStore
-from storage.log import Log
 from storage.log_start import LogStart, encode_log_start
 
 _BARRIER = NewEntry(EntryKind.BARRIER, b"", 0)
 
 
+class GroupOwner(Protocol):
+    """What a replica asks of its node; `GroupManager` does it. None of it waits."""
+
+    def on_leadership(self, consensus: "Consensus") -> None:
+        """Role, term or office of the replica may have changed."""
+        ...
+
+    def beat_soon(self, consensus: "Consensus", nodes: Collection[NodeId]) -> None:
+        """Send these followers of the group a heartbeat before the next tick: readers wait for their answers."""
+        ...
+
+
 class Consensus:
-    """One replica of one group. Owns its log; `stop` or `remove` ends it."""
+    """One replica of one group, and the `ReplicaEffects` of its fibers. Owns its log; `stop` or `remove` ends it."""
 
     def __init__(
         self,
         group: GroupId,
-        env: Environment,
-        options: RaftOptions,
-        self_replica: Replica,
+        node: NodeResources,
+        owner: GroupOwner,
         configuration: GroupConfiguration,
         policy: AgreementPolicy,
-        log: Log,
-        kvstore: KvStore,
-        client: RaftClient,
-        deadlines: DeadlineQueue,
-        probe: RaftProbe,
-        log_state: LogStartStm,
-        limits: NodeLimits,
+        opened: OpenedLog,
         *,
         is_internal: bool = False,
     ) -> None:
         self.group = group
-        self.log = log
         self.configuration = configuration
-        self.state = ReplicaState(self_replica, configuration, policy, log, self._on_moved, self._on_progress)
-        self._log_state = log_state
-        self._gate = Gate(f"{group} n{self_replica.node_id}")
-        self.logger = ReplicaLogger(group, self.state)
-        log.logger = ReplicaLogger(group, self.state, "storage")
-        log.on_damage = self._on_damage
-        self._context = ReplicaContext(
-            group,
-            env,
-            options,
-            self.state,
-            log,
-            log_state,
-            kvstore,
-            client,
-            probe,
-            limits,
-            is_internal,
-            self._gate,
-            self.logger,
-            on_failed=self.fail,
-            step_down=self.step_down,
-            observe_term=self._observe_term,
-            start_recovery=self._start_recovery,
-            on_reply=self._on_reply,
-        )
+        self._owner = owner
+        self.log, self._log_state = opened
+        self.state = ReplicaState(node.self_replica, configuration, policy, self.log)
+        self._context = ReplicaContext(group, node, self.state, self.log, self._log_state, is_internal, effects=self)
+        self._gate, self.logger = self._context.gate, self._context.logger
+        self.log.logger = ReplicaLogger(group, self.state, "storage")
+        self.log.on_damage = self._on_damage
         self.monitor = ReplicationMonitor(self.state)
-        self._flusher = ReplicaFlusher(self._context, deadlines)
-        self.barrier = LinearizableBarrier(self._context, lambda asked: self.on_reader(self, asked))
+        self._flusher = ReplicaFlusher(self._context)
+        self.barrier = LinearizableBarrier(self._context)
         self._batcher = ReplicateBatcher(self._context, self._flusher, self.monitor, self.barrier)
         self._votes = VoteStore(self._context)
         self._buffer = AppendEntriesBuffer(self._context, self._flusher, self._votes)
         self.heartbeats = GroupHeartbeats(self._context, self._buffer)
         self._floor = VoteFloor(self._context)
         self._receiver = SnapshotReceiver(self._context)
-        log_state.attach(self._gate, self.logger, self.fail, self._context.probe)
-        self._election = ElectionTimer(
-            self._context, deadlines, self._votes.persist, self._on_elected, self._notify_leadership
-        )
+        self._log_state.attach(self._gate, self.logger, self.fail, self._context.probe)
+        self._election = ElectionTimer(self._context, self._votes)
         self.voter = Voter(self._context, self._votes, self._election)
         self.transfer = LeadershipTransfer(self._context, self._batcher, self.monitor)
-        self.watch = LeaderWatch(self._context, lambda: self.transfer.run(None, awaits_answers=False))
+        self.watch = LeaderWatch(self._context, self.transfer)
         self._leadership_listeners: list[Callable[[Consensus], None]] = []
         self.failure: StorageError | RaftError | None = None
         # The newest damage that a read has found; only a replica without peers goes on after it.
         self.damage: CorruptLogError | None = None
         self._was_in_office = False
-        # Asks for a heartbeat of this group now; without one readers wait for the next tick.
-        self.on_reader: Callable[[Consensus, Collection[NodeId]], None] = lambda consensus, asked: None
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 
@@ -265,7 +250,7 @@ class Consensus:
             policy: Commit, votes and barriers do not depend on it: a configuration changes who they count.
             write_caching: acks=all is answered once the copies are written (RFC 0003, levels).
         """
-        self.state.set_levels(policy, write_caching=write_caching)
+        self.settle(self.state.set_levels(policy, write_caching=write_caching))
 
     async def move_log_start(self, start: LogStart, term: Term, deadline: float) -> None:
         """Leader of `term`: let every replica begin at `start`; on this one it does when this returns.
@@ -298,8 +283,7 @@ class Consensus:
             return
         self.logger.warning("steps down: %s", reason)
         self.voter.say_that_it_steps_down()
-        self.state.lose_leader()
-        self._end_leadership(reason)
+        self.settle(self.state.lose_leader(reason))
 
     def fail(self, error: StorageError | RaftError) -> None:
         """Stop this replica for good: what it holds can no longer be trusted. Idempotent."""
@@ -343,7 +327,7 @@ class Consensus:
         status, match = self.heartbeats.judge(beat)
         if status is AppendStatus.SUCCESS:
             self.state.on_matched(match)
-        self.state.on_leader_progress(Index(beat.commit), Index(beat.visible))
+        self.settle(self.state.on_leader_progress(Index(beat.commit), Index(beat.visible)))
         self._floor.look()
         return follower_reply(self._context, status, match)
 
@@ -367,34 +351,77 @@ class Consensus:
         state = self.state
         if term < state.term or state.role is Role.FAILED:
             return False
-        self._observe_term(term)
-        is_new = state.leader_id != leader
+        self.observe_term(term)
         try:
-            state.follow(leader)
+            changed = state.follow(leader)
         except InvariantViolatedError as error:
             self.fail(error)
             return False
         self._election.heard_leader()
         self._votes.start_persisting_term()
-        if is_new:
+        if changed is not None:
             self.logger.info("follows node %d", leader)
-            self._notify_leadership()
+            self.settle(changed)
         return True
 
-    def _observe_term(self, term: int) -> None:
+    def observe_term(self, term: int) -> None:
+        """Enter `term` as a follower if it is newer; it becomes durable in the background."""
         state = self.state
         if term <= state.term or state.role is Role.FAILED:
             return
-        was_leader = state.is_leader
-        state.adopt_term(Term(term))
+        changed = state.adopt_term(Term(term))
         self._votes.start_persisting_term()
+        was_leader = isinstance(changed, LeadershipLost)
         self.logger.info("steps down: a newer term was seen" if was_leader else "a newer term was seen")
-        if was_leader:
-            self._end_leadership(f"term {term} has begun")
-        else:
+        self.settle(changed)
+
+    def ask_for_heartbeats(self, nodes: Collection[NodeId]) -> None:
+        """Let these followers answer now: readers wait for a majority of them."""
+        self._owner.beat_soon(self, nodes)
+
+    # -- effects ------------------------------------------------------------------------------------------------
+
+    def settle(self, effect: Effect | None) -> None:
+        """Act on what a transition has returned, in the same step.
+
+        After it `raft.invariants` hold. An effect may lead to the next one: a replica that is elected appends its
+        barrier, and a group of one commits it at once.
+        """
+        match effect:
+            case None:
+                return
+            case Moved():
+                self._on_moved(effect)
+            case Progressed():
+                self._answer_writes()
+            case Answered():
+                self.barrier.on_reply()
+                self.transfer.on_reply()
+            case RecoveryWanted():
+                self._start_recovery(effect.node_id)
+            case Elected():
+                self._begin_leadership()
+            case LeadershipLost():
+                self._end_leadership(effect.reason)
+            case LeaderChanged():
+                self._notify_leadership()
+        check_replica(self.state)
+
+    def _on_moved(self, moved: Moved) -> None:
+        was_in_office = self._was_in_office
+        # Whoever asks for an offset asks at commit, at visible or above.
+        self.log.forget_marks(min(moved.commit, moved.visible))
+        self._log_state.on_commit(moved.commit)
+        self.monitor.on_moved()
+        self._batcher.admit_waiting()
+        if self.state.is_in_office != was_in_office:
             self._notify_leadership()
 
-    def _on_elected(self) -> None:
+    def _answer_writes(self) -> None:
+        self.monitor.answer()
+        self._batcher.admit_waiting()
+
+    def _begin_leadership(self) -> None:
         for follower in self.state.followers.values():
             follower.last_reply_at = self._context.now()
         # The first entry of the term: once it is committed, everything before it is, and we are in office.
@@ -414,26 +441,9 @@ class Consensus:
         follower = self.state.followers[node_id]
         self._gate.spawn(RecoveryStm(self._context, follower).run(), name=f"recovery-{node_id}")
 
-    def _on_moved(self) -> None:
-        was_in_office = self._was_in_office
-        # Whoever asks for an offset asks at commit, at visible or above.
-        self.log.forget_marks(min(self.state.commit_index, self.state.visible_index))
-        self._log_state.on_commit(self.state.commit_index)
-        self.monitor.on_moved()
-        self._batcher.admit_waiting()
-        if self.state.is_in_office != was_in_office:
-            self._notify_leadership()
-
-    def _on_progress(self) -> None:
-        self.monitor.answer()
-        self._batcher.admit_waiting()
-
-    def _on_reply(self) -> None:
-        self.barrier.on_reply()
-        self.transfer.on_reply()
-
     def _notify_leadership(self) -> None:
         self._was_in_office = self.state.is_in_office
+        self._owner.on_leadership(self)
         for listener in self._leadership_listeners:
             listener(self)
         self.monitor.notify()

@@ -8,14 +8,12 @@ at start, no leader heard yet     the same short draw; where the links are not u
 after a split or refused vote     [backoff, 2 * backoff) if no leader is heard, so that the eager do not collide
 """
 
-from collections.abc import Awaitable, Callable
-
 from model.ids import NodeId
-from raft.deadline_queue import DeadlineQueue
 from raft.replica_context import ReplicaContext
 from raft.replica_state import Role, voters_of
 from raft.rules.agreement import has_majority
 from raft.vote_stm import Outcome, VoteStm
+from raft.vote_store import VoteStore
 
 # How often in a row a candidate steps aside for a longer log before it stands itself: the other may be unable to win.
 _WITHDRAWALS_MAX = 2
@@ -24,19 +22,10 @@ _WITHDRAWALS_MAX = 2
 class ElectionTimer:
     """Owns the election deadline of one replica and what it last heard of a leader."""
 
-    def __init__(
-        self,
-        context: ReplicaContext,
-        deadlines: DeadlineQueue,
-        persist_vote: Callable[[], Awaitable[bool]],
-        on_elected: Callable[[], None],
-        on_leader_lost: Callable[[], None],
-    ) -> None:
+    def __init__(self, context: ReplicaContext, votes: VoteStore) -> None:
         self._context = context
-        self._deadline = deadlines.deadline(self._on_due)
-        self._persist_vote = persist_vote
-        self._on_elected = on_elected
-        self._on_leader_lost = on_leader_lost
+        self._deadline = context.node.deadlines.deadline(self._on_due)
+        self._votes = votes
         self._heard_at: float | None = None
         self._is_standing = False
         self._is_stopped = False
@@ -123,8 +112,7 @@ class ElectionTimer:
         self._heard_at = None
         # Whoever asks here is not sent to a leader that this replica has lost, even if it cannot be the next itself.
         if state.leader_id is not None:
-            state.lose_leader()
-            self._on_leader_lost()
+            self._context.effects.settle(state.lose_leader(self._reason))
         if not self._could_win():
             # Links are not up, or the disk would not take a barrier. A leader that reaches us will re-arm the deadline.
             self._retry()
@@ -141,7 +129,7 @@ class ElectionTimer:
 
     async def _stand(self, *, is_transfer: bool) -> None:
         stm = VoteStm(
-            *(self._context, self._persist_vote, self._on_elected),
+            *(self._context, self._votes),
             reason="its leader hands over" if is_transfer else self._reason,
             may_withdraw=self._withdrawals < _WITHDRAWALS_MAX,
             is_transfer=is_transfer,

@@ -67,7 +67,7 @@ class GroupHeartbeats:
         if follower is not None:
             take_reply(self._context, follower, term, number, reply, is_append=False)
         else:
-            self._context.observe_term(reply.term)
+            self._context.effects.observe_term(reply.term)
 
     def judge(self, beat: Heartbeat) -> tuple[AppendStatus, Index]:
         """Return what a follower answers to the leader it has just heard, with the index of the reply."""

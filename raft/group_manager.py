@@ -4,20 +4,18 @@ import asyncio
 import contextlib
 import logging
 import posixpath
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from model.ids import NO_INDEX, GroupId, NodeId, Replica
 from raft.client import RaftClient
 from raft.consensus import Consensus
-from raft.deadline_queue import DeadlineQueue
 from raft.errors import RaftError, TransferRefusedError, TransferTargetError
 from raft.group_configuration import AgreementPolicy, GroupConfiguration
 from raft.heartbeat_manager import HeartbeatManager
 from raft.log_state import LogState, NoLogState
-from raft.node_limits import NodeLimits
+from raft.node_resources import NodeResources
 from raft.options import RaftOptions
-from raft.probe import RaftProbe
 from raft.replica_directories import ReplicaDirectories
 from raft.replica_opening import ReplicaOpening
 from raft.write_probe import WriteProbe
@@ -55,12 +53,9 @@ class GroupManager:
         groups_directory: str,
         look: Callable[[], Awaitable[int]],
     ) -> None:
-        self._env = env
         self._look = look
-        self._options = options
-        self._self_replica = self_replica
-        self._kvstore = kvstore
-        self._client = client
+        self._node = NodeResources(env, options, self_replica, kvstore, client)
+        self.limits, self.probe = self._node.limits, self._node.probe
         self.open_files = OpenFiles(env.files, options.open_segments)
         frugal = replace(env, files=self.open_files)
         self._directories = ReplicaDirectories(frugal, kvstore, self_replica.directory_id, groups_directory, look)
@@ -68,13 +63,10 @@ class GroupManager:
         self._groups: dict[GroupId, Consensus] = {}
         # Segments in which a read has found damage, of replicas that were closed because of it.
         self._damaged: dict[GroupId, frozenset[str]] = {}
-        self._deadlines = DeadlineQueue()
         self._gate = Gate("groups")
-        self.limits = NodeLimits.of(self_replica.node_id, options)
         self.limits.stalls.kvstore_since = lambda: kvstore.syncing_since
         self._heartbeats = HeartbeatManager(client, options, self._gate, self.limits.disk)
         self._leadership_listeners: list[Callable[[Consensus], None]] = []
-        self.probe = RaftProbe()
         # Beside the directory of the groups.
         data_directory = posixpath.dirname(groups_directory)
         self._write_probe = WriteProbe(
@@ -100,7 +92,7 @@ class GroupManager:
             await asyncio.gather(*(self._note_clean(consensus) for consensus in stopped))
         except KvStoreError as error:
             _logger.error("not noted that the logs were closed clean: %s", error)
-        self._deadlines.close()
+        self._node.deadlines.close()
 
     @staticmethod
     async def _save_snapshots(stopping: Sequence[Consensus]) -> None:
@@ -138,7 +130,7 @@ class GroupManager:
                 return  # The process ends.
             except OSError as error:
                 _logger.warning("the data directory and its free space cannot be looked at: %s", error)
-            await asyncio.sleep(self._options.disk_check_interval)
+            await asyncio.sleep(self._node.options.disk_check_interval)
 
     async def _note_clean(self, consensus: Consensus) -> None:
         log = consensus.log
@@ -181,24 +173,7 @@ class GroupManager:
         except StorageError:
             await opened.log.close()
             raise
-        consensus = Consensus(
-            group,
-            self._env,
-            self._options,
-            self._self_replica,
-            configuration,
-            policy,
-            opened.log,
-            self._kvstore,
-            self._client,
-            self._deadlines,
-            self.probe,
-            opened.log_state,
-            self.limits,
-            is_internal=is_internal,
-        )
-        consensus.add_leadership_listener(self._on_leadership)
-        consensus.on_reader = self._heartbeats.beat_soon
+        consensus = Consensus(group, self._node, self, configuration, policy, opened, is_internal=is_internal)
         try:
             consensus.start()
         except StorageError:
@@ -274,10 +249,15 @@ class GroupManager:
         for consensus in self:
             consensus.on_link_reset(node_id)
 
-    def _on_leadership(self, consensus: Consensus) -> None:
+    def on_leadership(self, consensus: Consensus) -> None:
+        """Tell whoever listens that role, term or office of a group may have changed."""
         self._heartbeats.on_leadership(consensus)
         for listener in self._leadership_listeners:
             listener(consensus)
+
+    def beat_soon(self, consensus: Consensus, nodes: Collection[NodeId]) -> None:
+        """Send some followers of one group a heartbeat before the next tick."""
+        self._heartbeats.beat_soon(consensus, nodes)
 
 
 async def _hand_over(consensus: Consensus) -> None:

@@ -6,21 +6,20 @@ flush stall     its own fsync hangs while the followers hold what it waits for (
 kvstore stall   no term and no vote becomes durable here: the disk that every step of a write needs hangs
 """
 
-from collections.abc import Awaitable, Callable
-
 from model.ids import Index, NodeId
 from raft.errors import RaftError
+from raft.leadership_transfer import LeadershipTransfer
 from raft.replica_context import ReplicaContext
 from raft.rules.agreement import has_majority, point
 from raft.write_steps import Stall, Step
 
 
 class LeaderWatch:
-    """See the module. `hand_over` transfers the leadership without waiting for answers."""
+    """See the module."""
 
-    def __init__(self, context: ReplicaContext, hand_over: Callable[[], Awaitable[NodeId]]) -> None:
+    def __init__(self, context: ReplicaContext, transfer: LeadershipTransfer) -> None:
         self._context = context
-        self._hand_over = hand_over
+        self._transfer = transfer
         self._is_handing_over = False
         self._checked_at = float("-inf")
 
@@ -31,7 +30,7 @@ class LeaderWatch:
             return
         before, self._checked_at = self._checked_at, context.now()
         if not has_majority(context.state.commit_quorums, self._heard() | {context.state.node_id}):
-            context.step_down("no majority has answered for an election timeout")
+            context.effects.step_down("no majority has answered for an election timeout")
         # A loop that stood still has not taken the ends of steps yet, and says nothing of the disk.
         elif self._checked_at - before < context.options.stall_timeout / 2 and not self._is_handing_over:
             stall = next((stall for stall in self._stalls() if self._others_can_go_on(stall)), None)
@@ -74,9 +73,10 @@ class LeaderWatch:
         context.logger.warning("leaves office: its %s for %.1f s by now, and others can go on", stall, seconds)
         context.limits.stalls.raise_doubt(f"its {stall}")
         try:
-            await self._hand_over()
+            # Older writes wait for the step that hangs: nobody waits for their answers.
+            await self._transfer.run(None, awaits_answers=False)
         except RaftError:
             if context.state.term == term:
-                context.step_down(f"its {stall}, and others can go on")
+                context.effects.step_down(f"its {stall}, and others can go on")
         finally:
             self._is_handing_over = False

@@ -16,7 +16,6 @@ and of all of them when these take long. What counts is who has answered, not wh
 """
 
 import asyncio
-from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from model.ids import NodeId
@@ -39,9 +38,8 @@ class _Round:
 class LinearizableBarrier:
     """The readers of one replica: at most one round is under way, at most one waits."""
 
-    def __init__(self, context: ReplicaContext, request_heartbeats: Callable[[Collection[NodeId]], None]) -> None:
+    def __init__(self, context: ReplicaContext) -> None:
         self._context = context
-        self._request_heartbeats = request_heartbeats
         self._current: _Round | None = None
         self._next: _Round | None = None
 
@@ -107,13 +105,13 @@ class LinearizableBarrier:
         self._current, self._next = self._next, None
         self._current.sent_before = self._sent()
         followers, asked = self._context.state.followers, self._majority()
-        self._request_heartbeats(asked)
+        self._context.effects.ask_for_heartbeats(asked)
         if len(asked) < len(followers):
             asyncio.get_running_loop().call_later(_ASK_ALL_SECONDS, self._ask_all, self._current)
 
     def _ask_all(self, asking: _Round) -> None:
         if self._current is asking:
-            self._request_heartbeats(list(self._context.state.followers))
+            self._context.effects.ask_for_heartbeats(list(self._context.state.followers))
 
     def _majority(self) -> list[NodeId]:
         """Return the followers that are likely to answer first, as few as make a majority of every voter set."""

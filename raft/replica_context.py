@@ -1,4 +1,4 @@
-"""What the fibers of one replica share. Fibers import this, never `consensus`.
+"""What the fibers of one replica share: facts to read, and effects to ask for. Fibers import this, never `consensus`.
 
 Locks: `op_lock` orders the local log (append, truncate) and covers nothing else: never a wait for memory, for a
 follower or for an fsync. Heartbeats and votes never take it, except that a candidate waits for it once, so that its
@@ -7,16 +7,18 @@ own appends have finished or failed before it stands (counterexample 32).
 
 import asyncio
 import logging
-from collections.abc import Callable, MutableMapping
+from collections.abc import Collection, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from model.ids import GroupId, NodeId
 from raft.client import RaftClient
+from raft.effects import Effect
 from raft.errors import RaftError, ReplicaFailedError
 from raft.interval_figures import IntervalFigures
 from raft.log_start_stm import LogStartStm
 from raft.node_limits import NodeLimits
+from raft.node_resources import NodeResources
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
 from raft.replica_state import ReplicaState
@@ -42,34 +44,62 @@ class ReplicaLogger(logging.LoggerAdapter[logging.Logger]):
         return f"[{self._group} n{state.node_id} t{state.term} {state.role.value}] {msg}", kwargs
 
 
+class ReplicaEffects(Protocol):
+    """What a fiber may ask of the replica that it belongs to. None of it waits. `Consensus` does it."""
+
+    def settle(self, effect: Effect | None) -> None:
+        """Act on what a transition of the state has returned; None: nothing follows."""
+        ...
+
+    def fail(self, error: StorageError | RaftError) -> None:
+        """Stop this replica for good: what it holds can no longer be trusted."""
+        ...
+
+    def step_down(self, reason: str) -> None:
+        """Give leadership up in the current term, if this replica leads."""
+        ...
+
+    def observe_term(self, term: int) -> None:
+        """Enter `term` as a follower if it is newer."""
+        ...
+
+    def ask_for_heartbeats(self, nodes: Collection[NodeId]) -> None:
+        """Leader: send these followers a heartbeat before the next tick."""
+        ...
+
+
 @dataclass(slots=True)
 class ReplicaContext:
-    """See the module. The callables are methods of the consensus that owns this context."""
+    """See the module. The first six are facts, `effects` is what may be asked for; the rest is made of them."""
 
     group: GroupId
-    env: Environment
-    options: RaftOptions
+    node: NodeResources
     state: ReplicaState
     log: Log
     log_state: LogStartStm
-    kvstore: KvStore
-    client: RaftClient
-    probe: RaftProbe
-    limits: NodeLimits
     is_internal: bool
-    gate: Gate
-    logger: ReplicaLogger
-    on_failed: Callable[[StorageError | RaftError], None]
-    step_down: Callable[[str], None]
-    observe_term: Callable[[int], None]
-    start_recovery: Callable[[NodeId], None]
-    on_reply: Callable[[], None]
-    op_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    steps: WriteSteps = field(default_factory=WriteSteps)
+    effects: ReplicaEffects
+    # Of the node, so that a fiber reads `context.options`.
+    env: Environment = field(init=False)
+    options: RaftOptions = field(init=False)
+    kvstore: KvStore = field(init=False)
+    client: RaftClient = field(init=False)
+    probe: RaftProbe = field(init=False)
+    limits: NodeLimits = field(init=False)
+    # Owns the fibers of this replica.
+    gate: Gate = field(init=False)
+    logger: ReplicaLogger = field(init=False)
+    op_lock: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    steps: WriteSteps = field(init=False, default_factory=WriteSteps)
     # None: nobody asks for them.
     figures: IntervalFigures | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
+        node = self.node
+        self.env, self.options, self.kvstore, self.client = node.env, node.options, node.kvstore, node.client
+        self.probe, self.limits = node.probe, node.limits
+        self.gate = Gate(f"{self.group} n{self.state.node_id}")
+        self.logger = ReplicaLogger(self.group, self.state)
         if self.options.keeps_figures:
             self.figures = IntervalFigures(self.now())
             self.log.fsync_durations = self.figures.fsync
@@ -87,5 +117,5 @@ class ReplicaContext:
 
     def fail(self, error: StorageError | RaftError) -> ReplicaFailedError:
         """Stop this replica because of `error`; return what its callers are told."""
-        self.on_failed(error)
+        self.effects.fail(error)
         return ReplicaFailedError(str(error))

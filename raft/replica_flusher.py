@@ -3,7 +3,6 @@
 The second half is what lets relaxed (leader_ack) data commit without a later quorum write (counterexample 7).
 """
 
-from raft.deadline_queue import DeadlineQueue
 from raft.replica_context import ReplicaContext
 from raft.replica_state import Role
 from raft.write_steps import Step
@@ -13,9 +12,9 @@ from storage.errors import StorageError
 class ReplicaFlusher:
     """Flushes one replica's log and tells the state."""
 
-    def __init__(self, context: ReplicaContext, deadlines: DeadlineQueue) -> None:
+    def __init__(self, context: ReplicaContext) -> None:
         self._context = context
-        self._deadline = deadlines.deadline(self._on_due)
+        self._deadline = context.node.deadlines.deadline(self._on_due)
         self._is_flushing_behind = False
 
     def note_append(self) -> None:
@@ -39,7 +38,7 @@ class ReplicaFlusher:
             context.fail(error)
             return
         # Whoever leads by now, in whichever term: `advance` starts from the positions as they are, nothing older.
-        context.state.advance()
+        context.effects.settle(context.state.advance())
 
     def _on_due(self) -> None:
         self._deadline.disarm()

@@ -1,7 +1,8 @@
 """Term, vote, role and positions of one replica. Every change is one synchronous method.
 
 In asyncio a synchronous method is the critical section: between two awaits nothing interleaves. The fibers around
-this object read it, await one effect, check term and role again, and call one of these methods.
+this object read it, await one effect, check term and role again, and call one of these methods. What follows from the
+change is the method's result (`raft.effects`): the state itself calls nobody.
 
 Invariants, by their numbers in RFC 0003:
     S1  `follow` refuses a second leader of a term; term and vote of a replica change together
@@ -13,11 +14,12 @@ Invariants, by their numbers in RFC 0003:
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
 
 from model.ids import Index, NodeId, Offset, Replica, Term
+from raft.effects import LEADER_CHANGED, PROGRESSED, Elected, LeaderChanged, LeadershipLost, Moved, Progressed
 from raft.errors import InvariantViolatedError
 from raft.follower_index_metadata import FollowerIndexMetadata
 from raft.group_configuration import AgreementPolicy, GroupConfiguration
@@ -36,7 +38,7 @@ class Role(Enum):
     FAILED = "X"
 
 
-class LogPositions(Protocol):
+class LocalLog(Protocol):
     """What the state reads of the local log; never copied, so it cannot drift."""
 
     @property
@@ -87,17 +89,12 @@ class ReplicaState:
         self_replica: Replica,
         configuration: GroupConfiguration,
         policy: AgreementPolicy,
-        log: LogPositions,
-        on_moved: Callable[[], None],
-        on_progress: Callable[[], None] = lambda: None,
+        log: LocalLog,
     ) -> None:
         self.self_replica = self_replica
         self.node_id = self_replica.node_id
         self.configuration = configuration
         self._log = log
-        self._on_moved = on_moved
-        # Leader: copies were counted anew, and neither commit nor visible moved by it.
-        self._on_progress = on_progress
         self.commit_quorums: tuple[Quorum, ...] = policy.commit_quorums(configuration)
         self.answer_quorums: tuple[Quorum, ...] = policy.answer_quorums(configuration)
         self._in_sync_quorums: tuple[Quorum, ...] = policy.in_sync_quorums(configuration)
@@ -196,13 +193,18 @@ class ReplicaState:
 
     # -- term and role ------------------------------------------------------------------------------------------
 
-    def adopt_term(self, term: Term) -> None:
+    def adopt_term(self, term: Term) -> LeadershipLost | LeaderChanged:
         """Enter a newer term as follower. The vote of the new term is still free."""
+        was_leader = self.role is Role.LEADER
+        self._enter(term)
+        self.check_invariants()
+        return LeadershipLost(f"term {term} has begun") if was_leader else LEADER_CHANGED
+
+    def _enter(self, term: Term) -> None:
         assert term > self.term
         self.term = term
         self.voted_for = None
         self._become_follower()
-        self.check_invariants()
 
     def on_term_durable(self, term: Term) -> None:
         """The kvstore has synced `term`, which this replica was in when that began."""
@@ -212,8 +214,8 @@ class ReplicaState:
     def _require_durable_term(self) -> None:
         assert self.durable_term == self.term, f"acts in term {self.term}, durable is {self.durable_term}"
 
-    def follow(self, leader: NodeId) -> None:
-        """Accept `leader` as the leader of the current term.
+    def follow(self, leader: NodeId) -> LeaderChanged | None:
+        """Accept `leader` as the leader of the current term; None: it was known.
 
         Raises:
             InvariantViolatedError: Another node leads this very term (election safety is broken).
@@ -222,36 +224,46 @@ class ReplicaState:
             raise InvariantViolatedError(f"nodes {self.leader_id or self.node_id} and {leader} both lead {self.term}")
         if self.role is Role.CANDIDATE:
             self._become_follower()
+        is_known = self.leader_id == leader
         self.leader_id = leader
         self.check_invariants()
+        return None if is_known else LEADER_CHANGED
 
-    def lose_leader(self) -> None:
-        """Forget who leads the current term; the leader itself steps down by it."""
-        if self.role is Role.LEADER:
+    def lose_leader(self, reason: str) -> LeadershipLost | LeaderChanged:
+        """Forget who leads the current term; the leader itself steps down by it, because of `reason`."""
+        was_leader = self.role is Role.LEADER
+        if was_leader:
             self._become_follower()
         self.leader_id = None
         self.check_invariants()
+        return LeadershipLost(reason) if was_leader else LEADER_CHANGED
 
     def become_candidate(self) -> None:
-        """Enter the next term and vote for ourselves; the caller makes both durable before it asks anybody."""
+        """Enter the next term and vote for ourselves; the caller makes both durable before it asks anybody.
+
+        Nothing follows from it yet: this replica did not lead, and who leads the new term is still to be seen.
+        """
         assert self.role in (Role.FOLLOWER, Role.CANDIDATE)
         assert self._log.pending_index == self._log.last_index, "a candidate stands with what is written"
-        self.adopt_term(Term(self.term + 1))
+        self._enter(Term(self.term + 1))
         self.role = Role.CANDIDATE
         self.voted_for = self.node_id
         self.check_invariants()
 
     def grant_vote(self, candidate: NodeId, term: Term) -> None:
-        """Give the vote of `term`; the caller makes it durable before it answers."""
-        if term > self.term:
-            self.adopt_term(term)
-        assert term == self.term
+        """Give the vote of `term`; the caller makes it durable before it answers.
+
+        A leader has observed the term first: its leadership ended in that step. So nothing follows from a vote.
+        """
         assert self.role is not Role.LEADER
+        if term > self.term:
+            self._enter(term)
+        assert term == self.term
         assert self.voted_for in (None, candidate)
         self.voted_for = candidate
         self.check_invariants()
 
-    def become_leader(self) -> None:
+    def become_leader(self) -> Elected:
         """Lead the current term. The next entry appended must be its barrier."""
         assert self.role is Role.CANDIDATE
         assert self.voted_for == self.node_id
@@ -268,6 +280,7 @@ class ReplicaState:
             if node != self.node_id
         }
         self.check_invariants()
+        return Elected()
 
     def fail(self) -> None:
         """End this replica: it neither leads, votes nor answers any more. Nothing is asserted: it may be the answer."""
@@ -286,7 +299,7 @@ class ReplicaState:
 
     # -- levels -------------------------------------------------------------------------------------------------
 
-    def set_levels(self, policy: AgreementPolicy, *, write_caching: bool) -> None:
+    def set_levels(self, policy: AgreementPolicy, *, write_caching: bool) -> Moved | Progressed | None:
         """Change what answers and visibility wait for, from now on; commit is not touched.
 
         Writes that have their place already keep the kind of answer (fsynced or written) they were placed with.
@@ -297,10 +310,9 @@ class ReplicaState:
         self.write_caching = write_caching
         self.counts_in_sync = self._needs_others_in_sync()
         if self.role is Role.LEADER:
-            self.advance()
-        else:
-            # What was committed on fewer copies than an answer needed may be ahead of visible; a follower shows it.
-            self._move(self.commit_index, max(self.visible_index, self.commit_index))
+            return self.advance()
+        # What was committed on fewer copies than an answer needed may be ahead of visible; a follower shows it.
+        return self._move(self.commit_index, max(self.visible_index, self.commit_index))
 
     # -- the leader's positions ---------------------------------------------------------------------------------
 
@@ -319,14 +331,13 @@ class ReplicaState:
         if self._asked and self._asked[-1][0] == first:
             self._asked.pop()
 
-    def advance(self) -> None:
-        """Leader: move commit and visible as far as the known positions allow."""
+    def advance(self) -> Moved | Progressed | None:
+        """Leader: move commit and visible as far as the known positions allow; None: this replica does not lead."""
         if self.role is not Role.LEADER:
-            return
+            return None
         if self.commit_index == self.visible_index == self._log.last_index and not self.unreplicated.total:
             # Most answers to heartbeats find a group in which there is nothing left to move.
-            self._on_progress()
-            return
+            return PROGRESSED
         # Each position is asked for up to four times below.
         positions = {node: follower.position for node, follower in self.followers.items()}
         positions[self.node_id] = self.position_of(self.node_id)
@@ -345,8 +356,7 @@ class ReplicaState:
             self._asked.popleft()
         first_unanswered = self._asked[0][0] if self._asked else None
         visible = agreement.visible_point(self.answer_quorums, position, commit, self.barrier_index, first_unanswered)
-        if not self._move(commit, max(visible, self.visible_index)):
-            self._on_progress()
+        return self._move(commit, max(visible, self.visible_index)) or PROGRESSED
 
     def answer_index(self) -> Index:
         """Leader: up to where acks=all may be answered."""
@@ -365,13 +375,13 @@ class ReplicaState:
         self.matched_index = max(self.matched_index, index)
         self.check_invariants()
 
-    def on_leader_progress(self, commit: Index, visible: Index) -> None:
+    def on_leader_progress(self, commit: Index, visible: Index) -> Moved | None:
         """Follower: take the leader's commit and visible, never past what was matched (counterexample 5)."""
         assert self.role is Role.FOLLOWER
         self._require_durable_term()
         new_commit = max(self.commit_index, min(commit, self.matched_index, self._log.flushed_index))
         new_visible = max(self.visible_index, min(visible, self.matched_index), new_commit)
-        self._move(new_commit, new_visible)
+        return self._move(new_commit, new_visible)
 
     def on_truncating(self, first_removed: Index) -> None:
         """Follower: the log is about to lose `first_removed` and all behind it; clamp every index.
@@ -404,20 +414,19 @@ class ReplicaState:
         self.visible_index = min(self.visible_index, last_kept)
         self.check_invariants()
 
-    def on_installed(self) -> None:
+    def on_installed(self) -> Moved | None:
         """Follower: the log begins with what is committed."""
         before = Index(self._log.start_index - 1)
-        self._move(max(self.commit_index, before), max(self.visible_index, before))
+        return self._move(max(self.commit_index, before), max(self.visible_index, before))
 
-    def _move(self, commit: Index, visible: Index) -> bool:
+    def _move(self, commit: Index, visible: Index) -> Moved | None:
         if commit == self.commit_index and visible == self.visible_index:
-            return False
+            return None
         assert commit >= self.commit_index
         self.commit_index = commit
         self.visible_index = visible
         self.check_invariants()
-        self._on_moved()
-        return True
+        return Moved(commit, visible)
 
     def check_invariants(self) -> None:
         """Assert S2, and that a leader or candidate has its own vote; cheap enough for production."""

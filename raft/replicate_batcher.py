@@ -260,7 +260,7 @@ class ReplicateBatcher:
                 context.limits.disk.note_full(sum(entry.size for entry in placed.entries))
             # A replica alone has nobody to make way for: it goes on serving what it has.
             if context.state.followers:
-                context.step_down(f"the append was refused: {error}")
+                context.effects.step_down(f"the append was refused: {error}")
         except StorageError as error:
             self._fail(items, context.fail(error))
         except LeadershipLostError as error:

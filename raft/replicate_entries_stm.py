@@ -77,7 +77,7 @@ class ReplicateEntriesStm:
             context.gate.spawn(self._flusher.flush(), name="flush-round")
         else:
             self._flusher.note_append()
-        context.state.advance()
+        context.effects.settle(context.state.advance())
 
     def _still_leads(self) -> bool:
         state = self._context.state

@@ -141,7 +141,7 @@ class SnapshotReceiver:
         state.on_installing(snapshot.start.index)
         with context.steps.under_way(Step.APPEND):
             await context.log_state.install(snapshot)
-        state.on_installed()
+        context.effects.settle(state.on_installed())
 
 
 async def _is_as_sent(request: InstallSnapshotRequest, snapshot: Snapshot) -> bool:

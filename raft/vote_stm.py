@@ -6,7 +6,7 @@ longer log: that keeps more of what was acknowledged by fewer than a majority (l
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from enum import Enum
 
 from model.ids import Index, NodeId, Term
@@ -16,6 +16,7 @@ from raft.replica_context import ReplicaContext
 from raft.replica_state import Role, voters_of
 from raft.rules.agreement import has_majority
 from raft.rules.election import LogEnd
+from raft.vote_store import VoteStore
 
 
 class Outcome(Enum):
@@ -73,7 +74,7 @@ class _Ballot:
             if future.cancelled() or future.exception() is not None:
                 return
             reply = future.result()
-            self._context.observe_term(reply.term)
+            self._context.effects.observe_term(reply.term)
             if reply.granted:
                 self.granted.add(node)
             if LogEnd(Term(reply.last_term), Index(reply.last_index)) > self._own_end:
@@ -88,16 +89,14 @@ class VoteStm:
     def __init__(
         self,
         context: ReplicaContext,
-        persist_vote: Callable[[], Awaitable[bool]],
-        on_elected: Callable[[], None],
+        votes: VoteStore,
         *,
         reason: str,
         may_withdraw: bool,
         is_transfer: bool,
     ) -> None:
         self._context = context
-        self._persist_vote = persist_vote
-        self._on_elected = on_elected
+        self._votes = votes
         # Why it stands, for the log.
         self._reason = reason
         self._may_withdraw = may_withdraw
@@ -135,7 +134,7 @@ class VoteStm:
         try:
             # The vote for itself may become durable later, and stays given; nobody is asked for one before it is.
             async with asyncio.timeout(context.options.vote_timeout):
-                is_durable = await self._persist_vote()
+                is_durable = await self._votes.persist()
         except TimeoutError:
             context.logger.warning("does not stand: its vote is not durable within %g s", context.options.vote_timeout)
             return Outcome.SPLIT if self._still_stands(term) else Outcome.OVERTAKEN
@@ -147,10 +146,10 @@ class VoteStm:
             return Outcome.OVERTAKEN
         if not ballot.is_won:
             return Outcome.SPLIT
-        state.become_leader()
+        elected = state.become_leader()
         context.probe.elections_won += 1
         context.logger.info("elected by nodes %s", sorted(ballot.granted))
-        self._on_elected()
+        context.effects.settle(elected)
         return Outcome.WON
 
     async def _appends_end(self) -> bool:

@@ -40,7 +40,7 @@ class Voter:
             return self._reply(granted=True, reason="")
         if state.is_leader:
             # It hands over, and votes too: its leadership ends in proper form first.
-            context.observe_term(request.term)
+            context.effects.observe_term(request.term)
         state.grant_vote(candidate, Term(request.term))
         self._election.rearm()
         try:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from model.ids import GroupId
+from raft.effects import Effect
 from raft.vote_store import PersistedVote, vote_key
 from tests.simulation.history import History
 from tests.simulation.invariants.invariant import Invariant
@@ -35,14 +36,14 @@ class TermsAreDurable(Invariant):
         for name in _ACTS:
             setattr(view.consensus.state, name, self._watched(view, getattr(view.consensus.state, name)))
 
-    def _watched(self, view: ReplicaView, act: Callable[..., None]) -> Callable[..., None]:
+    def _watched(self, view: ReplicaView, act: Callable[..., Effect | None]) -> Callable[..., Effect | None]:
         state = view.consensus.state
 
-        def watched(*arguments: Any) -> None:
+        def watched(*arguments: Any) -> Effect | None:
             self._acted[view.group, view.node_id] = state.term
             if view.group not in self._removed and self._durable_term(view) < state.term:
                 self.violated(view, f"it acts in term {state.term}, durable is {self._durable_term(view)}")
-            act(*arguments)
+            return act(*arguments)
 
         return watched
 

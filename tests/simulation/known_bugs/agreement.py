@@ -8,6 +8,7 @@ import raft.consensus
 import raft.group_heartbeats
 from model.ids import ConsistencyLevel, Index
 from model.record_batch import stamp
+from raft.effects import Moved
 from raft.follower_index_metadata import FollowerIndexMetadata
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.linearizable_barrier import LinearizableBarrier
@@ -102,7 +103,7 @@ def leader_hides_again_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
     """A leader's visible point falls back to its commit index now and then."""
     move = ReplicaState._move
 
-    def move_back(state: ReplicaState, commit: Index, visible: Index) -> bool:
+    def move_back(state: ReplicaState, commit: Index, visible: Index) -> Moved | None:
         if state.role is Role.LEADER and commit % 5 == 0 and commit < min(state.visible_index, visible):
             visible = commit
         return move(state, commit, visible)

@@ -97,15 +97,15 @@ def follower_forgets_its_vote(patch: pytest.MonkeyPatch) -> None:
 
 def new_leader_cuts_its_tail(patch: pytest.MonkeyPatch) -> None:
     """A new leader begins with a log that holds only what it knows as committed."""
-    on_elected = Consensus._on_elected
+    begin_leadership = Consensus._begin_leadership
 
     async def cut(consensus: Consensus) -> None:
         async with consensus._context.op_lock:
             if consensus.log.last_index > consensus.state.commit_index:
                 await consensus.log.truncate(Index(consensus.state.commit_index + 1))
 
-    def elected(consensus: Consensus) -> None:
+    def begin(consensus: Consensus) -> None:
         consensus._gate.spawn(cut(consensus), name="cut")
-        on_elected(consensus)
+        begin_leadership(consensus)
 
-    patch.setattr(Consensus, "_on_elected", elected)
+    patch.setattr(Consensus, "_begin_leadership", begin)

@@ -6,6 +6,7 @@ import raft.append_entries_buffer
 import raft.recovery_stm
 from model.ids import Index
 from raft.append_entries_buffer import AppendEntriesBuffer
+from raft.effects import Moved
 from raft.recovery_stm import RecoveryStm
 from raft.replica_state import ReplicaState, Role
 from raft.replicate_batcher import ReplicateBatcher
@@ -16,9 +17,9 @@ from storage.entry import Entry
 def follower_commits_what_was_not_matched(patch: pytest.MonkeyPatch) -> None:
     """A follower takes the leader's commit index for its own log, matched or not."""
 
-    def on_leader_progress(state: ReplicaState, commit: Index, visible: Index) -> None:
+    def on_leader_progress(state: ReplicaState, commit: Index, visible: Index) -> Moved | None:
         new_commit = max(state.commit_index, min(commit, state._log.flushed_index))
-        state._move(new_commit, max(state.visible_index, min(visible, state._log.last_index), new_commit))
+        return state._move(new_commit, max(state.visible_index, min(visible, state._log.last_index), new_commit))
 
     patch.setattr(ReplicaState, "on_leader_progress", on_leader_progress)
 
@@ -26,9 +27,9 @@ def follower_commits_what_was_not_matched(patch: pytest.MonkeyPatch) -> None:
 def follower_commits_before_its_fsync(patch: pytest.MonkeyPatch) -> None:
     """A follower's commit index passes what it has fsynced."""
 
-    def on_leader_progress(state: ReplicaState, commit: Index, visible: Index) -> None:
+    def on_leader_progress(state: ReplicaState, commit: Index, visible: Index) -> Moved | None:
         new_commit = max(state.commit_index, min(commit, state.matched_index))
-        state._move(new_commit, max(state.visible_index, min(visible, state.matched_index), new_commit))
+        return state._move(new_commit, max(state.visible_index, min(visible, state.matched_index), new_commit))
 
     patch.setattr(ReplicaState, "on_leader_progress", on_leader_progress)
     # The product asserts the same, in the same step.

@@ -74,14 +74,14 @@ def _start_under_load(story: Scenario, node_id: int, run) -> list[tuple[int, int
 def _recoveries_of_the_partition(story: Scenario, leader: int) -> list[int]:
     """Return a list that grows by a node with each recovery of its replica; a probe counts those of raft0, too."""
     started: list[int] = []
-    context = story.replica(leader)._context
-    start_recovery = context.start_recovery
+    replica = story.replica(leader)
+    start_recovery = replica._start_recovery
 
     def noted(node_id) -> None:
         started.append(node_id)
         start_recovery(node_id)
 
-    context.start_recovery = noted
+    replica._start_recovery = noted
     return started
 
 

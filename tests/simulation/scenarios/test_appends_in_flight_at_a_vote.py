@@ -1,7 +1,7 @@
 """RFC 0003 section 7: what is still being written counts for a voter, and not for a candidate (counterexamples 19, 32)."""
 
 import asyncio
-from dataclasses import replace
+import copy
 
 import pytest
 
@@ -99,7 +99,8 @@ def test_a_committed_entry_is_lost_where_it_stands_with_more(monkeypatch) -> Non
     whole_run = VoteStm.run
 
     async def run(stm: VoteStm):
-        stm._context = replace(stm._context, op_lock=asyncio.Lock())
+        stm._context = copy.copy(stm._context)
+        stm._context.op_lock = asyncio.Lock()
         return await whole_run(stm)
 
     def become_candidate(state: ReplicaState) -> None:

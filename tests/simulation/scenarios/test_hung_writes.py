@@ -26,7 +26,7 @@ def _hang(story: Scenario, node_id: int, *pools: Pool, seconds: float = _FOR_EVE
 
 def _sync_kvstore(story: Scenario, node_id: int) -> None:
     """Another group's replica persists something, as each vote does."""
-    story.machine(node_id).spawn(story.cluster.nodes[node_id].groups._kvstore.sync())
+    story.machine(node_id).spawn(story.cluster.nodes[node_id].groups._node.kvstore.sync())
 
 
 def _others_take_over(story: Scenario, hung: int, seconds: float = _LEAVES_WITHIN) -> None:

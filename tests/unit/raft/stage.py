@@ -5,7 +5,7 @@ disk in memory, workers that finish without time passing (or are held), and a wi
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,6 @@ import msgspec
 
 from model.ids import ConsistencyLevel, GroupId, Index, NodeId, Offset, Term
 from raft.consensus import Consensus
-from raft.deadline_queue import DeadlineQueue
 from raft.errors import RaftError
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.heartbeat_manager import HeartbeatManager
@@ -31,8 +30,10 @@ from raft.messages import (
     VoteRequest,
 )
 from raft.node_limits import NodeLimits
+from raft.node_resources import NodeResources
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
+from raft.replica_opening import OpenedLog
 from raft.replica_state import Role
 from raft.replicate_item import NewEntry, ReplicateResult
 from raft.service import check_snapshot_chunk, parse_run
@@ -56,7 +57,7 @@ _ROLES = {Role.FOLLOWER: "follower", Role.CANDIDATE: "candidate", Role.LEADER: "
 
 @dataclass(slots=True, eq=False)
 class Actor:
-    """One node: what outlives its process (disk, kvstore content), and the process."""
+    """One node: what outlives its process (disk, kvstore content), and the process. Its replica's owner."""
 
     node_id: int
     workers: StepWorkers
@@ -66,10 +67,19 @@ class Actor:
     probe: RaftProbe = field(default_factory=RaftProbe)
     consensus: Consensus | None = None
     last_words: str = ""
+    # Whom the readers of the replica have asked for a heartbeat, round by round.
+    asked_soon: list[list[NodeId]] = field(default_factory=list)
 
     @property
     def directory(self) -> str:
         return f"/n{self.node_id}/log"
+
+    def on_leadership(self, consensus: Consensus) -> None:
+        """Nobody is told: the script looks."""
+
+    def beat_soon(self, consensus: Consensus, nodes: Collection[NodeId]) -> None:
+        """Note whom readers ask; without `beat` they wait."""
+        self.asked_soon.append(list(nodes))
 
     def standing(self) -> str:
         """Role, term, leader and office, as one line."""
@@ -194,11 +204,11 @@ class Stage:
         log = await self._open(actor)
         stm = LogStartStm(log, self.log_state(), self.options)
         await stm.replay()
-        actor.consensus = Consensus(
-            *(GROUP, actor.environment, self.options, replica(actor.node_id), self.configuration, self._policy),
-            *(log, MemoryKvStore(actor.environment, actor.durable), WireClient(self.wire, actor.node_id)),
-            *(DeadlineQueue(), actor.probe, stm, actor.limits),
-        )
+        kvstore, client = MemoryKvStore(actor.environment, actor.durable), WireClient(self.wire, actor.node_id)
+        node = NodeResources(actor.environment, self.options, replica(actor.node_id), kvstore, client)
+        # They outlive the process here: a script looks at them afterwards.
+        node.probe, node.limits = actor.probe, actor.limits
+        actor.consensus = Consensus(GROUP, node, actor, self.configuration, self._policy, OpenedLog(log, stm))
         actor.consensus.start()
 
     def stop(self, node_id: int) -> None:

@@ -69,7 +69,7 @@ def _replicas_have_joined_another_term() -> None:
     with Stage(5, OPTIONS) as stage:
         _with_full_buffers(stage, 2, 3)
         for node in (2, 3):
-            stage.call(lambda node=node: stage.replica(node)._observe_term(2))
+            stage.call(lambda node=node: stage.replica(node).observe_term(2))
         stage.read(1, "r")
         stage.settle()
         _write(stage, "late")

@@ -16,8 +16,8 @@ class Asked:
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
-        self.rounds: list[list[int]] = []
-        stage.replica(1).on_reader = lambda _, nodes: self.rounds.append(list(nodes))
+        self.rounds = stage.actors[1].asked_soon
+        self.rounds.clear()
 
     def read(self, name: str = "r") -> None:
         self.stage.read(1, name)

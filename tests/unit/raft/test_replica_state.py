@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from model.ids import Index, NodeId, Offset, Term
+from raft.effects import LEADER_CHANGED, PROGRESSED, Effect, LeadershipLost, Moved
 from raft.errors import InvariantViolatedError
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.messages import AppendEntriesReply, AppendStatus
@@ -57,17 +58,15 @@ class Terms:
 
 
 class Subject:
-    """A replica of three on node 1, and how often it said that its positions moved."""
+    """A replica of three on node 1."""
 
     def __init__(self, *terms: int, term: int = 1, voted_for: NodeId | None = None, min_in_sync: int = 1) -> None:
         self.log = Terms(list(terms))
-        self.moves = 0
+        # What the newest `hold` has come to.
+        self.effect: Effect | None = None
         configuration = GroupConfiguration.of(tuple(map(replica, (1, 2, 3))))
-        self.state = ReplicaState(replica(1), configuration, RaftPolicy(min_in_sync), self.log, self._on_moved)
+        self.state = ReplicaState(replica(1), configuration, RaftPolicy(min_in_sync), self.log)
         self.state.restore(Term(term), voted_for)
-
-    def _on_moved(self) -> None:
-        self.moves += 1
 
     def stand(self) -> None:
         """Become a candidate whose term and vote are durable."""
@@ -88,7 +87,7 @@ class Subject:
             self.state.term, AppendStatus.SUCCESS, dirty, dirty, dirty if flushed is None else flushed
         )
         self.state.followers[node].on_success(reply)
-        self.state.advance()
+        self.effect = self.state.advance()
 
     @property
     def positions(self) -> tuple[int, int]:
@@ -223,12 +222,23 @@ def test_min_in_sync_raises_the_answer_and_not_commit() -> None:
     assert subject.state.answer_index() == 1
 
 
-def test_positions_are_told_only_when_they_moved() -> None:
+def test_a_leader_that_has_counted_again_says_whether_positions_moved() -> None:
     subject = office()
-    before = subject.moves
-    subject.state.advance()
-    subject.state.advance()
-    assert subject.moves == before
+    assert subject.state.advance() == PROGRESSED
+    subject.write(2)
+    subject.hold(B, 2, flushed=2)
+    assert subject.effect == Moved(Index(2), Index(2))
+    assert Subject(1).state.advance() is None, "only a leader counts"
+
+
+def test_each_change_of_leadership_says_what_ended_and_why() -> None:
+    assert Subject().lead().adopt_term(Term(9)) == LeadershipLost("term 9 has begun")
+    assert Subject().lead().lose_leader("no majority") == LeadershipLost("no majority")
+    state = Subject().state
+    assert state.follow(B) == LEADER_CHANGED
+    assert state.follow(B) is None
+    assert state.lose_leader("it was silent") == LEADER_CHANGED
+    assert state.adopt_term(Term(9)) == LEADER_CHANGED
 
 
 def test_a_follower_never_passes_what_it_has_matched_and_commits_only_what_it_has_fsynced() -> None:
@@ -264,7 +274,7 @@ def test_a_log_that_lost_what_was_committed_or_matched_is_noticed_at_the_next_tr
     subject.state.on_leader_progress(Index(2), Index(3))
     subject.log.terms.pop()
     with pytest.raises(AssertionError):
-        subject.state.lose_leader()
+        subject.state.lose_leader("the test says so")
     subject.log.terms.append(1)
     subject.log.flushed = 1
     with pytest.raises(AssertionError):
@@ -289,7 +299,7 @@ def test_a_leader_never_truncates() -> None:
 def test_the_end_of_a_leadership_forgets_followers_and_who_waits() -> None:
     state = office().state
     state.ask_flush(Index(2), Index(2))
-    state.lose_leader()
+    state.lose_leader("the test says so")
     assert (state.role, state.followers, state.last_asked_index, state.term) == (Role.FOLLOWER, {}, 0, 2)
     assert state.voted_for == A
 
@@ -297,7 +307,7 @@ def test_the_end_of_a_leadership_forgets_followers_and_who_waits() -> None:
 def test_a_failed_replica_stays_failed() -> None:
     state = office().state
     state.fail()
-    state.lose_leader()
+    state.lose_leader("the test says so")
     assert (state.role, state.leader_id, state.is_in_office) == (Role.FAILED, None, False)
 
 

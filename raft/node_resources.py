@@ -1,0 +1,40 @@
+"""What one node gives to all of its replicas: seams, options, the kvstore, the links, and what the groups share."""
+
+from dataclasses import dataclass, field
+
+from model.ids import Replica
+from raft.client import RaftClient
+from raft.deadline_queue import DeadlineQueue
+from raft.node_limits import NodeLimits
+from raft.options import RaftOptions
+from raft.probe import RaftProbe
+from runtime.environment import Environment
+from storage.kvstore import KvStore
+
+
+@dataclass(slots=True)
+class NodeResources:
+    """One per node; it outlives the node's replicas.
+
+    Attributes:
+        env: Time, disk, network and chance.
+        options: Of all groups.
+        self_replica: The node with its data directory.
+        kvstore: Terms, votes and markers of all groups.
+        client: Sends to the other nodes.
+        deadlines: One timer of the loop for the deadlines of all groups.
+        probe: Counters over all groups.
+        limits: Budgets and the state of the disk, shared by all groups.
+    """
+
+    env: Environment
+    options: RaftOptions
+    self_replica: Replica
+    kvstore: KvStore
+    client: RaftClient
+    deadlines: DeadlineQueue = field(init=False, default_factory=DeadlineQueue)
+    probe: RaftProbe = field(init=False, default_factory=RaftProbe)
+    limits: NodeLimits = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.limits = NodeLimits.of(self.self_replica.node_id, self.options)
