@@ -10,7 +10,8 @@
 * `partition_allocator`   which nodes get the replicas of new partitions.
 * `controller_backend`    makes this node's groups match the tables.
 * `partition`             one local replica as the Kafka edge sees it; `partition_manager` all of them.
-* `retention`             lets leaders delete what has outlived its topic's retention.
+* `retention`             lets leaders delete what has outlived its topic's retention: `retention_rule` says which
+                          segments, `retention_start` where the log begins then.
 * `append_clock`          the leader's time for record batches.
 * `partition_status`      where every replica of a partition stands, gathered.
 * `producer_state`        the idempotent producers of a partition (RFC 0007): `producer_table`, `producer_batch`,

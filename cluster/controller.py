@@ -5,13 +5,13 @@ import asyncio
 from cluster.commands import Command, encode_command
 from cluster.controller_state import ControllerState
 from cluster.errors import ControllerUnavailableError, NotControllerError, TablesFullError
+from cluster.retention_rule import UNLIMITED, RetentionPolicy
+from cluster.retention_start import retention_start
 from cluster.state_bounds import Fill, StateFullError
 from model.ids import ConsistencyLevel, Index, NodeId
 from raft.consensus import Consensus
 from raft.errors import NotLeaderError, RaftError, ReadTimedOutError, RetryableError
 from raft.replicate_item import NewEntry
-from raft.retention_start import retention_start
-from raft.rules.retention import UNLIMITED, RetentionPolicy
 from storage.entry import EntryKind
 
 

@@ -17,7 +17,7 @@ from cluster.data_directory import GROUPS, claim_data_directory
 from cluster.data_directory_watch import DataDirectoryWatch
 from cluster.errors import ClusterError
 from cluster.founding import ClusterRecord, Founding, Seed, addresses
-from cluster.groups.group_state import GroupState
+from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.leadership import Leadership
 from cluster.leadership_moves import LeadershipMoves
@@ -35,9 +35,10 @@ from model.ids import RAFT0, Index, NodeId, Replica
 from model.topic_config import TopicConfig
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
+from raft.links_raft_client import LinksRaftClient
 from raft.log_state import LogState
 from raft.options import RaftOptions
-from raft.service import LinksRaftClient, RaftService
+from raft.service import RaftService
 from rpc.identity import LinkIdentity
 from rpc.links import Links
 from rpc.options import LinkOptions
@@ -256,7 +257,7 @@ class Node:
 
     def _new_log_state(self, topic: Topic, number: int) -> LogState:
         if topic.name == OFFSETS_TOPIC:
-            return GroupState(f"{topic.name}-{number}", self.options.state)
+            return OffsetsLogState(f"{topic.name}-{number}", self.options.state)
         return ProducerState(self._lived_ms, self.options.producers, topic.older_producers)
 
     @staticmethod

@@ -5,6 +5,8 @@ from typing import NamedTuple, TypeVar
 
 from cluster.append_clock import AppendClock
 from cluster.errors import OffsetOutOfRangeError
+from cluster.retention_rule import RetentionPolicy
+from cluster.retention_start import retention_start
 from cluster.topic_table import Topic
 from model.ids import NO_INDEX, ConsistencyLevel, Index, NodeId, Offset, Term
 from model.topic_config import TopicConfig
@@ -13,8 +15,6 @@ from raft.errors import NotLeaderError
 from raft.group_configuration import RaftPolicy
 from raft.log_state import LogState
 from raft.replicate_item import NewEntry, ReplicateStages
-from raft.retention_start import retention_start
-from raft.rules.retention import RetentionPolicy
 from storage.entry import Buffer, EntryKind
 from storage.log import Log
 from storage.log_start import LogStart

@@ -23,10 +23,12 @@
 * `write_probe`             finds steps that hang, and tries whether the disk takes writes again.
 * `linearizable_barrier`    confirms for readers that this replica still leads.
 * `heartbeat_manager`       one message per node pair for all groups; `group_heartbeats` is one group's part of it.
-* `group_manager`           all groups of this node; `service` their RPC side; `client` what they need of the wire.
+* `group_manager`           all groups of this node.
+* `service`                 takes the requests of peers; `client` is what replicas need of the wire, `links_raft_client`
+                            does it on `rpc`, by the numbers of `link_methods`.
 * `replica_directories`     which replicas must be on this disk: markers in the kvstore, set and removed in order.
 * `log_state`               what a group knows because of the entries it holds: follows the log, is rolled back with it.
-* `log_start_stm`           keeps that state and the log start in step with log, commit and snapshot.
+* `replica_log_state`           keeps that state and the log start in step with log, commit and snapshot.
 * `stepped_log_state`       settles, saves and restores that state in steps, other tasks in between.
 * `snapshot_receiver`       follower: collects and installs a snapshot; `recovery_stm` sends it.
 * `snapshot_budget`         what all of them on a node may hold.
@@ -34,7 +36,6 @@
 * `vote_floor`              who lost entries to damage does not vote as if it had never had them.
 * `follower_index_metadata` what the leader knows of one follower.
 * `group_configuration`     voters, and the policy that turns them into quorums.
-* `retention_start`         where a log is to begin by its retention.
 * `interval_figures`        how long a replica's calls and fsyncs took since somebody last asked.
 * `deadline_queue`          one loop timer for the deadlines of all groups.
 * `messages`, `options`, `errors`, `probe`, `replica_context`

@@ -16,11 +16,11 @@ from raft.client import RaftClient
 from raft.effects import Effect
 from raft.errors import RaftError, ReplicaFailedError
 from raft.interval_figures import IntervalFigures
-from raft.log_start_stm import LogStartStm
 from raft.node_limits import NodeLimits
 from raft.node_resources import NodeResources
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
+from raft.replica_log_state import ReplicaLogState
 from raft.replica_state import ReplicaState
 from raft.write_steps import WriteSteps
 from runtime.environment import Environment
@@ -76,7 +76,7 @@ class ReplicaContext:
     node: NodeResources
     state: ReplicaState
     log: Log
-    log_state: LogStartStm
+    log_state: ReplicaLogState
     is_internal: bool
     effects: ReplicaEffects
     # Of the node, so that a fiber reads `context.options`.

@@ -10,10 +10,10 @@ import logging
 from typing import NamedTuple
 
 from model.ids import NO_INDEX, GroupId, Index, Term
-from raft.log_start_stm import LogStartStm
 from raft.log_state import LogState
 from raft.options import RaftOptions
 from raft.replica_directories import ReplicaDirectories
+from raft.replica_log_state import ReplicaLogState
 from raft.rules.election import LogEnd
 from raft.vote_floor import raise_floor, read_floor
 from runtime.environment import Environment
@@ -31,7 +31,7 @@ class OpenedLog(NamedTuple):
     """A log, and what follows it."""
 
     log: Log
-    log_state: LogStartStm
+    log_state: ReplicaLogState
 
 
 class ReplicaOpening:
@@ -82,7 +82,7 @@ class ReplicaOpening:
                 advice = "no other replica has what is lost: restore this one"
                 raise DamagedLogError(f"{damage}; {advice}", damage.lost_end, damage.path) from damage
             log = await self._isolate(group, options, rescan, damage, damage.lost_end)
-        log_state = LogStartStm(log, state, self._options)
+        log_state = ReplicaLogState(log, state, self._options)
         try:
             await log_state.replay()
         except CorruptLogError as damage:
@@ -98,9 +98,9 @@ class ReplicaOpening:
             raise
         return OpenedLog(log, log_state)
 
-    async def _replayed(self, log: Log, state: LogState) -> LogStartStm:
+    async def _replayed(self, log: Log, state: LogState) -> ReplicaLogState:
         state.reset()
-        log_state = LogStartStm(log, state, self._options)
+        log_state = ReplicaLogState(log, state, self._options)
         try:
             await log_state.replay()
         except StorageError:

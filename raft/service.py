@@ -1,12 +1,12 @@
-"""The RPC side of this node's groups: requests of peers in, and `RaftClient` on node links out."""
+"""The RPC side of this node's groups: takes the requests of peers. `links_raft_client` is the way out."""
 
 import asyncio
 from collections.abc import Sequence
 
-from model.ids import GroupId, Index, NodeId, Replica, Term
-from raft.client import Buffer
+from model.ids import GroupId, Index, Term
 from raft.consensus import Consensus
 from raft.group_manager import GroupManager
+from raft.link_methods import APPEND_ENTRIES, HEARTBEAT, INSTALL_SNAPSHOT, STEPPED_DOWN, TIMEOUT_NOW, VOTE
 from raft.messages import (
     AppendEntriesReply,
     AppendEntriesRequest,
@@ -22,70 +22,12 @@ from raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from raft.options import RaftOptions
 from rpc.errors import MalformedBodyError
 from rpc.identity import Peer
 from rpc.links import Links
-from rpc.methods import Method
 from storage.entry import Entry, parse_entries
 from storage.errors import CorruptEntryError
 from storage.snapshot_file import STATE_BYTES_MAX, Snapshot
-
-VOTE = Method(1, "vote", VoteRequest, VoteReply, urgent=True)
-APPEND_ENTRIES = Method(2, "append_entries", AppendEntriesRequest, AppendEntriesReply, takes_payload=True)
-HEARTBEAT = Method(3, "heartbeat", HeartbeatRequest, HeartbeatReply, urgent=True)
-TIMEOUT_NOW = Method(5, "timeout_now", TimeoutNowRequest, TimeoutNowReply, urgent=True)
-# Not urgent: it must not overtake the appends of the leadership that it ends.
-STEPPED_DOWN = Method(6, "stepped_down", StepDownNotice, StepDownAck)
-INSTALL_SNAPSHOT = Method(4, "install_snapshot", InstallSnapshotRequest, AppendEntriesReply, takes_payload=True)
-
-
-class LinksRaftClient:
-    """`raft.client.RaftClient` on `rpc.links.Links`."""
-
-    def __init__(self, links: Links, options: RaftOptions) -> None:
-        self._links = links
-        self._options = options
-
-    def is_up(self, node_id: NodeId) -> bool:
-        """Whether the link to a node works."""
-        return self._links.is_up(node_id)
-
-    def has_room(self, node_id: NodeId, size: int) -> bool:
-        """Whether the link to a node takes `size` bytes."""
-        return self._links.has_room(node_id, size)
-
-    def replica_of(self, node_id: NodeId) -> Replica | None:
-        """Return which data directory answers as that node."""
-        return self._links.replica_of(node_id)
-
-    def append_entries(
-        self, node_id: NodeId, request: AppendEntriesRequest, entries: Sequence[Buffer]
-    ) -> asyncio.Future[AppendEntriesReply]:
-        """Send entries."""
-        return self._links.send(node_id, APPEND_ENTRIES, request, entries, timeout=self._options.append_timeout)
-
-    def install_snapshot(
-        self, node_id: NodeId, request: InstallSnapshotRequest, chunk: Buffer
-    ) -> asyncio.Future[AppendEntriesReply]:
-        """Send one chunk of a snapshot."""
-        return self._links.send(node_id, INSTALL_SNAPSHOT, request, [chunk], timeout=self._options.append_timeout)
-
-    def vote(self, node_id: NodeId, request: VoteRequest) -> asyncio.Future[VoteReply]:
-        """Ask for a (pre-)vote."""
-        return self._links.send(node_id, VOTE, request, timeout=self._options.vote_timeout)
-
-    def heartbeat(self, node_id: NodeId, request: HeartbeatRequest) -> asyncio.Future[HeartbeatReply]:
-        """Send heartbeats."""
-        return self._links.send(node_id, HEARTBEAT, request, timeout=self._options.heartbeat_timeout)
-
-    def timeout_now(self, node_id: NodeId, request: TimeoutNowRequest) -> asyncio.Future[TimeoutNowReply]:
-        """Ask a follower to stand."""
-        return self._links.send(node_id, TIMEOUT_NOW, request, timeout=self._options.vote_timeout)
-
-    def stepped_down(self, node_id: NodeId, notice: StepDownNotice) -> asyncio.Future[StepDownAck]:
-        """Say that a leadership is over."""
-        return self._links.send(node_id, STEPPED_DOWN, notice, timeout=self._options.vote_timeout)
 
 
 class RaftService:

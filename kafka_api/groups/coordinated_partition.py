@@ -1,15 +1,15 @@
 """The groups of one partition of `__consumer_offsets`, while this broker leads it in one term.
 
-What is committed is read from the replica's table, which every replica keeps (`cluster.groups.group_state`); what is
-written carries the term, and is refused in another one. So nothing that this object answers outlives its term.
+What is committed is read from the replica's table, which every replica keeps (`cluster.groups.offsets_log_state`).
+What is written carries the term, and is refused in another one. So nothing that this object answers outlives its term.
 """
 
 import asyncio
 import logging
 from collections.abc import Collection, Sequence
 
-from cluster.groups.group_state import GroupState as GroupLogState
 from cluster.groups.group_table import GroupTable
+from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.groups.offsets_topic import OFFSETS_LEVEL
 from cluster.groups.records import GroupKey, Key, OffsetKey, StoredGroup, Value, encode_record
 from cluster.partition import Partition
@@ -43,7 +43,7 @@ class CoordinatedPartition:
     def __init__(
         self,
         partition: Partition,
-        state: GroupLogState,
+        state: OffsetsLogState,
         options: GroupOptions,
         wall_clock: WallClock,
         memory: MemberMemory,
@@ -175,7 +175,7 @@ class CoordinatedPartition:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Index | ErrorCode] = loop.create_future()
         batch = encode_key_values([encode_record(key, value) for key, value in records], self.now_ms())
-        # Whether the table has room is judged in the order of the log (`cluster.groups.group_state`).
+        # Whether the table has room is judged in the order of the log (`cluster.groups.offsets_log_state`).
         if len(batch) > self._options.record_bytes_max:
             done.set_result(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
             return done

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from cluster.commands import BrokerRecord
-from cluster.groups.group_state import GroupState as GroupLogState
+from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.groups.offsets_topic import OFFSETS_TOPIC, offsets_partition
 from cluster.groups.records import CommittedOffset, OffsetKey
 from cluster.node import Node
@@ -107,7 +107,7 @@ class GroupCoordinator:
             return active
         if active is not None:
             active.end()
-        if not isinstance(partition.log_state, GroupLogState):
+        if not isinstance(partition.log_state, OffsetsLogState):
             return None
         active = CoordinatedPartition(
             partition, partition.log_state, self.options, self._node.env.wall_clock, self._memory

@@ -3,6 +3,5 @@
 * `agreement`  point(): commit, visibility and the answer to acks=all.
 * `append`     what a follower does with entries.
 * `election`   whether to grant a vote; which log is longer.
-* `retention`  which segments have outlived their topic's retention.
 * `recovery`   where to look next for the point two logs share.
 """

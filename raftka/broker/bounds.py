@@ -1,6 +1,6 @@
 """How full each state table of this broker is, and which states are too large to be saved (RFC 0008, 6)."""
 
-from cluster.groups.group_state import GroupState
+from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.node import Node
 from cluster.producer_state import ProducerState
 from cluster.state_bounds import Fill
@@ -35,7 +35,7 @@ def node_fills(node: Node) -> list[Fill]:
     fills += _too_large(node.controller.consensus, RAFT0)
     for partition in node.partitions:
         name = f"{partition.topic.name}-{partition.partition}"
-        if isinstance(partition.log_state, GroupState):
+        if isinstance(partition.log_state, OffsetsLogState):
             fills += partition.log_state.fills()
         elif isinstance(partition.log_state, ProducerState):
             fills += _producers(partition.log_state, name)

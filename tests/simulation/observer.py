@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from cluster.controller_state import ControllerState
-from cluster.groups.group_state import GroupState
+from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.node import Node
 from model.ids import ConsistencyLevel, GroupId
 from raft.consensus import Consensus
@@ -146,7 +146,7 @@ class Observer:
 
     def _tell_table(self, view: ReplicaView) -> None:
         stepped = view.consensus._log_state._stepped
-        if isinstance(stepped.state, GroupState):
+        if isinstance(stepped.state, OffsetsLogState):
             # A table of groups keeps no order, so neither does a comparison.
             records = stepped.state.table._records()
             rows = tuple(sorted(b"%d %b%b" % (len(key or b""), key, value) for key, value in records))

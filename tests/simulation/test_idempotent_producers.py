@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.producer_state import ProducerState
-from raft.log_start_stm import LogStartStm
+from raft.replica_log_state import ReplicaLogState
 from raft.replicate_batcher import ReplicateBatcher
 from tests.simulation.idempotent_run import run_idempotent
 
@@ -66,9 +66,9 @@ def followers_note_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def restart_knows_nobody(patch: pytest.MonkeyPatch) -> None:
     """The entries behind the snapshot are not noted at the start."""
-    note, replay = ProducerState.note, LogStartStm.replay
+    note, replay = ProducerState.note, ReplicaLogState.replay
 
-    async def replay_unheard(stm: LogStartStm) -> None:
+    async def replay_unheard(stm: ReplicaLogState) -> None:
         stm._state.is_deaf = True
         await replay(stm)
         stm._state.is_deaf = False
@@ -77,7 +77,7 @@ def restart_knows_nobody(patch: pytest.MonkeyPatch) -> None:
         if not state.is_deaf:
             note(state, entry)
 
-    patch.setattr(LogStartStm, "replay", replay_unheard)
+    patch.setattr(ReplicaLogState, "replay", replay_unheard)
     patch.setattr(ProducerState, "note", note_unless_deaf)
 
 

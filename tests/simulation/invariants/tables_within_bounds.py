@@ -1,7 +1,7 @@
 """RFC 0008, B1 and B2: the tables of raft0 and of consumer groups."""
 
 from cluster.controller_state import ControllerState
-from cluster.groups.group_state import GroupState
+from cluster.groups.offsets_log_state import OffsetsLogState
 from model.ids import GroupId, Index
 from tests.simulation.history import History
 from tests.simulation.invariants.invariant import Invariant
@@ -18,11 +18,11 @@ class TablesWithinBounds(Invariant):
     def on_moved(self, view: ReplicaView, before: Standing) -> None:
         stepped = view.consensus._log_state._stepped
         state, key = stepped.state, (view.node_id, view.group)
-        if not isinstance(state, ControllerState | GroupState) or self._seen.get(key) == stepped.applied_index:
+        if not isinstance(state, ControllerState | OffsetsLogState) or self._seen.get(key) == stepped.applied_index:
             return
         self._seen[key] = stepped.applied_index
         encoded = sum(len(part) for part in state.snapshot())
-        if isinstance(state, GroupState):
+        if isinstance(state, OffsetsLogState):
             counted, most = state.table.size_bytes, state._bytes_bound.maximum
         else:
             counted, most = state.tables.size_bytes, state._bound.maximum

@@ -5,12 +5,12 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
-import cluster.groups.group_state
+import cluster.groups.offsets_log_state
 import cluster.groups.records
 import kafka_api.groups.coordinated_partition
 import kafka_api.handlers.offset_commit
-from cluster.groups.group_state import GroupState
 from cluster.groups.noted_sizes import NotedSizes
+from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.state_bounds import StateFullError
 from kafka_api.groups.coordinated_partition import CoordinatedPartition
 from kafka_api.groups.group import Group
@@ -101,16 +101,16 @@ def tables_are_counted_in_characters(patch: pytest.MonkeyPatch) -> None:
 def commits_under_way_take_no_room(patch: pytest.MonkeyPatch) -> None:
     """A commit is judged by what the group table has, without what lies in the log and is not committed."""
 
-    def admit(state: GroupState, entry: NewEntry) -> StateFullError | None:
+    def admit(state: OffsetsLogState, entry: NewEntry) -> StateFullError | None:
         if entry.kind is not EntryKind.DATA:
             return None
-        records = cluster.groups.group_state._decode(entry.payload)
+        records = cluster.groups.offsets_log_state._decode(entry.payload)
         size, _ = NotedSizes(state.table).with_records(records)
         return state._bytes_bound.judge(state.table.size_bytes, size)
 
-    patch.setattr(GroupState, "admit", admit)
+    patch.setattr(OffsetsLogState, "admit", admit)
 
 
 def a_full_group_table_is_a_success(patch: pytest.MonkeyPatch) -> None:
     """A commit that the table has no room for is appended all the same."""
-    patch.setattr(GroupState, "admit", lambda state, entry: None)
+    patch.setattr(OffsetsLogState, "admit", lambda state, entry: None)

@@ -4,11 +4,11 @@ import pytest
 
 import cluster.partition
 from cluster.partition import HIGH_WATERMARK, Partition
+from cluster.retention_rule import RetentionPolicy
 from model.ids import ConsistencyLevel, Index
 from raft.consensus import Consensus
-from raft.log_start_stm import LogStartStm
+from raft.replica_log_state import ReplicaLogState
 from raft.replicate_item import NewEntry
-from raft.rules.retention import RetentionPolicy
 from raft.stepped_log_state import SteppedLogState
 from storage.entry import EntryKind
 from storage.log_start import LogStart, decode_log_start, encode_log_start
@@ -26,28 +26,28 @@ def each_replica_deletes_by_itself(patch: pytest.MonkeyPatch) -> None:
 
 def start_moves_before_its_entry_is_committed(patch: pytest.MonkeyPatch) -> None:
     """A replica begins where an entry says as soon as it holds that entry."""
-    whole_note = LogStartStm.note
+    whole_note = ReplicaLogState.note
 
-    def note(stm: LogStartStm, entry) -> None:
+    def note(stm: ReplicaLogState, entry) -> None:
         whole_note(stm, entry)
         if entry.kind is EntryKind.LOG_START and stm._owner is not None:
             start = decode_log_start(entry.payload)
             if start.index <= stm._log.flushed_index + 1:
                 stm._log.advance_start(start)
 
-    patch.setattr(LogStartStm, "note", note)
+    patch.setattr(ReplicaLogState, "note", note)
 
 
 def snapshot_is_later_than_its_state(patch: pytest.MonkeyPatch) -> None:
     """A snapshot names the newest entry, but its state is as of a committed one."""
-    true_take = LogStartStm.take
+    true_take = ReplicaLogState.take
 
-    async def take(stm: LogStartStm) -> Snapshot:
+    async def take(stm: ReplicaLogState) -> Snapshot:
         index = stm._log.last_index
         snapshot = await true_take(stm)
         return Snapshot(snapshot.start, index, stm._log.term_at(index), snapshot.state)
 
-    patch.setattr(LogStartStm, "take", take)
+    patch.setattr(ReplicaLogState, "take", take)
 
 
 def snapshot_names_what_is_committed_and_not_yet_settled(patch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@ import pytest
 
 import raft.snapshot_receiver
 from model.ids import NodeId
+from raft.links_raft_client import LinksRaftClient
 from raft.messages import InstallSnapshotRequest
-from raft.service import LinksRaftClient
 from tests.simulation.scenarios.scenario import QUORUM, Scenario
 from tests.simulation.world import SimulationError
 

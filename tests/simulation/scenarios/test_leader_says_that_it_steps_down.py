@@ -2,7 +2,7 @@
 
 import pytest
 
-from raft.service import LinksRaftClient
+from raft.links_raft_client import LinksRaftClient
 from tests.simulation.scenarios.scenario import QUORUM, Scenario
 
 # A draw, the wait for the longest log, and the rounds; without the word it is a whole election timeout.

@@ -16,7 +16,6 @@ from raft.consensus import Consensus
 from raft.errors import RaftError
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.heartbeat_manager import HeartbeatManager
-from raft.log_start_stm import LogStartStm
 from raft.log_state import LogState, NoLogState
 from raft.messages import (
     AppendEntriesReply,
@@ -33,6 +32,7 @@ from raft.node_limits import NodeLimits
 from raft.node_resources import NodeResources
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
+from raft.replica_log_state import ReplicaLogState
 from raft.replica_opening import OpenedLog
 from raft.replica_state import Role
 from raft.replicate_item import NewEntry, ReplicateResult
@@ -202,7 +202,7 @@ class Stage:
 
     async def _start(self, actor: Actor) -> None:
         log = await self._open(actor)
-        stm = LogStartStm(log, self.log_state(), self.options)
+        stm = ReplicaLogState(log, self.log_state(), self.options)
         await stm.replay()
         kvstore, client = MemoryKvStore(actor.environment, actor.durable), WireClient(self.wire, actor.node_id)
         node = NodeResources(actor.environment, self.options, replica(actor.node_id), kvstore, client)

@@ -8,8 +8,8 @@ import pytest
 
 from model.ids import ConsistencyLevel, Index
 from raft.errors import RaftError
-from raft.log_start_stm import LogStartStm
 from raft.options import RaftOptions
+from raft.replica_log_state import ReplicaLogState
 from raft.replicate_item import NewEntry, ReplicateResult, ReplicateStages
 from storage.entry import Entry, EntryKind
 from tests.unit.raft.stage import Stage
@@ -82,7 +82,7 @@ class Play:
         return self._states[-1]
 
     @property
-    def stm(self) -> LogStartStm:
+    def stm(self) -> ReplicaLogState:
         return self.stage.replica(1)._log_state
 
     def write(self, count: int) -> ReplicateStages:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.groups.group_state import GroupState
 from cluster.groups.group_table import GroupTable
+from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.groups.records import (
     CommittedOffset,
     GroupKey,
@@ -81,7 +81,7 @@ def test_the_size_of_a_record_is_told_without_encoding_it(record):
 @given(_STEPS, st.integers(1, 600), st.integers(1, 6))
 def test_no_replica_ever_has_a_larger_snapshot_than_the_bound(steps, bytes_max, records_max):
     options = StateOptions(groups_bytes_max=bytes_max, group_records_max=records_max)
-    state, log, committed = GroupState(options=options), [], 0
+    state, log, committed = OffsetsLogState(options=options), [], 0
     for word, argument in steps:
         match word:
             case "write":
@@ -94,7 +94,7 @@ def test_no_replica_ever_has_a_larger_snapshot_than_the_bound(steps, bytes_max, 
                 state.truncate(Index(len(log) + 1))
             case _:
                 snapshot = b"".join(state.snapshot())
-                state = GroupState(options=options)
+                state = OffsetsLogState(options=options)
                 list(state.restore(snapshot, Index(committed)))
                 for entry in log:
                     state.note(entry)
@@ -112,7 +112,7 @@ def test_no_replica_ever_has_a_larger_snapshot_than_the_bound(steps, bytes_max, 
 def test_the_table_is_filled_to_its_bound_and_no_further(share, is_taken, letter):
     key, width = OffsetKey("g", "t", 0), len(letter.encode())
     bound = 1 + 8 + encoded_size(key, CommittedOffset(0, 0, "", 0)) + 1000 * width
-    state, log = GroupState(options=StateOptions(groups_bytes_max=bound)), []
+    state, log = OffsetsLogState(options=StateOptions(groups_bytes_max=bound)), []
     value = CommittedOffset(0, 0, letter * (10 * share), 0)
     assert (_admitted(state, log, [(key, value)]) is None) == is_taken
     state.commit(Index(len(log)))
@@ -120,7 +120,7 @@ def test_the_table_is_filled_to_its_bound_and_no_further(share, is_taken, letter
 
 
 def test_what_is_in_the_log_and_not_committed_takes_its_part_of_the_bound():
-    state, log = GroupState(options=StateOptions(groups_bytes_max=1000)), []
+    state, log = OffsetsLogState(options=StateOptions(groups_bytes_max=1000)), []
     value = CommittedOffset(1, 0, "ü" * 200, 0)
     assert _admitted(state, log, [(OffsetKey("g", "t", 0), value)]) is None
     assert _admitted(state, log, [(OffsetKey("g", "t", 1), value)]) is None
@@ -134,11 +134,11 @@ def test_what_is_in_the_log_and_not_committed_takes_its_part_of_the_bound():
 
 
 def test_a_table_above_its_bound_may_shrink_and_nothing_else():
-    large, log = GroupState(), []
+    large, log = OffsetsLogState(), []
     long, short = CommittedOffset(1, 0, "ü" * 200, 0), CommittedOffset(2, 0, "", 0)
     _admitted(large, log, [(OffsetKey("g", "t", number), long) for number in range(5)])
     large.commit(Index(1))
-    state = GroupState(options=StateOptions(groups_bytes_max=500))
+    state = OffsetsLogState(options=StateOptions(groups_bytes_max=500))
     list(state.restore(b"".join(large.snapshot()), Index(1)))
     assert isinstance(_admitted(state, log, [(OffsetKey("g", "t", 5), short)]), StateFullError)
     assert _admitted(state, log, [(OffsetKey("g", "t", 0), short)]) is None
@@ -150,7 +150,7 @@ def test_a_table_above_its_bound_may_shrink_and_nothing_else():
 
 
 def test_a_table_has_a_bound_for_many_small_records_too():
-    state, log = GroupState(options=StateOptions(group_records_max=3)), []
+    state, log = OffsetsLogState(options=StateOptions(group_records_max=3)), []
     value = CommittedOffset(1, 0, "", 0)
     records = [(OffsetKey("g", "t", number), value) for number in range(4)]
     refusal = _admitted(state, log, records)
@@ -160,7 +160,7 @@ def test_a_table_has_a_bound_for_many_small_records_too():
 
 
 def test_a_full_table_says_so_once_until_it_has_had_room_again(caplog):
-    state, log = GroupState("__consumer_offsets-3", StateOptions(groups_bytes_max=500)), []
+    state, log = OffsetsLogState("__consumer_offsets-3", StateOptions(groups_bytes_max=500)), []
     value = CommittedOffset(1, 0, "x" * 200, 0)
     for number in range(20):
         _admitted(state, log, [(OffsetKey("g", "t", number), value._replace(metadata="x" * 100))])

@@ -52,7 +52,7 @@ class _Owner(NamedTuple):
     probe: RaftProbe
 
 
-class LogStartStm:
+class ReplicaLogState:
     """See the module. One per replica, from the open of its log on.
 
     Attributes:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.groups.group_state import GroupState
 from cluster.groups.group_table import GroupTable
+from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.groups.records import CommittedOffset, GroupKey, OffsetKey, StoredGroup, encode_record
 from model.ids import Index, Offset, Term
 from model.key_value_batch import KeyValue, encode_key_values
@@ -49,7 +49,7 @@ _STEPS = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(_STEPS)
 def test_the_table_is_what_a_replay_of_the_committed_entries_gives(steps):
-    state, log, committed, snapshot = GroupState(), [], 0, (b"", 0)
+    state, log, committed, snapshot = OffsetsLogState(), [], 0, (b"", 0)
     for step in steps:
         match step:
             case ("write", key, number):
@@ -64,13 +64,13 @@ def test_the_table_is_what_a_replay_of_the_committed_entries_gives(steps):
                 del log[max(committed, upto) :]
                 state.truncate(Index(len(log) + 1))
             case _:
-                state = GroupState()
+                state = OffsetsLogState()
                 for _ in state.restore(snapshot[0], Index(snapshot[1])):
                     pass
                 for entry in log:
                     state.note(entry)
                 state.commit(Index(committed))
-        replayed = GroupState()
+        replayed = OffsetsLogState()
         for entry in log[:committed]:
             replayed.note(entry)
         replayed.commit(Index(committed))
@@ -79,7 +79,7 @@ def test_the_table_is_what_a_replay_of_the_committed_entries_gives(steps):
 
 
 def test_what_is_not_committed_is_not_seen_and_not_in_a_snapshot():
-    state = GroupState()
+    state = OffsetsLogState()
     state.note(_entry(1, (_KEYS[0], _value(_KEYS[0], 5))))
     assert state.table.group_ids() == []
     assert b"".join(state.snapshot()) == b"\x01"
@@ -88,7 +88,7 @@ def test_what_is_not_committed_is_not_seen_and_not_in_a_snapshot():
 
 
 def test_what_nobody_here_has_written_is_skipped():
-    state = GroupState()
+    state = OffsetsLogState()
     records = [KeyValue(b"\x00\x03new", b"x"), KeyValue(b"", None), encode_record(_KEYS[0], _value(_KEYS[0], 5))]
     state.note(Entry(Index(1), Term(1), EntryKind.DATA, Offset(0), 3, bytes(encode_key_values(records, 0))))
     compressed = encode_key_values(records, 0)
@@ -108,13 +108,13 @@ def test_a_state_that_cannot_be_read_is_refused_by_name(state):
 
 
 def test_large_tables_are_written_and_read_in_steps():
-    state = GroupState()
+    state = OffsetsLogState()
     for index in range(1, 1001):
         state.note(_entry(index, (OffsetKey(f"g{index}", "t", 0), CommittedOffset(index, 0, "", 0))))
     state.commit(Index(1000))
     parts = list(state.snapshot())
     assert len(parts) >= 10
-    again = GroupState()
+    again = OffsetsLogState()
     assert len(list(again.restore(b"".join(parts), Index(1000)))) >= 9
     assert _contents(again.table) == _contents(state.table)
     again.reset()
@@ -123,7 +123,7 @@ def test_large_tables_are_written_and_read_in_steps():
 
 def test_whoever_waits_is_told_when_it_is_applied():
     async def test():
-        state = GroupState()
+        state = OffsetsLogState()
         state.note(_entry(1, (_KEYS[0], _value(_KEYS[0], 5))))
         async with asyncio.timeout(5):
             waiting = asyncio.ensure_future(state.wait_applied(Index(1)))

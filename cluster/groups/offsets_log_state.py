@@ -29,7 +29,7 @@ _logger = logging.getLogger("cluster")
 _Records = list[tuple[Key, Value | None]]
 
 
-class GroupState:
+class OffsetsLogState:
     """A `raft.log_state.LogState`.
 
     Args:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.retention_rule import UNLIMITED, RetentionPolicy, expired_segments
 from model.ids import Index, Offset
-from raft.rules.retention import UNLIMITED, RetentionPolicy, expired_segments
 from storage.segment import SegmentFacts
 
 NOW = 1_000_000

@@ -1,7 +1,7 @@
 """Where a log is to begin by its retention."""
 
+from cluster.retention_rule import RetentionPolicy, expired_segments
 from model.ids import Index
-from raft.rules.retention import RetentionPolicy, expired_segments
 from storage.log import Log
 from storage.log_start import LogStart
 
