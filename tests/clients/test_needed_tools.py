@@ -11,7 +11,9 @@ def item(request: pytest.FixtureRequest) -> pytest.Item:
     return request.node
 
 
-def test_it_is_skipped_and_says_what_is_missing(item: pytest.Item, monkeypatch: pytest.MonkeyPatch):
+def test_a_test_without_its_tools_is_skipped_and_says_what_is_missing(
+    item: pytest.Item, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.delenv(NEED_VARIABLE, raising=False)
     with pytest.raises(pytest.skip.Exception, match=r"^no-such-tool, nor-this-one not installed$"):
         check_tools(item)

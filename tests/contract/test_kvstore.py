@@ -381,7 +381,7 @@ def test_a_flipped_bit_within_the_wal_is_refused_and_drops_nothing_silently(
     _a_bit_within_the_wal_is_flipped(rocks, part, has_mark=has_mark)
 
 
-def test_it_opens_without_what_follows_in_the_default_recovery_mode(rocks: Bench, monkeypatch) -> None:
+def test_the_default_recovery_mode_opens_a_store_without_what_follows_the_damage(rocks: Bench, monkeypatch) -> None:
     whole = storage.rocks_kvstore._options
 
     def options() -> Options:

@@ -80,6 +80,6 @@ def test_heartbeats_go_on_while_a_vote_is_being_synced(tmp_path: Path) -> None:
     _the_loop_ticks_while_the_kvstore_syncs(tmp_path, "flush_wal")
 
 
-def test_they_stop_where_a_pool_thread_does_synced_writes(tmp_path: Path) -> None:
+def test_heartbeats_stop_if_a_pool_thread_does_synced_writes(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="stood still"):
         _the_loop_ticks_while_the_kvstore_syncs(tmp_path, "synced writes")

@@ -148,6 +148,18 @@ def test_no_class_has_a_suffix_that_says_nothing() -> None:
     assert found == []
 
 
+def test_the_name_of_each_test_has_a_subject() -> None:
+    """A list of failures is read without the file: `test_it_does` says nothing there."""
+    nameless = re.compile(r"test_(it|its|he|she|they|their)_")
+    found = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in python_files(("tests",))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and nameless.match(node.name)
+    ]
+    assert found == []
+
+
 def test_a_state_transition_cannot_await() -> None:
     """In asyncio a plain method is the critical section: nothing else runs until it returns."""
     found = [

@@ -98,7 +98,7 @@ def test_a_follower_whose_disk_stands_still_holds_no_more_than_its_nodes_budget(
     _a_followers_disk_stands_still()
 
 
-def test_it_holds_more_where_nothing_bounds_the_node(monkeypatch) -> None:
+def test_a_follower_holds_more_if_nothing_bounds_the_node(monkeypatch) -> None:
     """A follower queues whatever a leader's window allows, group by group."""
     monkeypatch.setattr(AppendBufferBudget, "has_room", lambda budget, size, held, *, is_internal: True)
     monkeypatch.setattr(AppendBufferBudget, "try_acquire", lambda budget, size, held, *, is_internal: 0)

@@ -112,7 +112,7 @@ def test_a_broker_deletes_nothing_on_the_word_of_a_deposed_leader() -> None:
     _a_restarted_broker_meets_the_deposed_leader()
 
 
-def test_it_does_where_terms_are_forgotten_and_registrations_are_not_confirmed(monkeypatch) -> None:
+def test_a_broker_deletes_data_if_terms_are_forgotten_and_registrations_not_confirmed(monkeypatch) -> None:
     elections.heard_terms_are_never_persisted(monkeypatch)
     admin.registrations_are_not_confirmed(monkeypatch)
     monkeypatch.setattr(tests.simulation.observer, "ALL", ())
@@ -161,7 +161,7 @@ def test_a_registration_is_answered_once_the_leader_has_applied_what_it_had_comm
     _a_broker_registers_with_a_leader_that_lags()
 
 
-def test_it_is_answered_too_early_where_the_applied_index_is_the_answer(monkeypatch) -> None:
+def test_a_registration_is_answered_too_early_if_the_applied_index_is_the_answer(monkeypatch) -> None:
     admin.registrations_are_answered_with_the_applied_index(monkeypatch)
     monkeypatch.setattr(tests.simulation.observer, "ALL", ())
     with pytest.raises(AssertionError, match="A knows less"):
@@ -209,7 +209,7 @@ def test_a_restart_does_not_forget_the_term_in_which_a_follower_has_committed() 
     _a_follower_commits_in_a_term_and_restarts()
 
 
-def test_it_does_where_a_term_that_was_only_heard_of_is_not_persisted(monkeypatch) -> None:
+def test_a_restart_forgets_the_term_if_one_that_was_only_heard_of_is_not_persisted(monkeypatch) -> None:
     elections.heard_terms_are_never_persisted(monkeypatch)
     monkeypatch.setattr(tests.simulation.observer, "ALL", ())
     with pytest.raises(AssertionError, match="does not know any more"):

@@ -31,7 +31,7 @@ def test_all_who_wait_are_answered_when_the_leader_steps_down() -> None:
     _a_leader_that_hears_nobody_steps_down()
 
 
-def test_they_wait_for_their_time_out_where_nobody_tells_them(monkeypatch) -> None:
+def test_writers_wait_for_their_time_out_if_nobody_tells_them(monkeypatch) -> None:
     monkeypatch.setattr(ReplicationMonitor, "fail_all", lambda monitor, error: None)
     with pytest.raises(AssertionError):
         _a_leader_that_hears_nobody_steps_down()

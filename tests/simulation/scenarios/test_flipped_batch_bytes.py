@@ -39,7 +39,7 @@ class _HeadersOnly:
         return crc or crc32c.crc32c(content)
 
 
-def test_it_is_served_where_only_the_batchs_own_checksum_protects_it(monkeypatch) -> None:
+def test_a_flipped_batch_is_served_if_only_its_own_checksum_protects_it(monkeypatch) -> None:
     monkeypatch.setattr(storage.entry, "crc32c", _HeadersOnly)
     with pytest.raises(AssertionError, match="was served"):
         _each_of_these_bytes_rots()

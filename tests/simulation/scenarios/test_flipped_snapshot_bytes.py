@@ -65,7 +65,7 @@ async def _takes_it_as_it_comes(request: InstallSnapshotRequest, snapshot: objec
     return True
 
 
-def test_it_is_installed_where_the_checksum_is_not_compared(monkeypatch) -> None:
+def test_a_damaged_snapshot_is_installed_if_the_checksum_is_not_compared(monkeypatch) -> None:
     monkeypatch.setattr(raft.snapshot_receiver, "_is_as_sent", _takes_it_as_it_comes)
     with pytest.raises((AssertionError, SimulationError)):
         _a_bit_flips_on_the_way(monkeypatch, 0)

@@ -58,7 +58,7 @@ def test_a_refused_vote_that_arrives_as_granted_elects_nobody(monkeypatch) -> No
     _a_refused_vote_arrives_as_granted(monkeypatch)
 
 
-def test_it_does_where_headers_are_not_compared_with_their_checksums(monkeypatch) -> None:
+def test_a_refused_vote_elects_a_leader_if_headers_are_not_compared_with_their_checksums(monkeypatch) -> None:
     monkeypatch.setattr(rpc.framing, "_sound_header", lambda data: data[PREFIX_BYTES:])
     monkeypatch.setattr(tests.simulation.observer, "ALL", ())
     with pytest.raises(AssertionError, match="lacks what was acknowledged"):

@@ -30,7 +30,7 @@ def test_what_remains_is_flushed_without_being_asked_for_again() -> None:
     _a_truncation_during_an_fsync()
 
 
-def test_it_waits_for_ever_where_the_flush_just_ends(monkeypatch) -> None:
+def test_what_remains_waits_for_ever_if_the_flush_just_ends(monkeypatch) -> None:
     async def flush(flusher: LogFlusher) -> Index:
         if flusher._running is None:
             flusher._running = asyncio.get_running_loop().create_future()

@@ -37,7 +37,7 @@ def test_a_follower_commits_only_what_matched_with_this_terms_leader() -> None:
     _a_heartbeat_overtakes_what_replaces_a_foreign_tail()
 
 
-def test_it_would_commit_foreign_entries_by_what_it_has_flushed(monkeypatch) -> None:
+def test_a_follower_would_commit_foreign_entries_by_what_it_has_flushed(monkeypatch) -> None:
     replication.follower_commits_what_was_not_matched(monkeypatch)
     monkeypatch.setattr(tests.simulation.observer, "ALL", ())
     with pytest.raises(AssertionError, match="foreign entries are committed"):

@@ -36,7 +36,7 @@ def test_brokers_that_are_cut_off_found_nothing_and_later_one_cluster() -> None:
     _three_brokers_begin_without_seeing_each_other()
 
 
-def test_they_found_one_each_where_nobody_waits_for_the_other_seeds(monkeypatch) -> None:
+def test_brokers_that_are_cut_off_found_one_cluster_each_if_nobody_waits_for_the_seeds(monkeypatch) -> None:
     # What a founder of its own commits is another proof's matter.
     monkeypatch.setattr(tests.simulation.observer, "ALL", ())
     monkeypatch.setattr(Founding, "_seed_ids", lambda founding: [int(founding._replica.node_id)])

@@ -47,7 +47,7 @@ def test_a_follower_on_a_slow_link_catches_up_under_load() -> None:
     _what_was_left_out_and_rounds_share_a_slow_link()
 
 
-def test_it_never_does_where_rounds_pass_what_was_sent_before(monkeypatch) -> None:
+def test_a_follower_never_catches_up_if_rounds_pass_what_was_sent_before(monkeypatch) -> None:
     whole = raft.service.APPEND_ENTRIES
 
     def send_urgently(*arguments):

@@ -83,7 +83,7 @@ def test_a_follower_that_takes_nothing_fills_no_more_than_its_links_bound_and_st
     _a_follower_takes_nothing()
 
 
-def test_it_fills_more_where_nothing_is_refused(monkeypatch) -> None:
+def test_a_stuck_follower_fills_more_than_its_links_bound_if_nothing_is_refused(monkeypatch) -> None:
     """A link queues whatever the windows of all groups allow."""
     monkeypatch.setattr(OutgoingLink, "has_room", lambda link, size: True)
     with pytest.raises(AssertionError):

@@ -81,7 +81,7 @@ def test_full_disks_stop_producers_while_reads_and_elections_go_on() -> None:
     _every_disk_is_full()
 
 
-def test_they_do_not_where_nothing_is_kept_in_reserve(monkeypatch) -> None:
+def test_full_disks_stop_elections_if_nothing_is_kept_in_reserve(monkeypatch) -> None:
     monkeypatch.setattr(DiskReserve, "admits", lambda disk, quorums, is_up: True)
     with pytest.raises(AssertionError):
         _every_disk_is_full()

@@ -82,7 +82,7 @@ def test_a_follower_leaves_recovery_though_writes_come_more_often_than_round_tri
     _a_follower_returns_on_a_long_link()
 
 
-def test_it_does_not_where_an_answer_is_awaited_at_the_end_of_the_log(monkeypatch) -> None:
+def test_a_follower_does_not_leave_recovery_if_an_answer_is_awaited_at_the_end_of_the_log(monkeypatch) -> None:
     recovery_ends_with_an_answer_at_the_end_of_the_log(monkeypatch)
     with pytest.raises(AssertionError):
         _a_follower_returns_on_a_long_link()

@@ -69,7 +69,7 @@ def test_others_are_opened_and_removed_while_one_open_hangs() -> None:
     _an_open_hangs()
 
 
-def test_they_are_not_where_each_waits_for_the_ones_before(monkeypatch) -> None:
+def test_others_are_not_opened_if_each_waits_for_the_ones_before(monkeypatch) -> None:
     monkeypatch.setattr(controller_backend, "_PATIENCE", 3600.0)
     with pytest.raises(AssertionError):
         _an_open_hangs()

@@ -71,7 +71,7 @@ async def in_any_term(partition, term, read):
     return await read
 
 
-def test_it_does_where_the_term_is_not_compared_again(monkeypatch) -> None:
+def test_a_hung_read_shows_more_than_the_watermark_if_the_term_is_not_compared_again(monkeypatch) -> None:
     monkeypatch.setattr(Partition, "_in_term", in_any_term)
     with pytest.raises(AssertionError, match="each batch holds one record"):
         _a_read_hangs_over_two_elections()

@@ -65,13 +65,13 @@ def test_others_take_over_what_the_leaders_disk_does_not_take(pools: tuple[Pool,
     _the_leaders_disk_hangs(*pools)
 
 
-def test_they_do_not_where_the_watch_looks_at_fsyncs_only(monkeypatch) -> None:
+def test_others_do_not_take_over_if_the_watch_looks_at_fsyncs_only(monkeypatch) -> None:
     monkeypatch.setattr(LeaderWatch, "_append_stall", lambda watch: None)
     with pytest.raises(AssertionError):
         _the_leaders_disk_hangs(Pool.APPEND)
 
 
-def test_they_do_later_where_the_transfer_waits_for_the_batcher(monkeypatch) -> None:
+def test_others_take_over_later_if_the_transfer_waits_for_the_batcher(monkeypatch) -> None:
     monkeypatch.setattr(LeadershipTransfer, "_has_written", lambda transfer: transfer._batcher.is_idle)
     with pytest.raises(AssertionError):
         _the_leaders_disk_hangs(Pool.APPEND)
@@ -92,7 +92,7 @@ def test_others_take_over_from_a_leader_whose_kvstore_does_not_sync() -> None:
     _the_leaders_kvstore_hangs()
 
 
-def test_they_do_not_where_nobody_looks_at_the_kvstore(monkeypatch) -> None:
+def test_others_do_not_take_over_if_nobody_looks_at_the_kvstore(monkeypatch) -> None:
     monkeypatch.setattr(NodeStalls, "_kvstore_stall", lambda stalls, now: None)
     with pytest.raises(AssertionError):
         _the_leaders_kvstore_hangs()
@@ -171,7 +171,7 @@ def test_a_leader_that_left_stands_once_its_disk_has_taken_a_probe() -> None:
     assert not _stands_while_it_hangs()
 
 
-def test_it_would_stand_in_vain_where_nothing_is_in_doubt(monkeypatch) -> None:
+def test_a_leader_that_left_would_stand_in_vain_if_nothing_were_in_doubt(monkeypatch) -> None:
     monkeypatch.setattr(ReplicaContext, "why_not_to_lead", lambda context: None)
     assert _stands_while_it_hangs()
 

@@ -91,7 +91,7 @@ def test_a_retry_whose_original_dies_with_its_leader_is_no_success_and_is_append
     _a_retry_of_what_no_follower_has()
 
 
-def test_it_is_where_duplicates_are_answered_from_a_cache(monkeypatch) -> None:
+def test_a_lost_original_is_a_success_if_duplicates_are_answered_from_a_cache(monkeypatch) -> None:
     duplicate_is_answered_at_once(monkeypatch)
     monkeypatch.setattr(tests.simulation.observer, "ALL", ())
     with pytest.raises(AssertionError):
@@ -191,7 +191,9 @@ def producers_expire_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Node, "_new_log_state", new_log_state)
 
 
-def test_it_does_where_producers_expire_by_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jump_of_the_clock_forgets_producers_if_they_expire_by_the_wall_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     producers_expire_by_the_wall_clock(monkeypatch)
     monkeypatch.setattr(tests.simulation.observer, "ALL", ())
     with pytest.raises(AssertionError, match="it was appended again"):
@@ -229,7 +231,9 @@ def test_a_deposed_leader_refuses_no_producer_from_what_it_knows() -> None:
     _a_deposed_leader_refuses()
 
 
-def test_it_would_if_a_refusal_waited_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deposed_leader_would_refuse_producers_if_a_refusal_waited_for_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def wait(barrier: LinearizableBarrier, arrived: asyncio.Future[None]) -> None:
         """Confirm everybody."""
 

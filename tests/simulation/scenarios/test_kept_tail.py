@@ -37,7 +37,7 @@ def fsync_again(recovery: LogRecovery, kept: list[Segment], mark: Index) -> None
         segment.file.fsync()
 
 
-def test_it_is_lost_where_a_restart_only_fsyncs_again(monkeypatch) -> None:
+def test_what_a_failed_fsync_left_is_lost_if_a_restart_only_fsyncs_again(monkeypatch) -> None:
     monkeypatch.setattr(LogRecovery, "_rewrite_tail", fsync_again)
     with pytest.raises((AssertionError, StorageError)):
         _an_fsync_fails_and_the_process_restarts()
@@ -97,7 +97,7 @@ def write_then_cut(recovery: LogRecovery, kept: list[Segment], mark: Index) -> N
 
 
 @pytest.mark.parametrize("rewrite", [cut_then_write, write_then_cut])
-def test_it_does_where_the_tail_moves_to_another_place(monkeypatch, rewrite) -> None:
+def test_a_second_crash_loses_entries_if_the_tail_moves_to_another_place(monkeypatch, rewrite) -> None:
     monkeypatch.setattr(LogRecovery, "_rewrite_tail", rewrite)
     with pytest.raises((AssertionError, StorageError)):
         _a_second_crash_while_the_tail_is_kept()

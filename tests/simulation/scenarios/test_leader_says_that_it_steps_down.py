@@ -24,11 +24,11 @@ def _replies_to_the_leader_are_lost() -> None:
         story.converge()
 
 
-def test_its_followers_elect_another_at_once() -> None:
+def test_the_followers_of_a_leader_that_steps_down_elect_another_at_once() -> None:
     _replies_to_the_leader_are_lost()
 
 
-def test_they_wait_where_it_says_nothing(monkeypatch) -> None:
+def test_the_followers_wait_if_the_leader_says_nothing(monkeypatch) -> None:
     monkeypatch.setattr(LinksRaftClient, "stepped_down", lambda client, node_id, notice: None)
     with pytest.raises(AssertionError):
         _replies_to_the_leader_are_lost()

@@ -49,7 +49,7 @@ def test_every_broker_knows_the_leader_of_a_partition_that_it_does_not_hold() ->
     _four_brokers_and_one_replica_each()
 
 
-def test_it_does_not_where_brokers_have_only_what_raft0_says(monkeypatch) -> None:
+def test_a_broker_does_not_know_the_leader_if_it_has_only_what_raft0_says(monkeypatch) -> None:
     monkeypatch.setattr(Leadership, "_push", lambda leadership, peer, led: None)
     with pytest.raises(AssertionError, match="does not know who leads"):
         _four_brokers_and_one_replica_each()

@@ -72,7 +72,7 @@ def test_a_reply_to_an_earlier_request_confirms_no_reader() -> None:
     _old_replies_arrive_after_the_read()
 
 
-def test_it_would_if_any_reply_of_the_term_counted(monkeypatch) -> None:
+def test_an_earlier_reply_would_confirm_a_reader_if_any_reply_of_the_term_counted(monkeypatch) -> None:
     monkeypatch.setattr(
         LinearizableBarrier, "_sent", lambda barrier: dict.fromkeys(barrier._context.state.followers, 0)
     )
@@ -81,7 +81,7 @@ def test_it_would_if_any_reply_of_the_term_counted(monkeypatch) -> None:
     assert "ReadsAreLinearizable" in str(objection.value.__cause__)
 
 
-def test_it_would_if_nobody_were_asked(monkeypatch) -> None:
+def test_a_deposed_leader_would_answer_a_reader_if_nobody_were_asked(monkeypatch) -> None:
     async def wait(barrier: LinearizableBarrier, begun: asyncio.Future[None]) -> None:
         """Confirm everybody."""
 
@@ -120,7 +120,7 @@ def test_a_busy_replica_of_a_newer_term_confirms_no_reader() -> None:
     _busy_replicas_have_joined_another_term()
 
 
-def test_it_would_if_busy_were_said_in_the_term_of_the_request(monkeypatch) -> None:
+def test_a_busy_replica_would_confirm_a_reader_if_busy_named_the_requests_term(monkeypatch) -> None:
     whole_append, whole_heartbeat = Consensus.on_append_entries, Consensus.on_heartbeat
 
     def on_append_entries(consensus: Consensus, leader: NodeId, request, entries):

@@ -49,7 +49,7 @@ def test_a_new_leader_commits_while_too_few_are_in_sync_for_an_answer() -> None:
     _a_new_leader_works_with_one_replica_dead()
 
 
-def test_it_would_not_if_min_insync_replicas_decided_commit(monkeypatch) -> None:
+def test_a_new_leader_would_not_commit_if_min_insync_replicas_decided_commit(monkeypatch) -> None:
     of_majority = agreement.commit_point
 
     def commit_point(quorums, *arguments) -> Index:
@@ -61,7 +61,7 @@ def test_it_would_not_if_min_insync_replicas_decided_commit(monkeypatch) -> None
         _a_new_leader_works_with_one_replica_dead()
 
 
-def test_it_would_append_what_it_cannot_answer_if_nobody_counted_who_is_in_sync(monkeypatch) -> None:
+def test_a_leader_would_append_what_it_cannot_answer_if_nobody_counted_who_is_in_sync(monkeypatch) -> None:
     monkeypatch.setattr("raft.replica_state.ReplicaState.has_enough_in_sync", lambda state, since: True)
     with pytest.raises(AssertionError):
         _a_new_leader_works_with_one_replica_dead()
@@ -119,7 +119,7 @@ def test_a_follower_that_is_always_a_little_behind_is_in_sync() -> None:
     _a_follower_that_is_always_a_little_behind_is_in_sync()
 
 
-def test_it_is_not_where_it_has_to_reach_what_is_committed_by_now(monkeypatch) -> None:
+def test_a_follower_a_little_behind_is_not_in_sync_if_it_must_reach_the_newest_commit(monkeypatch) -> None:
     def note_caught_up(follower, commit, now) -> None:
         if follower.match_index >= commit:
             follower.caught_up_at = now

@@ -28,7 +28,7 @@ def test_relaxed_data_commits_without_a_later_quorum_write() -> None:
     _relaxed_data_commits()
 
 
-def test_it_does_not_where_replicas_flush_only_for_quorum_writes(monkeypatch) -> None:
+def test_relaxed_data_does_not_commit_if_replicas_flush_only_for_quorum_writes(monkeypatch) -> None:
     monkeypatch.setattr(ReplicaFlusher, "note_append", lambda flusher: None)
     with pytest.raises(AssertionError):
         _relaxed_data_commits()

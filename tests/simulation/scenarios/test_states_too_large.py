@@ -54,7 +54,9 @@ def test_all_replicas_with_too_large_a_state_serve_on_and_start_again() -> None:
 
 
 @pytest.mark.parametrize("error", [AssertionError, LogPoisonedError])
-def test_they_end_together_where_that_is_an_assert_or_poisons(monkeypatch, error: Callable[[str], Exception]) -> None:
+def test_all_replicas_end_together_if_too_large_a_state_is_an_assert_or_poisons(
+    monkeypatch, error: Callable[[str], Exception]
+) -> None:
     monkeypatch.setattr(raft.stepped_log_state, "SnapshotTooLargeError", error)
     with pytest.raises((AssertionError, SimulationError)):
         _all_replicas_have_too_large_a_state()

@@ -56,7 +56,7 @@ def _sends_frames_whole(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("mutant", [_the_kernel_takes_megabytes, _hands_over_everything, _sends_frames_whole])
-def test_they_do_where_priorities_end_at_the_socket(monkeypatch, mutant) -> None:
+def test_full_windows_cause_elections_if_priorities_end_at_the_socket(monkeypatch, mutant) -> None:
     mutant(monkeypatch)
     with pytest.raises(AssertionError):
         _links_to_both_followers_are_throttled()

@@ -70,7 +70,7 @@ def oldest_first(
 
 
 @pytest.mark.parametrize("remove", [names_of_new_files_only, oldest_first])
-def test_it_does_where_an_unlink_is_not_made_durable_newest_first(monkeypatch, remove) -> None:
+def test_a_truncated_segment_comes_back_if_an_unlink_is_not_made_durable_newest_first(monkeypatch, remove) -> None:
     monkeypatch.setattr(storage.log_truncation, "remove_and_cut", remove)
     with pytest.raises((AssertionError, StorageError)):
         _power_is_lost_around_a_truncation()

@@ -58,7 +58,7 @@ def _mkdir_with_parents(files: SimFileSystem, path: str) -> None:
         directory = below
 
 
-def test_it_would_be_made_again_where_files_are_found_by_their_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_would_be_made_again_if_files_were_found_by_their_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimFileSystem, "hold", lambda files, path: None)
     monkeypatch.setattr(SimFileSystem, "is_in_place", lambda files: True)
     monkeypatch.setattr(SimFileSystem, "mkdir", _mkdir_with_parents)
@@ -70,7 +70,9 @@ def test_it_would_be_made_again_where_files_are_found_by_their_path(monkeypatch:
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_it_would_live_on_where_nobody_looks(monkeypatch: pytest.MonkeyPatch, is_replaced: bool) -> None:
+def test_a_broker_without_its_directory_would_live_on_if_nobody_looked(
+    monkeypatch: pytest.MonkeyPatch, is_replaced: bool
+) -> None:
     monkeypatch.setattr(SimFileSystem, "is_in_place", lambda files: True)
     with pytest.raises(AssertionError, match="it lives on without its directory"):
         _a_directory_goes(is_replaced=is_replaced)

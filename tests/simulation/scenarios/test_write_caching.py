@@ -54,7 +54,7 @@ def test_without_write_caching_the_same_schedule_loses_nothing() -> None:
     _nothing_is_lost_without_write_caching()
 
 
-def test_it_loses_where_copies_in_the_page_cache_count_as_safe(monkeypatch) -> None:
+def test_the_same_schedule_loses_data_if_copies_in_the_page_cache_count_as_safe(monkeypatch) -> None:
     whole = ReplicaState.set_levels
     monkeypatch.setattr(
         ReplicaState, "set_levels", lambda state, policy, *, write_caching: whole(state, policy, write_caching=True)

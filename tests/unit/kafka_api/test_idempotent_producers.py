@@ -143,7 +143,7 @@ def test_what_was_sent_behind_a_batch_that_was_refused_for_now_is_refused_alike(
 
 
 @pytest.mark.usefixtures("late_office")
-def test_it_is_told_of_a_gap_where_the_connection_remembers_nothing(tmp_path, monkeypatch):
+def test_a_producer_is_told_of_a_gap_if_the_connection_remembers_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(RefusedBatches, "answered", lambda refused, partition, batch, code: code)
 
     async def test():

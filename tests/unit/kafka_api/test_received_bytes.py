@@ -37,7 +37,7 @@ class _Views:
         return content
 
 
-def test_it_becomes_the_next_one_where_nothing_is_copied(tmp_path, monkeypatch):
+def test_an_accepted_batch_becomes_the_next_one_if_nothing_is_copied(tmp_path, monkeypatch):
     monkeypatch.setattr(kafka_api.protocol.framing, "bytes", _Views, raising=False)
     monkeypatch.setattr(kafka_api.handlers.produce, "bytearray", _Views, raising=False)
     # It insists on memory of its own.

@@ -229,7 +229,7 @@ def test_a_leader_that_is_far_ahead_of_its_own_disk_holds_producers() -> None:
         _unflushed_bytes_hold_producers(stage)
 
 
-def test_it_runs_on_without_the_bound(monkeypatch) -> None:
+def test_a_leader_runs_on_without_the_bound(monkeypatch) -> None:
     monkeypatch.setattr(ReplicateBatcher, "_is_held", lambda batcher: False)
     with Stage(1, RaftOptions(unflushed_bytes=2_000, flush_bytes=1_000)) as stage, pytest.raises(AssertionError):
         _unflushed_bytes_hold_producers(stage)

@@ -82,7 +82,7 @@ def test_a_replica_of_a_newer_term_confirms_nobody_however_busy_it_is() -> None:
     _replicas_have_joined_another_term()
 
 
-def test_it_would_if_busy_were_said_before_the_term_is_looked_at(monkeypatch) -> None:
+def test_a_busy_replica_would_confirm_a_reader_if_busy_came_before_the_term(monkeypatch) -> None:
     whole = Consensus.on_append_entries
 
     def on_append_entries(consensus: Consensus, leader: NodeId, request: AppendEntriesRequest, entries):
@@ -160,7 +160,7 @@ def test_refusals_that_follow_a_busy_answer_begin_no_recovery() -> None:
     _what_was_in_flight_says_nothing_of_room()
 
 
-def test_they_would_if_any_answer_that_is_not_busy_did(monkeypatch) -> None:
+def test_late_refusals_would_begin_a_recovery_if_any_answer_that_is_not_busy_did(monkeypatch) -> None:
     monkeypatch.setattr(FollowerIndexMetadata, "may_recover", True)
     with pytest.raises(AssertionError):
         _what_was_in_flight_says_nothing_of_room()
@@ -170,7 +170,7 @@ def test_after_a_busy_answer_the_next_append_waits_for_one_that_is_not() -> None
     _the_next_append_waits()
 
 
-def test_it_would_come_with_every_heartbeat_if_these_were_never_busy(monkeypatch) -> None:
+def test_the_next_append_would_come_with_every_heartbeat_if_these_were_never_busy(monkeypatch) -> None:
     monkeypatch.setattr(AppendEntriesBuffer, "is_busy", False)
     with pytest.raises(AssertionError):
         _the_next_append_waits()

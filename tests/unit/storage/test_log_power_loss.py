@@ -131,7 +131,7 @@ def test_what_was_flushed_survives_and_nothing_is_mixed(
     asyncio.run(scenario())
 
 
-def test_it_does_not_where_a_snapshots_name_is_not_fsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flushed_entries_do_not_survive_if_a_snapshots_name_is_not_fsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     write = storage.log_snapshots.write_snapshot
 
     def without_fsync(files: OpenFiles, directory: str, snapshot: Snapshot) -> None:
@@ -184,7 +184,7 @@ def _refuse_under_many_seeds() -> None:
         _refuse_and_lose_power(seed)
 
 
-def test_it_does_where_the_undo_is_not_fsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_append_comes_back_if_the_undo_is_not_fsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     undo = storage.log_appender.cut_back
 
     def without_fsync(files: OpenFiles, directory: str, parts: list[SegmentPart]) -> None:
