@@ -3,6 +3,8 @@
 * `entry`            one log entry and its header.
 * `log`              Log: append, flush, truncate, read, snapshots, on top of those that follow.
 * `log_positions`    where it stands: indexes, terms and offsets in memory; steps without an await.
+* `log_segments`     which segments there are, which are dirty, whose index file is due: the one owner of the three.
+* `log_context`      what the parts of one log share.
 * `log_reader`       entries by index, lookups by offset and timestamp, undisturbed by truncations.
 * `log_jobs`         work that goes on when its caller is cancelled; when a removed file may be closed.
 * `log_appender`     appends; `log_flusher` fsyncs, shared by all who wait; `log_truncation` how a truncation blocks.

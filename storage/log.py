@@ -17,6 +17,7 @@ from storage.entry import Entry
 from storage.errors import CorruptLogError, LogPoisonedError, OpenFilesError, StorageError
 from storage.group_logger import GroupLogger
 from storage.log_appender import LogAppender
+from storage.log_context import LogContext
 from storage.log_directory import claim_log_directory, remove_log_directory
 from storage.log_flusher import LogFlusher
 from storage.log_health import LogHealth
@@ -24,11 +25,11 @@ from storage.log_jobs import LogJobs
 from storage.log_positions import LogPositions
 from storage.log_reader import LogReader
 from storage.log_recovery import LogRecovery, RecoveredLog, RecoveryRequest
+from storage.log_segments import LogSegments
 from storage.log_snapshots import LogSnapshots
-from storage.log_start import LogStart
 from storage.log_truncation import LogTruncation
 from storage.options import LogIdentity, LogOptions
-from storage.segment import Segment, SegmentFacts
+from storage.segment import SegmentFacts
 from storage.segment_indexer import SegmentIndexer
 from storage.snapshot_file import Snapshot
 from storage.tail_cache import TailBudget, TailCache
@@ -56,34 +57,23 @@ class Log(LogPositions):
         open_files: OpenFiles,
     ) -> None:
         super().__init__(recovered.start, recovered.terms, recovered.last_index, recovered.next_offset)
-        self._env = env
-        self._files = open_files
-        self._directory = directory
         self.on_damage: Callable[[CorruptLogError], None] = lambda _: None
         self.has_damaged_copies = recovered.has_damaged_copies
         self._damaged: set[str | None] = set()
-        self._segments = recovered.segments
+        self._segments = LogSegments(recovered.segments)
         self._tail = TailCache(options.tail_cache_bytes, tail_budget)
         self._health = LogHealth(identity.group)
         self._jobs = LogJobs(env, identity.group, self._health)
-        self._reader = LogReader(self, self._segments, self._tail, self._jobs, self._note_damage)
-        self._indexer = SegmentIndexer(env, open_files, identity.group, self, self._segments, self._jobs, self._health)
-        self._flusher = LogFlusher(self, self._segments, self._jobs, self._health, self._indexer)
-        self._appender = LogAppender(
-            env,
-            open_files,
-            directory,
-            options,
-            self,
-            self._segments,
-            self._tail,
-            self._jobs,
-            self._health,
-            self._indexer,
-            self._flusher,
+        context = LogContext(
+            env, open_files, directory, identity.group, self, self._segments, self._tail, self._jobs, self._health
         )
-        self._truncation = LogTruncation(open_files, directory, self._jobs, self._health)
-        self._snapshots = LogSnapshots(env, open_files, directory, self._jobs, self._health, recovered.snapshot)
+        self._context = context
+        self._reader = LogReader(context, self._note_damage)
+        self._indexer = SegmentIndexer(context)
+        self._flusher = LogFlusher(context, self._indexer)
+        self._appender = LogAppender(context, options)
+        self._truncation = LogTruncation(context)
+        self._snapshots = LogSnapshots(context, recovered.snapshot)
 
     @classmethod
     async def open(
@@ -175,7 +165,7 @@ class Log(LogPositions):
     @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
-        return sum(segment.size for segment in self._segments)
+        return self._segments.size_bytes
 
     @property
     def snapshot_index(self) -> Index:
@@ -185,11 +175,11 @@ class Log(LogPositions):
     @property
     def closed_index(self) -> Index:
         """The last index of the newest closed segment, 0 if there is none."""
-        return self._segments[-2].last_index if len(self._segments) > 1 else NO_INDEX
+        return self._segments.closed_index
 
     def segments_for_retention(self) -> list[SegmentFacts]:
         """Return what is known of the segments that hold readable entries, oldest first."""
-        return [segment.facts() for segment in self._segments if segment.last_index >= self.start_index]
+        return self._segments.facts(self.start_index)
 
     # -- append -------------------------------------------------------------------------------------------------
 
@@ -203,6 +193,11 @@ class Log(LogPositions):
             RefusedError: No room, or no descriptor; nothing of it stays and the log works on.
             LogPoisonedError: The disk failed, now or before.
         """
+        await self._jobs.written()
+        self._context.check_usable()
+        assert entries
+        assert entries[0].index == self.last_index + 1 == self.pending_index + 1
+        assert entries[0].term >= self.last_term
         await self._appender.append(entries)
 
     def configure(self, options: LogOptions) -> None:
@@ -234,38 +229,19 @@ class Log(LogPositions):
             LogPoisonedError: The disk failed, now or before, or the log is damaged where it is to be cut.
         """
         await self._jobs.written()
-        self._check_usable()
+        self._context.check_usable()
         assert self.start_index <= first_removed <= self.last_index
         assert self.pending_index == self.last_index
-        cut = await self._truncation.locate(self._split(first_removed)[0], first_removed)
+        cut = await self._truncation.locate(self._segments.split(first_removed)[0], first_removed)
         await self._jobs.written()
-        self._check_usable()
+        self._context.check_usable()
+        before = self._segments.size_bytes
         # Looked up again: a saved snapshot may have removed segments at the beginning.
-        last, removed = self._split(first_removed)
-        removed_bytes = sum(segment.size for segment in removed)
-        next_offset = removed[0].base_offset if removed else self.next_offset
-        if last is not None and cut is not None:
-            removed_bytes += last.size - cut.position
-            next_offset = Offset(cut.base_offset)
-            last.cut(cut)
-        if last is not None:
-            last.closed_ms = None
-            last.file.set_active(True)
-        del self._segments[len(self._segments) - len(removed) :]
-        _give_up_names(removed)
-        self._follow()
+        last, removed = self._segments.cut_end(first_removed, cut)
+        next_offset = cut.base_offset if cut is not None else removed[0].base_offset
         self._tail.cut(first_removed)
-        self.note_truncated(Index(first_removed - 1), next_offset, removed_bytes)
+        self.note_truncated(Index(first_removed - 1), next_offset, before - self._segments.size_bytes)
         await self._jobs.write(lambda: self._truncation.carry_out(removed, last, cut))
-
-    def _split(self, first_removed: Index) -> tuple[Segment | None, list[Segment]]:
-        """Return the last segment that stays, and those that go."""
-        kept = sum(segment.base_index < first_removed for segment in self._segments)
-        return (self._segments[kept - 1] if kept else None), self._segments[kept:]
-
-    def _follow(self) -> None:
-        self._indexer.follow()
-        self._flusher.follow()
 
     # -- start and snapshots ------------------------------------------------------------------------------------
 
@@ -285,17 +261,7 @@ class Log(LogPositions):
             LogPoisonedError: The disk failed, now or before.
         """
         assert (snapshot.start.index, snapshot.start.offset) <= (self.start_index, self.start_offset)
-        await self._snapshots.save(snapshot, self._drop_prefix)
-
-    def _drop_prefix(self, start: LogStart) -> list[Segment]:
-        first = sum(segment.base_index <= start.index for segment in self._segments[1:])
-        removed = self._segments[:first]
-        del self._segments[:first]
-        _give_up_names(removed)
-        if removed:
-            self._follow()
-            self.forget_terms(self._segments[0].base_index)
-        return removed
+        await self._snapshots.save(snapshot)
 
     async def install(self, snapshot: Snapshot) -> bool:
         """Take over the start of a snapshot from the leader; return False if this log starts further on already.
@@ -309,7 +275,7 @@ class Log(LogPositions):
             CorruptLogError: The snapshot contradicts the entries of this log.
         """
         await self._jobs.written()
-        self._check_usable()
+        self._context.check_usable()
         assert self.pending_index == self.last_index
         start = snapshot.start
         if (start.index, start.offset) < (self.start_index, self.start_offset):
@@ -320,17 +286,8 @@ class Log(LogPositions):
             self.advance_start(start)
             await self.save_snapshot(snapshot)
         else:
-            await self._snapshots.install(snapshot, self._reset)
+            await self._snapshots.install(snapshot)
         return True
-
-    def _reset(self, start: LogStart) -> list[Segment]:
-        removed = self._segments[:]
-        self._segments.clear()
-        _give_up_names(removed)
-        self._follow()
-        self._tail.cut(NO_INDEX)
-        self.note_installed(start)
-        return removed
 
     async def forget_damaged(self) -> None:
         """Delete the copies of damaged files: the replica is whole again.
@@ -388,9 +345,7 @@ class Log(LogPositions):
     @property
     def newest_timestamp(self) -> int:
         """The largest timestamp in the newest segment that holds a batch, written batches only; -1 if there is none."""
-        return next(
-            (each.index.max_timestamp for each in reversed(self._segments) if each.index.max_timestamp >= 0), -1
-        )
+        return self._segments.newest_timestamp
 
     def _note_damage(self, error: CorruptLogError) -> None:
         if error.path not in self._damaged:
@@ -418,28 +373,14 @@ class Log(LogPositions):
             LogPoisonedError: The disk refused; what is left is refused by name at the next start.
         """
         await self._settle()
-        files, directory = self._files, self._directory
+        files, directory = self._context.files, self._context.directory
         try:
-            await self._env.workers.run(Pool.APPEND, lambda: remove_log_directory(files, directory))
+            await self._context.env.workers.run(Pool.APPEND, lambda: remove_log_directory(files, directory))
         except OSError as error:
             raise self._health.poisoned(f"cannot be removed: {error}") from error
 
     async def _settle(self) -> None:
         await self._flusher.idle()
         await self._jobs.close()
-        self._flusher.close()
-        for segment in self._segments:
-            segment.file.close()
-        self._segments.clear()
+        self._segments.close()
         self._tail.cut(NO_INDEX)
-
-    # -- shared -------------------------------------------------------------------------------------------------
-
-    def _check_usable(self) -> None:
-        self._jobs.check_open()
-        self._health.check()
-
-
-def _give_up_names(removed: list[Segment]) -> None:
-    for segment in removed:
-        segment.file.give_up_name()

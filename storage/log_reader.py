@@ -4,7 +4,6 @@ What was read while a truncation happened is read again: it may have been remove
 that is told to the log's owner, whoever was reading: durable bytes have changed.
 """
 
-from bisect import bisect_right
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
@@ -13,10 +12,8 @@ from model.ids import Index, Offset
 from runtime.open_files import NO_DESCRIPTORS, FileGoneError
 from storage.entry import Entry, EntryKind
 from storage.errors import CorruptLogError, LogTruncatedError, OpenFilesError, StorageError
-from storage.log_jobs import LogJobs
-from storage.log_positions import LogPositions
-from storage.segment import LOOKUP_CHUNK_BYTES, Segment, SegmentView, max_timestamp_of, read_run, scan, scan_heads
-from storage.tail_cache import TailCache
+from storage.log_context import LogContext
+from storage.segment import LOOKUP_CHUNK_BYTES, SegmentView, max_timestamp_of, read_run, scan, scan_heads
 
 T = TypeVar("T")
 
@@ -24,18 +21,11 @@ T = TypeVar("T")
 class LogReader:
     """Reads for one log. Shares its segments and its newest entries, changes nothing."""
 
-    def __init__(
-        self,
-        positions: LogPositions,
-        segments: list[Segment],
-        tail: TailCache,
-        jobs: LogJobs,
-        on_damage: Callable[[CorruptLogError], None],
-    ) -> None:
-        self._positions = positions
-        self._segments = segments
-        self._tail = tail
-        self._jobs = jobs
+    def __init__(self, context: LogContext, on_damage: Callable[[CorruptLogError], None]) -> None:
+        self._positions = context.positions
+        self._segments = context.segments
+        self._tail = context.tail
+        self._jobs = context.jobs
         self._on_damage = on_damage
 
     async def read(self, first: Index, max_bytes: int, last: Index | None) -> list[Entry]:
@@ -60,8 +50,7 @@ class LogReader:
         """Return the segments that hold [first, last], but not many more than hold `max_bytes`."""
         views: list[SegmentView] = []
         size = 0
-        at = bisect_right(self._segments, first, key=lambda segment: segment.base_index) - 1
-        for segment in self._segments[at:]:
+        for segment in self._segments.holding(first):
             if segment.base_index > last or (views and size > max_bytes):
                 break
             view = segment.view(segment.index.position_of_index(first) if not views else 0)
@@ -83,9 +72,7 @@ class LogReader:
             cached = self._tail.index_of_offset(offset)
             if cached is not None:
                 return cached
-            # Of several segments that begin at one offset only the last can hold records of it.
-            at = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
-            segment = self._segments[max(at, 0)]
+            segment = self._segments.of_offset(offset)
             known = segment.index.index_at(offset)
             if known is not None:
                 # As a rule: consumers go on where a batch ended, and a row is kept of each that is large.

@@ -4,17 +4,11 @@ They come one after the other, beside appends and truncations: a saved snapshot 
 truncation touches, and only the last step of an install takes its turn among the writes.
 """
 
-from collections.abc import Callable
-
 from model.ids import NO_INDEX, Index
-from runtime.environment import Environment
-from runtime.open_files import OpenFiles
 from runtime.workers import Pool
 from storage.damaged_files import remove_damaged_copies
-from storage.log_health import LogHealth
-from storage.log_jobs import LogJobs
+from storage.log_context import LogContext
 from storage.log_start import LogStart
-from storage.segment import Segment
 from storage.segment_writer import remove_and_cut, remove_prefix
 from storage.snapshot_file import Snapshot, UnsettledSnapshotError, write_snapshot
 
@@ -26,20 +20,8 @@ class LogSnapshots:
         applied_index: That of the newest durable snapshot, 0 if there is none.
     """
 
-    def __init__(
-        self,
-        env: Environment,
-        files: OpenFiles,
-        directory: str,
-        jobs: LogJobs,
-        health: LogHealth,
-        found: Snapshot | None,
-    ) -> None:
-        self._env = env
-        self._files = files
-        self._directory = directory
-        self._jobs = jobs
-        self._health = health
+    def __init__(self, context: LogContext, found: Snapshot | None) -> None:
+        self._context = context
         self._found = found
         self._start = found.start if found is not None else None
         self.applied_index: Index = found.applied_index if found is not None else NO_INDEX
@@ -49,84 +31,88 @@ class LogSnapshots:
         found, self._found = self._found, None
         return found
 
-    async def save(self, snapshot: Snapshot, drop_prefix: Callable[[LogStart], list[Segment]]) -> None:
-        """Write the snapshot, then delete the segments that `drop_prefix` takes out of the log in one step.
+    async def save(self, snapshot: Snapshot) -> None:
+        """Write the snapshot, then delete the segments below its start, which leave the log in one step.
 
         Raises:
             RefusedError: Nothing has changed: there is no room, or no descriptor; try again later.
             SnapshotTooLargeError: Nothing has changed; try again when the state is smaller.
             LogPoisonedError: The disk failed, now or before.
         """
-        await self._jobs.saved()
-        self._check_usable()
+        await self._context.jobs.saved()
+        self._context.check_usable()
         if self._is_older(snapshot):
             return
-        await self._jobs.save(lambda: self._save(snapshot, drop_prefix))
+        await self._context.jobs.save(lambda: self._save(snapshot))
 
-    async def _save(self, snapshot: Snapshot, drop_prefix: Callable[[LogStart], list[Segment]]) -> None:
+    async def _save(self, snapshot: Snapshot) -> None:
         await self._write(snapshot)
         # An index file may be under way for a segment that is about to go.
-        await self._jobs.written()
-        removed = drop_prefix(snapshot.start)
+        await self._context.jobs.written()
+        segments = self._context.segments
+        removed = segments.remove_below(snapshot.start.index)
         if not removed:
             return
-        files, directory = self._files, self._directory
+        self._context.positions.forget_terms(segments[0].base_index)
+        files, directory = self._context.files, self._context.directory
         try:
-            await self._jobs.insist(Pool.APPEND, lambda: remove_prefix(files, directory, removed))
+            await self._context.jobs.insist(Pool.APPEND, lambda: remove_prefix(files, directory, removed))
         except OSError as error:
-            raise self._health.poisoned(f"segments below the log start cannot be removed: {error}") from error
+            raise self._context.health.poisoned(f"segments below the log start cannot be removed: {error}") from error
         finally:
             for segment in removed:
-                self._jobs.retire(segment)
+                self._context.jobs.retire(segment)
         for segment in removed:
-            self._health.logger.info("segment %s is below the log start and removed", segment.name)
+            self._context.health.logger.info("segment %s is below the log start and removed", segment.name)
 
-    async def install(self, snapshot: Snapshot, reset: Callable[[LogStart], list[Segment]]) -> None:
-        """Write the snapshot, then delete all segments, which `reset` takes out of the log in one step.
+    async def install(self, snapshot: Snapshot) -> None:
+        """Write the snapshot, then delete all segments, which leave the log in one step: it is empty at the start.
 
         Raises:
             RefusedError: Nothing has changed: there is no room, or no descriptor.
             LogPoisonedError: The disk failed, now or before.
         """
-        await self._jobs.saved()
-        self._check_usable()
-        await self._jobs.save(lambda: self._install(snapshot, reset))
+        await self._context.jobs.saved()
+        self._context.check_usable()
+        await self._context.jobs.save(lambda: self._install(snapshot))
 
-    async def _install(self, snapshot: Snapshot, reset: Callable[[LogStart], list[Segment]]) -> None:
+    async def _install(self, snapshot: Snapshot) -> None:
         await self._write(snapshot)
         # Durable: whatever fails from here on, a restart finds the log empty at the start.
-        await self._jobs.written()
-        await self._jobs.write(lambda: self._reset(snapshot.start, reset))
+        await self._context.jobs.written()
+        await self._context.jobs.write(lambda: self._reset(snapshot.start))
 
-    async def _reset(self, start: LogStart, reset: Callable[[LogStart], list[Segment]]) -> None:
-        removed = reset(start)
-        files, directory = self._files, self._directory
+    async def _reset(self, start: LogStart) -> None:
+        removed = self._context.segments.remove_all()
+        self._context.tail.cut(NO_INDEX)
+        self._context.positions.note_installed(start)
+        files, directory = self._context.files, self._context.directory
         try:
-            await self._jobs.insist(Pool.APPEND, lambda: remove_and_cut(files, directory, removed, None, None))
+            await self._context.jobs.insist(Pool.APPEND, lambda: remove_and_cut(files, directory, removed, None, None))
         except OSError as error:
-            raise self._health.poisoned(f"the former log cannot be removed: {error}") from error
+            raise self._context.health.poisoned(f"the former log cannot be removed: {error}") from error
         finally:
             for segment in removed:
-                self._jobs.retire(segment)
-        self._health.logger.info("the log is replaced by a snapshot, it begins at %d", start.index)
+                self._context.jobs.retire(segment)
+        self._context.health.logger.info("the log is replaced by a snapshot, it begins at %d", start.index)
 
     async def _write(self, snapshot: Snapshot) -> None:
-        files, directory = self._files, self._directory
+        files, directory = self._context.files, self._context.directory
         try:
-            await self._env.workers.run(Pool.APPEND, lambda: write_snapshot(files, directory, snapshot))
+            await self._context.env.workers.run(Pool.APPEND, lambda: write_snapshot(files, directory, snapshot))
         except UnsettledSnapshotError:
             await self._settle_snapshot()
         except OSError as error:
-            raise self._health.poisoned(f"a snapshot cannot be written: {error}") from error
+            raise self._context.health.poisoned(f"a snapshot cannot be written: {error}") from error
         self._note_written(snapshot)
 
     async def _settle_snapshot(self) -> None:
         """The new one has its name: nothing can be refused any more."""
-        files, directory = self._files, self._directory
+        files, directory = self._context.files, self._context.directory
         try:
-            await self._jobs.insist(Pool.APPEND, lambda: files.fsync_dir(directory))
+            await self._context.jobs.insist(Pool.APPEND, lambda: files.fsync_dir(directory))
         except OSError as error:
-            raise self._health.poisoned(f"a snapshot cannot be made durable: {error}") from error
+            raise self._context.health.poisoned(f"a snapshot cannot be made durable: {error}") from error
 
     def _note_written(self, snapshot: Snapshot) -> None:
         self._found = None
@@ -138,16 +124,16 @@ class LogSnapshots:
         Raises:
             LogPoisonedError: The disk failed, now or before.
         """
-        await self._jobs.saved()
-        self._check_usable()
-        await self._jobs.save(self._forget_damaged)
+        await self._context.jobs.saved()
+        self._context.check_usable()
+        await self._context.jobs.save(self._forget_damaged)
 
     async def _forget_damaged(self) -> None:
-        files, directory = self._files, self._directory
+        files, directory = self._context.files, self._context.directory
         try:
-            await self._jobs.insist(Pool.APPEND, lambda: remove_damaged_copies(files, directory))
+            await self._context.jobs.insist(Pool.APPEND, lambda: remove_damaged_copies(files, directory))
         except OSError as error:
-            raise self._health.poisoned(f"damaged copies cannot be removed: {error}") from error
+            raise self._context.health.poisoned(f"damaged copies cannot be removed: {error}") from error
 
     def _is_older(self, snapshot: Snapshot) -> bool:
         """Whether it would take back what is durable already."""
@@ -155,7 +141,3 @@ class LogSnapshots:
             return True
         start = self._start
         return start is not None and (snapshot.start.index, snapshot.start.offset) < (start.index, start.offset)
-
-    def _check_usable(self) -> None:
-        self._jobs.check_open()
-        self._health.check()

@@ -1,11 +1,9 @@
 """The blocking halves of a truncation: where to cut, and the removal, after the positions have moved."""
 
 from model.ids import Index
-from runtime.open_files import OpenFiles
 from runtime.workers import Pool
 from storage.errors import CorruptLogError
-from storage.log_health import LogHealth
-from storage.log_jobs import LogJobs
+from storage.log_context import LogContext
 from storage.segment import Cut, Segment, find_cut
 from storage.segment_writer import remove_and_cut
 
@@ -13,11 +11,8 @@ from storage.segment_writer import remove_and_cut
 class LogTruncation:
     """One per log; any failure poisons it."""
 
-    def __init__(self, files: OpenFiles, directory: str, jobs: LogJobs, health: LogHealth) -> None:
-        self._files = files
-        self._directory = directory
-        self._jobs = jobs
-        self._health = health
+    def __init__(self, context: LogContext) -> None:
+        self._context = context
 
     async def locate(self, last: Segment | None, first_removed: Index) -> Cut | None:
         """Return where the last segment that stays is cut; None if it stays whole or none stays.
@@ -31,9 +26,11 @@ class LogTruncation:
         view = last.view(position)
         try:
             # Whoever truncates has begun to forget the entries: where nothing can be read for now, this waits.
-            return await self._jobs.use_insisting(Pool.READ, lambda: find_cut(view, first_removed, max_timestamp))
+            return await self._context.jobs.use_insisting(
+                Pool.READ, lambda: find_cut(view, first_removed, max_timestamp)
+            )
         except (CorruptLogError, OSError) as error:
-            raise self._health.poisoned(f"cannot be truncated: {error}") from error
+            raise self._context.health.poisoned(f"cannot be truncated: {error}") from error
 
     async def carry_out(self, removed: list[Segment], last: Segment | None, cut: Cut | None) -> None:
         """Remove whole segments, newest first, and cut the last one that stays.
@@ -41,14 +38,16 @@ class LogTruncation:
         Raises:
             LogPoisonedError: The disk refused.
         """
-        files, directory = self._files, self._directory
+        files, directory = self._context.files, self._context.directory
         position = None if cut is None else cut.position
         try:
-            await self._jobs.insist(Pool.APPEND, lambda: remove_and_cut(files, directory, removed, last, position))
+            await self._context.jobs.insist(
+                Pool.APPEND, lambda: remove_and_cut(files, directory, removed, last, position)
+            )
         except OSError as error:
-            raise self._health.poisoned(f"truncation failed: {error}") from error
+            raise self._context.health.poisoned(f"truncation failed: {error}") from error
         finally:
             for segment in removed:
-                self._jobs.retire(segment)
+                self._context.jobs.retire(segment)
         for segment in removed:
-            self._health.logger.info("segment %s is truncated away", segment.name)
+            self._context.health.logger.info("segment %s is truncated away", segment.name)

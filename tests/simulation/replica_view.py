@@ -130,7 +130,7 @@ class ReplicaView:
         log = self.consensus.log
         self.entries = committed[: log.start_index - 1]
         for segment in log._segments:
-            inode = log._env.files.inode(segment.path)
+            inode = log._context.env.files.inode(segment.path)
             assert inode is not None
             try:
                 for _, parsed in scan(segment.view()._replace(file=ObservedFile(inode))):

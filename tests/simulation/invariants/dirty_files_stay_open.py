@@ -9,6 +9,6 @@ class DirtyFilesStayOpen(Invariant):
 
     def on_moved(self, view: ReplicaView, before: Standing) -> None:
         log = view.consensus.log
-        for segment in log._flusher._dirty:
+        for segment in log._segments._dirty:
             if not segment.file.is_open and not log.is_poisoned:
                 self.violated(view, f"{segment.name} holds bytes that were not fsynced, and was closed")

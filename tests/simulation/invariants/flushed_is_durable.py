@@ -78,10 +78,10 @@ class FlushedIsDurable(Invariant):
 
     @staticmethod
     def _is_durable_name(view: ReplicaView, path: str, inode: Inode) -> bool:
-        return view.consensus.log._env.files.durable_inode(path) is inode
+        return view.consensus.log._context.env.files.durable_inode(path) is inode
 
 
 def _inode_of(view: ReplicaView, segment: Segment) -> Inode:
-    inode = view.consensus.log._env.files.inode(segment.path)
+    inode = view.consensus.log._context.env.files.inode(segment.path)
     assert inode is not None
     return inode

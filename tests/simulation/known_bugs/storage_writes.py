@@ -8,12 +8,13 @@ import pytest
 
 import storage.log_appender
 import storage.log_flusher
+import storage.log_segments
 import storage.log_snapshots
 import storage.log_truncation
 from runtime.workers import Pool
-from storage.log import Log
 from storage.log_flusher import LogFlusher
 from storage.log_jobs import LogJobs
+from storage.log_segments import LogSegments
 from storage.log_snapshots import LogSnapshots
 from storage.memory_kvstore import MemoryKvStore
 from storage.segment_index import SegmentIndex
@@ -61,19 +62,20 @@ def fsync_covers_what_came_after_it_began(patch: pytest.MonkeyPatch) -> None:
     """A flush counts everything that is written when it ends, not what was written when it began."""
 
     async def run(flusher: LogFlusher, done: asyncio.Future[None]) -> None:
-        positions, segments = flusher._positions, flusher._dirty[:]
-        flusher._dirty.clear()
-        truncations = positions.truncations
+        context = flusher._context
+        positions, segments = context.positions, context.segments
+        taken, truncations = segments.take_dirty(), positions.truncations
         try:
-            await flusher._jobs.use(Pool.FSYNC, lambda: storage.log_flusher._fsync_all(segments))
+            await context.jobs.use(Pool.FSYNC, lambda: storage.log_flusher._fsync_all(taken))
         except OSError as error:
-            flusher._health.poisoned(f"fsync failed: {error}")
+            context.health.poisoned(f"fsync failed: {error}")
         else:
             if truncations == positions.truncations:
                 positions.note_flushed(positions.last_index, positions.unflushed_bytes)
                 flusher._indexer.start()
+                segments.on_fsync_ended(taken)
             else:
-                flusher._dirty[:0] = [each for each in segments if each in flusher._segments]
+                segments.on_fsync_crossed(taken)
         flusher._running = None
         done.set_result(None)
 
@@ -154,12 +156,15 @@ def segments_go_before_the_snapshot_is_durable(patch: pytest.MonkeyPatch) -> Non
     """Segments below a new log start are deleted first, and then the snapshot that says so is written."""
     write = LogSnapshots._write
 
-    async def save(snapshots: LogSnapshots, snapshot, drop_prefix) -> None:
-        removed = drop_prefix(snapshot.start)
-        files, directory = snapshots._files, snapshots._directory
+    async def save(snapshots: LogSnapshots, snapshot) -> None:
+        context = snapshots._context
+        files, directory = context.files, context.directory
+        removed = context.segments.remove_below(snapshot.start.index)
+        if removed:
+            context.positions.forget_terms(context.segments[0].base_index)
         for segment in removed:
-            snapshots._jobs.retire(segment)
-        await snapshots._env.workers.run(
+            context.jobs.retire(segment)
+        await context.env.workers.run(
             Pool.APPEND, lambda: storage.log_snapshots.remove_prefix(files, directory, removed)
         )
         await write(snapshots, snapshot)
@@ -170,17 +175,15 @@ def segments_go_before_the_snapshot_is_durable(patch: pytest.MonkeyPatch) -> Non
 def one_segment_too_many_goes(patch: pytest.MonkeyPatch) -> None:
     """With a new log start the segment goes that holds it, if there is a later one."""
 
-    def drop_prefix(log: Log, start) -> list:
-        first = sum(segment.base_index <= start.index for segment in log._segments[1:])
-        first = min(first + 1, len(log._segments) - 1) if first else 0
-        removed = log._segments[:first]
-        del log._segments[:first]
-        if removed:
-            log._follow()
-            log.forget_terms(log._segments[0].base_index)
+    def remove_below(segments: LogSegments, start) -> list:
+        first = sum(segment.base_index <= start for segment in segments[1:])
+        first = min(first + 1, len(segments) - 1) if first else 0
+        removed = segments[:first]
+        del segments._segments[:first]
+        segments._leave(removed)
         return removed
 
-    patch.setattr(Log, "_drop_prefix", drop_prefix)
+    patch.setattr(LogSegments, "remove_below", remove_below)
 
 
 def refused_descriptor_is_a_broken_disk(patch: pytest.MonkeyPatch) -> None:
@@ -200,12 +203,12 @@ def what_cannot_be_refused_gives_up_without_a_descriptor(patch: pytest.MonkeyPat
 def dirty_segments_may_be_closed(patch: pytest.MonkeyPatch) -> None:
     """A file that holds bytes without an fsync is closed like any other: a failed write-back may never be told."""
 
-    def note_written(flusher: LogFlusher, segment) -> None:
-        if segment not in flusher._dirty:
-            flusher._dirty.append(segment)
+    def note_written(segments: LogSegments, segment) -> None:
+        if segment not in segments._dirty:
+            segments._dirty.append(segment)
 
-    patch.setattr(LogFlusher, "note_written", note_written)
-    patch.setattr(storage.log_flusher, "_unpin_all", lambda segments: None)
+    patch.setattr(LogSegments, "note_written", note_written)
+    patch.setattr(storage.log_segments, "_unpin_all", lambda segments: None)
 
 
 def refused_write_on_the_loop_is_a_success(patch: pytest.MonkeyPatch) -> None:

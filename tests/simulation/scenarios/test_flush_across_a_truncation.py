@@ -34,9 +34,9 @@ def test_what_remains_waits_for_ever_if_the_flush_just_ends(monkeypatch) -> None
     async def flush(flusher: LogFlusher) -> Index:
         if flusher._running is None:
             flusher._running = asyncio.get_running_loop().create_future()
-            flusher._jobs.spawn(flusher._run(flusher._running), name="flush")
+            flusher._context.jobs.spawn(flusher._run(flusher._running), name="flush")
         await asyncio.shield(flusher._running)
-        return flusher._positions.flushed_index
+        return flusher._context.positions.flushed_index
 
     monkeypatch.setattr(LogFlusher, "flush", flush)
     with pytest.raises(AssertionError):

@@ -141,7 +141,7 @@ def test_a_read_that_finds_no_descriptor_is_refused_and_is_no_damage(place: Plac
         found: list[object] = []
         log.on_damage = found.append
         log._segments[0].file.close()
-        log._segments[0].file = log._files.cached(log._segments[0].path)
+        log._segments[0].file = log._context.files.cached(log._segments[0].path)
         refuse(place, "open", ".log")
         with pytest.raises(OpenFilesError, match="ulimit -n"):
             await log.read(Index(1), 1)
