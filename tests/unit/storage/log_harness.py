@@ -5,7 +5,7 @@ import errno
 import os
 import struct
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from runtime.network import OsNetwork
 from runtime.rng import Rng
 from runtime.workers import Pool
 from storage.entry import Entry, EntryKind
+from storage.errors import CorruptLogError
 from storage.log import Log
 from storage.options import LogIdentity, LogOptions
 from storage.segment import SegmentView, scan
@@ -290,8 +291,10 @@ class Place:
         for name in self.names():
             path = self.directory / name
             file = OsFileSystem().open(str(path))
-            for position, parsed in scan(SegmentView(name, file, 0, file.size())):
-                found[int(parsed.entry.index)] = (path, position, position + parsed.entry.size)
+            # Behind the last entry may be zeros, also after a recovery (RFC 0002, 4 and 7).
+            with suppress(CorruptLogError):
+                for position, parsed in scan(SegmentView(name, file, 0, file.size())):
+                    found[int(parsed.entry.index)] = (path, position, position + parsed.entry.size)
             file.close()
         return found
 
