@@ -215,7 +215,14 @@ class Log(LogPositions):
         Raises:
             LogPoisonedError: An fsync failed, now or before: what is on disk is unknown for ever.
         """
-        return await self._flusher.flush()
+        target, truncations = self.last_index, self.truncations
+        while self.flushed_index < target:
+            self._context.check_usable()
+            await self._flusher.fsync()
+            if self.truncations != truncations:
+                target, truncations = min(target, self.last_index), self.truncations
+        self._context.check_usable()
+        return self.flushed_index
 
     # -- truncate -----------------------------------------------------------------------------------------------
 

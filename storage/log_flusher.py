@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 
 from model.duration_histogram import DurationHistogram
-from model.ids import Index
 from runtime.workers import Pool
 from storage.errors import StorageError
 from storage.log_context import LogContext
@@ -25,20 +24,15 @@ class LogFlusher:
         self._running: asyncio.Future[None] | None = None
         self.durations: DurationHistogram | None = None
 
-    async def flush(self) -> Index:
-        """See `Log.flush`."""
-        positions = self._context.positions
-        target, truncations = positions.last_index, positions.truncations
-        while positions.flushed_index < target:
-            self._context.check_usable()
-            if self._running is None:
-                self._running = asyncio.get_running_loop().create_future()
-                self._context.jobs.spawn(self._run(self._running), name="flush")
-            await asyncio.shield(self._running)
-            if positions.truncations != truncations:
-                target, truncations = min(target, positions.last_index), positions.truncations
-        self._context.check_usable()
-        return positions.flushed_index
+    async def fsync(self) -> None:
+        """Wait for the fsync that is under way or, where there is none, for one that begins now.
+
+        It covers what was written before it began, unless it fails, which poisons the log, or crosses a truncation.
+        """
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_future()
+            self._context.jobs.spawn(self._run(self._running), name="flush")
+        await asyncio.shield(self._running)
 
     async def _run(self, done: asyncio.Future[None]) -> None:
         context = self._context
@@ -49,7 +43,7 @@ class LogFlusher:
         is_crossed = False
         clock = asyncio.get_running_loop().time
         try:
-            seconds = await context.jobs.use(Pool.FSYNC, lambda: _timed_fsync(taken, clock))
+            seconds = await context.jobs.use_here(Pool.FSYNC, lambda: _timed_fsync(taken, clock))
         except (OSError, StorageError) as error:
             context.health.poisoned(f"fsync failed: {error}")
         else:

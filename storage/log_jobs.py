@@ -200,6 +200,20 @@ class LogJobs:
         loop = asyncio.get_running_loop()
         return await self._begin(pool, job, loop.create_future(), loop.create_future())
 
+    async def use_here(self, pool: Pool, job: Callable[[], T]) -> T:
+        """Like `use`, in the caller's own task, which is of this gate: nothing cancels it before `close`.
+
+        Raises:
+            StorageError, OSError: What the job raises; what nobody foresaw comes as a StorageError.
+        """
+        self.check_open()
+        use: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._uses[use] = None
+        try:
+            return await self._work(pool, job)
+        finally:
+            self._end_use(use)
+
     async def use_insisting(self, pool: Pool, job: Callable[[], T]) -> T:
         """Like `use`; refused for want of a descriptor or a thread, it is repeated until `close` has begun.
 
@@ -219,25 +233,35 @@ class LogJobs:
     ) -> None:
         failure: Exception = StorageError(f"the log of {self._group} is closed")
         try:
-            result = await self._env.workers.run(pool, job)
-        except HungWorkersError as error:
-            failure = HungReadError(f"{self._group}: {error}")
+            result = await self._work(pool, job)
         except (StorageError, OSError) as error:
             failure = error
-        except Exception as error:  # noqa: BLE001 - told to the caller and to the loop
-            failure = StorageError(f"{self._group}: a {pool.value} job ended in {error!r}")
-            report_contained(f"a {pool.value} job of a log failed", error)
         else:
             if not answer.done():
                 answer.set_result(result)
         finally:
             if not answer.done():
                 answer.set_exception(failure)
-            del self._uses[use]
-            self._hung.pop(use, None)
-            if not use.done():
-                use.set_result(None)
-            self._close_retired()
+            self._end_use(use)
+
+    async def _work(self, pool: Pool, job: Callable[[], T]) -> T:
+        try:
+            return await self._env.workers.run(pool, job)
+        except HungWorkersError as error:
+            raise HungReadError(f"{self._group}: {error}") from error
+        except (StorageError, OSError):
+            raise
+        except Exception as error:
+            # Told to the caller and to the loop.
+            report_contained(f"a {pool.value} job of a log failed", error)
+            raise StorageError(f"{self._group}: a {pool.value} job ended in {error!r}") from error
+
+    def _end_use(self, use: asyncio.Future[None]) -> None:
+        del self._uses[use]
+        self._hung.pop(use, None)
+        if not use.done():
+            use.set_result(None)
+        self._close_retired()
 
     def retire(self, segment: Segment) -> None:
         """Close the file of a segment that left the log, as soon as nobody uses it."""

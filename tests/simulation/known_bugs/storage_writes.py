@@ -66,7 +66,7 @@ def fsync_covers_what_came_after_it_began(patch: pytest.MonkeyPatch) -> None:
         positions, segments = context.positions, context.segments
         taken, truncations = segments.take_dirty(), positions.truncations
         try:
-            await context.jobs.use(Pool.FSYNC, lambda: storage.log_flusher._fsync_all(taken))
+            await context.jobs.use_here(Pool.FSYNC, lambda: storage.log_flusher._fsync_all(taken))
         except OSError as error:
             context.health.poisoned(f"fsync failed: {error}")
         else:

@@ -1,12 +1,10 @@
 """RFC 0002 section 5: a flush that crosses a truncation is repeated for what remains (counterexample 18)."""
 
-import asyncio
-
 import pytest
 
 from model.ids import Index
 from runtime.workers import Pool
-from storage.log_flusher import LogFlusher
+from storage.log import Log
 from tests.simulation.scenarios.log_story import LogStory, data
 
 
@@ -31,13 +29,10 @@ def test_what_remains_is_flushed_without_being_asked_for_again() -> None:
 
 
 def test_what_remains_waits_for_ever_if_the_flush_just_ends(monkeypatch) -> None:
-    async def flush(flusher: LogFlusher) -> Index:
-        if flusher._running is None:
-            flusher._running = asyncio.get_running_loop().create_future()
-            flusher._context.jobs.spawn(flusher._run(flusher._running), name="flush")
-        await asyncio.shield(flusher._running)
-        return flusher._context.positions.flushed_index
+    async def flush(log: Log) -> Index:
+        await log._flusher.fsync()
+        return log.flushed_index
 
-    monkeypatch.setattr(LogFlusher, "flush", flush)
+    monkeypatch.setattr(Log, "flush", flush)
     with pytest.raises(AssertionError):
         _a_truncation_during_an_fsync()
