@@ -228,6 +228,11 @@ class CachedFile:
         """Whether the next use opens nothing, unless it is closed meanwhile."""
         return self._handle is not None
 
+    @property
+    def is_nameless(self) -> bool:
+        """Whether `give_up_name` was called."""
+        return self._is_nameless
+
     def set_active(self, is_active: bool) -> None:
         """Say whether it will be written again."""
         descriptors = self._descriptors

@@ -114,4 +114,5 @@ class LogAppender:
             context.health.logger.info("segment %s begins", part.segment.name)
         for entry in part.entries:
             part.segment.note(entry)
+        part.check_written()
         context.segments.note_written(part.segment)

@@ -39,20 +39,26 @@ class LogReader:
             if first > end:
                 return []
             run = self._tail.read(first, end, max_bytes)
-            if run is not None:
-                return run
-            views = self._views(first, end, max_bytes)
-            return await self._jobs.read(partial(read_run, views, first, end, max_bytes))
+            if run is None:
+                views = self._views(first, end, max_bytes)
+                run = await self._jobs.read(partial(read_run, views, first, end, max_bytes))
+            # Section 1: indexes are dense; `read_run` has refused by name whatever the disk may hold instead.
+            assert run[0].index == first
+            assert run[-1].index == first + len(run) - 1 <= end
+            return run
 
         return await self._undisturbed(attempt)
 
     def _views(self, first: Index, last: Index, max_bytes: int) -> list[SegmentView]:
         """Return the segments that hold [first, last], but not many more than hold `max_bytes`."""
         views: list[SegmentView] = []
-        size = 0
+        due = size = 0
         for segment in self._segments.holding(first):
             if segment.base_index > last or (views and size > max_bytes):
                 break
+            # Section 2: whole segments follow the first, without a gap.
+            assert not views or segment.base_index == due
+            due = segment.last_index + 1
             view = segment.view(segment.index.position_of_index(first) if not views else 0)
             if views:
                 size += view.end

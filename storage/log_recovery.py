@@ -105,6 +105,10 @@ class LogRecovery:
             # What ends before the start, or is not of its log, is what an interrupted install had still to remove.
             is_behind = loader.next_index < start.index or not self._fits(loader, start)
             last_index = start.prev_index if is_behind else Index(loader.next_index - 1)
+            kept = [] if is_behind else self._kept(loader, start)
+            # Nothing was changed so far (I4); what goes holds nothing of the log, and what stays is all of it.
+            assert is_behind or all(each.base_index < start.index for each in below)
+            _check_kept(kept, start, last_index)
             if flaw is None:
                 self._check_known(named, last_index)
             else:
@@ -113,11 +117,12 @@ class LogRecovery:
                 self._remove_all(named)
             else:
                 self._remove(below)
-            kept = [] if is_behind else self._kept(loader, start)
             self._cut(named, kept, is_damaged=damage is not None)
             self._rewrite_tail(kept, loader.mark)
             self._remove_leftovers(kept)
             opened.pop_all()
+        # No step that changed the disk has changed what was found on it.
+        _check_kept(kept, start, last_index)
         for segment in loader.segments:
             if segment not in kept:
                 segment.file.close()
@@ -316,10 +321,13 @@ class LogRecovery:
                 continue
             with segment.file.pinned():
                 position = segment.index.position_of_index(mark + 1)
+                # Section 7, 6: the kept bytes from the mark on, to the last of them and not a byte more.
+                assert position < segment.size
                 while position < segment.size:
                     data = segment.file.pread(min(_REWRITE_CHUNK_BYTES, segment.size - position), position)
                     segment.file.pwritev([data], position)
                     position += len(data)
+                assert position == segment.size
                 segment.file.fsync()
         if kept:
             self._files.fsync_dir(self._directory)
@@ -328,7 +336,9 @@ class LogRecovery:
         """Remove temporary files, and index files that no longer or not for long describe a closed segment."""
         closed = {index_path(segment.path) for segment in kept[:-1]}
         if kept:
-            kept[-1].has_index_file, kept[-1].closed_ms = False, None
+            # I3: it will be written to, so `_load` has read it whatever its index file says.
+            assert not kept[-1].has_index_file
+            kept[-1].closed_ms = None
             kept[-1].file.set_active(True)
         removed = False
         for name in self._files.listdir(self._directory):
@@ -338,3 +348,14 @@ class LogRecovery:
                 removed = True
         if removed:
             self._files.fsync_dir(self._directory)
+
+
+def _check_kept(kept: list[Segment], start: LogStart, last_index: Index) -> None:
+    """Assert section 2: the log from its start to its last entry is its segments, one after the other."""
+    assert last_index >= start.prev_index
+    assert all(later.base_index == earlier.last_index + 1 for earlier, later in pairwise(kept))
+    if kept:
+        assert kept[0].base_index <= start.index
+        assert kept[-1].last_index == last_index
+    else:
+        assert last_index == start.prev_index

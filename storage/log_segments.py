@@ -70,6 +70,8 @@ class LogSegments(Sequence[Segment]):
     def holding(self, first: Index) -> list[Segment]:
         """Return those that hold entries from `first` on; `first` is in the log."""
         at = bisect_right(self._segments, first, key=lambda segment: segment.base_index) - 1
+        # Section 2: the log is its segments, one after the other, and the first of them holds its start.
+        assert at >= 0
         return self._segments[at:]
 
     def of_offset(self, offset: Offset) -> Segment:

@@ -114,9 +114,13 @@ class SegmentLoader:
         if damage is None and self.next_index <= self.witnessed:
             # Only an index file can have told: the file lost whole entries at its end.
             damage = f"{named[-1].path} ends before entry {self.next_index}"
+        # Section 7: the mark is the largest of all that tells of an fsync, and no vote may forget an entry below it.
+        assert self.witnessed <= min(self.mark, self.lost_index)
         return damage
 
     def _load_one(self, named: NamedSegment, opened: ExitStack) -> str | None:
+        # Section 7, 2: what begins later was called damage, what begins earlier was refused.
+        assert named.base_index == self.next_index
         file = self._files.cached(named.path)
         opened.callback(file.close)
         index = SegmentIndex(self._options.index_interval_bytes)
@@ -134,7 +138,10 @@ class SegmentLoader:
         is_first = not self.segments
         self.segments.append(segment)
         size = file.size()
-        return None if self._take_index_file(segment, size, is_first) else self._scan(segment, size, is_first)
+        damage = None if self._take_index_file(segment, size, is_first) else self._scan(segment, size, is_first)
+        # I1 of the log to be: what counts is what its segments hold, up to the damage.
+        assert self.next_index == segment.last_index + 1
+        return damage
 
     def _is_before_start(self, segment: Segment) -> bool:
         return segment.base_index < self._start.index

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from model.ids import Index
 from runtime.open_files import CachedFile, OpenFiles
@@ -53,6 +54,16 @@ class SegmentPart:
         if entry.kind is EntryKind.DATA:
             self.data_term = entry.term
 
+    def check_unwritten(self) -> None:
+        """Assert that memory knows nothing of it: entries count once all are written, or not at all (section 4)."""
+        assert self.position == (0 if self.segment is None else self.segment.size)
+        assert self.position + sum(map(len, self.buffers)) == self.size
+
+    def check_written(self) -> None:
+        """Assert that memory knows all of the part, and nothing behind it."""
+        assert self.segment is not None
+        assert (self.segment.last_index, self.segment.size) == (self.entries[-1].index, self.size)
+
     def release(self) -> None:
         """What was written is noted as dirty, or undone: the file may be closed as far as this append goes."""
         if self.is_pinned and self.file is not None:
@@ -64,6 +75,8 @@ def plan_parts(
     directory: str, active: Segment | None, entries: Sequence[Entry], flushed: Index, options: LogOptions, now_ms: int
 ) -> list[SegmentPart]:
     """Spread entries over the active segment and, where the roll rule says so, new ones."""
+    # Section 7: a header proves what was fsynced before its entry, never the entry itself.
+    assert flushed < entries[0].index
     parts: list[SegmentPart] = []
     part = SegmentPart.at_end_of(active) if active is not None else None
     for entry in entries:
@@ -96,6 +109,7 @@ def write_parts(files: OpenFiles, directory: str, parts: list[SegmentPart]) -> N
     The files stay pinned until `SegmentPart.release`: what is written is not durable.
     """
     for part in parts:
+        part.check_unwritten()
         if part.file is None:
             if part.before is not None and part.before.file is not None:
                 # What it was made longer by is not needed any more; after a crash recovery does this again.
@@ -116,6 +130,7 @@ def cut_back(files: OpenFiles, directory: str, parts: list[SegmentPart]) -> None
     these ones back. May be repeated where it failed half-way. A part that was not reached has nothing to undo.
     """
     for part in reversed(parts):
+        part.check_unwritten()
         if part.segment is not None and part.is_pinned:
             part.segment.file.truncate(part.position)
             part.segment.file.fsync()
@@ -135,6 +150,11 @@ def remove_and_cut(
 
     `last` becomes the active segment again: its index file would soon be wrong. May be repeated where it failed.
     """
+    _check_left(removed)
+    if last is not None:
+        # Section 6: memory has moved before the disk, to the same byte, and nothing that stays goes.
+        assert position in (None, last.size)
+        assert not removed or last.last_index < removed[0].base_index
     for segment in reversed(removed):
         _unlink(files, index_path(segment.path))
         _unlink(files, segment.path)
@@ -154,10 +174,17 @@ def remove_prefix(files: OpenFiles, directory: str, removed: list[Segment]) -> N
 
     May be repeated where it failed.
     """
+    _check_left(removed)
     for segment in removed:
         _unlink(files, index_path(segment.path))
         _unlink(files, segment.path)
     files.fsync_dir(directory)
+
+
+def _check_left(removed: list[Segment]) -> None:
+    """Assert that what is removed is in order and has given up its name: no read opens it again (section 12)."""
+    assert all(earlier.last_index < later.base_index for earlier, later in pairwise(removed))
+    assert all(segment.file.is_nameless for segment in removed)
 
 
 def _unlink(files: OpenFiles, path: str) -> None:
