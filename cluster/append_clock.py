@@ -31,5 +31,5 @@ class AppendClock:
 
     def _floor(self, term: Term) -> int:
         if term != self._term:
-            self._term, self._latest = term, self._log.newest_timestamp
+            self._term, self._latest = term, self._log.reader.newest_timestamp
         return self._latest

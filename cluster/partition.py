@@ -136,7 +136,7 @@ class Partition:
     async def _start_at(self, offset: Offset) -> LogStart:
         """Return the start that makes `offset` the first one that can be read; it is at most the end of the log."""
         log = self._log
-        index = await log.index_of_offset(offset)
+        index = await log.reader.index_of_offset(offset)
         base_offset = log.next_offset
         if index <= log.last_index:
             base_offset = (await log.read(index, 1, index))[0].base_offset
@@ -167,7 +167,7 @@ class Partition:
             NotLeaderError: This leadership has ended meanwhile.
         """
         term, visible = self.leader_epoch, self.consensus.state.visible_index
-        first = await self._in_term(term, self._log.index_of_offset(offset))
+        first = await self._in_term(term, self._log.reader.index_of_offset(offset))
         batches: list[Buffer] = []
         # Entries without records (a barrier after each election) do not count as an answer.
         while first <= visible and not batches:
@@ -199,7 +199,7 @@ class Partition:
             StorageError, NotLeaderError: As `fetch`.
         """
         term, visible = self.leader_epoch, self.consensus.state.visible_index
-        hit = await self._in_term(term, self._log.offset_of_timestamp(timestamp_ms, visible, first=first))
+        hit = await self._in_term(term, self._log.reader.offset_of_timestamp(timestamp_ms, visible, first=first))
         if hit is None:
             return None
         _, _, index = hit
@@ -230,7 +230,7 @@ class Partition:
             StorageError, NotLeaderError: As `fetch`.
         """
         visible = self.consensus.state.visible_index
-        return await self._in_term(self.leader_epoch, self._log.max_timestamp(visible, first=first))
+        return await self._in_term(self.leader_epoch, self._log.reader.max_timestamp(visible, first=first))
 
     def watch(self, callback: Callable[[], None]) -> int:
         """Call `callback` when more may be readable or leadership may have changed."""
@@ -244,5 +244,5 @@ class Partition:
         """Return `index` with its offset, from memory or from the segments."""
         end = self._log.end_offset(index)
         if end is None:
-            end = await self._log.locate_end_offset(index)
+            end = await self._log.reader.locate_end_offset(index)
         return Position(index, Offset(end - 1))

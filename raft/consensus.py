@@ -97,8 +97,8 @@ class Consensus:
         self.state = ReplicaState(node.self_replica, configuration, policy, self.log)
         self._context = ReplicaContext(group, node, self.state, self.log, self._log_state, is_internal, effects=self)
         self._gate, self.logger = self._context.gate, self._context.logger
-        self.log.logger = ReplicaLogger(group, self.state, "storage")
-        self.log.on_damage = self._on_damage
+        self.log.health.logger = ReplicaLogger(group, self.state, "storage")
+        self.log.health.on_damage = self._on_damage
         self.monitor = ReplicationMonitor(self.state)
         self._flusher = ReplicaFlusher(self._context)
         self.barrier = LinearizableBarrier(self._context)

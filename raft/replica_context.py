@@ -102,7 +102,7 @@ class ReplicaContext:
         self.logger = ReplicaLogger(self.group, self.state)
         if self.options.keeps_figures:
             self.figures = IntervalFigures(self.now())
-            self.log.fsync_durations = self.figures.fsync
+            self.log.health.fsync_durations = self.figures.fsync
 
     def now(self) -> float:
         """Return the loop's time in seconds."""

@@ -1,20 +1,18 @@
-"""The log of one replica: append, flush, truncate, read; positions by index, offset and timestamp (RFC 0002).
+"""The log of one replica: append, flush, truncate, read, snapshots (RFC 0002); lookups are its reader's.
 
 The owner (raft's op_lock) never overlaps an append, a truncation or an install with another of them; flushes, reads
 and saved snapshots overlap with all. Every position is consistent with the others whenever the loop runs: they move
 in synchronous steps.
 """
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from model.duration_histogram import DurationHistogram
-from model.ids import NO_INDEX, Index, Offset
+from model.ids import NO_INDEX, Index
 from runtime.environment import Environment
 from runtime.open_files import NO_DESCRIPTORS, OpenFiles
 from runtime.workers import Pool
 from storage.entry import Entry
-from storage.errors import CorruptLogError, LogPoisonedError, OpenFilesError, StorageError
+from storage.errors import LogPoisonedError, OpenFilesError, StorageError
 from storage.group_logger import GroupLogger
 from storage.log_appender import LogAppender
 from storage.log_context import LogContext
@@ -42,7 +40,8 @@ class Log(LogPositions):
     """See the module. Made by `open`, ended by `close` or `remove`.
 
     Attributes:
-        on_damage: The owner is told once for each segment that a read finds damaged.
+        reader: Lookups by offset and timestamp.
+        health: Whether it may still write; the owner says there how it wants to be told.
         has_damaged_copies: Damage was isolated, at this open or an earlier one, and `forget_damaged` not called since.
     """
 
@@ -57,18 +56,16 @@ class Log(LogPositions):
         open_files: OpenFiles,
     ) -> None:
         super().__init__(recovered.start, recovered.terms, recovered.last_index, recovered.next_offset)
-        self.on_damage: Callable[[CorruptLogError], None] = lambda _: None
         self.has_damaged_copies = recovered.has_damaged_copies
-        self._damaged: set[str | None] = set()
         self._segments = LogSegments(recovered.segments)
         self._tail = TailCache(options.tail_cache_bytes, tail_budget)
-        self._health = LogHealth(identity.group)
-        self._jobs = LogJobs(env, identity.group, self._health)
+        self.health = LogHealth(identity.group)
+        self._jobs = LogJobs(env, identity.group, self.health)
         context = LogContext(
-            env, open_files, directory, identity.group, self, self._segments, self._tail, self._jobs, self._health
+            env, open_files, directory, identity.group, self, self._segments, self._tail, self._jobs, self.health
         )
         self._context = context
-        self._reader = LogReader(context, self._note_damage)
+        self.reader = LogReader(context)
         self._indexer = SegmentIndexer(context)
         self._flusher = LogFlusher(context, self._indexer)
         self._appender = LogAppender(context, options)
@@ -140,27 +137,9 @@ class Log(LogPositions):
         return log
 
     @property
-    def logger(self) -> "logging.LoggerAdapter[logging.Logger]":
-        """The owner may put one here that says more of the replica than its group."""
-        return self._health.logger
-
-    @logger.setter
-    def logger(self, logger: "logging.LoggerAdapter[logging.Logger]") -> None:
-        self._health.logger = logger
-
-    @property
-    def fsync_durations(self) -> DurationHistogram | None:
-        """Where the time of each fsync is counted; the owner may put a histogram here."""
-        return self._flusher.durations
-
-    @fsync_durations.setter
-    def fsync_durations(self, durations: DurationHistogram | None) -> None:
-        self._flusher.durations = durations
-
-    @property
     def is_poisoned(self) -> bool:
         """A write or an fsync failed: nothing works any more but reading."""
-        return self._health.is_poisoned
+        return self.health.is_poisoned
 
     @property
     def size_bytes(self) -> int:
@@ -317,48 +296,11 @@ class Log(LogPositions):
             CorruptLogError: Damage on disk, or a disk that cannot be read; nothing bad is returned.
             RefusedError: The disk does not answer, or there is no descriptor; ask again later.
         """
-        return await self._reader.read(first, max_bytes, last)
+        return await self.reader.read(first, max_bytes, last)
 
     def recent(self, first: Index, max_bytes: int) -> list[Entry] | None:
         """Return entries from `first` on, at least one, as far as `max_bytes` and memory go; None: not in memory."""
         return self._tail.read(first, self.last_index, max_bytes)
-
-    async def locate_end_offset(self, index: Index) -> Offset:
-        """Return the offset after an entry in [start_index - 1, last_index], from the segments if need be."""
-        known = self.end_offset(index)
-        if known is not None:
-            return known
-        return (await self.read(index, 1, index))[0].end_offset
-
-    async def index_of_offset(self, offset: Offset) -> Index:
-        """Return the entry that holds the record at `offset`, or the first one after it; last_index + 1 if none.
-
-        Raises:
-            LogTruncatedError: `offset` is below the start of the log.
-            CorruptLogError: Damage on disk, or a disk that cannot be read.
-        """
-        return await self._reader.index_of_offset(offset)
-
-    async def offset_of_timestamp(
-        self, timestamp_ms: int, last: Index, *, first: Index = NO_INDEX
-    ) -> tuple[Offset, int, Index] | None:
-        """Return (base offset, max timestamp, index) of the first batch in [first, last] with so late a time."""
-        return await self._reader.offset_of_timestamp(timestamp_ms, first, last)
-
-    async def max_timestamp(self, last: Index, *, first: Index = NO_INDEX) -> int | None:
-        """Return the largest timestamp of a batch in [first, last], None if there is no batch."""
-        return await self._reader.max_timestamp(first, last)
-
-    @property
-    def newest_timestamp(self) -> int:
-        """The largest timestamp in the newest segment that holds a batch, written batches only; -1 if there is none."""
-        return self._segments.newest_timestamp
-
-    def _note_damage(self, error: CorruptLogError) -> None:
-        if error.path not in self._damaged:
-            self._damaged.add(error.path)
-            self.logger.error("a read found damage: %s", error)
-            self.on_damage(error)
 
     # -- end ----------------------------------------------------------------------------------------------------
 
@@ -370,7 +312,7 @@ class Log(LogPositions):
                 try:
                     await self.flush()
                 except StorageError as error:
-                    self.logger.error("the last flush failed: %s", error)
+                    self.health.logger.error("the last flush failed: %s", error)
         await self._settle()
 
     async def remove(self) -> None:
@@ -384,7 +326,7 @@ class Log(LogPositions):
         try:
             await self._context.env.workers.run(Pool.APPEND, lambda: remove_log_directory(files, directory))
         except OSError as error:
-            raise self._health.poisoned(f"cannot be removed: {error}") from error
+            raise self.health.poisoned(f"cannot be removed: {error}") from error
 
     async def _settle(self) -> None:
         await self._flusher.idle()

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 
-from model.duration_histogram import DurationHistogram
 from runtime.workers import Pool
 from storage.errors import StorageError
 from storage.log_context import LogContext
@@ -12,17 +11,12 @@ from storage.segment_indexer import SegmentIndexer
 
 
 class LogFlusher:
-    """One per log.
-
-    Attributes:
-        durations: Where the time of each fsync is counted; None: nowhere.
-    """
+    """One per log."""
 
     def __init__(self, context: LogContext, indexer: SegmentIndexer) -> None:
         self._context = context
         self._indexer = indexer
         self._running: asyncio.Future[None] | None = None
-        self.durations: DurationHistogram | None = None
 
     async def fsync(self) -> None:
         """Wait for the fsync that is under way or, where there is none, for one that begins now.
@@ -47,8 +41,8 @@ class LogFlusher:
         except (OSError, StorageError) as error:
             context.health.poisoned(f"fsync failed: {error}")
         else:
-            if self.durations is not None:
-                self.durations.note(seconds)
+            if context.health.fsync_durations is not None:
+                context.health.fsync_durations.note(seconds)
             is_crossed = truncations != positions.truncations
             if not is_crossed:
                 positions.note_flushed(target, covered)

@@ -1,23 +1,30 @@
-"""Whether a log may still write, and where it says so. Once poisoned it stays poisoned: only reads go on."""
+"""Whether a log may still write, and what its owner is told. Once poisoned it stays poisoned: only reads go on."""
 
 import logging
+from collections.abc import Callable
 
+from model.duration_histogram import DurationHistogram
 from model.ids import GroupId
-from storage.errors import LogPoisonedError
+from storage.errors import CorruptLogError, LogPoisonedError
 from storage.group_logger import GroupLogger
 
 
 class LogHealth:
-    """Shared by the parts of one log.
+    """Shared by the parts of one log. The owner may put its own into the attributes.
 
     Attributes:
-        logger: The owner may put one here that says more of the replica than its group.
+        logger: One that says more of the replica than its group.
+        on_damage: It is told once for each segment that a read finds damaged.
+        fsync_durations: Where the time of each fsync is counted; None: nowhere.
     """
 
     def __init__(self, group: GroupId) -> None:
         self._group = group
         self._poison: LogPoisonedError | None = None
+        self._damaged: set[str | None] = set()
         self.logger: logging.LoggerAdapter[logging.Logger] = GroupLogger(group)
+        self.on_damage: Callable[[CorruptLogError], None] = lambda _: None
+        self.fsync_durations: DurationHistogram | None = None
 
     @property
     def is_poisoned(self) -> bool:
@@ -36,3 +43,10 @@ class LogHealth:
             self._poison = error
             self.logger.error("%s", error)
         return error
+
+    def note_damage(self, error: CorruptLogError) -> None:
+        """A read has found damage that no truncation explains: durable bytes have changed."""
+        if error.path not in self._damaged:
+            self._damaged.add(error.path)
+            self.logger.error("a read found damage: %s", error)
+            self.on_damage(error)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
-from model.ids import Index, Offset
+from model.ids import NO_INDEX, Index, Offset
 from runtime.open_files import NO_DESCRIPTORS, FileGoneError
 from storage.entry import Entry, EntryKind
 from storage.errors import CorruptLogError, LogTruncatedError, OpenFilesError, StorageError
@@ -21,12 +21,12 @@ T = TypeVar("T")
 class LogReader:
     """Reads for one log. Shares its segments and its newest entries, changes nothing."""
 
-    def __init__(self, context: LogContext, on_damage: Callable[[CorruptLogError], None]) -> None:
+    def __init__(self, context: LogContext) -> None:
         self._positions = context.positions
         self._segments = context.segments
         self._tail = context.tail
         self._jobs = context.jobs
-        self._on_damage = on_damage
+        self._health = context.health
 
     async def read(self, first: Index, max_bytes: int, last: Index | None) -> list[Entry]:
         """Return entries from `first` up to `last`; see `Log.read`."""
@@ -65,8 +65,25 @@ class LogReader:
             views.append(view)
         return views
 
+    async def locate_end_offset(self, index: Index) -> Offset:
+        """Return the offset after an entry in [start_index - 1, last_index], from the segments if need be.
+
+        Raises:
+            StorageError: As `read`.
+        """
+        known = self._positions.end_offset(index)
+        if known is not None:
+            return known
+        return (await self.read(index, 1, index))[0].end_offset
+
     async def index_of_offset(self, offset: Offset) -> Index:
-        """Return the entry that holds the record at `offset`; see `Log.index_of_offset`."""
+        """Return the entry that holds the record at `offset`, or the first one after it; last_index + 1 if none.
+
+        Raises:
+            LogTruncatedError: `offset` is below the start of the log.
+            CorruptLogError: Damage on disk, or a disk that cannot be read.
+            RefusedError: The disk does not answer, or there is no descriptor; ask again later.
+        """
 
         async def attempt() -> Index:
             if offset < self._positions.start_offset:
@@ -88,23 +105,32 @@ class LogReader:
 
         return await self._undisturbed(attempt)
 
+    @property
+    def newest_timestamp(self) -> int:
+        """The largest timestamp in the newest segment that holds a batch, written batches only; -1 if there is none."""
+        return self._segments.newest_timestamp
+
     async def offset_of_timestamp(
-        self, timestamp_ms: int, lowest: Index, last: Index
+        self, timestamp_ms: int, last: Index, *, first: Index = NO_INDEX
     ) -> tuple[Offset, int, Index] | None:
-        """Return (base offset, max timestamp, index) of a batch; see `Log.offset_of_timestamp`."""
+        """Return (base offset, max timestamp, index) of the first batch in [first, last] with so late a time.
+
+        Raises:
+            CorruptLogError, RefusedError: As `index_of_offset`.
+        """
 
         async def attempt() -> tuple[Offset, int, Index] | None:
             for segment in list(self._segments):
                 if segment.base_index > last:
                     break
                 # Looked at anew for each one: what is below the start may be closed meanwhile.
-                first = max(lowest, self._positions.start_index)
-                if segment.index.max_timestamp < timestamp_ms or segment.last_index < first:
+                lowest = max(first, self._positions.start_index)
+                if segment.index.max_timestamp < timestamp_ms or segment.last_index < lowest:
                     continue
                 position = segment.index.position_of_timestamp(timestamp_ms)
-                if segment.base_index < first:
-                    position = max(position, segment.index.position_of_index(first))
-                job = partial(_find_timestamp, segment.view(position), timestamp_ms, first, last)
+                if segment.base_index < lowest:
+                    position = max(position, segment.index.position_of_index(lowest))
+                job = partial(_find_timestamp, segment.view(position), timestamp_ms, lowest, last)
                 hit = await self._jobs.read(job)
                 if hit is not None:
                     return hit
@@ -112,26 +138,30 @@ class LogReader:
 
         return await self._undisturbed(attempt)
 
-    async def max_timestamp(self, lowest: Index, last: Index) -> int | None:
-        """Return the largest timestamp of a batch up to `last`; see `Log.max_timestamp`."""
+    async def max_timestamp(self, last: Index, *, first: Index = NO_INDEX) -> int | None:
+        """Return the largest timestamp of a batch in [first, last], None if there is no batch.
+
+        Raises:
+            CorruptLogError, RefusedError: As `index_of_offset`.
+        """
 
         async def attempt() -> int | None:
             best = -1
             for segment in list(self._segments):
-                first = max(lowest, self._positions.start_index)
-                if segment.base_index > last or first > last:
+                lowest = max(first, self._positions.start_index)
+                if segment.base_index > last or lowest > last:
                     break
-                if segment.last_index < first:
+                if segment.last_index < lowest:
                     continue
-                if segment.base_index < first:
-                    view = segment.view(segment.index.position_of_index(first))
-                    best = max(best, await self._jobs.read(partial(_max_timestamp, view, first, last)))
+                if segment.base_index < lowest:
+                    view = segment.view(segment.index.position_of_index(lowest))
+                    best = max(best, await self._jobs.read(partial(_max_timestamp, view, lowest, last)))
                     continue
                 if segment.last_index <= last:
                     best = max(best, segment.index.max_timestamp)
                     continue
                 position, before = segment.index.max_timestamp_before(last)
-                job = partial(_max_timestamp, segment.view(position), first, last)
+                job = partial(_max_timestamp, segment.view(position), lowest, last)
                 best = max(best, before, await self._jobs.read(job))
             return best if best >= 0 else None
 
@@ -147,7 +177,7 @@ class LogReader:
                 found = await attempt()
             except CorruptLogError as error:
                 if truncations == self._positions.truncations:
-                    self._on_damage(error)
+                    self._health.note_damage(error)
                     raise
                 continue
             except StorageError:
@@ -162,7 +192,7 @@ class LogReader:
                     raise OpenFilesError(f"{error}: raise `ulimit -n`") from error
                 if truncations == self._positions.truncations:
                     damage = CorruptLogError(f"the disk cannot be read: {error}")
-                    self._on_damage(damage)
+                    self._health.note_damage(damage)
                     raise damage from error
                 continue
             if truncations == self._positions.truncations:

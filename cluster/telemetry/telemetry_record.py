@@ -108,11 +108,11 @@ class FarOffsets:
             return end
         # What is committed keeps its place, and a leader truncates nothing; anything else is looked up each time.
         if not state.is_leader and index > state.commit_index:
-            return await log.locate_end_offset(index)
+            return await log.reader.locate_end_offset(index)
         key = (consensus.group, state.term, index)
         end = self._before.get(key)
         if end is None:
-            end = await log.locate_end_offset(index)
+            end = await log.reader.locate_end_offset(index)
         self._known[key] = end
         return end
 

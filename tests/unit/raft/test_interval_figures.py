@@ -94,7 +94,7 @@ def test_without_the_option_nothing_is_kept():
         stage.elect(1)
         _write(stage, "w", ConsistencyLevel.QUORUM_ACK)
         assert stage.replica(1).figures is None
-        assert stage.replica(1).log.fsync_durations is None
+        assert stage.replica(1).log.health.fsync_durations is None
 
 
 def test_an_interval_that_is_put_back_begins_where_it_began():

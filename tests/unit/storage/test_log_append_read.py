@@ -33,9 +33,9 @@ def test_a_closed_log_refuses_every_read(tmp_path: Path) -> None:
             await append(log, barrier(1), Spec(records=3))
             await log.close()
             for read in (
-                log.index_of_offset(Offset(1)),
-                log.offset_of_timestamp(0, Index(2)),
-                log.max_timestamp(Index(2)),
+                log.reader.index_of_offset(Offset(1)),
+                log.reader.offset_of_timestamp(0, Index(2)),
+                log.reader.max_timestamp(Index(2)),
                 log.read(Index(1), 1_000),
             ):
                 with pytest.raises(StorageError, match="is closed"):
@@ -338,7 +338,7 @@ def test_the_owner_is_told_of_damage_once_for_each_segment_whoever_reads(
             await append(log, *[Spec(size=200)] * 8)
             await log.flush()
             told: list[str | None] = []
-            log.on_damage = lambda error: told.append(error.path)
+            log.health.on_damage = lambda error: told.append(error.path)
             paths = sorted(place.directory.glob("*.log"))[:2]
             second = next(index for index, (path, _, _) in place.spans().items() if path == paths[1])
             for path in paths:
@@ -349,9 +349,9 @@ def test_the_owner_is_told_of_damage_once_for_each_segment_whoever_reads(
                 with pytest.raises(CorruptLogError, match="is damaged at byte 0"):
                     await log.read(Index(index), 1)
             with pytest.raises(CorruptLogError):
-                await log.offset_of_timestamp(0, log.last_index)
+                await log.reader.offset_of_timestamp(0, log.last_index)
             # A lookup by offset reads headers only, which are whole.
-            assert await log.index_of_offset(Offset(0)) == 1
+            assert await log.reader.index_of_offset(Offset(0)) == 1
             assert told == [str(path) for path in paths]
             lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
             assert [f"{path} is damaged at byte 0" in line for path, line in zip(paths, lines, strict=True)] == [

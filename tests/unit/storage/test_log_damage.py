@@ -104,7 +104,7 @@ def test_damage_that_a_read_found_behind_an_index_file_is_found_again_when_asked
         flip(path, at + 60)
         log = await place.open()
         told: list[CorruptLogError] = []
-        log.on_damage = told.append
+        log.health.on_damage = told.append
         with pytest.raises(CorruptLogError):
             await log.read(Index(2), 1)
         await log.close()

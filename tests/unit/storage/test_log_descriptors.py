@@ -139,7 +139,7 @@ def test_a_read_that_finds_no_descriptor_is_refused_and_is_no_damage(place: Plac
         await (await filled(place)).close()
         log = await place.open()
         found: list[object] = []
-        log.on_damage = found.append
+        log.health.on_damage = found.append
         log._segments[0].file.close()
         log._segments[0].file = log._context.files.cached(log._segments[0].path)
         refuse(place, "open", ".log")

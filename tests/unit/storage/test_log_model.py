@@ -303,7 +303,7 @@ class LogMachine(RuleBasedStateMachine):
         if self.start.offset > 0:
             offset = data.draw(st.integers(0, self.start.offset - 1), label="offset")
             with pytest.raises(LogTruncatedError):
-                self.runner.run(self.log.index_of_offset(Offset(offset)))
+                self.runner.run(self.log.reader.index_of_offset(Offset(offset)))
 
     @precondition(is_readable)
     @rule(data=st.data())
@@ -316,16 +316,16 @@ class LogMachine(RuleBasedStateMachine):
             for e in entries
             if e.index <= last and e.kind is EntryKind.DATA
         ]
-        hit = self.runner.run(log.offset_of_timestamp(timestamp, Index(last)))
+        hit = self.runner.run(log.reader.offset_of_timestamp(timestamp, Index(last)))
         assert hit == next((each for each in batches if each[1] >= timestamp), None)
         largest = max((each[1] for each in batches), default=-1)
-        assert self.runner.run(log.max_timestamp(Index(last))) == (largest if largest >= 0 else None)
+        assert self.runner.run(log.reader.max_timestamp(Index(last))) == (largest if largest >= 0 else None)
         offset = data.draw(st.integers(self.start.offset, int(log.next_offset) + 1), label="offset")
         holder = next((entry for entry in entries if entry.end_offset > offset), None)
-        found = self.runner.run(log.index_of_offset(Offset(offset)))
+        found = self.runner.run(log.reader.index_of_offset(Offset(offset)))
         assert found == (holder.index if holder else len(self.model) + 1)
         assert log.term_of_offset(Offset(offset)) == (holder.term if holder else log.last_term)
-        assert self.runner.run(log.locate_end_offset(Index(last))) == self.before(last + 1)[0]
+        assert self.runner.run(log.reader.locate_end_offset(Index(last))) == self.before(last + 1)[0]
 
     @staticmethod
     def timestamp_of(entry: Entry) -> int:

@@ -41,7 +41,7 @@ def both_lives(tmp_path: Path, check, **options: int) -> None:
 @pytest.mark.parametrize("segment_bytes", [200, 1 << 20])
 def test_an_offset_is_found_in_the_entry_that_holds_it(tmp_path: Path, cache: int, segment_bytes: int) -> None:
     async def check(log: Log) -> None:
-        found = [await log.index_of_offset(Offset(offset)) for offset in range(11)]
+        found = [await log.reader.index_of_offset(Offset(offset)) for offset in range(11)]
         assert found == [2, 2, 3, 5, 5, 5, 8, 9, 9, 11, 11]
 
     both_lives(tmp_path, check, tail_cache_bytes=cache, segment_bytes=segment_bytes)
@@ -50,12 +50,12 @@ def test_an_offset_is_found_in_the_entry_that_holds_it(tmp_path: Path, cache: in
 def test_a_log_of_entries_without_records_has_no_offsets(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Place(tmp_path, segment_bytes=100).opened() as log:
-            assert await log.index_of_offset(Offset(0)) == 1
+            assert await log.reader.index_of_offset(Offset(0)) == 1
             await append(log, barrier(1), Spec(kind=EntryKind.CONFIGURATION), barrier(2))
-            assert await log.index_of_offset(Offset(0)) == 4
+            assert await log.reader.index_of_offset(Offset(0)) == 4
             await append(log, Spec(term=2), barrier(3), barrier(4))
-            assert await log.index_of_offset(Offset(0)) == 4
-            assert await log.offset_of_timestamp(-1, log.last_index) == (0, 1000, 4)
+            assert await log.reader.index_of_offset(Offset(0)) == 4
+            assert await log.reader.offset_of_timestamp(-1, log.last_index) == (0, 1000, 4)
 
     asyncio.run(scenario())
 
@@ -64,7 +64,7 @@ def test_a_log_of_entries_without_records_has_no_offsets(tmp_path: Path) -> None
 def test_a_timestamp_is_found_in_the_first_batch_that_reaches_it(tmp_path: Path, segment_bytes: int) -> None:
     async def check(log: Log) -> None:
         async def at(timestamp: int, last: int = 10):
-            return await log.offset_of_timestamp(timestamp, Index(last))
+            return await log.reader.offset_of_timestamp(timestamp, Index(last))
 
         assert await at(0) == await at(50) == (0, 50, 2)
         assert await at(51) == await at(90) == (2, 90, 3)
@@ -81,7 +81,7 @@ def test_a_timestamp_is_found_in_the_first_batch_that_reaches_it(tmp_path: Path,
 @pytest.mark.parametrize("segment_bytes", [200, 1 << 20])
 def test_the_largest_timestamp_up_to_an_index(tmp_path: Path, segment_bytes: int) -> None:
     async def check(log: Log) -> None:
-        found = [await log.max_timestamp(Index(last)) for last in range(11)]
+        found = [await log.reader.max_timestamp(Index(last)) for last in range(11)]
         assert found == [None, None, 50, 90, 90, 90, 90, 90, 90, 120, 120]
 
     both_lives(tmp_path, check, segment_bytes=segment_bytes, index_interval_bytes=60)
@@ -91,7 +91,7 @@ def test_batches_without_timestamps_have_no_largest_one(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Place(tmp_path).opened() as log:
             await append(log, Spec(timestamp=-1))
-            assert await log.max_timestamp(log.last_index) is None
+            assert await log.reader.max_timestamp(log.last_index) is None
 
     asyncio.run(scenario())
 
@@ -125,7 +125,7 @@ def test_end_offsets_are_in_memory_from_the_start_of_this_life_on(tmp_path: Path
             assert log.end_offset(Index(11)) is None
         async with place.opened() as log:
             assert [log.end_offset(Index(index)) for index in range(11)] == [0, *[None] * 9, 9]
-            assert [await log.locate_end_offset(Index(index)) for index in range(11)] == expected
+            assert [await log.reader.locate_end_offset(Index(index)) for index in range(11)] == expected
 
     asyncio.run(scenario())
 
@@ -139,7 +139,7 @@ def test_marks_are_forgotten_in_large_pieces_and_never_the_last(tmp_path: Path) 
             log.forget_marks(Index(9999))
             assert log.end_offset(Index(4999)) is None
             assert log.end_offset(Index(5000)) == 5000
-            assert await log.locate_end_offset(Index(4999)) == 4999
+            assert await log.reader.locate_end_offset(Index(4999)) == 4999
             await append(log, Spec())
             assert log.end_offset(Index(5001)) == 5001
             await log.truncate(Index(3000))

@@ -52,9 +52,9 @@ def test_nothing_below_the_start_can_be_read(tmp_path: Path) -> None:
                     await log.read(Index(index), 1)
             for offset in range(start.offset):
                 with pytest.raises(LogTruncatedError):
-                    await log.index_of_offset(Offset(offset))
+                    await log.reader.index_of_offset(Offset(offset))
             assert plain(await log.read(Index(7), 1 << 20)) == plain(written[6:])
-            assert await log.index_of_offset(start.offset) == 7
+            assert await log.reader.index_of_offset(start.offset) == 7
             assert log.term_at(Index(6)) == start.prev_term == 2
             with pytest.raises(LogTruncatedError):
                 log.term_at(Index(5))
@@ -280,15 +280,15 @@ def test_an_install_replaces_a_log_that_ends_before_its_start(tmp_path: Path) ->
             assert (log.last_term, log.pending_term, log.next_offset, log.unflushed_bytes) == (6, 6, 500, 0)
             assert (log.term_at(Index(100)), log.end_offset(Index(100))) == (6, 500)
             assert (log.size_bytes, log.closed_index, place.names()) == (0, 0, [])
-            assert await log.index_of_offset(Offset(503)) == 101
-            assert await log.max_timestamp(Index(100)) is None
+            assert await log.reader.index_of_offset(Offset(503)) == 101
+            assert await log.reader.max_timestamp(Index(100)) is None
             await log.close()
             log = await place.open()
         assert log.take_snapshot() == snapshot
         made = entries_after(100, 500, [Spec(term=7, records=9), Spec(term=7)])
         await log.append(made)
         assert plain(await log.read(Index(101), 1 << 20)) == plain(made)
-        assert await log.index_of_offset(Offset(503)) == 101
+        assert await log.reader.index_of_offset(Offset(503)) == 101
         await log.flush()
         await log.close()
         async with place.opened() as log:
@@ -332,15 +332,15 @@ def test_timestamps_count_from_the_start_on(tmp_path: Path) -> None:
         async with place.opened() as log:
             written = await append(log, *[Spec(timestamp=stamp) for stamp in (90, 20, 50, 30, 40)])
             await log.flush()
-            assert await log.max_timestamp(Index(5)) == 90
+            assert await log.reader.max_timestamp(Index(5)) == 90
             log.advance_start(start_at(written, 2))
-            assert await log.max_timestamp(Index(5)) == 50
-            assert await log.max_timestamp(Index(2)) == 20
-            assert await log.max_timestamp(Index(1)) is None
-            assert await log.offset_of_timestamp(0, Index(5)) == (1, 20, 2)
-            assert await log.offset_of_timestamp(51, Index(5)) is None
+            assert await log.reader.max_timestamp(Index(5)) == 50
+            assert await log.reader.max_timestamp(Index(2)) == 20
+            assert await log.reader.max_timestamp(Index(1)) is None
+            assert await log.reader.offset_of_timestamp(0, Index(5)) == (1, 20, 2)
+            assert await log.reader.offset_of_timestamp(51, Index(5)) is None
             log.advance_start(start_at(written, 4))
-            assert await log.offset_of_timestamp(35, Index(5)) == (4, 40, 5)
+            assert await log.reader.offset_of_timestamp(35, Index(5)) == (4, 40, 5)
 
     asyncio.run(scenario())
 
@@ -405,7 +405,7 @@ def test_a_saved_snapshot_beside_appends_reads_and_truncations(tmp_path: Path) -
                 written += await append(log, Spec(term=5), Spec(term=5))
 
             reads = [log.read(Index(index), 1 << 20) for index in (6, 8, 11)]
-            looks = [log.max_timestamp(Index(11)), log.offset_of_timestamp(40, Index(11))]
+            looks = [log.reader.max_timestamp(Index(11)), log.reader.offset_of_timestamp(40, Index(11))]
             await asyncio.gather(*reads, log.save_snapshot(snapshot_of(written, log.start, 11)), work(), *looks)
             assert plain(await log.read(Index(6), 1 << 20)) == plain(written[5:])
 

@@ -71,7 +71,7 @@ def test_positions_are_right_after_a_restart_when_memory_holds_no_end_offsets(tm
             assert await everything(log) == plain(written[:4])
             place.workers.release(Pool.APPEND)
             await task
-            assert await log.locate_end_offset(Index(2)) == 6
+            assert await log.reader.locate_end_offset(Index(2)) == 6
 
     asyncio.run(scenario())
 
@@ -201,9 +201,9 @@ def test_a_read_that_meets_a_truncation_returns_what_is_there_now(tmp_path: Path
             place.workers.hold(Pool.READ, after=after)
             asked = [
                 log.read(Index(1), 1 << 20),
-                log.index_of_offset(log.next_offset - 1),
-                log.offset_of_timestamp(1000, Index(6)),
-                log.max_timestamp(Index(5)),
+                log.reader.index_of_offset(log.next_offset - 1),
+                log.reader.offset_of_timestamp(1000, Index(6)),
+                log.reader.max_timestamp(Index(5)),
             ]
             tasks = [loop.create_task(each) for each in asked]
             await steps()

@@ -92,13 +92,13 @@ def test_an_entry_that_memory_has_forgotten_is_read_once_and_forgotten_when_nobo
             log = consensus.log
             log._marks_base, log._marks = log.last_index, [log.next_offset]
             reads: list[int] = []
-            read = log.read
+            read = log.reader.read
 
             async def counted(first, *more):
                 reads.append(first)
                 return await read(first, *more)
 
-            log.read = counted
+            log.reader.read = counted
             far = FarOffsets()
             for _ in range(3):
                 far.begin_round()
