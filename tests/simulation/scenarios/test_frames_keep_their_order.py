@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+import raft.links_raft_client
 import raft.replicate_entries_stm
-import raft.service
 from raft.append_dispatch import send_append
 from raft.options import RaftOptions
 from tests.simulation.scenarios.scenario import LEADER, Scenario, Write
@@ -48,14 +48,14 @@ def test_a_follower_on_a_slow_link_catches_up_under_load() -> None:
 
 
 def test_a_follower_never_catches_up_if_rounds_pass_what_was_sent_before(monkeypatch) -> None:
-    whole = raft.service.APPEND_ENTRIES
+    whole = raft.links_raft_client.APPEND_ENTRIES
 
     def send_urgently(*arguments):
-        monkeypatch.setattr(raft.service, "APPEND_ENTRIES", replace(whole, urgent=True))
+        monkeypatch.setattr(raft.links_raft_client, "APPEND_ENTRIES", replace(whole, urgent=True))
         try:
             return send_append(*arguments)
         finally:
-            monkeypatch.setattr(raft.service, "APPEND_ENTRIES", whole)
+            monkeypatch.setattr(raft.links_raft_client, "APPEND_ENTRIES", whole)
 
     monkeypatch.setattr(raft.replicate_entries_stm, "send_append", send_urgently)
     with pytest.raises(AssertionError):
