@@ -84,15 +84,6 @@ def committed_offsets_are_one_too_far(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(kafka_api.handlers.offset_commit, "CommittedOffset", one_further)
 
 
-def absence_is_not_confirmed(patch: pytest.MonkeyPatch) -> None:
-    """A coordinator says that a group is not there by what it knows itself, and asks nobody whether it still leads."""
-
-    async def confirm(active: CoordinatedPartition, group_id: str) -> ErrorCode:
-        return ErrorCode.NONE if active.exists(group_id) else ErrorCode.GROUP_ID_NOT_FOUND
-
-    patch.setattr(CoordinatedPartition, "_confirm_existence", confirm)
-
-
 def tables_are_counted_in_characters(patch: pytest.MonkeyPatch) -> None:
     """The bound of a group table is compared with how many characters its texts have."""
     patch.setattr(cluster.groups.records, "_string_size", lambda text: 2 + len(text or ""))

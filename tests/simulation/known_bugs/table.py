@@ -251,7 +251,6 @@ _GROUPS = (
         ("ToldEndsWereVisible", *_SKIPPED),
     ),
     (groups.deleted_groups_keep_their_offsets, "KIP-229", ("broken-group",)),
-    (groups.absence_is_not_confirmed, "seed 20350; RFC 0012", ("broken-group",)),
     (groups.deletions_wait_for_the_newest_write, "RFC 0009", ("EndlessStep",)),
     (groups.generations_are_not_compared, "RFC 0009, G2", ("GroupOwners",)),
     (groups.tables_are_counted_in_characters, "RFC 0008, B2", ("TablesWithinBounds",)),
@@ -326,6 +325,12 @@ BY_SCENARIO = (
         "a candidate stands with more than what is written",
         "counterexample 32",
         f"{_SCENARIOS}/test_appends_in_flight_at_a_vote.py::test_a_committed_entry_is_lost_where_it_stands_with_more",
+    ),
+    ScenarioBug(
+        "a coordinator says that a group is not there, and asks nobody whether it still leads",
+        "seed 20350 of the campaign at 81e31de; RFC 0012",
+        "tests/unit/kafka_api/groups/test_group_deletion.py"
+        "::test_a_group_is_denied_if_nobody_confirms_that_it_is_not_there",
     ),
     ScenarioBug(
         "a connection does not remember what it has refused of a producer",

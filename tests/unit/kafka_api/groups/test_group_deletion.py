@@ -93,6 +93,10 @@ async def test_a_group_that_everybody_has_left_is_deleted_where_the_table_is_ful
     assert await groups.fetch(everything=True) == (0, None, None, None)
 
 
+async def _confirms_nothing(active):
+    return ErrorCode.NOT_COORDINATOR
+
+
 @with_groups(_SHORT_WRITES, seconds=2 * _SECONDS)
 async def test_a_coordinator_that_is_not_confirmed_does_not_say_that_a_group_is_not_there(broker, groups):
     """A deposed one knows nothing of what the next one has acknowledged (seed 20350)."""
@@ -100,10 +104,21 @@ async def test_a_coordinator_that_is_not_confirmed_does_not_say_that_a_group_is_
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CoordinatedPartition, "exists", lambda active, group_id: False)
         assert await groups.delete() is ErrorCode.GROUP_ID_NOT_FOUND
-
-        async def confirm(active):
-            return ErrorCode.NOT_COORDINATOR
-
-        patch.setattr(CoordinatedPartition, "confirm", confirm)
+        patch.setattr(CoordinatedPartition, "confirm", _confirms_nothing)
         assert await groups.delete() is ErrorCode.NOT_COORDINATOR
+    assert (await groups.fetch())[:2] == (0, 1)
+
+
+@with_groups(_SHORT_WRITES, seconds=2 * _SECONDS)
+async def test_a_group_is_denied_if_nobody_confirms_that_it_is_not_there(broker, groups):
+    await _until_done(lambda: groups.commit(1))
+
+    async def confirm_existence(active, group_id):
+        return ErrorCode.NONE if active.exists(group_id) else ErrorCode.GROUP_ID_NOT_FOUND
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CoordinatedPartition, "exists", lambda active, group_id: False)
+        patch.setattr(CoordinatedPartition, "confirm", _confirms_nothing)
+        patch.setattr(CoordinatedPartition, "_confirm_existence", confirm_existence)
+        assert await groups.delete() is ErrorCode.GROUP_ID_NOT_FOUND
     assert (await groups.fetch())[:2] == (0, 1)
