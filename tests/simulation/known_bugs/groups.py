@@ -1,8 +1,5 @@
 """Bugs in consumer groups (RFC 0009); every fourth seed has one."""
 
-import asyncio
-from weakref import WeakKeyDictionary
-
 import pytest
 
 import cluster.groups.offsets_log_state
@@ -55,23 +52,6 @@ def deleted_groups_keep_their_offsets(patch: pytest.MonkeyPatch) -> None:
         return ErrorCode.NONE
 
     patch.setattr(CoordinatedPartition, "_write_deletion", write_deletion)
-
-
-def deletions_wait_for_the_newest_write(patch: pytest.MonkeyPatch) -> None:
-    """A deletion waits for the newest write until none is under way: one refused at once leaves older ones behind."""
-    newest: WeakKeyDictionary[HeldGroup, asyncio.Future[ErrorCode]] = WeakKeyDictionary()
-    write = HeldGroup.write
-
-    def write_and_note(held: HeldGroup, records):
-        newest[held] = write(held, records)
-        return newest[held]
-
-    async def until_written(held: HeldGroup) -> None:
-        while held.writes:
-            await asyncio.shield(newest[held])
-
-    patch.setattr(HeldGroup, "write", write_and_note)
-    patch.setattr(HeldGroup, "until_written", until_written)
 
 
 def committed_offsets_are_one_too_far(patch: pytest.MonkeyPatch) -> None:
