@@ -47,6 +47,8 @@ class DataDirectoryWatch:
         self._replica = replica
         self._on_lost = on_lost
         self._lost: str | None = None
+        # A start without it is refused by raft0, which says more of what is missing.
+        self._has_had_groups = False
         self._looking: asyncio.Future[_Seen] | None = None
         self._gate = Gate("data directory")
 
@@ -107,6 +109,8 @@ class DataDirectoryWatch:
         if record is None or (record.node_id, record.directory_id) != self._replica:
             found = "no directory.id" if record is None else f"another directory.id, of node {record.node_id}"
             return _Seen(lost=f"data directory {self._path} has been replaced: it holds {found}; {cure}")
-        if not files.exists(f"{self._path}/{GROUPS}"):
+        if files.exists(f"{self._path}/{GROUPS}"):
+            self._has_had_groups = True
+        elif self._has_had_groups:
             return _Seen(lost=f"data directory {self._path} has lost its folder {GROUPS}; {cure}")
         return _Seen(free_bytes=files.free_bytes(self._path))

@@ -86,6 +86,7 @@ def _take_groups(path):
 )
 def test_a_directory_that_is_not_where_it_was_is_told_once_and_for_good(tmp_path, change, words):
     async def test(watch, env, path, lost):
+        await watch.look()
         change(path)
         for _ in range(3):
             with pytest.raises(LostDirectoryError):
