@@ -263,25 +263,27 @@ def test_a_sync_without_a_descriptor_waits_for_one_and_the_store_works_on(
 ) -> None:
     monkeypatch.setattr(storage.kvstore, "_DESCRIPTOR_PAUSE", 0.01)
     look, refused = WalMark.look, 0
+    stores: list[KvStore] = []
+    under_way: list[bool] = []
 
     def without_descriptors(mark: WalMark) -> Synced:
         nonlocal refused
         if refused < 3:
             refused += 1
+            under_way.append(stores[-1].syncing_since is not None)
             raise OSError(errno.EMFILE, "Too many open files")
         return look(mark)
 
     async def scenario() -> None:
         store = await rocks.open()
+        stores.append(store)
         failures: list[KvStoreError] = []
         store.call_on_failure(failures.append)
         monkeypatch.setattr(WalMark, "look", without_descriptors)
         store.put("term", b"1")
-        waiting = asyncio.get_running_loop().create_task(store.sync())
-        await asyncio.sleep(0.02)
-        assert store.syncing_since is not None
-        await waiting
+        await store.sync()
         assert (refused, failures) == (3, [])
+        assert under_way == [True] * 3, "a leader sees how long it waits, and hands over"
         store.put("term", b"2")
         await store.close()
         store = await rocks.open()
