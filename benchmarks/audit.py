@@ -9,8 +9,8 @@ from benchmarks.checkers import write_history
 from benchmarks.compare.verdict import row
 from benchmarks.plan import Plan
 from raftka.check.levels import Level
-from raftka.check.log_builder import read_log_history
-from raftka.check.log_model import check_log
+from raftka.check.log.builder import read_log_history
+from raftka.check.log.model import check_log
 from raftka.pipeline.audit.cluster import Cluster, OnSpark
 from raftka.pipeline.audit.logs import audit_log
 from raftka.pipeline.audit.parts import HistoryFile

@@ -10,9 +10,9 @@ import numpy as np
 
 from benchmarks.compare.verdict import Target, row
 from benchmarks.plan import Plan
-from raftka.check.log_builder import read_log_history
-from raftka.check.log_columns import LogHistory
-from raftka.check.log_model import check_log
+from raftka.check.log.builder import read_log_history
+from raftka.check.log.columns import LogHistory
+from raftka.check.log.model import check_log
 from raftka.check.register_history import NULL, READ, WRITE, RegisterHistory, Step
 from raftka.check.register_model import check_register
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from benchmarks.machine import wait_for_rest
-from raftka import kafka_client
 from raftka.admin_client import AdminError, get_json
 from raftka.dev import operations
 from raftka.dev.cluster_file import BrokerEntry, ClusterFolder
 from raftka.dev.supervisor import StartRequest, start_cluster
+from raftka.kafka import client as kafka_client
 
 TOPIC = "bench"
 DEADLINE_SECONDS = 60.0

@@ -21,7 +21,7 @@ from benchmarks.plan import Plan
 from benchmarks.profile_broker import observed_cluster
 from benchmarks.report import quantile
 from benchmarks.timed_process import MOMENTS
-from raftka import kafka_client
+from raftka.kafka import client as kafka_client
 
 _NEIGHBOUR = "bench-neighbour"
 _TRIES = 12

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message
 
 from benchmarks.cluster import DEADLINE_SECONDS, TOPIC, BenchmarkError
-from raftka.kafka_client import client_config, new_producer
+from raftka.kafka.client import client_config, new_producer
 
 VALUE_BYTES = 1024
 _VALUES = 1024

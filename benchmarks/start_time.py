@@ -16,7 +16,7 @@ from benchmarks.compare.verdict import Target, row
 from benchmarks.plan import Plan
 from benchmarks.report import summarize
 from raftka.cli.root import COMMANDS
-from raftka.kafka_client import create_topic, new_producer
+from raftka.kafka.client import create_topic, new_producer
 
 _MARK = "bootstrap: "
 _RAFTKA = str(Path(sys.executable).parent / "raftka")

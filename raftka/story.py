@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, TypeVar
 
-from raftka import kafka_client
 from raftka.admin_client import AdminError, get_json
 from raftka.dev.errors import DevError
 from raftka.dev.supervisor import DevCluster, StartRequest, start_cluster
-from raftka.kafka_client import KafkaClientError
+from raftka.kafka import client as kafka_client
+from raftka.kafka.client import KafkaClientError
 from raftka.story_clients import Tail, Verdict, Writer, judge, read_all
 
 TOPIC = "story"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from raftka import kafka_client
-from raftka.kafka_client import KafkaClientError
+from raftka.kafka import client as kafka_client
+from raftka.kafka.client import KafkaClientError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message

@@ -13,7 +13,7 @@ from benchmarks.compare.verdict import Target, row
 from benchmarks.kafka.kafka_cluster import running_kafka
 from benchmarks.plan import Plan
 from benchmarks.processes import cpu_seconds, rss_megabytes
-from raftka import kafka_client
+from raftka.kafka import client as kafka_client
 
 _FEW, _MANY = 10, 1000
 _REPLICAS = 3

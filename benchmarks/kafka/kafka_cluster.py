@@ -20,8 +20,8 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from benchmarks.cluster import TOPIC, BenchmarkError, eventually
 from benchmarks.kafka.jars import class_path
 from benchmarks.machine import wait_for_rest
-from raftka import kafka_client
 from raftka.dev.ports import BrokerAddresses, PortRequest, choose_addresses
+from raftka.kafka import client as kafka_client
 
 _NODES = 3
 _START_SECONDS = 120.0

@@ -1,6 +1,6 @@
 """`raftka chaos`: real processes under real faults, judged by the history checker.
 
-* `run`                 one run from its cluster to its verdict.
+* `run`                 one run from its cluster to its verdict; `run_facts` its request, its facts and its judgement.
 * `run_folder`          where it leaves everything; empty again where it could not begin.
 * `interruption`        Ctrl-C, and waits that it ends.
 * `schedule`            what is done and when, as data drawn from a seed.
@@ -11,7 +11,6 @@
 * `vanished_directories`  data directories that are away for a while.
 * `log_workload`        partitions as logs; on it work `wire_producer`, `wire_consumer` and `librdkafka_clients`.
 * `register_workload`   topic names as compare-and-set objects, through `topic_admin`.
-* `wire`                a Kafka client of this package's own.
 * `leadership`          who leads, as brokers tell.
 * `workload`            what a run needs of either workload.
 * `history`             what clients saw, as it happens; `latencies`, `pacing`, `load` serve it and the workloads.
@@ -21,7 +20,7 @@
 * `loop_thread`         an event loop beside a nemesis that blocks.
 * `errors`              what can go wrong with a run itself.
 
-Half of the clients are librdkafka, which is what programs use. The other half is `wire`: it sends each request once and
+Half of the clients are librdkafka, which is what programs use. The other half is `raftka.kafka.wire`: it sends each request once and
 knows which broker answered, which a history needs and librdkafka hides; and a bug that the brokers' codec has on both
 sides of a connection would be invisible to a client that shared it. So this package imports nothing of the brokers.
 """

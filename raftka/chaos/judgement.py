@@ -2,9 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -12,53 +10,27 @@ from raftka.chaos.broker_logs import BrokerLogs, read_broker_logs
 from raftka.chaos.history import History
 from raftka.chaos.losses import LossReport, compare_losses
 from raftka.chaos.report import write_report
+from raftka.chaos.run_facts import Judgement, Outcome, RunFacts, RunRequest
 from raftka.chaos.run_folder import keep_cluster
 from raftka.chaos.schedule import NEMESES
 from raftka.chaos.summary import count_faults, summarize
+from raftka.chaos.workload import Workload
 from raftka.check.errors import HistoryError
 from raftka.check.levels import Level
-from raftka.check.log_builder import read_log_history
-from raftka.check.log_model import check_log
+from raftka.check.log.builder import read_log_history
+from raftka.check.log.model import check_log
 from raftka.check.register_history import read_register_history
 from raftka.check.register_model import check_register
 from raftka.check.render import render
 from raftka.check.verdict import Verdict
-
-if TYPE_CHECKING:
-    from raftka.chaos.run import RunFacts, RunRequest
-    from raftka.chaos.workload import Workload
 
 # So much has to be acknowledged before the first fault, during the faults, and after the last one. Making a topic takes
 # many times as long as a record.
 _ACKED_MIN = {"log": 100, "cas": 20}
 
 
-Outcome = Literal["valid", "anomalies", "invalid"]
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The end of a run.
-
-    Attributes:
-        outcome: Anomalies count even where the run proves nothing else; `invalid` is one without, that proves nothing.
-        verdict: What the checker says; None: it cannot judge the history.
-        losses: At acks=1, what was compared with the brokers' logs.
-        problems: Why the run proves nothing.
-        lines: All of it as text.
-        summary: All of it as data.
-    """
-
-    outcome: Outcome
-    verdict: Verdict | None
-    losses: LossReport | None
-    problems: list[str]
-    lines: list[str]
-    summary: dict[str, Any]
-
-
 def judge(
-    request: "RunRequest", history: History, facts: "RunFacts", workload: "Workload", logs: Mapping[int, Path]
+    request: RunRequest, history: History, facts: RunFacts, workload: Workload, logs: Mapping[int, Path]
 ) -> Judgement:
     """Judge a run whose history is closed, and write everything into its folder."""
     found = read_broker_logs(logs)
@@ -96,7 +68,7 @@ def _checked(history: Path, model: str) -> Verdict:
     return check_register(read_register_history([history], has_cas=True), model)
 
 
-def _problems(request: "RunRequest", history: History, facts: "RunFacts", acked_min: int) -> list[str]:
+def _problems(request: RunRequest, history: History, facts: RunFacts, acked_min: int) -> list[str]:
     """Return why a run proves nothing, however its verdict is."""
     problems = list(facts.problems)
     if not request.nemeses:
@@ -130,7 +102,7 @@ def _lines(
     verdict: Verdict | None,
     losses: LossReport | None,
     problems: list[str],
-    facts: "RunFacts",
+    facts: RunFacts,
     history: History,
     logs: BrokerLogs,
 ) -> list[str]:
@@ -159,7 +131,7 @@ def _lines(
     return lines
 
 
-def _write(out: Path, judgement: Judgement, history: History, workload: "Workload", facts: "RunFacts") -> None:
+def _write(out: Path, judgement: Judgement, history: History, workload: Workload, facts: RunFacts) -> None:
     (out / "verdict.txt").write_text("\n".join(judgement.lines) + "\n")
     document = {"valid": judgement.outcome == "valid", "outcome": judgement.outcome, "problems": judgement.problems}
     document |= {"verdict": msgspec.to_builtins(judgement.verdict), "losses": msgspec.to_builtins(judgement.losses)}

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from raftka.chaos.history import now_ns
 from raftka.chaos.load import Topics, tp_of
-from raftka.chaos.wire.client import LostError, NotSentError, WireClient
-from raftka.chaos.wire.requests import Metadata, PartitionState, metadata
+from raftka.kafka.wire.client import LostError, NotSentError, WireClient
+from raftka.kafka.wire.requests import Metadata, PartitionState, metadata
 
 _SAMPLE_SECONDS = 0.5
 _ANSWER_SECONDS = 1.5

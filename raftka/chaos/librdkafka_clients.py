@@ -13,7 +13,7 @@ from raftka.chaos.history import History, now_ns
 from raftka.chaos.interruption import join_thread
 from raftka.chaos.load import DELIVERY_SECONDS, Acks, Topics, padded, stripped, tp_of
 from raftka.chaos.pacing import Pacer
-from raftka.kafka_client import error_text, new_consumer, new_producer
+from raftka.kafka.client import error_text, new_consumer, new_producer
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

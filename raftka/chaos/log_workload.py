@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Protocol
 
-from raftka import kafka_client
 from raftka.chaos.errors import ChaosError
 from raftka.chaos.history import History
 from raftka.chaos.interruption import join_thread, result_of
@@ -19,10 +18,11 @@ from raftka.chaos.librdkafka_clients import LibrdkafkaConsumer, LibrdkafkaProduc
 from raftka.chaos.load import DELIVERY_SECONDS, Acks, Topics
 from raftka.chaos.loop_thread import LoopThread
 from raftka.chaos.pacing import Pacer
-from raftka.chaos.wire.client import WireClient
-from raftka.chaos.wire.requests import LATEST
 from raftka.chaos.wire_consumer import LatestAsker, WireConsumer, ask_offset
 from raftka.chaos.wire_producer import WireProducer
+from raftka.kafka import client as kafka_client
+from raftka.kafka.wire.client import WireClient
+from raftka.kafka.wire.requests import LATEST
 
 _TOPICS = ("chaos-a", "chaos-b")
 _PARTITIONS = 3

@@ -19,7 +19,7 @@ from raftka.chaos.leadership import LeadershipWatch
 from raftka.chaos.load import Topics
 from raftka.chaos.loop_thread import LoopThread
 from raftka.chaos.topic_admin import LibrdkafkaTopics, TopicClient, WireTopics
-from raftka.chaos.wire.client import NotSentError, WireClient
+from raftka.kafka.wire.client import NotSentError, WireClient
 
 _THERE = "there"
 _NAMES = 3

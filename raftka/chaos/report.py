@@ -7,14 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from raftka.chaos.charts import Chart, Interval, TimeAxis, legend
 from raftka.chaos.history import History
 from raftka.chaos.leadership import Reign
-
-if TYPE_CHECKING:
-    from raftka.chaos.judgement import Judgement
+from raftka.chaos.run_facts import Judgement
 
 _STYLE = Path(__file__).with_name("report.css")
 # Kinds that have no end of their own.
@@ -26,7 +24,7 @@ _PERCENTILES = (("p50", 50.0), ("p99", 99.0), ("max", 100.0))
 _LEAST_MS = 0.1
 
 
-def write_report(path: Path, judgement: "Judgement", history: History, reigns: list[Reign], load_ended_ns: int) -> None:
+def write_report(path: Path, judgement: Judgement, history: History, reigns: list[Reign], load_ended_ns: int) -> None:
     """Write the page."""
     seconds = max(1.0, (load_ended_ns - history.began_ns) / 1e9)
     intervals = _intervals(history)
@@ -56,11 +54,11 @@ def write_report(path: Path, judgement: "Judgement", history: History, reigns: l
     )
 
 
-def _outcome(judgement: "Judgement") -> tuple[str, str]:
+def _outcome(judgement: Judgement) -> tuple[str, str]:
     return _OUTCOMES[judgement.outcome]
 
 
-def _head(judgement: "Judgement") -> str:
+def _head(judgement: Judgement) -> str:
     summary = judgement.summary
     colour, word = _outcome(judgement)
     latency = [f"{summary['latency_ms'].get(name, math.nan):,.0f}" for name in ("p50", "p99", "max")]
@@ -85,7 +83,7 @@ def _head(judgement: "Judgement") -> str:
     )
 
 
-def _foot(judgement: "Judgement") -> str:
+def _foot(judgement: Judgement) -> str:
     summary = judgement.summary
     machine = summary["machine"]
     text = html.escape(json.dumps(summary, indent=2, ensure_ascii=False))

@@ -3,28 +3,24 @@
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
-from raftka import kafka_client
 from raftka.chaos.cluster import ChaosCluster
 from raftka.chaos.errors import ChaosError
 from raftka.chaos.history import History, now_ns
 from raftka.chaos.interruption import GivenUpError, Interruption
-from raftka.chaos.judgement import Judgement, judge
-from raftka.chaos.load import VALUE_BYTES, Acks
+from raftka.chaos.judgement import judge
+from raftka.chaos.load import VALUE_BYTES
 from raftka.chaos.log_workload import LogWorkload
 from raftka.chaos.nemesis import Nemesis
 from raftka.chaos.network_namespace import NetworkNamespace, NetworkNamespaceError, own_network
 from raftka.chaos.register_workload import RegisterWorkload
+from raftka.chaos.run_facts import Judgement, RunFacts, RunRequest
 from raftka.chaos.run_folder import clear_folder, prepare_folder
-from raftka.chaos.schedule import Fault, Schedule
 from raftka.chaos.small_disks import leave_shared_mounts
 from raftka.chaos.workload import Workload
-from raftka.kafka_client import KafkaClientError, NoBrokerError
-
-WorkloadName = Literal["log", "register"]
+from raftka.kafka import client as kafka_client
+from raftka.kafka.client import KafkaClientError, NoBrokerError
 
 _WELL_SECONDS = 120.0
 _WELL_POLL = 0.5
@@ -34,47 +30,6 @@ _REPLICAS_MAX = 3
 # A small disk: what a run writes, by its rate and length, and room to be filled.
 _DISK_MARGIN = 192 * 1024 * 1024
 _RECORD_OVERHEAD = 250
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """What was asked for.
-
-    Attributes:
-        out: The run's folder; new or empty.
-        bootstrap: A cluster that is there; None: one of `brokers` brokers is made.
-        nemeses: Empty for none.
-        rate: Operations per second.
-    """
-
-    out: Path
-    brokers: int
-    bootstrap: str | None
-    workload: WorkloadName
-    acks: Acks
-    nemeses: list[str]
-    schedule: Schedule
-    rate: float
-    command: str
-
-
-@dataclass(slots=True)
-class RunFacts:
-    """What became of a run, apart from its history.
-
-    Attributes:
-        undone: Faults that were due and have not happened.
-        deaths: Node, exit code and last line of the log of brokers that nobody had killed.
-        is_read_finally: Whether the final reads are complete.
-        problems: Why it proves nothing.
-    """
-
-    began_ns: int
-    ended_ns: int = 0
-    deaths: tuple[tuple[int, int, str], ...] = ()
-    undone: list[Fault] = field(default_factory=list)
-    is_read_finally: bool = False
-    problems: list[str] = field(default_factory=list)
 
 
 def carry_out(request: RunRequest) -> Judgement:

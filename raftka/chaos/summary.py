@@ -4,26 +4,24 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from raftka.chaos.broker_logs import BrokerLogs
 from raftka.chaos.history import OUTAGE_SECONDS, History
 from raftka.chaos.losses import LossReport
+from raftka.chaos.run_facts import RunFacts, RunRequest
 from raftka.check.verdict import Verdict
 from raftka.version import installed_version
-
-if TYPE_CHECKING:
-    from raftka.chaos.run import RunFacts, RunRequest
 
 _ERRORS_SHOWN = 12
 
 
 def summarize(
-    request: "RunRequest",
+    request: RunRequest,
     history: History,
-    facts: "RunFacts",
+    facts: RunFacts,
     logs: BrokerLogs,
     verdict: Verdict | None,
     losses: LossReport | None,

@@ -6,10 +6,10 @@ Answers are True, False, or None where nobody knows what has happened. NotSentEr
 import asyncio
 from typing import Any, Protocol
 
-from raftka.chaos.wire.client import LostError, NotSentError, WireClient
-from raftka.chaos.wire.error_codes import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
-from raftka.chaos.wire.requests import Request, create_topic, delete_topic
-from raftka.kafka_client import client_config
+from raftka.kafka.client import client_config
+from raftka.kafka.wire.client import LostError, NotSentError, WireClient
+from raftka.kafka.wire.error_codes import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
+from raftka.kafka.wire.requests import Request, create_topic, delete_topic
 
 _TIMEOUT_MS = 5_000
 # Brokers wait so long; an answer may come a little later.

@@ -5,11 +5,11 @@ import random
 
 from raftka.chaos.history import History
 from raftka.chaos.load import Topics, stripped, tp_of
-from raftka.chaos.wire.client import Address, LostError, NotSentError, WireClient
-from raftka.chaos.wire.error_codes import NONE, OFFSET_OUT_OF_RANGE
-from raftka.chaos.wire.fields import AnswerError
-from raftka.chaos.wire.record_batches import read_records
-from raftka.chaos.wire.requests import EARLIEST, LATEST, Fetched, fetch, list_offsets
+from raftka.kafka.wire.client import Address, LostError, NotSentError, WireClient
+from raftka.kafka.wire.error_codes import NONE, OFFSET_OUT_OF_RANGE
+from raftka.kafka.wire.fields import AnswerError
+from raftka.kafka.wire.record_batches import read_records
+from raftka.kafka.wire.requests import EARLIEST, LATEST, Fetched, fetch, list_offsets
 
 _ROUND_SECONDS = 0.25
 _WAIT_MS = 10

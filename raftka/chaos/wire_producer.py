@@ -11,10 +11,10 @@ from typing import NamedTuple
 from raftka.chaos.history import History
 from raftka.chaos.load import DELIVERY_SECONDS, PRODUCE_TIMEOUT_MS, WIRE_ACKS, Acks, Topics, padded, tp_of, wall_ms
 from raftka.chaos.pacing import Pacer
-from raftka.chaos.wire.client import LostError, NotSentError, WireClient
-from raftka.chaos.wire.error_codes import DUPLICATE_SEQUENCE_NUMBER, LOST_TRACK, NONE, NOT_APPENDED
-from raftka.chaos.wire.record_batches import Producer, build_batch
-from raftka.chaos.wire.requests import Acknowledgement, init_producer_id, produce
+from raftka.kafka.wire.client import LostError, NotSentError, WireClient
+from raftka.kafka.wire.error_codes import DUPLICATE_SEQUENCE_NUMBER, LOST_TRACK, NONE, NOT_APPENDED
+from raftka.kafka.wire.record_batches import Producer, build_batch
+from raftka.kafka.wire.requests import Acknowledgement, init_producer_id, produce
 
 _IDLE_SECONDS = 0.1
 

@@ -4,8 +4,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from raftka.check.log_columns import QUORUM_ACK as ACKS_ALL
-from raftka.check.log_columns import Numbers, Sends
+from raftka.check.log.columns import QUORUM_ACK as ACKS_ALL
+from raftka.check.log.columns import Numbers, Sends
 
 
 class Level(IntEnum):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from raftka.check.log_columns import Flags, Numbers
+from raftka.check.log.columns import Flags, Numbers
 
 
 def by_partition(tps: Numbers, rows: Numbers) -> Iterator[Numbers]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from raftka.check.log_columns import UNKNOWN, Flags, LogHistory, Numbers
+from raftka.check.log.columns import UNKNOWN, Flags, LogHistory, Numbers
 from raftka.check.operations import Seek, Subscribe
 from raftka.check.sorting import stable_order
 

@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from raftka.check.log_columns import NEVER, UNKNOWN, Flags, Numbers
+from raftka.check.log.columns import NEVER, UNKNOWN, Flags, Numbers
 
 # Where holes are larger than this many times what there is, a table would not pay.
 SIZE_MAX = 4

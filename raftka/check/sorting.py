@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from raftka.check.log_columns import Numbers
+from raftka.check.log.columns import Numbers
 
 
 def stable_order(keys: Numbers) -> Numbers:

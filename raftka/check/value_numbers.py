@@ -6,7 +6,7 @@ from itertools import count
 
 import numpy as np
 
-from raftka.check.log_columns import UNKNOWN, Numbers
+from raftka.check.log.columns import UNKNOWN, Numbers
 
 # Below this, looking a poll up as a whole costs more than looking up its records.
 _LONG = 16

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from raftka.check.log_columns import Numbers
+from raftka.check.log.columns import Numbers
 
 # Of each kind so many are told; all are counted.
 EXAMPLES = 5

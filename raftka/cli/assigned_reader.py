@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from raftka import kafka_client
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.partition_ends import PartitionEnds
 from raftka.cli.positions import Anchor, Position
 from raftka.cli.progress import Stopwatch, leader_problem, silence_problem
 from raftka.cli.record_sink import RecordSink
+from raftka.kafka import client as kafka_client
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition

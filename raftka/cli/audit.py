@@ -13,7 +13,7 @@ from raftka.cli.check import ExplainOption, LevelName, LevelOption, Model, Model
 from raftka.cli.exit_codes import UnjudgedError
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, parse_pairs
 from raftka.cli.progress_bar import STARTING_SPARK, underway
-from raftka.kafka_client import KafkaClientError
+from raftka.kafka.client import KafkaClientError
 from raftka.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from raftka import kafka_client, kafka_offsets
 from raftka.chaos.latencies import LatencyHistogram
 from raftka.cli.bench_load import RECORD_BYTES_MIN, Load, LoadRequest, Tally
 from raftka.cli.completion import complete_topics
@@ -17,6 +16,8 @@ from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOpt
 from raftka.cli.output import print_json, print_table
 from raftka.cli.produce import Acks, Compression
 from raftka.cli.progress_bar import ProgressBar
+from raftka.kafka import client as kafka_client
+from raftka.kafka import offsets as kafka_offsets
 
 _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
 _BAR_COLUMNS = 40

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from raftka import kafka_client
 from raftka.chaos.latencies import LatencyHistogram
 from raftka.cli.record_input import RECORD_BYTES_MAX
+from raftka.kafka import client as kafka_client
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer

@@ -80,10 +80,11 @@ def chaos(
     names = _nemeses(nemesis, bootstrap, brokers, workload)
     try:
         from raftka.chaos.errors import ChaosError
-        from raftka.chaos.run import RunRequest, carry_out
+        from raftka.chaos.run import carry_out
+        from raftka.chaos.run_facts import RunRequest
         from raftka.chaos.run_folder import remove_cluster
         from raftka.chaos.schedule import Schedule, draw_schedule
-        from raftka.kafka_client import KafkaClientError
+        from raftka.kafka.client import KafkaClientError
     except ImportError as error:
         print(f"raftka: {error}; `raftka chaos` needs more: pip install 'raftka[chaos]'", file=sys.stderr)
         return UNJUDGED

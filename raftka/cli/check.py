@@ -103,8 +103,8 @@ def _judged(files: list[Path], model: Model, level: LevelName) -> "Verdict":
 
     if model is Model.LOG:
         from raftka.check.levels import Level
-        from raftka.check.log_builder import read_log_history
-        from raftka.check.log_model import check_log
+        from raftka.check.log.builder import read_log_history
+        from raftka.check.log.model import check_log
 
         with ProgressBar("bytes", _total_bytes(files)) as bar:
             log = read_log_history(files, note)

@@ -4,13 +4,13 @@ from typing import Annotated, Any
 
 import typer
 
-from raftka import kafka_client
 from raftka.cli import cluster_config
 from raftka.cli.exit_codes import FAILED
 from raftka.cli.lazy_group import QuickGroup
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption
 from raftka.cli.output import print_json, print_table
-from raftka.kafka_client import ClusterInfo
+from raftka.kafka import client as kafka_client
+from raftka.kafka.client import ClusterInfo
 
 app = typer.Typer(help="Show brokers, health and configuration of a cluster.")
 app.add_typer(cluster_config.app, name="config", cls=QuickGroup)

@@ -7,13 +7,14 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
-from raftka import kafka_client, kafka_configs
 from raftka.admin_client import AdminError, get_json, not_ready_reason, read_date
 from raftka.cli.cluster import examine
 from raftka.cli.cluster_config import merged
 from raftka.cli.findings import Finding, Level, ok
-from raftka.kafka_client import ClusterInfo, KafkaClientError, PartitionInfo
-from raftka.kafka_configs import ConfigValue, Owner
+from raftka.kafka import client as kafka_client
+from raftka.kafka import configs as kafka_configs
+from raftka.kafka.client import ClusterInfo, KafkaClientError, PartitionInfo
+from raftka.kafka.configs import ConfigValue, Owner
 
 _CONNECT_SECONDS = 2.0
 # The header has whole seconds.

@@ -4,13 +4,14 @@ from typing import Annotated, Any
 
 import typer
 
-from raftka import kafka_client, kafka_configs
 from raftka.cli.completion import complete_broker_keys, complete_broker_pairs
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, DryRunOption, Format, FormatOption, parse_pairs
 from raftka.cli.output import print_json, print_table
-from raftka.kafka_client import KafkaClientError
-from raftka.kafka_configs import ConfigValue, Owner
+from raftka.kafka import client as kafka_client
+from raftka.kafka import configs as kafka_configs
+from raftka.kafka.client import KafkaClientError
+from raftka.kafka.configs import ConfigValue, Owner
 
 app = typer.Typer(help="Show and change the configuration of the brokers that run.")
 

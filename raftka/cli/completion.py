@@ -44,21 +44,21 @@ def prepare_to_complete() -> None:
 
 def complete_topics(context: typer.Context, incomplete: str) -> list[str]:
     """Return the topics that begin so; none where no cluster answers."""
-    from raftka import kafka_client
+    from raftka.kafka import client as kafka_client
 
     return _names(context, incomplete, lambda brokers: list(kafka_client.read_cluster(brokers, _SECONDS).topics))
 
 
 def complete_groups(context: typer.Context, incomplete: str) -> list[str]:
     """Return the groups that begin so; none where no cluster answers."""
-    from raftka import kafka_groups
+    from raftka.kafka import groups as kafka_groups
 
     return _names(context, incomplete, lambda brokers: [each.name for each in kafka_groups.list_groups(brokers)])
 
 
 def complete_partitions(context: typer.Context, incomplete: str) -> list[str]:
     """Return the partitions of the topic that stands in the line."""
-    from raftka import kafka_client
+    from raftka.kafka import client as kafka_client
 
     def read(brokers: str) -> list[str]:
         topics = kafka_client.read_cluster(brokers, _SECONDS).topics
@@ -88,7 +88,8 @@ def complete_broker_pairs(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _topic_keys(context: typer.Context, brokers: str) -> list[str]:
-    from raftka import kafka_client, kafka_configs
+    from raftka.kafka import client as kafka_client
+    from raftka.kafka import configs as kafka_configs
 
     topics = kafka_client.read_cluster(brokers, _SECONDS).topics
     typed = _typed_topic(context)
@@ -98,7 +99,8 @@ def _topic_keys(context: typer.Context, brokers: str) -> list[str]:
 
 
 def _broker_keys(brokers: str) -> list[str]:
-    from raftka import kafka_client, kafka_configs
+    from raftka.kafka import client as kafka_client
+    from raftka.kafka import configs as kafka_configs
 
     nodes = list(kafka_client.read_cluster(brokers, _SECONDS).brokers)[:1]
     owner = kafka_configs.Owner.BROKER
@@ -112,7 +114,7 @@ def _typed_topic(context: Any) -> str:
 
 
 def _names(context: Any, incomplete: str, read: Callable[[str], list[str]]) -> list[str]:
-    from raftka.kafka_client import DEFAULT_BROKERS, KafkaClientError
+    from raftka.kafka.client import DEFAULT_BROKERS, KafkaClientError
 
     brokers = context.params.get("brokers") or os.environ.get("RAFTKA_BROKERS") or DEFAULT_BROKERS
     try:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raftka import kafka_client, kafka_offsets
 from raftka.cli.completion import complete_groups, complete_topics
 from raftka.cli.exit_codes import INTERRUPTED, TERMINATED, CommandError
 from raftka.cli.interrupts import TerminatedError, sigterm_as_ctrl_c
@@ -17,7 +16,9 @@ from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Positi
 from raftka.cli.progress_bar import ProgressBar
 from raftka.cli.record_format import FORMAT_HELP, record_printer
 from raftka.cli.record_sink import RecordSink
-from raftka.kafka_client import KafkaClientError
+from raftka.kafka import client as kafka_client
+from raftka.kafka import offsets as kafka_offsets
+from raftka.kafka.client import KafkaClientError
 
 if TYPE_CHECKING:
     from raftka.cli.assigned_reader import AssignedReader

@@ -22,7 +22,7 @@ from raftka.dev.supervisor import (
     StartRequest,
     start_cluster,
 )
-from raftka.kafka_client import KafkaClientError, check_writable
+from raftka.kafka.client import KafkaClientError, check_writable
 
 app = typer.Typer(help="Run a cluster of brokers on this machine.", invoke_without_command=True)
 

@@ -13,7 +13,7 @@ from raftka.cli.exit_codes import FAILED
 from raftka.cli.findings import Finding, Level, ok
 from raftka.cli.options import DEFAULT_BROKERS, Format, FormatOption, check_brokers
 from raftka.cli.output import print_json
-from raftka.kafka_client import KafkaClientError, NotServingError
+from raftka.kafka.client import KafkaClientError, NotServingError
 
 
 class Area(StrEnum):

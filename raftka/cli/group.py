@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from raftka import kafka_client, kafka_groups, kafka_offsets
 from raftka.cli.completion import complete_groups
 from raftka.cli.exit_codes import FAILED, CommandError
 from raftka.cli.options import (
@@ -19,7 +18,10 @@ from raftka.cli.options import (
 )
 from raftka.cli.output import print_json, print_table, printable
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, parse_position, resolve
-from raftka.kafka_groups import GroupInfo, GroupMember, Partition
+from raftka.kafka import client as kafka_client
+from raftka.kafka import groups as kafka_groups
+from raftka.kafka import offsets as kafka_offsets
+from raftka.kafka.groups import GroupInfo, GroupMember, Partition
 
 app = typer.Typer(help="List, describe, seek and delete consumer groups.")
 

@@ -3,12 +3,12 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from raftka import kafka_client
 from raftka.cli.assigned_reader import FETCH_WAIT_MS, POLL_SECONDS, check_passing, partition_number
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.partition_ends import PartitionEnds
 from raftka.cli.progress import PATIENCE_SECONDS, Stopwatch, leader_problem, silence_problem
 from raftka.cli.record_sink import RecordSink
+from raftka.kafka import client as kafka_client
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from raftka import kafka_client
 from raftka.cli.completion import complete_partitions
 from raftka.cli.exit_codes import CommandError
-from raftka.kafka_client import DEFAULT_BROKERS
+from raftka.kafka import client as kafka_client
+from raftka.kafka.client import DEFAULT_BROKERS
 
 
 class Format(StrEnum):

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from raftka import kafka_client
 from raftka.admin_client import request_json
 from raftka.cli.completion import complete_partitions, complete_topics
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption
 from raftka.cli.output import print_json
+from raftka.kafka import client as kafka_client
 
 app = typer.Typer(help="Act on one partition.")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from raftka import kafka_offsets
+from raftka.kafka import offsets as kafka_offsets
 
 
 class PartitionEnds:

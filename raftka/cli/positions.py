@@ -8,9 +8,9 @@ from enum import StrEnum
 
 import typer
 
-from raftka import kafka_offsets
 from raftka.cli.exit_codes import CommandError
-from raftka.kafka_groups import Partition
+from raftka.kafka import offsets as kafka_offsets
+from raftka.kafka.groups import Partition
 
 POSITION_METAVAR = "start|end|N|-N|@TIME"
 POSITION_HELP = (

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from raftka import kafka_client
 from raftka.cli.completion import complete_partitions, complete_topics
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.input_stream import InputStream
@@ -27,6 +26,7 @@ from raftka.cli.record_input import (
     parse_header,
     record_reader,
 )
+from raftka.kafka import client as kafka_client
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

@@ -6,9 +6,9 @@ import socket
 import time
 from collections.abc import Iterable, Mapping
 
-from raftka import kafka_client
 from raftka.config import parse_address
-from raftka.kafka_client import ClusterInfo, KafkaClientError
+from raftka.kafka import client as kafka_client
+from raftka.kafka.client import ClusterInfo, KafkaClientError
 
 # How long nothing may happen before somebody looks why.
 PATIENCE_SECONDS = 10.0

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from raftka import kafka_client
 from raftka.cli.format_text import Directive, Takes, parse_format
 from raftka.cli.number_format import WRITE_MODIFIERS, is_signed, number_writer
 from raftka.cli.output import bytes_as_json
+from raftka.kafka import client as kafka_client
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

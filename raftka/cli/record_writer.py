@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from raftka import kafka_client
 from raftka.cli.exit_codes import CommandError, GivenUpError
 from raftka.cli.progress import Stopwatch, write_problem
 from raftka.cli.record_input import RECORD_BYTES_MAX, Headers, InputError, InputRecord, Place
+from raftka.kafka import client as kafka_client
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message

@@ -10,7 +10,7 @@ from raftka.cli.completion import prepare_to_complete
 from raftka.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, UNJUDGED, USAGE, CommandError
 from raftka.cli.lazy_group import LazyCommand, lazy_group
 from raftka.dev.errors import DevError
-from raftka.kafka_client import KafkaClientError
+from raftka.kafka.client import KafkaClientError
 from raftka.pipeline.errors import PipelineError
 from raftka.version import installed_version
 

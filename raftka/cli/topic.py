@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from raftka import kafka_client, kafka_configs, kafka_offsets
 from raftka.admin_client import get_json
 from raftka.cli.completion import complete_topic_keys, complete_topic_pairs, complete_topics
 from raftka.cli.exit_codes import CommandError
@@ -24,8 +23,11 @@ from raftka.cli.options import (
 )
 from raftka.cli.output import print_json, print_table
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Position, parse_position, resolve
-from raftka.kafka_client import PartitionInfo
-from raftka.kafka_configs import Owner
+from raftka.kafka import client as kafka_client
+from raftka.kafka import configs as kafka_configs
+from raftka.kafka import offsets as kafka_offsets
+from raftka.kafka.client import PartitionInfo
+from raftka.kafka.configs import Owner
 
 app = typer.Typer(help="Create, configure, trim, describe and delete topics.")
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from raftka.config import parse_address
-from raftka.kafka_client import DEFAULT_BROKERS
+from raftka.kafka.client import DEFAULT_BROKERS
 from raftka.pipeline.errors import PipelineError
 
 AVAILABLE_NOW = "available-now"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from raftka import kafka_client
-from raftka.kafka_client import REQUEST_SECONDS
+from raftka.kafka import client as kafka_client
+from raftka.kafka.client import REQUEST_SECONDS
 from raftka.pipeline.durable_files import replace_file
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.settings import PipelineSettings

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from runtime.files import FileSystem, OsFileSystem
-from tests.simulation.sim_disk import ObservedFile, SimDisk, SimFile, SimFileSystem
-from tests.simulation.world import SimNode, World
+from tests.simulation.world.sim_disk import ObservedFile, SimDisk, SimFile, SimFileSystem
+from tests.simulation.world.world import SimNode, World
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runtime.network import Network, OsNetwork, bound_unsent
-from tests.simulation.world import SimNode, World
+from tests.simulation.world.world import SimNode, World
 
 Scenario = Callable[[Network], Awaitable[Any]]
 Runner = Callable[[Scenario], Any]

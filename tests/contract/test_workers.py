@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runtime.workers import Pool, ThreadWorkers, Workers
-from tests.simulation.world import World
+from tests.simulation.world.world import World
 
 Scenario = Callable[[Workers], Awaitable[Any]]
 Runner = Callable[[Scenario], Any]

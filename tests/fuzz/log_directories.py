@@ -12,9 +12,9 @@ from storage.log_recovery import LogRecovery, RecoveredLog, RecoveryRequest
 from storage.options import LogOptions
 from storage.segment import SegmentView, scan, segment_name
 from tests.fuzz.checksums import sealed_body, sealed_entries
-from tests.simulation.sim_disk import Inode, SimDisk, SimFileSystem
-from tests.simulation.trace import Trace
-from tests.simulation.virtual_loop import Scheduler, VirtualLoop
+from tests.simulation.world.sim_disk import Inode, SimDisk, SimFileSystem
+from tests.simulation.world.trace import Trace
+from tests.simulation.world.virtual_loop import Scheduler, VirtualLoop
 
 DIRECTORY = "/g"
 NAMES = (

@@ -34,8 +34,8 @@ from raftka.broker.admin_http import parse_number
 from raftka.check import history_file
 from raftka.check.errors import HistoryError
 from raftka.check.history_file import read_lines
-from raftka.check.log_builder import read_log_history
-from raftka.check.log_model import check_log
+from raftka.check.log.builder import read_log_history
+from raftka.check.log.model import check_log
 from raftka.check.register_history import read_register_history
 from raftka.check.register_model import check_register
 from rpc.codec import body_builtins, decode_header, encode_header, number, parse_body

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from raftka import kafka_client, kafka_offsets
+from raftka.kafka import client as kafka_client
+from raftka.kafka import offsets as kafka_offsets
 from raftka.pipeline.archive.findings import render
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.gaps import Gaps

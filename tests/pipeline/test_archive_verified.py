@@ -9,9 +9,11 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from raftka import kafka_client, kafka_configs, kafka_offsets
 from raftka.cli.exit_codes import FAILED
 from raftka.cli.root import run as command
+from raftka.kafka import client as kafka_client
+from raftka.kafka import configs as kafka_configs
+from raftka.kafka import offsets as kafka_offsets
 from raftka.pipeline import spark_session
 from raftka.pipeline.archive import verification
 from raftka.pipeline.archive.compaction import compact

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raftka import kafka_client
+from raftka.kafka import client as kafka_client
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.reading import read_archive
 from raftka.pipeline.archive.verification import Wanted, verify
@@ -189,7 +189,7 @@ def test_a_topic_that_is_deleted_under_a_query_ends_it_with_its_name(
 def test_records_that_retention_took_before_they_were_read_end_the_query_with_a_clear_error(
     spark: Any, cluster: BrokerCluster, tmp_path: Path
 ) -> None:
-    from raftka import kafka_offsets
+    from raftka.kafka import offsets as kafka_offsets
 
     topic = new_topic(cluster, "short")
     wanted = {"topics": topic, "to": str(tmp_path / "cold"), "brokers": cluster.bootstrap}

@@ -5,11 +5,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.simulation.campaign import campaign_in_the_background
+from tests.simulation.campaign.campaign import campaign_in_the_background
+from tests.simulation.campaign.plan import RUN_SECONDS
+from tests.simulation.campaign.run import RunResult
 from tests.simulation.known_bugs.hunt import Hunt
 from tests.simulation.known_bugs.hunts import pinned_hunts
-from tests.simulation.plan import RUN_SECONDS
-from tests.simulation.run import RunResult
 
 _JOBS = 2
 _SEEDS = range(1, 501)

@@ -7,11 +7,11 @@ import pytest
 
 from model.ids import GroupId
 from raft.replica_state import Role
-from tests.simulation.history import History
+from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import InvariantBrokenError
 from tests.simulation.invariants.visible_survives import VisibleSurvives
-from tests.simulation.power_losses import PowerLosses
-from tests.simulation.replica_view import Ghost
+from tests.simulation.world.power_losses import PowerLosses
+from tests.simulation.world.replica_view import Ghost
 
 _GROUP = GroupId("orders/0")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kafka_api.protocol.schema.definitions import DEFINITIONS
-from kafka_api.protocol.schema.derive import HEADER
+from kafka_api.protocol.schema.generated_header import HEADER
 from kafka_api.protocol.schema.message_schema import Direction, Field, MessageSchema, Struct, message_schema
 
 _INTEGERS = ("int8", "int16", "uint16", "int32", "int64")

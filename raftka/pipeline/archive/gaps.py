@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from raftka.chaos.wire.fields import AnswerError
-from raftka.chaos.wire.record_batches import BatchLayout
+from raftka.kafka.wire.fields import AnswerError
+from raftka.kafka.wire.record_batches import BatchLayout
 from raftka.pipeline.archive.blocks import Span
 
 

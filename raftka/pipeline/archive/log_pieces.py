@@ -4,14 +4,14 @@ import asyncio
 import random
 from types import TracebackType
 
-from raftka import kafka_client
 from raftka.chaos.loop_thread import LoopThread
-from raftka.chaos.wire.client import LostError, NotSentError, WireClient
-from raftka.chaos.wire.error_codes import NONE, OFFSET_OUT_OF_RANGE
-from raftka.chaos.wire.fields import AnswerError
-from raftka.chaos.wire.record_batches import read_layout
-from raftka.chaos.wire.requests import EARLIEST, fetch, list_offsets
-from raftka.kafka_client import KafkaClientError
+from raftka.kafka import client as kafka_client
+from raftka.kafka.client import KafkaClientError
+from raftka.kafka.wire.client import LostError, NotSentError, WireClient
+from raftka.kafka.wire.error_codes import NONE, OFFSET_OUT_OF_RANGE
+from raftka.kafka.wire.fields import AnswerError
+from raftka.kafka.wire.record_batches import read_layout
+from raftka.kafka.wire.requests import EARLIEST, fetch, list_offsets
 from raftka.pipeline.archive.gaps import Piece
 
 # Of one answer; a batch that is larger comes whole all the same.

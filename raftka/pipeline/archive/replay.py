@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from raftka import kafka_client
-from raftka.kafka_client import KafkaClientError
+from raftka.kafka import client as kafka_client
+from raftka.kafka.client import KafkaClientError
 
 _POLL_SECONDS = 0.1
 _DELIVERY_SECONDS = 120

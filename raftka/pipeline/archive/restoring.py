@@ -7,7 +7,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from raftka import kafka_client, kafka_offsets
+from raftka.kafka import client as kafka_client
+from raftka.kafka import offsets as kafka_offsets
 from raftka.pipeline.archive.blocks import Span, never_read
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.frames import crc32c_of

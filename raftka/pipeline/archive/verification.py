@@ -10,8 +10,9 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from raftka import kafka_client, kafka_offsets
-from raftka.kafka_client import ClusterInfo
+from raftka.kafka import client as kafka_client
+from raftka.kafka import offsets as kafka_offsets
+from raftka.kafka.client import ClusterInfo
 from raftka.pipeline.archive.blocks import BLOCK_OFFSETS, Block, BlockSum, Span, common, differing, spans
 from raftka.pipeline.archive.findings import (
     Difference,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from raftka.check.levels import Level
-from raftka.check.log_blocks import (
+from raftka.check.log.blocks import (
     CHECKS_OF_POLLS,
     BlockFound,
     BlockIndex,
@@ -26,13 +26,13 @@ from raftka.check.log_blocks import (
     facts_of,
     stacked,
 )
-from raftka.check.log_columns import UNKNOWN, Latests, LogHistory, Numbers, Polls, Records, Sends
-from raftka.check.log_contradictions import SentAgain, sent_again
-from raftka.check.log_index import LogIndex
-from raftka.check.log_model import judged
-from raftka.check.log_pieces import Shared, chosen, united
-from raftka.check.log_spine import Facts, SpineIndex, check_spine, with_records
-from raftka.check.log_wholeness import Wholeness
+from raftka.check.log.columns import UNKNOWN, Latests, LogHistory, Numbers, Polls, Records, Sends
+from raftka.check.log.contradictions import SentAgain, sent_again
+from raftka.check.log.index import LogIndex
+from raftka.check.log.model import judged
+from raftka.check.log.pieces import Shared, chosen, united
+from raftka.check.log.spine import Facts, SpineIndex, check_spine, with_records
+from raftka.check.log.wholeness import Wholeness
 from raftka.check.verdict import Report, merged
 from raftka.pipeline.audit.cluster import Cluster
 from raftka.pipeline.audit.numbering import Names, PieceNumbers, number_values

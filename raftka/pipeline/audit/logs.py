@@ -8,13 +8,13 @@ from pathlib import Path
 
 from raftka.check.errors import HistoryError
 from raftka.check.levels import Level
-from raftka.check.log_columns import NEVER, check_offsets
-from raftka.check.log_contradictions import ProcessEnds, SentAgain, sent_again
-from raftka.check.log_index import LogIndex
-from raftka.check.log_measures import measure, together
-from raftka.check.log_model import judged
-from raftka.check.log_pieces import LogPart, Shared, joined, read_part
-from raftka.check.log_wholeness import Wholeness
+from raftka.check.log.columns import NEVER, check_offsets
+from raftka.check.log.contradictions import ProcessEnds, SentAgain, sent_again
+from raftka.check.log.index import LogIndex
+from raftka.check.log.measures import measure, together
+from raftka.check.log.model import judged
+from raftka.check.log.pieces import LogPart, Shared, joined, read_part
+from raftka.check.log.wholeness import Wholeness
 from raftka.check.places import Places
 from raftka.check.verdict import Report, Verdict, merged
 from raftka.pipeline.audit.cluster import Cluster

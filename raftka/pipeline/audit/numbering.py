@@ -14,7 +14,7 @@ from typing import overload
 
 import numpy as np
 
-from raftka.check.log_columns import LogHistory, Numbers
+from raftka.check.log.columns import LogHistory, Numbers
 from raftka.pipeline.audit.cluster import Cluster
 from raftka.pipeline.audit.scratch import Kept, keep
 

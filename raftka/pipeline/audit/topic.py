@@ -12,8 +12,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from raftka import kafka_client
 from raftka.check.errors import HistoryError
+from raftka.kafka import client as kafka_client
 from raftka.pipeline.audit.parts import HistoryFile
 from raftka.pipeline.source_options import source_options
 

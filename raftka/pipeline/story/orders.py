@@ -6,11 +6,12 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
-from raftka import kafka_client, kafka_offsets
 from raftka.chaos.history import History
 from raftka.chaos.librdkafka_clients import LibrdkafkaConsumer, LibrdkafkaProducer
 from raftka.chaos.load import Topics
 from raftka.chaos.pacing import Pacer
+from raftka.kafka import client as kafka_client
+from raftka.kafka import offsets as kafka_offsets
 from raftka.pipeline.story.waiting import StoryError
 
 TOPICS = Topics(("orders",), 2, 3)

@@ -5,7 +5,7 @@ Every invariant is told what each replica does, after each step of its node, and
 
 from collections.abc import Callable
 
-from tests.simulation.history import History
+from tests.simulation.clients.history import History
 from tests.simulation.invariants.acknowledged_writes import AcknowledgedWrites
 from tests.simulation.invariants.answers_were_asked_for import AnswersWereAskedFor
 from tests.simulation.invariants.bounded_runahead import BoundedRunahead

@@ -6,7 +6,7 @@ from model.ids import ConsistencyLevel
 from raft.replicate_item import ReplicateResult
 from storage.entry import EntryKind
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import Ghost, ReplicaView, Standing
+from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing
 
 
 class AcknowledgedWrites(Invariant):

@@ -2,7 +2,7 @@
 
 from raft.replica_state import Role
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView, Standing
+from tests.simulation.world.replica_view import ReplicaView, Standing
 
 
 class AnswersWereAskedFor(Invariant):

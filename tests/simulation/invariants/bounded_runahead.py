@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from model.ids import GroupId
 from raft.replica_state import Role
 from storage.entry import EntryKind
-from tests.simulation.history import History
+from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import Ghost, ReplicaView
+from tests.simulation.world.replica_view import Ghost, ReplicaView
 
 
 class BoundedRunahead(Invariant):

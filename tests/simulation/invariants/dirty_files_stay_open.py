@@ -1,7 +1,7 @@
 """RFC 0002 section 12: what no fsync has covered is in files that are open."""
 
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView, Standing
+from tests.simulation.world.replica_view import ReplicaView, Standing
 
 
 class DirtyFilesStayOpen(Invariant):

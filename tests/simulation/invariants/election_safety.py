@@ -1,7 +1,7 @@
 """Raft paper, figure 3."""
 
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView
+from tests.simulation.world.replica_view import ReplicaView
 
 
 class ElectionSafety(Invariant):

@@ -2,7 +2,7 @@
 
 from model.ids import GroupId, Index
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView
+from tests.simulation.world.replica_view import ReplicaView
 
 
 class EqualTables(Invariant):

@@ -5,7 +5,7 @@ import os
 
 from raft.replica_state import Role
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView, Standing
+from tests.simulation.world.replica_view import ReplicaView, Standing
 
 # What no disk answers: the process has no descriptor left, has closed a file that it uses, or makes one twice.
 _OWN_FAULTS = tuple(os.strerror(number) for number in (errno.EMFILE, errno.ENFILE, errno.EBADF, errno.EEXIST))

@@ -6,8 +6,8 @@ from storage.entry import parse_entries
 from storage.errors import CorruptEntryError
 from storage.segment import Segment
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import Ghost, ReplicaView, Standing
-from tests.simulation.sim_disk import Inode
+from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing
+from tests.simulation.world.sim_disk import Inode
 
 _Key = tuple[str, int]
 

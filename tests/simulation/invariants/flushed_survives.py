@@ -1,7 +1,7 @@
 """RFC 0002: what an fsync has covered is there after any crash."""
 
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView
+from tests.simulation.world.replica_view import ReplicaView
 
 
 class FlushedSurvives(Invariant):

@@ -1,6 +1,6 @@
 """RFC 0009, G1: what groups have committed."""
 
-from tests.simulation.history import History
+from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tests.simulation.history import History
+from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
 
 

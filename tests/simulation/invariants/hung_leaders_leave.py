@@ -3,9 +3,9 @@
 from model.ids import GroupId
 from raft.replica_state import Role
 from raft.rules.agreement import has_majority
-from tests.simulation.history import History
+from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView
+from tests.simulation.world.replica_view import ReplicaView
 
 # Beyond the bound of a stall: a tick of a group at rest, a look that a late loop has left out, and a transfer that
 # fails, which takes an election timeout.

@@ -6,8 +6,8 @@ from typing import NoReturn
 from model.ids import ConsistencyLevel, GroupId, Index
 from raft.replicate_item import ReplicateResult
 from storage.snapshot_file import Snapshot
-from tests.simulation.history import History
-from tests.simulation.replica_view import Ghost, ReplicaView, Standing
+from tests.simulation.clients.history import History
+from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing
 
 
 class InvariantBrokenError(Exception):

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from model.ids import GroupId
 from raft.replica_state import Role
-from tests.simulation.history import History
+from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView
+from tests.simulation.world.replica_view import ReplicaView
 
 # After the last fault, or after the leader or a replica of the group has changed.
 _CALM_SECONDS = 5.0

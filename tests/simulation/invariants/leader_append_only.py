@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from raft.replica_state import Role
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import Ghost, ReplicaView, Standing
+from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing
 
 
 class LeaderAppendOnly(Invariant):

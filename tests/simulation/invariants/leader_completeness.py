@@ -3,7 +3,7 @@
 from bisect import bisect_left
 
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView
+from tests.simulation.world.replica_view import ReplicaView
 
 
 class LeaderCompleteness(Invariant):

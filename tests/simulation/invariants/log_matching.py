@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import Ghost, ReplicaView
+from tests.simulation.world.replica_view import Ghost, ReplicaView
 
 
 class LogMatching(Invariant):

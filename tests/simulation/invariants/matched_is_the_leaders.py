@@ -2,9 +2,9 @@
 
 from model.ids import GroupId
 from raft.replica_state import Role
-from tests.simulation.history import History
+from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView, Standing
+from tests.simulation.world.replica_view import ReplicaView, Standing
 
 
 class MatchedIsTheLeaders(Invariant):

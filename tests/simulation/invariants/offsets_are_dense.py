@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from storage.entry import EntryKind
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import Ghost, ReplicaView
+from tests.simulation.world.replica_view import Ghost, ReplicaView
 
 
 class OffsetsAreDense(Invariant):

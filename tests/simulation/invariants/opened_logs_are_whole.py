@@ -1,7 +1,7 @@
 """RFC 0002 section 7: a start cuts what a crash has torn, and serves none of it."""
 
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView
+from tests.simulation.world.replica_view import ReplicaView
 
 
 class OpenedLogsAreWhole(Invariant):

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from cluster.commands import DeleteTopic, decode_command
 from model.ids import RAFT0, GroupId, TopicId, topic_of
-from tests.simulation.history import History
+from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import Ghost, ReplicaView
+from tests.simulation.world.replica_view import Ghost, ReplicaView
 
 
 class PlacedReplicas(Invariant):

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from model.ids import GroupId
-from tests.simulation.history import History
+from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import Ghost, ReplicaView
+from tests.simulation.world.replica_view import Ghost, ReplicaView
 
 
 class ProducerSequences(Invariant):

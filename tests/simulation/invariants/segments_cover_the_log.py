@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView, Standing
+from tests.simulation.world.replica_view import ReplicaView, Standing
 
 
 class SegmentsCoverTheLog(Invariant):

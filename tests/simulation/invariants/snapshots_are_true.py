@@ -1,9 +1,9 @@
 """RFC 0008, L3: what a snapshot says."""
 
 from storage.snapshot_file import Snapshot
-from tests.simulation.digested_state import DigestedState, digest_of
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView
+from tests.simulation.world.digested_state import DigestedState, digest_of
+from tests.simulation.world.replica_view import ReplicaView
 
 
 class SnapshotsAreTrue(Invariant):

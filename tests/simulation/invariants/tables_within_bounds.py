@@ -3,9 +3,9 @@
 from cluster.controller_state import ControllerState
 from cluster.groups.offsets_log_state import OffsetsLogState
 from model.ids import GroupId, Index
-from tests.simulation.history import History
+from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView, Standing
+from tests.simulation.world.replica_view import ReplicaView, Standing
 
 
 class TablesWithinBounds(Invariant):

@@ -9,9 +9,9 @@ import msgspec
 from model.ids import GroupId
 from raft.effects import Effect
 from raft.vote_store import PersistedVote, vote_key
-from tests.simulation.history import History
+from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView
+from tests.simulation.world.replica_view import ReplicaView
 
 _ACTS = ("on_matched", "on_leader_progress", "on_truncating", "on_installing", "become_leader")
 

@@ -1,7 +1,7 @@
 """Raft paper, section 5.2: each server votes for at most one candidate in a given term, across restarts."""
 
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView
+from tests.simulation.world.replica_view import ReplicaView
 
 
 class VoteOnce(Invariant):

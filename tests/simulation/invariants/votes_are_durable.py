@@ -5,7 +5,7 @@ import msgspec
 from model.ids import GroupId
 from raft.vote_store import PersistedVote, vote_key
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import ReplicaView
+from tests.simulation.world.replica_view import ReplicaView
 
 
 class VotesAreDurable(Invariant):

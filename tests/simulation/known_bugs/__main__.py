@@ -8,12 +8,12 @@ import contextlib
 import signal
 from pathlib import Path
 
+from tests.simulation.campaign.processes import interruptible, number_of_processes
 from tests.simulation.known_bugs.hunt import SEEDS_MAX, Hunt
 from tests.simulation.known_bugs.hunts import NAMES, hunt_all
 from tests.simulation.known_bugs.pins import write_pins
 from tests.simulation.known_bugs.report import render, source_version
 from tests.simulation.known_bugs.table import BUGS
-from tests.simulation.processes import interruptible, number_of_processes
 
 # Apart from the seeds of the campaigns.
 _FIRST_SEED = 100_000

@@ -21,7 +21,7 @@ from raft.replicate_item import NewEntry
 from raft.vote_floor import floor_key
 from raft.vote_store import vote_key
 from storage.entry import EntryKind
-from tests.simulation.cluster import TOPIC
+from tests.simulation.world.cluster import TOPIC
 
 
 def deletion_takes_the_first_topic(patch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-import tests.simulation.observer
+import tests.simulation.world.observer
+from tests.simulation.campaign.plan import RUN_SECONDS
+from tests.simulation.campaign.run import RunResult, run_seed
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.known_bugs.known_bug import KnownBug, Plant
 from tests.simulation.known_bugs.objectors import last_line, objector
-from tests.simulation.plan import RUN_SECONDS
-from tests.simulation.run import RunResult, run_seed
 
 # The budget of a bug, of the 5,000 that a clean campaign has; a search that needs more counts as failed.
 SEEDS_MAX = 300
@@ -56,7 +56,7 @@ def hunt_alone(invariant: type[Invariant], plant: Plant, seeds: Iterable[int]) -
 
     def plant_and_look(patch: pytest.MonkeyPatch) -> None:
         plant(patch)
-        patch.setattr(tests.simulation.observer, "ALL", (invariant,))
+        patch.setattr(tests.simulation.world.observer, "ALL", (invariant,))
 
     return _hunt(invariant.__name__, plant_and_look, (invariant.__name__,), seeds)
 

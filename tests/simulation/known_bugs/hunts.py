@@ -3,11 +3,11 @@
 import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 
+from tests.simulation.campaign.processes import results, worker_processes
 from tests.simulation.known_bugs.hunt import SEEDS_MAX, Hunt, hunt, hunt_alone
 from tests.simulation.known_bugs.invariants_alone import ALONE
 from tests.simulation.known_bugs.pins import first_seed, read_pins
 from tests.simulation.known_bugs.table import BUGS
-from tests.simulation.processes import results, worker_processes
 
 # What is hunted: a bug, or under the name of an invariant the bug that this one finds alone.
 NAMES = [*(bug.name for bug in BUGS), *(invariant.__name__ for invariant, _ in ALONE)]

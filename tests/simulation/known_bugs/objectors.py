@@ -5,10 +5,10 @@ The first cause counts. What is raised from it, or because of it, says nothing a
 
 import re
 
-from tests.simulation.run import RunResult
+from tests.simulation.campaign.run import RunResult
 
 CONVERGENCE = "Convergence"
-# A loop that stands still: `tests.simulation.endless_steps`.
+# A loop that stands still: `tests.simulation.world.endless_steps`.
 ENDLESS_STEP = "EndlessStep"
 
 _INVARIANT = re.compile(r"^(?:[\w.]+\.)?InvariantBrokenError: (\w+): ", re.MULTILINE)

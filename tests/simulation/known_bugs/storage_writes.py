@@ -20,7 +20,7 @@ from storage.memory_kvstore import MemoryKvStore
 from storage.segment_index import SegmentIndex
 from storage.segment_writer import write_parts
 from storage.snapshot_file import DISK_FULL
-from tests.simulation.sim_workers import SimWorkers
+from tests.simulation.world.sim_workers import SimWorkers
 
 
 def fsync_is_skipped(patch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from raft.errors import NotLeaderError
 from raft.replicate_item import NewEntry, ReplicateStages
 from runtime.workers import Pool
 from storage.entry import EntryKind
+from tests.simulation.clients.workload import record_batch
 from tests.simulation.scenarios.scenario import LEADER, NO_ACK, QUORUM, Scenario, Write
-from tests.simulation.workload import record_batch
 
 _SOON = 0.050
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-import tests.simulation.observer
+import tests.simulation.world.observer
 from tests.simulation.rows import mechanisms_off
 from tests.simulation.rows.row import Mutant, Row
 from tests.simulation.rows.table import ROWS
@@ -20,7 +20,7 @@ def test_a_row_holds(row: Row) -> None:
 )
 def test_a_row_fails_without_its_mechanism(monkeypatch, row: Row, mutant: Mutant) -> None:
     # The proof itself must object, not an invariant or the founding before it.
-    monkeypatch.setattr(tests.simulation.observer, "ALL", ())
+    monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     mutant(monkeypatch)
     with pytest.raises(AssertionError):
         row.prove()

@@ -9,8 +9,8 @@ from storage.entry import Entry, EntryKind
 from storage.errors import StorageError
 from storage.log import Log
 from storage.options import LogIdentity, LogOptions
-from tests.simulation.workload import record_batch
-from tests.simulation.world import World
+from tests.simulation.clients.workload import record_batch
+from tests.simulation.world.world import World
 
 T = TypeVar("T")
 

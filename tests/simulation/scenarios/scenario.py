@@ -16,10 +16,10 @@ from raft.election_timer import ElectionTimer
 from raft.errors import RaftError
 from raft.options import RaftOptions
 from raft.replicate_item import ReplicateResult
-from tests.simulation.cluster import ClusterOptions, SimCluster
-from tests.simulation.replica_view import Ghost, ReplicaView, content_key
-from tests.simulation.workload import record_batch
-from tests.simulation.world import SimNode, World
+from tests.simulation.clients.workload import record_batch
+from tests.simulation.world.cluster import ClusterOptions, SimCluster
+from tests.simulation.world.replica_view import Ghost, ReplicaView, content_key
+from tests.simulation.world.world import SimNode, World
 
 QUORUM = ConsistencyLevel.QUORUM_ACK
 LEADER = ConsistencyLevel.LEADER_ACK

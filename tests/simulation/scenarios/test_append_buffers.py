@@ -10,10 +10,10 @@ from raft.consensus import Consensus
 from raft.errors import RaftError
 from raft.options import RaftOptions
 from runtime.workers import Pool
-from tests.simulation.cluster import ClusterOptions, SimCluster
-from tests.simulation.replica_view import content_key
-from tests.simulation.workload import record_batch
-from tests.simulation.world import World
+from tests.simulation.clients.workload import record_batch
+from tests.simulation.world.cluster import ClusterOptions, SimCluster
+from tests.simulation.world.replica_view import content_key
+from tests.simulation.world.world import World
 
 _NODE_BYTES = 128 * 1024
 _SHARE = _NODE_BYTES // 8

@@ -7,7 +7,7 @@ from model.ids import NodeId
 from raft.links_raft_client import LinksRaftClient
 from raft.messages import InstallSnapshotRequest
 from tests.simulation.scenarios.scenario import QUORUM, Scenario
-from tests.simulation.world import SimulationError
+from tests.simulation.world.world import SimulationError
 
 _SEGMENT_BYTES = 4096
 

@@ -5,11 +5,11 @@ import re
 import pytest
 
 import rpc.framing
-import tests.simulation.observer
+import tests.simulation.world.observer
 from model.ids import NodeId
 from rpc.framing import PREFIX_BYTES
 from tests.simulation.scenarios.scenario import QUORUM, Scenario, _steer
-from tests.simulation.sim_switch import Link
+from tests.simulation.world.sim_switch import Link
 
 # [REPLY, request id, [term, granted, last index, last term, reason]], as far as `granted`: cbor's false is F4, true F5.
 _REFUSAL = re.compile(rb"(\x83\x01.{1,3}\x85.)\xf4", re.DOTALL)
@@ -60,6 +60,6 @@ def test_a_refused_vote_that_arrives_as_granted_elects_nobody(monkeypatch) -> No
 
 def test_a_refused_vote_elects_a_leader_if_headers_are_not_compared_with_their_checksums(monkeypatch) -> None:
     monkeypatch.setattr(rpc.framing, "_sound_header", lambda data: data[PREFIX_BYTES:])
-    monkeypatch.setattr(tests.simulation.observer, "ALL", ())
+    monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     with pytest.raises(AssertionError, match="lacks what was acknowledged"):
         _a_refused_vote_arrives_as_granted(monkeypatch)

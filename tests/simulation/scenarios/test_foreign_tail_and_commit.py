@@ -2,7 +2,7 @@
 
 import pytest
 
-import tests.simulation.observer
+import tests.simulation.world.observer
 from tests.simulation.known_bugs import replication
 from tests.simulation.scenarios.scenario import QUORUM, Scenario
 
@@ -39,6 +39,6 @@ def test_a_follower_commits_only_what_matched_with_this_terms_leader() -> None:
 
 def test_a_follower_would_commit_foreign_entries_by_what_it_has_flushed(monkeypatch) -> None:
     replication.follower_commits_what_was_not_matched(monkeypatch)
-    monkeypatch.setattr(tests.simulation.observer, "ALL", ())
+    monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     with pytest.raises(AssertionError, match="foreign entries are committed"):
         _a_heartbeat_overtakes_what_replaces_a_foreign_tail()

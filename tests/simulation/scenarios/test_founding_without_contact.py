@@ -2,10 +2,10 @@
 
 import pytest
 
-import tests.simulation.observer
+import tests.simulation.world.observer
 from cluster.founding import Founding
-from tests.simulation.cluster import ClusterOptions, SimCluster
-from tests.simulation.world import World
+from tests.simulation.world.cluster import ClusterOptions, SimCluster
+from tests.simulation.world.world import World
 
 
 def _three_brokers_begin_without_seeing_each_other() -> None:
@@ -38,7 +38,7 @@ def test_brokers_that_are_cut_off_found_nothing_and_later_one_cluster() -> None:
 
 def test_brokers_that_are_cut_off_found_one_cluster_each_if_nobody_waits_for_the_seeds(monkeypatch) -> None:
     # What a founder of its own commits is another proof's matter.
-    monkeypatch.setattr(tests.simulation.observer, "ALL", ())
+    monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     monkeypatch.setattr(Founding, "_seed_ids", lambda founding: [int(founding._replica.node_id)])
     with pytest.raises(AssertionError, match="founded alone"):
         _three_brokers_begin_without_seeing_each_other()

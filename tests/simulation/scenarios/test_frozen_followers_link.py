@@ -7,10 +7,10 @@ import pytest
 from model.ids import ConsistencyLevel, GroupId, NodeId
 from raft.errors import RaftError
 from rpc.link import OutgoingLink
-from tests.simulation.cluster import ClusterOptions, SimCluster
-from tests.simulation.replica_view import content_key
-from tests.simulation.workload import record_batch
-from tests.simulation.world import World
+from tests.simulation.clients.workload import record_batch
+from tests.simulation.world.cluster import ClusterOptions, SimCluster
+from tests.simulation.world.replica_view import content_key
+from tests.simulation.world.world import World
 
 _BATCH_BYTES = 700_000
 _BATCHES = 20

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-import tests.simulation.observer
+import tests.simulation.world.observer
 from cluster.node import Node
 from cluster.producer_errors import OutOfOrderSequenceError
 from cluster.producer_state import ProducerState
@@ -13,10 +13,10 @@ from model.ids import ConsistencyLevel, Index
 from raft.errors import NotLeaderError, RaftError
 from raft.linearizable_barrier import LinearizableBarrier
 from raft.log_state import LogState
-from tests.simulation.replica_view import content_key
+from tests.simulation.clients.test_idempotent_producers import duplicate_is_answered_at_once
 from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario, Write
-from tests.simulation.test_idempotent_producers import duplicate_is_answered_at_once
-from tests.simulation.world import SimulationError
+from tests.simulation.world.replica_view import content_key
+from tests.simulation.world.world import SimulationError
 from tests.unit.model.record_batches import build_batch
 
 _DAY_MS = 24 * 3600 * 1000
@@ -93,7 +93,7 @@ def test_a_retry_whose_original_dies_with_its_leader_is_no_success_and_is_append
 
 def test_a_lost_original_is_a_success_if_duplicates_are_answered_from_a_cache(monkeypatch) -> None:
     duplicate_is_answered_at_once(monkeypatch)
-    monkeypatch.setattr(tests.simulation.observer, "ALL", ())
+    monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     with pytest.raises(AssertionError):
         _a_retry_of_what_no_follower_has()
 
@@ -195,7 +195,7 @@ def test_a_jump_of_the_clock_forgets_producers_if_they_expire_by_the_wall_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     producers_expire_by_the_wall_clock(monkeypatch)
-    monkeypatch.setattr(tests.simulation.observer, "ALL", ())
+    monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     with pytest.raises(AssertionError, match="it was appended again"):
         _a_clock_jumps_a_day_ahead()
 

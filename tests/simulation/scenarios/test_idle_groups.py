@@ -8,8 +8,8 @@ import pytest
 
 import raft.heartbeat_manager
 from raft.group_heartbeats import GroupHeartbeats
-from tests.simulation.cluster import ClusterOptions, SimCluster
-from tests.simulation.world import World
+from tests.simulation.world.cluster import ClusterOptions, SimCluster
+from tests.simulation.world.world import World
 
 _NODES = 3
 _GROUPS = (60, 180)

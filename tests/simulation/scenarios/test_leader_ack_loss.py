@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.replica_view import Ghost, ReplicaView, Standing
 from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario, Write
+from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing
 
 
 class _Removed(Invariant):

@@ -9,8 +9,8 @@ from cluster.errors import ClusterError
 from cluster.leadership import Leader, Leadership
 from cluster.node import Node
 from model.ids import GroupId
-from tests.simulation.cluster import ClusterOptions, SimCluster
-from tests.simulation.world import World
+from tests.simulation.world.cluster import ClusterOptions, SimCluster
+from tests.simulation.world.world import World
 
 # A push and its way; repetitions are 5 s apart.
 _SOON = 1.0

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-import tests.simulation.observer
+import tests.simulation.world.observer
 from model.ids import NodeId, Offset
 from raft.consensus import Consensus
 from raft.errors import RaftError
@@ -135,7 +135,7 @@ def test_a_busy_replica_would_confirm_a_reader_if_busy_named_the_requests_term(m
 
     monkeypatch.setattr(Consensus, "on_append_entries", on_append_entries)
     monkeypatch.setattr(Consensus, "on_heartbeat", on_heartbeat)
-    monkeypatch.setattr(tests.simulation.observer, "ALL", ())
+    monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     with pytest.raises(AssertionError, match="answered without the write"):
         _busy_replicas_have_joined_another_term()
 

@@ -3,12 +3,12 @@
 import pytest
 
 import raft.replica_opening
-import tests.simulation.observer
+import tests.simulation.world.observer
 from raft.rules.election import LogEnd
 from tests.simulation.invariants.invariant import InvariantBrokenError
 from tests.simulation.known_bugs import log_start
 from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario
-from tests.simulation.world import SimulationError
+from tests.simulation.world.world import SimulationError
 
 _SEGMENT_BYTES = 4096
 # In a node's own step, or between two.
@@ -162,6 +162,6 @@ def test_who_lost_acknowledged_entries_to_damage_elects_nobody_without_them_and_
 def test_a_damaged_replica_that_votes_like_any_other_is_found(monkeypatch) -> None:
     damage_leaves_no_floor(monkeypatch)
     # The first to object would be the one that sees what has rotted: here it is asked what follows from it.
-    monkeypatch.setattr(tests.simulation.observer, "ALL", ())
+    monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     with Scenario(5) as story, pytest.raises(AssertionError, match="nobody here has what was acknowledged"):
         _rot_of_what_one_other_holds(story)

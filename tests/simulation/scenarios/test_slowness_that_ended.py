@@ -1,7 +1,7 @@
 """RFC 0006: lags are judged from when nothing is late any more that was begun under a fault (seeds 1093, 1134)."""
 
-from tests.simulation.nemesis import Nemesis
 from tests.simulation.scenarios.scenario import Scenario
+from tests.simulation.world.nemesis import Nemesis
 
 _HELD_SECONDS = 6.0
 

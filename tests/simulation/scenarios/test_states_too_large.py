@@ -10,7 +10,7 @@ from model.ids import RAFT0
 from raft.options import RaftOptions
 from storage.errors import LogPoisonedError
 from tests.simulation.scenarios.scenario import QUORUM, Scenario
-from tests.simulation.world import SimulationError
+from tests.simulation.world.world import SimulationError
 
 # Less than three brokers and a topic take.
 _BYTES_MAX = 500

@@ -18,8 +18,8 @@ from model.ids import Offset
 from model.key_value_batch import read_key_values
 from raft.options import RaftOptions
 from runtime.workers import Pool
-from tests.simulation.cluster import TOPIC
 from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario
+from tests.simulation.world.cluster import TOPIC
 
 _RESERVE = 256 * 1024
 # Virtual: an answer and a fsync take milliseconds there.

@@ -7,8 +7,8 @@ import pytest
 from cluster.admin_requests import AdminReply, CreateTopicRequest, DeleteTopicRequest
 from cluster.errors import ClusterError, ControllerUnavailableError, TopicExistsError
 from model.ids import RAFT0
-from tests.simulation.cluster import TOPIC, ClusterOptions, SimCluster
-from tests.simulation.world import World
+from tests.simulation.world.cluster import TOPIC, ClusterOptions, SimCluster
+from tests.simulation.world.world import World
 
 
 @pytest.fixture

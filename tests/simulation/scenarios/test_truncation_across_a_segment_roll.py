@@ -5,8 +5,8 @@ import errno
 import pytest
 
 from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario, Write
-from tests.simulation.sim_disk import Operation
-from tests.simulation.sim_switch import os_error
+from tests.simulation.world.sim_disk import Operation
+from tests.simulation.world.sim_switch import os_error
 
 _SEGMENT_BYTES = 4096
 # What the cut, the append of the successor's entries and their flush need; fewer, and the last cases wait in vain.

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from rpc.link import OutgoingLink
-from tests.simulation.cluster import ClusterOptions, SimCluster
-from tests.simulation.world import World
+from tests.simulation.world.cluster import ClusterOptions, SimCluster
+from tests.simulation.world.world import World
 
 _NODES = 3
 

@@ -4,12 +4,12 @@ import errno
 
 import pytest
 
-import tests.simulation.observer
+import tests.simulation.world.observer
 from cluster.admin_requests import CreateTopicRequest
 from cluster.data_directory_watch import DataDirectoryWatch, _Seen
-from tests.simulation.cluster import DATA_DIR
 from tests.simulation.scenarios.scenario import QUORUM, Scenario
-from tests.simulation.sim_disk import Directory, SimFileSystem, _error, _parts
+from tests.simulation.world.cluster import DATA_DIR
+from tests.simulation.world.sim_disk import Directory, SimFileSystem, _error, _parts
 
 _AWAY = "/away"
 
@@ -64,7 +64,7 @@ def test_a_directory_would_be_made_again_if_files_were_found_by_their_path(monke
     monkeypatch.setattr(SimFileSystem, "mkdir", _mkdir_with_parents)
     monkeypatch.setattr(DataDirectoryWatch, "_compare", lambda watch: _Seen(free_bytes=1 << 30))
     # The first to object would be who looks for the segments of the log under their names.
-    monkeypatch.setattr(tests.simulation.observer, "ALL", ())
+    monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     with pytest.raises(AssertionError, match="something was made in its place"):
         _a_directory_goes(is_replaced=False)
 

@@ -5,12 +5,12 @@ import pytest
 
 import cluster.data_directory_watch
 import cluster.node
-import tests.simulation.observer
+import tests.simulation.world.observer
 from cluster.data_directory import DirectoryRecord, claim_data_directory, read_identity
 from cluster.founding import ClusterRecord, Founding, found
 from model.ids import DirectoryId, Replica
 from tests.simulation.scenarios.scenario import QUORUM, Scenario
-from tests.simulation.sim_disk import Directory
+from tests.simulation.world.sim_disk import Directory
 
 
 def _a_wiped_holder_is_asked_for_its_vote() -> None:
@@ -72,6 +72,6 @@ def test_a_committed_entry_is_lost_where_the_node_id_is_the_identity(monkeypatch
     monkeypatch.setattr(cluster.data_directory_watch, "read_identity", _read_identity)
     monkeypatch.setattr(Founding, "found", _found)
     # The first to object would be the one that sees the empty log: here it is asked what follows from it.
-    monkeypatch.setattr(tests.simulation.observer, "ALL", ())
+    monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     with pytest.raises(AssertionError, match="lacks what was committed"):
         _a_wiped_holder_is_asked_for_its_vote()

@@ -9,7 +9,7 @@ from benchmarks import table
 from benchmarks.cluster import BenchmarkError
 from benchmarks.compare.match import Contender, Match, play
 from benchmarks.compare.verdict import Target, match_row, row
-from raftka.kafka_client import KafkaClientError
+from raftka.kafka.client import KafkaClientError
 
 
 class ScriptedCluster:

@@ -10,10 +10,10 @@ from kafka_api.protocol import messages
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.codec import decode_request, encode_response
 from model.record_batch import read_header
-from raftka.chaos.wire import requests
-from raftka.chaos.wire.fields import AnswerError, Reader
-from raftka.chaos.wire.record_batches import Producer, build_batch, read_records
-from raftka.chaos.wire.requests import Request
+from raftka.kafka.wire import requests
+from raftka.kafka.wire.fields import AnswerError, Reader
+from raftka.kafka.wire.record_batches import Producer, build_batch, read_records
+from raftka.kafka.wire.requests import Request
 
 
 def _as_broker_reads_it(request: Request[Any]) -> Any:

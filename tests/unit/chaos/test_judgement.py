@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from raftka.chaos.history import History
-from raftka.chaos.judgement import Judgement, judge
+from raftka.chaos.judgement import judge
 from raftka.chaos.register_workload import RegisterWorkload
-from raftka.chaos.run import RunFacts, RunRequest
+from raftka.chaos.run_facts import Judgement, RunFacts, RunRequest
 from raftka.chaos.schedule import Fault, Schedule
 
 

@@ -10,8 +10,8 @@ import raftka.check.history_file
 import raftka.pipeline.audit.parts
 from raftka.check.errors import HistoryError
 from raftka.check.levels import Level
-from raftka.check.log_builder import read_log_history
-from raftka.check.log_model import check_log
+from raftka.check.log.builder import read_log_history
+from raftka.check.log.model import check_log
 from raftka.check.register_history import read_register_history
 from raftka.check.register_model import CONFIGURATIONS_MAX, check_register
 from raftka.pipeline.audit.cluster import InProcess

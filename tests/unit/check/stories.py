@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from raftka.check.levels import Level
-from raftka.check.log_builder import LogHistoryBuilder
-from raftka.check.log_model import check_log
+from raftka.check.log.builder import LogHistoryBuilder
+from raftka.check.log.model import check_log
 from raftka.check.operations import Line
 from raftka.check.verdict import Verdict
 

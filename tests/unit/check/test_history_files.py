@@ -5,8 +5,8 @@ import json
 import pytest
 
 from raftka.check.errors import HistoryError
-from raftka.check.log_builder import read_log_history
-from raftka.check.log_model import check_log
+from raftka.check.log.builder import read_log_history
+from raftka.check.log.model import check_log
 from raftka.check.register_history import read_register_history
 from raftka.check.register_model import check_register
 

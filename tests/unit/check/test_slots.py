@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftka.check import log_index
-from raftka.check.log_builder import LogHistoryBuilder
+from raftka.check.log import index as log_index
+from raftka.check.log.builder import LogHistoryBuilder
 from raftka.check.operations import Poll, Send
 from raftka.check.slots import Slots, is_repeated
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from raftka.chaos.wire.fields import AnswerError
-from raftka.chaos.wire.record_batches import AbortedTransaction, read_layout
+from raftka.kafka.wire.fields import AnswerError
+from raftka.kafka.wire.record_batches import AbortedTransaction, read_layout
 from raftka.pipeline.archive.blocks import Span
 from raftka.pipeline.archive.gaps import Cause, Piece, Told, causes, tallied
 from tests.unit.model.record_batches import CONTROL, GZIP, LZ4, NONE, SNAPPY, TRANSACTIONAL, ZSTD, packed, varint

@@ -45,7 +45,7 @@ from storage.log import Log
 from storage.log_start import LogStart
 from storage.memory_kvstore import MemoryKvStore
 from storage.options import LogIdentity, LogOptions
-from tests.simulation.world import World
+from tests.simulation.world.world import World
 from tests.unit.raft.message_wire import Message, Request, Wire, WireClient, replica
 from tests.unit.storage.log_harness import BATCH_HEADER_BYTES, StepWorkers, batch
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from raft.deadline_queue import Deadline, DeadlineQueue
-from tests.simulation.world import World
+from tests.simulation.world.world import World
 
 
 class Clock:

@@ -26,8 +26,8 @@ from storage.errors import (
     StorageError,
 )
 from storage.memory_kvstore import MemoryKvStore
-from tests.simulation.sim_disk import SimDisk, SimFileSystem
-from tests.simulation.trace import Trace
+from tests.simulation.world.sim_disk import SimDisk, SimFileSystem
+from tests.simulation.world.trace import Trace
 
 GROUP = GroupId("topic/7")
 PATH = "/data/groups/topic-7"

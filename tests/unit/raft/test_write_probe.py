@@ -15,7 +15,7 @@ from raft.write_steps import Stall, Step, WriteSteps
 from runtime.gate import Gate
 from runtime.workers import Pool
 from storage.memory_kvstore import MemoryKvStore
-from tests.simulation.world import World
+from tests.simulation.world.world import World
 
 _OPTIONS = RaftOptions()
 _GROUP = GroupId("g")

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from raftka import kafka_client
 from raftka.cli import bench
 from raftka.cli.bench_load import Load, LoadRequest
-from raftka.kafka_client import KafkaClientError
+from raftka.kafka import client as kafka_client
+from raftka.kafka.client import KafkaClientError
 from tests.unit.raftka.test_cli_usage import NOBODY
 
 REQUEST = LoadRequest(

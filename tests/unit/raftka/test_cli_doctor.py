@@ -15,9 +15,9 @@ from raftka.cli.cluster_config import merged
 from raftka.cli.findings import Finding, Level
 from raftka.cli.root import run
 from raftka.config import load_config
-from raftka.kafka_client import ClusterInfo, PartitionInfo
-from raftka.kafka_configs import ConfigValue
-from raftka.kafka_groups import GroupInfo, GroupMember, KafkaClientError
+from raftka.kafka.client import ClusterInfo, PartitionInfo
+from raftka.kafka.configs import ConfigValue
+from raftka.kafka.groups import GroupInfo, GroupMember, KafkaClientError
 
 NOBODY = "127.0.0.1:1"
 

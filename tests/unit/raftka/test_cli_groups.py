@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from raftka import kafka_groups
 from raftka.cli.group import _report
-from raftka.kafka_assignments import parse_assignment
-from raftka.kafka_groups import GroupInfo, GroupMember, KafkaClientError
+from raftka.kafka import groups as kafka_groups
+from raftka.kafka.assignments import parse_assignment
+from raftka.kafka.groups import GroupInfo, GroupMember, KafkaClientError
 
 
 @pytest.mark.parametrize("carrier", [lambda error: error, KafkaException])

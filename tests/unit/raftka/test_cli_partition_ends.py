@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from raftka import kafka_offsets
 from raftka.cli.partition_ends import PartitionEnds
-from raftka.kafka_groups import Partition
+from raftka.kafka import offsets as kafka_offsets
+from raftka.kafka.groups import Partition
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ import time
 import pytest
 import typer
 
-from raftka import kafka_groups
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.group import _is_chosen, _parse_topic
 from raftka.cli.output import print_table
 from raftka.cli.positions import Anchor, Position, parse_position
 from raftka.cli.progress_bar import ProgressBar, progress_line, underway
 from raftka.cli.root import run
-from raftka.kafka_groups import GroupListing
+from raftka.kafka import groups as kafka_groups
+from raftka.kafka.groups import GroupListing
 
 NOW = 1_700_000_000_000
 

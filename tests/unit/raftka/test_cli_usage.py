@@ -206,7 +206,7 @@ def test_start_becomes_the_broker_process_with_flags_over_variables(monkeypatch:
 
 # What `raftka --help` imports decides how long it takes; a clock would measure the machine as well.
 HELP_MODULES = {
-    *("raftka", "raftka.admin_client", "raftka.kafka_client", "raftka.version", "raftka.dev", "raftka.dev.errors"),
+    *("raftka", "raftka.admin_client", "raftka.kafka.client", "raftka.version", "raftka.dev", "raftka.dev.errors"),
     *("raftka.pipeline", "raftka.pipeline.errors"),
     *("raftka.cli", "raftka.cli.root", "raftka.cli.lazy_group", "raftka.cli.interrupts", "raftka.cli.exit_codes"),
     "raftka.cli.completion",

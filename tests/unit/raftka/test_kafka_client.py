@@ -10,9 +10,11 @@ from functools import partial
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from raftka import kafka_client, kafka_configs, kafka_offsets
 from raftka.cli.root import run
-from raftka.kafka_client import ClusterInfo, NoBrokerError, NotKafkaError, NotServingError, UnansweredError
+from raftka.kafka import client as kafka_client
+from raftka.kafka import configs as kafka_configs
+from raftka.kafka import offsets as kafka_offsets
+from raftka.kafka.client import ClusterInfo, NoBrokerError, NotKafkaError, NotServingError, UnansweredError
 
 NOBODY = "127.0.0.1:1"
 

@@ -16,7 +16,7 @@ from rpc.framing import encode_frame
 from rpc.handshake import FORMAT_VERSION, Role
 from rpc.identity import Address
 from rpc.options import LinkOptions
-from tests.simulation.world import World
+from tests.simulation.world.world import World
 
 ECHO_REQUEST = encode_frame(encode_header(REQUEST, 1, ECHO.number, [5]), [b"abc"])
 CORRUPT = ECHO_REQUEST[:14] + bytes([ECHO_REQUEST[14] ^ 1]) + ECHO_REQUEST[15:]

@@ -20,8 +20,8 @@ from storage.log import Log
 from storage.log_start import ORIGIN, LogStart
 from storage.options import LogOptions
 from storage.snapshot_file import Snapshot
-from tests.simulation.sim_disk import SimDisk, SimFile, SimFileSystem
-from tests.simulation.trace import Trace
+from tests.simulation.world.sim_disk import SimDisk, SimFile, SimFileSystem
+from tests.simulation.world.trace import Trace
 
 DIRECTORY = "/data/groups/0123-7"
 OPTIONS = LogOptions(segment_bytes=300, index_interval_bytes=150, tail_cache_bytes=1)

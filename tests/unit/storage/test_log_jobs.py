@@ -24,7 +24,7 @@ from storage.log_health import LogHealth
 from storage.log_jobs import READ_SECONDS_MAX, LogJobs
 from storage.options import LogOptions
 from storage.snapshot_file import Snapshot
-from tests.simulation.world import World
+from tests.simulation.world.world import World
 
 
 class _BrokenFile:

@@ -1,0 +1,77 @@
+"""What was acknowledged and is not there, and what was there and is gone."""
+
+import numpy as np
+
+from raftka.check.levels import Level
+from raftka.check.log.columns import OK, UNKNOWN, Flags, Numbers
+from raftka.check.log.index import LogIndex
+from raftka.check.log.lines import record_line, send_line
+from raftka.check.verdict import Anomaly, Report
+
+
+def check_losses(index: LogIndex, report: Report) -> None:
+    """Report lost-write, unseen and lost-read; what a level allows to be lost is counted."""
+    history, sends = index.history, index.history.sends
+    missed = np.flatnonzero((sends.type == OK) & ~index.polled & ~_is_trimmed(index, sends.off, sends.tp))
+    is_allowed = index.is_excused(missed) | (index.level[missed] == Level.NO_ACK)
+    is_allowed |= (index.level[missed] == Level.LEADER_ACK) & ~index.is_survived(missed)
+    is_below = (sends.off[missed] != UNKNOWN) & (sends.off[missed] < _end_of_reads(index)[sends.tp[missed]])
+
+    def describe(row: int) -> Anomaly:
+        where = "at an unknown offset" if sends.off[row] == UNKNOWN else f"at offset {sends.off[row]}"
+        level = Level(int(index.level[row]))
+        text = f"{history.values[sends.val[row]]!r} was acknowledged {where} ({level.name.lower()}) and is never read"
+        text += _why_not_cut_off(index, row)
+        return Anomaly(history.partitions[sends.tp[row]], text, [send_line(history, row)])
+
+    for name, chosen in (("lost-write", is_below), ("unseen", ~is_below)):
+        report.add(
+            name,
+            missed[chosen & ~is_allowed],
+            describe,
+            order=lambda row: (sends.line[row],),
+            allowed=int((chosen & is_allowed).sum()),
+        )
+    _check_reads(index, report)
+
+
+def _check_reads(index: LogIndex, report: Report) -> None:
+    """What a consumer has seen stays: at every level it was on a majority, which only power takes from all."""
+    history, sends = index.history, index.history.sends
+    gone = np.flatnonzero(index.polled & ~index.read_at_last & ~_is_trimmed(index, index.place, sends.tp))
+    is_allowed = index.is_excused(gone)
+    records = np.flatnonzero(index.is_ok_record & (index.send_of != UNKNOWN))
+    first = np.full(len(sends), UNKNOWN)
+    first[index.send_of[records[::-1]]] = records[::-1]
+
+    def describe(row: int) -> Anomaly:
+        text = f"{history.values[sends.val[row]]!r} was polled at offset {index.place[row]}; the final reads miss it"
+        text += _why_not_cut_off(index, row)
+        lines = [send_line(history, row), record_line(history, int(first[row]))]
+        return Anomaly(history.partitions[sends.tp[row]], text, lines)
+
+    report.add(
+        "lost-read",
+        gone[~is_allowed],
+        describe,
+        order=lambda row: (sends.line[row],),
+        allowed=int(is_allowed.sum()),
+    )
+
+
+def _why_not_cut_off(index: LogIndex, row: int) -> str:
+    if not index.is_survived(np.array([row]))[0]:
+        return ""
+    return "; later records of its epoch are still there: neither a leader's end nor a power loss leaves a hole"
+
+
+def _end_of_reads(index: LogIndex) -> Numbers:
+    ends = np.zeros(len(index.history.partitions), np.int64)
+    records = index.history.records
+    np.maximum.at(ends, records.tp[index.is_ok_record], records.off[index.is_ok_record] + 1)
+    return ends
+
+
+def _is_trimmed(index: LogIndex, offset: Numbers, tp: Numbers) -> Flags:
+    flags: Flags = (offset != UNKNOWN) & (offset < index.trim[tp])
+    return flags

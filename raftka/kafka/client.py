@@ -1,0 +1,395 @@
+"""confluent-kafka for the command line, the dev cluster and the story: imported late, quiet, errors of one line.
+
+Importing confluent_kafka takes longer than `raftka --help` may, so it is imported where it is first used. Everything
+here works against any Kafka.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaException, Message, Producer
+    from confluent_kafka.admin import AdminClient
+
+DEFAULT_BROKERS = "127.0.0.1:9092"
+REQUEST_SECONDS = 10.0
+# Thousands of partitions, each a log on several disks, take longer than an answer does otherwise.
+CREATE_SECONDS = 60.0
+_POLL_SECONDS = 0.05
+_CONNECT_SECONDS = 3.0
+_PROBE_SECONDS = 2.0
+_HINT = "--brokers or RAFTKA_BROKERS names others"
+# librdkafka wants a group name even where partitions are assigned by hand; nothing is ever committed under it. It asks
+# for the coordinator nevertheless and cannot be kept from it, so brokers create __consumer_offsets.
+_UNUSED_GROUP = "raftka-cli"
+# Names of librdkafka's errors that mean: nobody is there, for now.
+UNREACHABLE = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"})
+# The options by which librdkafka refuses a bad list of brokers, as they are known on the command line.
+_FLAG_OF_OPTION = {"bootstrap.servers": "--brokers"}
+
+
+# What brokers keep for themselves. librdkafka's list of topics does not carry Kafka's mark for them.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class KafkaClientError(Exception):
+    """What a cluster refused or did not answer, in one line."""
+
+
+class UnansweredError(KafkaClientError):
+    """No answer in time of a cluster that is there: what was asked for may be done, or be under way."""
+
+
+class NoBrokerError(KafkaClientError):
+    """No broker answers; `what` is that without the advice, for commands whose options are called otherwise."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} ({_HINT})")
+        self.what = what
+
+
+class NotServingError(KafkaClientError):
+    """Addresses take connections, and no broker behind them serves clients; `what` says it, `cure` what to do."""
+
+    def __init__(self, open_addresses: Sequence[str], silent: Sequence[str]) -> None:
+        verb = "takes" if len(open_addresses) == 1 else "take"
+        self.what = (
+            f"{', '.join(open_addresses)} {verb} connections, but no Kafka broker serves clients there: most likely too"
+            " few brokers of the cluster run to elect a controller"
+        )
+        self.cure = (
+            f"nobody listens at {', '.join(silent)}: start what belongs there"
+            if silent
+            else "start the other brokers of the cluster; Raftka's say at /v1/status/ready of their admin ports what"
+            " they wait for"
+        )
+        super().__init__(f"{self.what}; {self.cure}")
+
+
+class NotKafkaError(NotServingError):
+    """Something else than Kafka's protocol is spoken at these addresses."""
+
+    def __init__(self, protocols: Mapping[str, str]) -> None:
+        spoken = ", ".join(f"{address} ({protocol})" for address, protocol in protocols.items())
+        self.what = f"something listens that does not speak Kafka's protocol: {spoken}"
+        self.cure = "name the Kafka ports of brokers, 9092 by default; their admin ports speak HTTP"
+        KafkaClientError.__init__(self, f"{self.what}; {self.cure}")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """One partition, as Metadata tells; `leader` is -1 while nobody leads, the first replica is the preferred one."""
+
+    partition: int
+    leader: int
+    replicas: list[int]
+    in_sync: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """What Metadata tells.
+
+    Attributes:
+        cluster_id: Empty where the brokers do not say.
+        controller: Node id, or -1.
+        brokers: HOST:PORT by node id; only brokers that the answering one believes alive.
+        topics: Partitions by name of topic, in order.
+    """
+
+    cluster_id: str
+    controller: int
+    brokers: dict[int, str]
+    topics: dict[str, list[PartitionInfo]]
+
+    def topic(self, name: str) -> list[PartitionInfo]:
+        """Return the partitions of a topic.
+
+        Raises:
+            KafkaClientError: There is no such topic.
+        """
+        if name not in self.topics:
+            raise KafkaClientError(f"topic {name} does not exist (`raftka topic list` shows what does)")
+        return self.topics[name]
+
+
+def addresses(brokers: str) -> list[str]:
+    """Return the addresses of a list; a protocol may stand before each, as in PLAINTEXT://127.0.0.1:9092."""
+    return [address.strip().rpartition("://")[2] for address in brokers.split(",")]
+
+
+def client_config(brokers: str, **options: Any) -> dict[str, Any]:
+    """Return a librdkafka configuration without log noise; `options` are spelled with `_` for `.`."""
+    config: dict[str, Any] = {
+        "bootstrap.servers": brokers,
+        # librdkafka logs to stderr by itself; what matters of it reaches the caller as an error. Whoever asks for
+        # debug lines (7) brings a logger for them.
+        "log_level": 7 if "debug" in options else 0,
+        "log.connection.close": False,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1000,
+    }
+    return config | {key.replace("_", "."): value for key, value in options.items()}
+
+
+def new_producer(brokers: str, acks: str, **options: Any) -> "Producer":
+    """Return a producer; `acks` is 0, 1 or all.
+
+    Raises:
+        KafkaClientError: A configuration that librdkafka refuses.
+    """
+    from confluent_kafka import Producer
+
+    with one_line_errors(brokers):
+        return Producer(client_config(brokers, acks=acks, **options))
+
+
+def new_consumer(brokers: str, **options: Any) -> "Consumer":
+    """Return a consumer to which partitions are assigned by hand, and which commits nothing.
+
+    Raises:
+        KafkaClientError: A configuration that librdkafka refuses.
+    """
+    from confluent_kafka import Consumer
+
+    defaults = {"group_id": _UNUSED_GROUP, "enable_auto_commit": False, "auto_offset_reset": "error"}
+    with one_line_errors(brokers):
+        return Consumer(client_config(brokers, **(defaults | options)))
+
+
+def new_admin(brokers: str) -> "AdminClient":
+    """Return an admin client.
+
+    Raises:
+        KafkaClientError: Nobody listens at any of the addresses, or a configuration that librdkafka refuses.
+    """
+    # librdkafka would go on trying until the request times out.
+    _check_reachable(brokers)
+
+    from confluent_kafka.admin import AdminClient
+
+    with one_line_errors(brokers):
+        return AdminClient(client_config(brokers))
+
+
+def read_cluster(brokers: str, seconds: float = REQUEST_SECONDS) -> ClusterInfo:
+    """Return what Metadata tells of brokers and topics.
+
+    Raises:
+        KafkaClientError: No broker answers.
+    """
+    with one_line_errors(brokers, is_metadata=True):
+        # All topics, not one: to ask for one by name may create it.
+        metadata = new_admin(brokers).list_topics(timeout=seconds)
+    # The stubs of confluent-kafka say that it is always None.
+    cluster_id: Any = metadata.cluster_id
+    topics = {
+        name: [
+            PartitionInfo(each.id, each.leader, list(each.replicas), sorted(each.isrs))
+            for _, each in sorted(topic.partitions.items())
+        ]
+        for name, topic in sorted(metadata.topics.items())
+    }
+    nodes = {node: f"{each.host}:{each.port}" for node, each in sorted(metadata.brokers.items())}
+    return ClusterInfo(cluster_id or "", metadata.controller_id, nodes, topics)
+
+
+def create_topic(
+    brokers: str,
+    name: str,
+    partitions: int | None,
+    replicas: int | None,
+    config: Mapping[str, str] | None = None,
+    *,
+    seconds: float = REQUEST_SECONDS,
+) -> None:
+    """Create a topic, and wait so long for the answer; None leaves a number to the brokers.
+
+    Raises:
+        UnansweredError: It may be there soon.
+        KafkaClientError: Refused, or no answer.
+    """
+    from confluent_kafka.cimpl import NewTopic
+
+    topic = NewTopic(
+        name,
+        num_partitions=-1 if partitions is None else partitions,
+        replication_factor=-1 if replicas is None else replicas,
+        config=dict(config or {}),
+    )
+    with one_line_errors(brokers):
+        # Kept in a variable: a client that nobody holds is destroyed, and its requests with it.
+        admin = new_admin(brokers)
+        futures = admin.create_topics([topic], operation_timeout=seconds, request_timeout=seconds)
+        futures[name].result(2 * seconds)
+
+
+def delete_topic(brokers: str, name: str) -> None:
+    """Delete a topic.
+
+    Raises:
+        KafkaClientError: Refused, or no answer.
+    """
+    with one_line_errors(brokers):
+        # Kept in a variable: a client that nobody holds is destroyed, and its requests with it.
+        admin = new_admin(brokers)
+        futures = admin.delete_topics([name], operation_timeout=REQUEST_SECONDS, request_timeout=REQUEST_SECONDS)
+        futures[name].result(2 * REQUEST_SECONDS)
+
+
+def read_broker_config(brokers: str, node_id: int) -> dict[str, str]:
+    """Return the configuration of one broker, as DescribeConfigs tells it.
+
+    Raises:
+        KafkaClientError: Refused, or no answer.
+    """
+    return _read_config(brokers, "BROKER", str(node_id))
+
+
+def read_topic_config(brokers: str, topic: str) -> dict[str, str]:
+    """Return the configuration of one topic, as DescribeConfigs tells it.
+
+    Raises:
+        KafkaClientError: Refused, or no answer.
+    """
+    return _read_config(brokers, "TOPIC", topic)
+
+
+def _read_config(brokers: str, kind: str, name: str) -> dict[str, str]:
+    from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+
+    resource = ConfigResource(ConfigResource.Type[kind], name)
+    with one_line_errors(brokers):
+        # Kept in a variable: a client that nobody holds is destroyed, and its requests with it.
+        admin = new_admin(brokers)
+        futures = admin.describe_configs([resource], request_timeout=REQUEST_SECONDS)
+        entries = futures[resource].result(2 * REQUEST_SECONDS)
+    return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+
+
+def check_writable(brokers: str, topic: str, seconds: float, is_stopped: Callable[[], bool]) -> None:
+    """Create a topic, have one record acknowledged at acks=all, and delete the topic.
+
+    Args:
+        brokers: HOST:PORT,...
+        topic: A name that is not in use.
+        seconds: How long all of it may take.
+        is_stopped: Asked often; True gives up at once, without an error.
+
+    Raises:
+        KafkaClientError: It did not work in time.
+    """
+    create_topic(brokers, topic, 1, None)
+    try:
+        outcomes: list[Any] = []
+        producer = new_producer(brokers, "all", message_timeout_ms=int(seconds * 1000), linger_ms=0)
+        producer.produce(topic, b"ready?", on_delivery=lambda error, _: outcomes.append(error))
+        while not outcomes and not is_stopped():
+            producer.poll(_POLL_SECONDS)
+        if outcomes and outcomes[0] is not None:
+            raise KafkaClientError(f"a record at acks=all was not acknowledged: {error_text(outcomes[0])}")
+        if not outcomes:
+            producer.purge()
+    finally:
+        delete_topic(brokers, topic)
+
+
+def delivered_offset(message: "Message") -> int:
+    """Return the offset in a delivery report; -1 where the broker was not asked for one (acks=0)."""
+    offset = message.offset()
+    # Below -1 are librdkafka's own marks for an offset that is not known.
+    return -1 if offset is None else max(-1, offset)
+
+
+def error_text(error: Any) -> str:
+    """Return a KafkaError's words in one line."""
+    # "Broker: " and "Local: " say on which side an error arose, which is no news to the reader.
+    text = " ".join(str(error.str()).split()).rstrip(".")
+    return text.removeprefix("Broker: ").removeprefix("Local: ")
+
+
+@contextmanager
+def one_line_errors(brokers: str, *, is_metadata: bool = False) -> Iterator[None]:
+    """Turn what confluent-kafka raises into KafkaClientError; `is_metadata`: any broker could have answered."""
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as error:
+        raise _one_line(error, brokers, is_metadata=is_metadata) from None
+    except TimeoutError:
+        raise UnansweredError(f"no answer from {brokers} in time") from None
+
+
+def _check_reachable(brokers: str) -> None:
+    reason = "no address is given"
+    for address in addresses(brokers):
+        reason = _connect_problem(address)
+        if not reason:
+            return
+    raise NoBrokerError(f"no Kafka broker answers at {brokers}: {reason}")
+
+
+def _connect_problem(address: str) -> str:
+    """Return why an address takes no connection; empty: it takes one.
+
+    Raises:
+        KafkaClientError: It is none.
+    """
+    # Imported here: `raftka --help` imports this module.
+    import socket
+
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
+            return ""
+    except ValueError:
+        raise KafkaClientError(f"{address!r} is not HOST:PORT") from None
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _unreachable(brokers: str, *, is_metadata: bool) -> KafkaClientError:
+    """Return what to say where librdkafka knows no more than that nobody has answered."""
+    if not is_metadata and _serves(brokers):
+        return UnansweredError(f"a broker of {brokers} has not answered in time (`raftka cluster health` tells more)")
+    # Imported here: `raftka --help` imports this module.
+    from raftka.kafka.probe import foreign_protocol
+
+    given = addresses(brokers)
+    silent = [address for address in given if _connect_problem(address)]
+    if len(silent) == len(given):
+        return NoBrokerError(f"no Kafka broker answers at {brokers}")
+    taking = [address for address in given if address not in silent]
+    foreign = {address: protocol for address in taking if (protocol := foreign_protocol(address))}
+    if len(foreign) == len(taking):
+        return NotKafkaError(foreign)
+    # A broker that knows no controller hangs up, so that clients ask another one.
+    return NotServingError([address for address in taking if address not in foreign], silent)
+
+
+def _serves(brokers: str) -> bool:
+    try:
+        read_cluster(brokers, _PROBE_SECONDS)
+    except KafkaClientError:
+        return False
+    return True
+
+
+def _one_line(failure: "KafkaException", brokers: str, *, is_metadata: bool) -> KafkaClientError:
+    from confluent_kafka import KafkaError
+
+    error = failure.args[0]
+    # Not every KafkaException carries a KafkaError: some are raised with plain words.
+    if not isinstance(error, KafkaError):
+        return KafkaClientError(" ".join(str(error).split()))
+    if error.name() in UNREACHABLE:
+        return _unreachable(brokers, is_metadata=is_metadata)
+    text = error_text(error)
+    if error.name() == "REQUEST_TIMED_OUT":
+        return UnansweredError(f"{brokers}: {text}")
+    for option, flag in _FLAG_OF_OPTION.items():
+        text = text.replace(option, flag)
+    return KafkaClientError(text)

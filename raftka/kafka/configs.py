@@ -1,0 +1,112 @@
+"""Configurations of topics and brokers of any Kafka, for the command line."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from raftka.kafka import client as kafka_client
+from raftka.kafka.client import CREATE_SECONDS, REQUEST_SECONDS
+
+# Where a value comes from, by what librdkafka calls it.
+_SOURCES = {
+    "DYNAMIC_TOPIC_CONFIG": "topic",
+    "DYNAMIC_BROKER_CONFIG": "broker, at run time",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": "all brokers, at run time",
+    "STATIC_BROKER_CONFIG": "broker",
+    "DEFAULT_CONFIG": "default",
+}
+
+
+class Owner(StrEnum):
+    """What has a configuration: a topic is known by its name, a broker by its node id."""
+
+    TOPIC = "TOPIC"
+    BROKER = "BROKER"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """One key; `value` is None where it is secret or nothing is set, `source` says who set it."""
+
+    key: str
+    value: str | None
+    source: str
+    is_default: bool
+    is_read_only: bool
+
+
+def read_configs(brokers: str, owner: Owner, name: str) -> list[ConfigValue]:
+    """Return the whole configuration in the order of keys.
+
+    Raises:
+        KafkaClientError: Refused, or no answer.
+    """
+    from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+
+    resource = ConfigResource(ConfigResource.Type[owner], name)
+    with kafka_client.one_line_errors(brokers):
+        admin = kafka_client.new_admin(brokers)
+        futures = admin.describe_configs([resource], request_timeout=REQUEST_SECONDS)
+        entries = futures[resource].result(2 * REQUEST_SECONDS)
+    return [_value(entry) for _, entry in sorted(entries.items())]
+
+
+def alter_configs(
+    brokers: str,
+    owner: Owner,
+    name: str,
+    changed: Mapping[str, str],
+    deleted: Iterable[str] = (),
+    *,
+    is_dry_run: bool = False,
+) -> None:
+    """Set and delete keys, all or none; those that are not named stay.
+
+    Raises:
+        KafkaClientError: Refused, or no answer.
+    """
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
+
+    entries = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in changed.items()
+    ] + [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in deleted]
+    resource = ConfigResource(ConfigResource.Type[owner], name, incremental_configs=entries)
+    with kafka_client.one_line_errors(brokers):
+        admin = kafka_client.new_admin(brokers)
+        futures = admin.incremental_alter_configs([resource], validate_only=is_dry_run, request_timeout=REQUEST_SECONDS)
+        futures[resource].result(2 * REQUEST_SECONDS)
+
+
+def add_partitions(brokers: str, topic: str, total: int, *, is_dry_run: bool = False) -> None:
+    """Let a topic have `total` partitions, which are more than it has.
+
+    Raises:
+        UnansweredError: It may have them soon.
+        KafkaClientError: Refused, or no answer.
+    """
+    from confluent_kafka.cimpl import NewPartitions
+
+    with kafka_client.one_line_errors(brokers):
+        admin = kafka_client.new_admin(brokers)
+        futures = admin.create_partitions(
+            [NewPartitions(topic, total)],
+            validate_only=is_dry_run,
+            operation_timeout=CREATE_SECONDS,
+            request_timeout=CREATE_SECONDS,
+        )
+        futures[topic].result(2 * CREATE_SECONDS)
+
+
+def _value(entry: object) -> ConfigValue:
+    from confluent_kafka.admin import ConfigEntry, ConfigSource  # type: ignore[attr-defined]
+
+    assert isinstance(entry, ConfigEntry)
+    # Told as a number or as a member of the enumeration, depending on the version.
+    source = ConfigSource(entry.source).name
+    return ConfigValue(
+        entry.name,
+        None if entry.is_sensitive else entry.value,
+        _SOURCES.get(source, source.lower()),
+        bool(entry.is_default) or source == "DEFAULT_CONFIG",
+        bool(entry.is_read_only),
+    )

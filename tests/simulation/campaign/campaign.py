@@ -1,0 +1,50 @@
+"""Many runs on several processes."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Generator, Iterable, Iterator
+
+import pytest
+
+from tests.simulation.campaign.plan import Plan
+from tests.simulation.campaign.processes import results, worker_processes
+from tests.simulation.campaign.run import RunResult, run
+from tests.simulation.known_bugs.table import BUGS
+
+# What one run leaks must not add up over a campaign.
+_RUNS_PER_PROCESS = 50
+_BACKGROUND = 19
+
+_Work = tuple[int, float, str | None]
+
+
+def run_seeds(
+    seeds: Iterable[int], seconds: float, jobs: int, bug: str | None = None
+) -> Generator[RunResult, None, None]:
+    """Yield the results of many runs, as they end, from `jobs` processes; in each of them `bug` is planted."""
+    work = ((seed, seconds, bug) for seed in seeds)
+    yield from results(_run, work, jobs=jobs, runs_per_process=_RUNS_PER_PROCESS)
+
+
+@contextlib.contextmanager
+def campaign_in_the_background(
+    seeds: Iterable[int], seconds: float, jobs: int
+) -> Iterator[Callable[[], list[RunResult]]]:
+    """Begin many runs on processes that take only the time that nobody else wants; yield what waits for them."""
+    with worker_processes(jobs, _RUNS_PER_PROCESS, niceness=_BACKGROUND) as pool:
+        under_way = pool.map_async(_run, [(seed, seconds, None) for seed in seeds], chunksize=1)
+        yield under_way.get
+
+
+def plant(patch: pytest.MonkeyPatch, name: str) -> None:
+    """Plant one of the known bugs, until the patch is undone."""
+    next(bug.plant for bug in BUGS if bug.name == name)(patch)
+
+
+def _run(work: _Work) -> RunResult:
+    logging.disable(logging.CRITICAL)
+    seed, seconds, bug = work
+    with pytest.MonkeyPatch.context() as patch:
+        if bug is not None:
+            plant(patch, bug)
+        return run(Plan(seed, seconds))

@@ -1,0 +1,64 @@
+"""What the whole cluster has done in one run: the ground truth that invariants compare replicas with."""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from model.ids import GroupId
+from tests.simulation.world.replica_view import Ghost
+
+
+@dataclass(slots=True)
+class History:
+    """Facts over all replicas and lives.
+
+    Attributes:
+        committed: Per group, the entry at each index as it was first committed anywhere; `committed[g][i]` has index
+            i + 1.
+        commit_terms: Per group and index like `committed`, the term of the leader that committed it.
+        visible: Per group and index, the entry as a leader first showed it.
+        may_begin_at: Per group, the offsets at which DeleteRecords or retention may let its logs begin; groups that
+            nobody watches are not in it.
+        sent_at_quorum: Content of every batch that a leader was asked to answer only once it is committed.
+        sent: Content of every batch a producer has handed over.
+        lost_power: Node ids that have lost un-fsynced bytes at least once.
+        counts: What happened how often ("sometimes" probes).
+        voters: Per group, the nodes whose majority decides in it: those of the configuration that its first replica was
+            opened with.
+        min_in_sync: min.insync.replicas of the topic that records go to.
+    """
+
+    voters: dict[GroupId, frozenset[int]] = field(default_factory=dict)
+    min_in_sync: int = 1
+    committed: dict[GroupId, list[Ghost]] = field(default_factory=dict)
+    commit_terms: dict[GroupId, list[int]] = field(default_factory=dict)
+    visible: dict[GroupId, dict[int, Ghost]] = field(default_factory=dict)
+    may_begin_at: dict[GroupId, set[int]] = field(default_factory=dict)
+    sent_at_quorum: set[bytes] = field(default_factory=set)
+    sent: set[bytes] = field(default_factory=set)
+    lost_power: dict[int, None] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def majority_of(self, group: GroupId) -> int:
+        """Return how many of a group's own voters are a majority of them."""
+        return len(self.voters[group]) // 2 + 1
+
+    def is_majority(self, group: GroupId, nodes: Collection[int]) -> bool:
+        """Whether `nodes` include a majority of a group's own voters."""
+        return len(self.voters[group].intersection(nodes)) >= self.majority_of(group)
+
+    def shows_late(self, group: GroupId) -> bool:
+        """Whether a leader may show later than it commits: min.insync.replicas asks for more than a majority."""
+        return min(self.min_in_sync, len(self.voters[group])) > self.majority_of(group)
+
+    def committed_in(self, group: GroupId) -> list[Ghost]:
+        """Return the committed entries of a group."""
+        return self.committed.setdefault(group, [])
+
+    def commit_terms_in(self, group: GroupId) -> list[int]:
+        """Return the terms in which the committed entries of a group were committed; they never fall."""
+        return self.commit_terms.setdefault(group, [])
+
+    def visible_in(self, group: GroupId) -> dict[int, Ghost]:
+        """Return the entries of a group that consumers could have seen, by index."""
+        return self.visible.setdefault(group, {})

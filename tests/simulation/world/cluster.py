@@ -1,0 +1,338 @@
+"""Brokers' engines (cluster.node.Node, the production code) on a simulated world, with an observer; mostly three."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+from cluster.admin_requests import AdminReply, CreateTopicRequest, RegisterBrokerRequest
+from cluster.commands import BrokerRecord
+from cluster.data_directory import GROUPS, lock_data_directory
+from cluster.errors import ClusterError, StartupError
+from cluster.founding import Seed
+from cluster.node import Node, NodeOptions
+from cluster.partition import Partition
+from cluster.state_bounds import StateOptions
+from kafka_api.groups.options import GroupOptions
+from kafka_api.options import KafkaOptions
+from kafka_api.server import KafkaServer
+from model.ids import RAFT0, GroupId, NodeId, topic_of
+from model.topic_config import TopicConfig
+from raft.consensus import Consensus
+from raft.options import RaftOptions
+from storage.errors import CorruptLogError, LogPoisonedError, RefusedError
+from storage.memory_kvstore import MemoryKvStore
+from tests.simulation.campaign.plan import Plan
+from tests.simulation.clients.history import History
+from tests.simulation.world.convergence import Broker, what_is_missing
+from tests.simulation.world.digested_state import DigestedState
+from tests.simulation.world.observer import Observer
+from tests.simulation.world.sim_disk import Directory
+from tests.simulation.world.watched_partitions import watch_partitions
+from tests.simulation.world.world import World
+
+_RAFT0_SEGMENT_BYTES = 1024
+_RPC_PORT = 33145
+KAFKA_PORT = 9092
+TOPIC = "orders"
+DATA_DIR = "/data"
+_MIB = 1024 * 1024
+# Groups that move quickly: of the order of the nemesis.
+_GROUPS = GroupOptions(min_session_timeout_ms=500, initial_rebalance_delay_ms=500, topic_partitions=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """What one simulated cluster looks like.
+
+    Attributes:
+        nodes: Brokers; all of them vote in raft0.
+        replicas: Replicas of each partition of the topic; None: one on each broker.
+        digests: The replicas' states carry what proves that they fit the log; off for tests of other proofs.
+        kafka: Each broker listens for Kafka clients.
+        telemetry: Each broker publishes its replicas' figures.
+        plan: What the run leaves out.
+        state: Bounds of the tables of raft0 and of groups; None: those of a broker.
+        write_caching: acks=all of the topic promises what write caching does, and `topic_configs` say so.
+    """
+
+    nodes: int = 3
+    replicas: int | None = None
+    partitions: int = 2
+    segment_bytes: int = 64 * 1024
+    raft: RaftOptions = field(default_factory=RaftOptions)
+    digests: bool = True
+    kafka: bool = False
+    telemetry: bool = False
+    state: StateOptions | None = None
+    plan: Plan = field(default_factory=lambda: Plan(0))
+    retention_bytes: int = -1
+    write_caching: bool = False
+    topic_configs: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def drawn(self) -> dict[str, object]:
+        """What runs differ in, to be read."""
+        names = ("nodes", "replicas", "segment_bytes", "retention_bytes", "write_caching")
+        of_raft = ("snapshot_entries", "state_step_entries", "flush_interval", "unreplicated_bytes", "batcher_bytes")
+        raft = {name: getattr(self.raft, name) for name in of_raft}
+        return {name: getattr(self, name) for name in names} | raft
+
+
+class SimCluster:
+    """Brokers by node id; each may be down. All methods are called from outside the nodes' loops."""
+
+    def __init__(self, world: World, options: ClusterOptions) -> None:
+        self.world = world
+        self.options = options
+        min_in_sync = int(options.topic_configs.get("min.insync.replicas") or 1)
+        self.history = History(min_in_sync=min_in_sync)
+        self.observer = Observer(self.history)
+        self.nodes: dict[int, Node] = {}
+        self.on_refused_start: Callable[[int], None] = lambda node_id: None
+        self.on_power_loss: Callable[[], None] = lambda: None
+        self._groups: list[GroupId] = []
+        # Of the brokers' newest lives.
+        self._servers: dict[int, KafkaServer] = {}
+        self._kvstores: dict[int, dict[str, bytes]] = {}
+        self._disks_out: dict[int, tuple[Directory, dict[str, bytes]]] = {}
+        for node_id in range(1, options.nodes + 1):
+            world.add_node(node_id)
+            self._kvstores[node_id] = {}
+        world.scheduler.observers.append(self._observe)
+
+    def start(self, node_id: int) -> None:
+        """Begin a life of a broker."""
+        machine = self.world.nodes[node_id]
+        if not machine.is_alive:
+            machine.restart()
+        environment = machine.environment
+        seeds = [Seed(other.node_id, other.address, _RPC_PORT) for other in self.world.nodes.values()]
+        options = NodeOptions(
+            node_id=NodeId(node_id),
+            data_dir=DATA_DIR,
+            rpc_host=machine.address,
+            rpc_port=_RPC_PORT,
+            seeds=seeds,
+            secret=b"simulated",
+            # A minute's commands are few: raft0 too has to begin its log anew now and then.
+            raft0_segment_bytes=_RAFT0_SEGMENT_BYTES,
+            raft=self.options.raft,
+            topic_defaults=TopicConfig(
+                segment_bytes=self.options.segment_bytes,
+                retention_ms=-1,
+                retention_bytes=self.options.retention_bytes,
+            ),
+            retention_check_interval=1.0,
+            telemetry=self.options.telemetry,
+            state=self.options.state or StateOptions(),
+        )
+        try:
+            lock_data_directory(environment, DATA_DIR)
+        except StartupError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            # Its process ends before there is a node.
+            machine.crash(power_loss=False)
+            self._note_refused_start(node_id)
+            return
+        kvstore = MemoryKvStore(environment, self._kvstores[node_id])
+        node = self.nodes[node_id] = Node(environment, options, kvstore, lambda line: self._unusable(node_id, line))
+        machine.spawn(self._run(node))
+
+    async def _run(self, node: Node) -> None:
+        node_id = node.options.node_id
+        try:
+            await node.start()
+        except (CorruptLogError, LogPoisonedError, RefusedError, OSError):
+            # The disk refused, or could not be read: a broker process ends with an error here, and somebody starts it
+            # again. One that never starts does not converge.
+            self.world.after(0.0, self._end_if_current, node)
+            return
+        # Before it opens its first partition.
+        if self.options.digests:
+            new_state = node.backend._new_log_state
+            # A coordinator looks for its own state behind the log of an internal topic.
+            node.backend._new_log_state = lambda topic, number: (
+                new_state(topic, number) if topic.is_internal else DigestedState(new_state(topic, number))
+            )
+        host = self.world.nodes[node_id].address
+        if self.options.kafka:
+            watch_partitions(node, node_id, self.world.nodes[node_id].incarnation, self.observer)
+            # It lives as long as its process; what it promises to clients, a crash ends.
+            options = KafkaOptions(request_memory_bytes=8 * _MIB, fetch_memory_bytes=8 * _MIB, groups=_GROUPS)
+            server = KafkaServer(node.env, node, options)
+            await server.start(host, KAFKA_PORT)
+            self._servers[node_id] = server
+        self._watch_registration(node)
+        node.register(BrokerRecord(node_id, node.replica.directory_id, host, KAFKA_PORT, host, _RPC_PORT, host, 9644))
+
+    def _watch_registration(self, node: Node) -> None:
+        register, node_id = node.admin.register_broker, node.options.node_id
+
+        async def registered(request: RegisterBrokerRequest) -> AdminReply:
+            committed = len(self.history.committed_in(RAFT0))
+            reply = await register(request)
+            self.history.counts["registrations"] += 1
+            self.observer.registered(node_id, committed, reply.applied_index)
+            return reply
+
+        node.admin.register_broker = registered  # type: ignore[method-assign]
+        remove_leftovers = node.backend.remove_leftovers
+
+        def removed() -> None:
+            on_disk = (GroupId(name.replace("-", "/")) for name in self._groups_directory(node_id).entries)
+            unknown = [
+                group for group in on_disk if group != RAFT0 and not node.controller.topics.get_by_id(topic_of(group))
+            ]
+            self.history.counts["leftovers removed"] += len(unknown)
+            remove_leftovers()
+
+        node.backend.remove_leftovers = removed  # type: ignore[method-assign]
+
+    def _unusable(self, node_id: int, line: str) -> None:
+        """The broker ends by itself, which it does with its whole process here."""
+        why = "without their directory" if line.startswith("data directory") else "because their kvstore failed"
+        self.history.counts[f"brokers that ended {why}"] += 1
+        node = self.nodes[node_id]
+        self.world.after(0.0, self._end_if_current, node)
+
+    def _end_if_current(self, node: Node) -> None:
+        if self.nodes.get(node.options.node_id) is node:
+            self.crash(node.options.node_id, power_loss=False)
+            self._note_refused_start(node.options.node_id)
+
+    def _note_refused_start(self, node_id: int) -> None:
+        self.history.counts["starts that the disk refused"] += 1
+        self.on_refused_start(node_id)
+
+    def crash(self, node_id: int, *, power_loss: bool) -> None:
+        """End a life at once."""
+        if power_loss:
+            self.observer.power_lost(node_id)
+            self.on_power_loss()
+        self._count(self.nodes.pop(node_id))
+        self._servers.pop(node_id, None)
+        self.world.nodes[node_id].crash(power_loss=power_loss)
+
+    def swap_disk(self, node_id: int) -> None:
+        """Take a machine's disk out, while it is down, and put an empty one in; the next time, its own again."""
+        machine, kvstores = self.world.nodes[node_id], self._kvstores
+        assert not machine.is_alive
+        own = self._disks_out.pop(node_id, None)
+        if own is None:
+            self._disks_out[node_id] = machine.disk.root, kvstores[node_id]
+            own = Directory(), {}
+        machine.disk.root, kvstores[node_id] = own
+        machine.disk.used = machine.disk.root.size()
+
+    def count_what_brokers_counted(self) -> None:
+        """Add the brokers' own counters, and the disks', to the history's; once, at the end of the run."""
+        for node in self.nodes.values():
+            self._count(node)
+        for machine in self.world.nodes.values():
+            self.history.counts.update({f"disk {name}": count for name, count in machine.disk.counts.items()})
+
+    def _count(self, node: Node) -> None:
+        if hasattr(node, "groups"):
+            self.history.counts.update({f"raft {name}": count for name, count in asdict(node.groups.probe).items()})
+
+    def is_up(self, node_id: int) -> bool:
+        """Whether a broker has a life now."""
+        return node_id in self.nodes
+
+    def found(self, deadline: float = 30.0) -> None:
+        """Start all brokers and create the topic; the world has no faults yet."""
+        for node_id in self.world.nodes:
+            self.start(node_id)
+        self._wait(lambda: all(node.is_registered.is_set() for node in self.nodes.values()), deadline)
+        self.world.nodes[1].spawn(self._create_topic(self.nodes[1]))
+        self._wait(lambda: len(self.groups()) > 1 and all(self.leader_of(group) for group in self.groups()), deadline)
+
+    def _wait(self, goal: Callable[[], bool], deadline: float) -> None:
+        done = self.world.run_until(goal, deadline)
+        self.world.check()
+        assert done, f"the cluster was not founded within {deadline} s without a fault"
+
+    async def _create_topic(self, node: Node) -> None:
+        options = self.options
+        replicas = options.replicas or options.nodes
+        request = CreateTopicRequest(TOPIC, options.partitions, replicas, [], options.topic_configs, False, 10.0)
+        with contextlib.suppress(ClusterError):
+            await node.admin.create_topic(request)
+
+    def groups(self) -> list[GroupId]:
+        """Return raft0 and, once any broker knows it, the topic's groups."""
+        if not self._groups:
+            for node in self.nodes.values():
+                topic = node.controller.topics.get(TOPIC) if hasattr(node, "controller") else None
+                if topic is not None:
+                    self._groups = [topic.group(partition) for partition in range(self.options.partitions)]
+        return [RAFT0, *self._groups]
+
+    def data_groups(self) -> list[GroupId]:
+        """Return the topic's groups."""
+        return self.groups()[1:]
+
+    def consensus(self, node_id: int, group: GroupId) -> Consensus | None:
+        """Return a broker's replica, None if it is down or does not have it yet."""
+        node = self.nodes.get(node_id)
+        return None if node is None or not hasattr(node, "groups") else node.groups.get(group)
+
+    def partition(self, node_id: int, group: GroupId) -> Partition | None:
+        """Return a broker's partition, None if it is down or does not have it yet."""
+        node = self.nodes.get(node_id)
+        return None if node is None or not hasattr(node, "partitions") else node.partitions.get(group)
+
+    def leader_of(self, group: GroupId) -> int | None:
+        """Return the node that leads the newest term of a group in office."""
+        leaders = [
+            (consensus.term, node_id)
+            for node_id in self.nodes
+            if (consensus := self.consensus(node_id, group)) is not None and consensus.is_in_office
+        ]
+        return max(leaders)[1] if leaders else None
+
+    def has_converged(self) -> bool:
+        """Whether every group of every topic has its replicas where it is placed, led and equal, and nothing is held."""
+        return self.what_is_missing() is None
+
+    def what_is_missing(self) -> str | None:
+        """Return what has not converged, None if all has."""
+        down = [node_id for node_id in self.world.nodes if node_id not in self.nodes]
+        if down:
+            return f"nodes {down} are down"
+        return what_is_missing({node_id: self._broker(node_id) for node_id in self.world.nodes})
+
+    def _broker(self, node_id: int) -> Broker:
+        loop = self.world.nodes[node_id].loop
+        return Broker(self.nodes[node_id], self._servers.get(node_id), self._groups_directory(node_id), loop)
+
+    def _groups_directory(self, node_id: int) -> Directory:
+        directory = self.world.nodes[node_id].disk.root
+        for name in (*DATA_DIR.split("/")[1:], GROUPS):
+            below = directory.entries.get(name)
+            directory = below if isinstance(below, Directory) else Directory()
+        return directory
+
+    def describe(self) -> list[str]:
+        """Return a line per replica."""
+        lines = []
+        for node_id in self.world.nodes:
+            if node_id not in self.nodes:
+                lines.append(f"node {node_id} is down")
+                continue
+            for group in self.groups():
+                with contextlib.suppress(KeyError):
+                    lines.append(str(self.observer.view_of(node_id, group)))
+        return lines
+
+    def observe(self, node_id: int) -> None:
+        """Tell the invariants what a broker has done up to this moment."""
+        self.observer.observe(self.nodes[node_id], node_id, self.world.nodes[node_id].incarnation)
+
+    def _observe(self) -> None:
+        for node_id in self.nodes:
+            loop = self.world.nodes[node_id].loop
+            if loop.has_run:
+                loop.has_run = False
+                self.observe(node_id)

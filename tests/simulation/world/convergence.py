@@ -1,0 +1,132 @@
+"""What must hold once the faults are over: every table's groups stand where it places them, and nothing is held back.
+
+One sentence says what is missing, the first thing that is; None: nothing is. It is asked after every instant of a phase
+that waits for it, so what most often is missing is looked for first.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from cluster.node import Node
+from kafka_api.server import KafkaServer
+from model.ids import RAFT0, GroupId
+from raft.consensus import Consensus
+from tests.simulation.world.sim_disk import Directory
+
+_OF_A_CONNECTION = "kafka connection/"
+# The simulator's own in a broker's process: operators.
+_NOT_THE_BROKERS = "main"
+
+_Placement = dict[GroupId, frozenset[int]]
+
+
+class Broker(NamedTuple):
+    """What is looked at of a broker that is up; `server` is None where no client is served."""
+
+    node: Node
+    server: KafkaServer | None
+    groups_directory: Directory
+    loop: asyncio.AbstractEventLoop
+
+
+def what_is_missing(brokers: Mapping[int, Broker]) -> str | None:
+    """Return why the cluster has not converged; `brokers` are all there are, by node id."""
+    nodes = {node_id: broker.node for node_id, broker in brokers.items()}
+    if not all(hasattr(node, "backend") and node.is_registered.is_set() for node in nodes.values()):
+        return "a broker has not joined"
+    placement, *others = [_placement(node) for node in nodes.values()]
+    if any(other != placement for other in others):
+        return "the brokers' tables of topics differ"
+    for group, voters in placement.items():
+        missing = _missing_in_group(group, {node_id: nodes[node_id].groups.get(group) for node_id in voters})
+        if missing is not None:
+            return missing
+    for node_id, broker in brokers.items():
+        here = {group for group, voters in placement.items() if node_id in voters}
+        missing = _left_behind(broker, here) or _held_by_broker(broker) or _leaked_task(broker)
+        if missing is not None:
+            return f"node {node_id}: {missing}"
+    return None
+
+
+def _placement(node: Node) -> _Placement:
+    """Return the voters of every group there is, as a broker's tables have it."""
+    placed: _Placement = {RAFT0: frozenset(replica.node_id for replica in node.cluster.replicas)}
+    for topic in node.controller.topics.all():
+        for number, replicas in enumerate(topic.replicas):
+            placed[topic.group(number)] = frozenset(replica.node_id for replica in replicas)
+    return placed
+
+
+def _missing_in_group(group: GroupId, replicas: Mapping[int, Consensus | None]) -> str | None:
+    """Return what keeps replicas from holding, and knowing as committed, the same entries, under one leader."""
+    ends = set()
+    for node_id, replica in replicas.items():
+        if replica is None:
+            return f"node {node_id} has no replica of {group}"
+        state, log = replica.state, replica.log
+        if replica.failure is not None:
+            return f"the replica of {group} on node {node_id} has failed: {replica.failure}"
+        if state.is_refilling:
+            return f"node {node_id} has not filled {group} again"
+        if not state.commit_index == state.visible_index == log.last_index:
+            return f"node {node_id} has not committed, or does not show, all that it holds of {group}"
+        ends.add((state.term, log.last_term, log.last_index))
+    if len(ends) != 1:
+        return f"the replicas of {group} are not equal"
+    if not any(replica is not None and replica.is_in_office for replica in replicas.values()):
+        return f"nobody leads {group}"
+    return next((held for replica in replicas.values() if replica is not None for held in _held_by(replica)), None)
+
+
+def _left_behind(broker: Broker, here: set[GroupId]) -> str | None:
+    """Return what there is of groups other than those that are placed `here`: replicas, directories, markers, votes."""
+    node = broker.node
+    places: tuple[tuple[str, set[GroupId]], ...] = (
+        ("group manager", set(node.groups._groups)),
+        ("partition manager", set(node.partitions._partitions) | {RAFT0}),
+        ("disk", {GroupId(name.replace("-", "/")) for name in broker.groups_directory.entries}),
+        ("kvstore", {_group_of(key) for key, _ in node._kvstore.items("raft/")}),
+    )
+    for name, groups in places:
+        if groups != here:
+            return f"in its {name} there are {sorted(groups - here)} too many, {sorted(here - groups)} too few"
+    return None
+
+
+def _group_of(key: str) -> GroupId:
+    """Return whose key of the kvstore it is: `raft/GROUP/WHAT`."""
+    return GroupId(key.removeprefix("raft/").rpartition("/")[0])
+
+
+def _held_by(replica: Consensus) -> Iterator[str]:
+    """Yield the queues and budgets of a replica that are not empty."""
+    batcher, buffer = replica._batcher, replica._buffer
+    held = {
+        "entries in its batcher": not batcher.is_idle or bool(batcher._in_doubt),
+        "bytes of its batcher's budget": batcher._budget.taken > 0,
+        "requests in its append buffer": bool(buffer._queue) or buffer._is_draining,
+        "bytes that no majority has": replica.state.unreplicated.total > 0,
+    }
+    yield from (f"{replica.group} still holds {name}" for name, is_held in held.items() if is_held)
+
+
+def _held_by_broker(broker: Broker) -> str | None:
+    budgets = {"bytes of its batchers": broker.node.groups.limits.batcher_budget.taken}
+    if broker.server is not None:
+        budgets["bytes of requests"] = broker.server._requests.taken
+        budgets["bytes of fetches"] = broker.server._fetches.taken
+    return next((f"{taken} {name} are not given back" for name, taken in budgets.items() if taken), None)
+
+
+def _leaked_task(broker: Broker) -> str | None:
+    """Return the name of a task that is there more often than it may be: once, and once for each connection."""
+    connections = 1 if broker.server is None else broker.server.connection_count
+    counts = Counter(task.get_name() for task in asyncio.all_tasks(broker.loop))
+    del counts[_NOT_THE_BROKERS]
+    for name, count in counts.items():
+        if count > (connections if name.startswith(_OF_A_CONNECTION) else 1):
+            return f"{count} tasks {name!r} run"
+    return None

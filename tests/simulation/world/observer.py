@@ -1,0 +1,266 @@
+"""Compares every replica with what was known of it, after each step of its node, and tells the invariants."""
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from cluster.controller_state import ControllerState
+from cluster.groups.offsets_log_state import OffsetsLogState
+from cluster.node import Node
+from model.ids import ConsistencyLevel, GroupId
+from raft.consensus import Consensus
+from raft.replica_state import Role
+from raft.replicate_item import ReplicateResult
+from storage.entry import EntryKind
+from storage.snapshot_file import Snapshot
+from tests.simulation.clients.history import History
+from tests.simulation.invariants import ALL
+from tests.simulation.invariants.invariant import Invariant
+from tests.simulation.world.power_losses import PowerLosses
+from tests.simulation.world.replica_view import ReplicaView, Standing
+
+_METHODS = [*(name for name in vars(Invariant) if name.startswith("on_")), "at_end"]
+
+
+class Observer:
+    """One run's observer. Nothing in it touches the world: it neither draws, waits nor schedules."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        # For each of Invariant's methods, those who have one of their own: most are told nothing of most things.
+        self._told: dict[str, list[Callable[..., None]]] = {name: [] for name in _METHODS}
+        for make in ALL:
+            self.add(make(history))
+        # By node id and group.
+        self._views: defaultdict[int, dict[GroupId, ReplicaView]] = defaultdict(dict)
+        self._deleted: set[GroupId] = set()
+        self._power_losses = PowerLosses(history)
+
+    def add(self, invariant: Invariant) -> None:
+        """Tell one more invariant from now on."""
+        for name, told in self._told.items():
+            if getattr(type(invariant), name) is not getattr(Invariant, name):
+                told.append(getattr(invariant, name))
+
+    def observe(self, node: Node, node_id: int, life: int) -> None:
+        """Look at all replicas of a node."""
+        groups = getattr(node, "groups", None)
+        if groups is None:
+            return
+        views = self._views[node_id]
+        for group, consensus in groups._groups.items():
+            view = views.get(group)
+            if view is not None and view.consensus is consensus:
+                # Most steps move nothing of most replicas, so this is no call: it runs a thousand times a virtual second.
+                now, state, log = view.now, consensus.state, consensus.log
+                if (
+                    log.last_index == now.last
+                    and state.commit_index == now.commit
+                    and state.term == now.term
+                    and state.role is now.role
+                    and state.visible_index == now.visible
+                    and log.flushed_index == now.flushed
+                    and log.truncations == now.truncations
+                    and log.start is now.start
+                ):
+                    continue
+            if group in self._deleted:
+                continue
+            if view is None or view.consensus is not consensus:
+                view = self._open(node_id, life, group, consensus, view)
+            self._compare(view)
+
+    def removed(self, node_id: int, group: GroupId, *, is_in_table: bool) -> None:
+        """A broker removes its replica of a group: its topic is deleted, and nobody promises anything about it any more.
+
+        A broker that has removed its replica may begin another, empty one before it has applied the deletion again.
+        """
+        self._each("on_removed", node_id, group, is_in_table=is_in_table)
+        self._deleted.add(group)
+
+    def power_lost(self, node_id: int) -> None:
+        """A machine that has lived up to now has lost its power, and with it what was not fsynced."""
+        self.history.lost_power[node_id] = None
+        for group, view in self._views[node_id].items():
+            if group in self._deleted:
+                continue
+            released = self._power_losses.lost(node_id, view, self._replicas(group))
+            if released:
+                self.history.counts["visible entries released by a power loss"] += len(released)
+                self._each("on_power_lost", group, released)
+
+    def view_of(self, node_id: int, group: GroupId) -> ReplicaView:
+        """Return what is known of a replica."""
+        return self._views[node_id][group]
+
+    def answered(
+        self, node_id: int, group: GroupId, level: ConsistencyLevel, content: bytes, result: ReplicateResult
+    ) -> None:
+        """A producer on a node has got a success."""
+        if group in self._deleted:
+            return
+        self._each("on_answered", self._views[node_id][group], level, content, result)
+
+    def read(self, node_id: int, group: GroupId, offset: int, record_count: int, content: bytes) -> None:
+        """A consumer on a node has got a batch."""
+        if group in self._deleted:
+            return
+        self._each("on_read", self._views[node_id][group], offset, record_count, content)
+
+    def latest(self, group: GroupId, committed: int, end: int) -> None:
+        """A client has got the latest offset; `committed` entries were committed when it asked."""
+        if group not in self._deleted:
+            self._each("on_latest", group, committed, end)
+
+    def told_end(self, group: GroupId, end: int) -> None:
+        """A client has got the latest offset or a high watermark."""
+        if group not in self._deleted:
+            self._each("on_told_end", group, end)
+
+    def group_offset(self, group: GroupId, offset: int) -> None:
+        """A consumer group has committed an offset, or was told what it had committed."""
+        if group not in self._deleted:
+            self._each("on_group_offset", group, offset)
+
+    def registered(self, node_id: int, committed: int, covered: int) -> None:
+        """raft0's leader has answered a broker's registration: see `Invariant.on_registered`."""
+        self._each("on_registered", node_id, committed, covered)
+
+    def quiet(self, seconds: float) -> None:
+        """Every broker is up and all faults are mended."""
+        for group in sorted({group for views in self._views.values() for group in views} - self._deleted):
+            self._each("on_quiet", seconds, group, self._replicas(group))
+
+    def look(self, node_id: int, life: int, now: float) -> None:
+        """The process of a node runs, is in its n-th life, and has this clock."""
+        for group, view in self._views[node_id].items():
+            if view.life == life and group not in self._deleted:
+                self._each("on_look", now, view)
+
+    def at_end(self) -> None:
+        """The run has ended, with every node up."""
+        for views in self._views.values():
+            for group, view in views.items():
+                if group not in self._deleted:
+                    self._tell_table(view)
+        self._each("at_end")
+
+    def _tell_table(self, view: ReplicaView) -> None:
+        stepped = view.consensus._log_state._stepped
+        if isinstance(stepped.state, OffsetsLogState):
+            # A table of groups keeps no order, so neither does a comparison.
+            records = stepped.state.table._records()
+            rows = tuple(sorted(b"%d %b%b" % (len(key or b""), key, value) for key, value in records))
+        elif isinstance(stepped.state, ControllerState):
+            rows = tuple(stepped.state.snapshot())
+        else:
+            return
+        self._each("on_table", view, stepped.applied_index, rows)
+
+    def _open(
+        self, node_id: int, life: int, group: GroupId, consensus: Consensus, former: ReplicaView | None
+    ) -> ReplicaView:
+        self.history.voters.setdefault(group, frozenset(consensus.configuration.node_ids))
+        view = ReplicaView(node_id, life, group, consensus, Standing.of(consensus))
+        view.read_back(self.history.committed_in(group), former)
+        self._views[node_id][group] = view
+        self._power_losses.opened(view)
+        self._watch_votes(view)
+        self._watch_snapshots(view)
+        stepped = consensus._log_state._stepped
+        state = b"".join(stepped.state.snapshot())
+        found = Snapshot(consensus.log.start, stepped.applied_index, stepped.applied_term, state)
+        self._each("on_opened", view, former)
+        self._each("on_snapshot", view, found)
+        return view
+
+    def _watch_votes(self, view: ReplicaView) -> None:
+        voter = view.consensus.voter
+        answer = voter.answer
+
+        async def watched(candidate, request):
+            reply = await answer(candidate, request)
+            if reply.granted and not request.pre:
+                self._each("on_vote", view, request.term, candidate)
+            return reply
+
+        voter.answer = watched
+
+    def _watch_snapshots(self, view: ReplicaView) -> None:
+        log = view.consensus.log
+        save, install = log.save_snapshot, log.install
+
+        async def saved(snapshot):
+            # What is in it may have been committed in this very step.
+            self._compare(view)
+            self._each("on_snapshot", view, snapshot)
+            await save(snapshot)
+
+        async def installed(snapshot):
+            self.history.counts["snapshots installed"] += 1
+            self._each("on_snapshot", view, snapshot)
+            return await install(snapshot)
+
+        log.save_snapshot, log.install = saved, installed
+
+    def _compare(self, view: ReplicaView) -> None:
+        before = view.now
+        now = view.now = Standing.of(view.consensus)
+        if now == before:
+            return
+        if now.truncations != before.truncations:
+            self._truncated(view, before)
+        if now.last > len(view.entries):
+            added = view.take_appended()
+            self._each("on_appended", view, added)
+        if now.role is Role.LEADER and (before.role is not Role.LEADER or before.term != now.term):
+            self.history.counts["elections"] += 1
+            self._each("on_elected", view)
+        self._committed(view)
+        if now.role is Role.LEADER and now.visible > before.visible:
+            self._shown(view, before)
+        self._each("on_moved", view, before)
+
+    def _truncated(self, view: ReplicaView, before: Standing) -> None:
+        # Everything that is still below the new end and was there before the cut keeps its place; what was cut and
+        # written again since is found by its term.
+        kept = len(view.entries)
+        log = view.consensus.log
+        below = log.start_index - 1
+        while kept > below and (kept > log.last_index or log.term_at(kept) != view.entries[kept - 1].term):
+            kept -= 1
+        gold = self.history.committed_in(view.group)
+        if kept <= below:
+            # A snapshot was installed: what was committed stands in the place of all that differs from it.
+            kept = min(kept, len(gold))
+            while view.chain_at(kept) != (gold[kept - 1].chain if kept else b""):
+                kept -= 1
+        removed = view.entries[kept:]
+        view.entries[kept:] = gold[kept:below]
+        if removed:
+            self.history.counts["truncations"] += 1
+            self.history.counts["data truncated"] += sum(ghost.kind is EntryKind.DATA for ghost in removed)
+            self._each("on_truncated", view, removed, before)
+
+    def _committed(self, view: ReplicaView) -> None:
+        gold = self.history.committed_in(view.group)
+        if view.now.commit > len(gold):
+            # Only what agrees with the chain so far may extend it; StateMachineSafety reports what does not.
+            if view.chain_at(len(gold)) != (gold[-1].chain if gold else b""):
+                return
+            new = view.entries[len(gold) : view.now.commit]
+            gold.extend(new)
+            self.history.commit_terms_in(view.group).extend([view.now.term] * len(new))
+            self._each("on_committed", view, new)
+
+    def _shown(self, view: ReplicaView, before: Standing) -> None:
+        released = self._power_losses.shown_late(view, before.visible + 1, self._replicas(view.group))
+        if released:
+            self.history.counts["visible entries that a power loss had taken before"] += len(released)
+            self._each("on_power_lost", view.group, released)
+
+    def _replicas(self, group: GroupId) -> list[ReplicaView]:
+        return [views[group] for views in self._views.values() if group in views]
+
+    def _each(self, method: str, *arguments: object, **named: object) -> None:
+        for tell in self._told[method]:
+            tell(*arguments, **named)

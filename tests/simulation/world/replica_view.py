@@ -1,0 +1,174 @@
+"""One replica as seen from outside: what its log has held, for as long as its process lives."""
+
+import hashlib
+import struct
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from model.ids import GroupId
+from raft.consensus import Consensus
+from raft.replica_state import Role
+from storage.entry import Entry, EntryKind
+from storage.errors import CorruptLogError
+from storage.log import Log
+from storage.log_start import LogStart, decode_log_start
+from storage.segment import scan
+from tests.simulation.world.sim_disk import ObservedFile
+
+# Bytes of a chain.
+CHAIN_BYTES = 12
+
+_PRODUCER = struct.Struct(">qhi")
+_PRODUCER_AT = 43
+_FACTS = struct.Struct(">qqbqq")
+
+
+class Ghost(NamedTuple):
+    """What identifies an entry on every replica. `chain` covers it and everything before it.
+
+    `producer` is the batch's producer id, epoch and first sequence number, where it has them; `size` is the payload's,
+    in bytes; `command` is what a command of raft0 says.
+    """
+
+    index: int
+    term: int
+    kind: EntryKind
+    base_offset: int
+    record_count: int
+    content: bytes
+    chain: bytes
+    start: LogStart | None = None
+    producer: tuple[int, int, int] | None = None
+    size: int = 0
+    command: bytes | None = None
+
+
+def content_key(payload: bytes | bytearray | memoryview) -> bytes:
+    """Identify a batch whatever offset and epoch the leader stamped on it; the batch's own CRC covers these bytes."""
+    return hashlib.blake2b(memoryview(payload)[21:], digest_size=12).digest()
+
+
+def chain_of(entry: Entry, before: bytes) -> bytes:
+    """Return the chain of an entry that follows the chain `before`."""
+    facts = _FACTS.pack(entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count)
+    return hashlib.blake2b(b"".join((before, facts, entry.payload)), digest_size=CHAIN_BYTES).digest()
+
+
+def ghost_of(entry: Entry, before: bytes) -> Ghost:
+    """Return the ghost of an entry that follows the chain `before`."""
+    content, producer = b"", None
+    if entry.kind is EntryKind.DATA:
+        content, producer = content_key(entry.payload), _PRODUCER.unpack_from(entry.payload, _PRODUCER_AT)
+    start = decode_log_start(entry.payload) if entry.kind is EntryKind.LOG_START else None
+    facts = (entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count)
+    producer = producer if producer and producer[0] >= 0 else None
+    command = bytes(entry.payload) if entry.kind is EntryKind.COMMAND else None
+    return Ghost(*facts, content, chain_of(entry, before), start, producer, len(entry.payload), command)
+
+
+@dataclass(slots=True)
+class Standing:
+    """The positions of a replica after one step of its node."""
+
+    role: Role
+    term: int
+    commit: int
+    visible: int
+    last: int
+    flushed: int
+    truncations: int
+    in_office: bool
+    start: LogStart
+
+    @classmethod
+    def of(cls, consensus: Consensus) -> "Standing":
+        state, log = consensus.state, consensus.log
+        return cls(
+            state.role,
+            state.term,
+            state.commit_index,
+            state.visible_index,
+            log.last_index,
+            log.flushed_index,
+            log.truncations,
+            state.is_in_office,
+            log.start,
+        )
+
+
+@dataclass(slots=True)
+class ReplicaView:
+    """A replica in one life of its process; `entries[i]` has index i + 1.
+
+    Below the log's start it holds what the group has committed there: nothing else can ever have been.
+
+    Attributes:
+        broken_at: The first entry that the log was opened with although its bytes are broken and nothing has rotted.
+    """
+
+    node_id: int
+    life: int
+    group: GroupId
+    consensus: Consensus
+    now: Standing
+    entries: list[Ghost] = field(default_factory=list)
+    broken_at: int | None = None
+
+    def at(self, index: int) -> Ghost | None:
+        """Return the entry at an index, None if the log does not hold it."""
+        return self.entries[index - 1] if 1 <= index <= len(self.entries) else None
+
+    def chain_at(self, index: int) -> bytes:
+        """Return the chain of an index, empty at 0."""
+        return self.entries[index - 1].chain if index > 0 else b""
+
+    def read_back(self, committed: list[Ghost], former: "ReplicaView | None") -> None:
+        """Take what a log that was just opened holds, from its files.
+
+        A closed segment may have rotted without anybody knowing yet: for the replica it still holds what it held.
+        """
+        log = self.consensus.log
+        self.entries = committed[: log.start_index - 1]
+        for segment in log._segments:
+            inode = log._context.env.files.inode(segment.path)
+            assert inode is not None
+            try:
+                for _, parsed in scan(segment.view()._replace(file=ObservedFile(inode))):
+                    if parsed.entry.index == len(self.entries) + 1:
+                        self.entries.append(ghost_of(parsed.entry, self.chain_at(len(self.entries))))
+            except CorruptLogError:
+                if not inode.has_rotted and self.broken_at is None:
+                    self.broken_at = len(self.entries) + 1
+                assert former is not None
+                self.entries += former.entries[len(self.entries) : segment.last_index]
+
+    @property
+    def is_refilling(self) -> bool:
+        """Damage took entries, and they are not all back."""
+        return self.consensus.state.is_refilling
+
+    def may_hold_less_than(self, former: "ReplicaView") -> bool:
+        """Whether entries of the former life may be gone: by damage, or because a snapshot has taken their place."""
+        before = min(self.now.start.index - 1, len(former.entries))
+        return self.is_refilling or self.chain_at(before) != former.chain_at(before)
+
+    def take_appended(self) -> list[Ghost]:
+        """Take what was appended since the last step."""
+        log: Log = self.consensus.log
+        first = len(self.entries) + 1
+        run = log._tail.read(first, log.last_index, 1 << 40)
+        assert run is not None
+        assert run[-1].index == log.last_index
+        new = []
+        for entry in run:
+            ghost = ghost_of(entry, self.chain_at(len(self.entries)))
+            self.entries.append(ghost)
+            new.append(ghost)
+        return new
+
+    def __str__(self) -> str:
+        now = self.now
+        return (
+            f"{self.group} n{self.node_id}.{self.life} t{now.term} {now.role.value}"
+            f" [commit {now.commit} visible {now.visible} flushed {now.flushed} last {now.last}]"
+        )

@@ -1,0 +1,105 @@
+"""Tells the invariants what Kafka clients are answered: every partition of every broker is watched from within."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+from cluster.node import Node
+from cluster.partition import HIGH_WATERMARK, Partition
+from model.ids import ConsistencyLevel, GroupId, topic_of
+from raft.replicate_item import ReplicateResult
+from tests.simulation.invariants.invariant import InvariantBrokenError
+from tests.simulation.world.observer import Observer
+from tests.simulation.world.replica_view import content_key
+
+
+def watch_partitions(node: Node, node_id: int, life: int, observer: Observer) -> None:
+    """Watch each partition that the node will open; before it opens the first."""
+    add = node.partitions.add
+
+    def added(group: GroupId, partition: Partition) -> None:
+        _watch(node, node_id, life, observer, partition)
+        add(group, partition)
+
+    node.partitions.add = added  # type: ignore[method-assign]
+    remove = node.groups.remove
+
+    async def removed(group: GroupId) -> bool:
+        is_in_table = node.controller.topics.get_by_id(topic_of(group)) is not None
+        with _reported():
+            # The command that deletes the topic may have been committed in this very step.
+            observer.observe(node, node_id, life)
+            observer.removed(node_id, group, is_in_table=is_in_table)
+        return await remove(group)
+
+    node.groups.remove = removed  # type: ignore[method-assign]
+
+
+def _watch(node: Node, node_id: int, life: int, observer: Observer, partition: Partition) -> None:
+    produce, fetch, group = partition.produce, partition.fetch, partition.consensus.group
+
+    def produced(batch, record_count, level, deadline, expected_term=None):
+        content = content_key(batch)
+        if partition.topic.is_internal:
+            # The coordinator's own.
+            observer.history.sent.add(content)
+        if level is ConsistencyLevel.QUORUM_ACK and not partition.consensus.state.write_caching:
+            observer.history.sent_at_quorum.add(content)
+        stages = produce(batch, record_count, level, deadline, expected_term)
+
+        def answered(replicated) -> None:
+            if not replicated.cancelled() and replicated.exception() is None:
+                result: ReplicateResult = replicated.result()
+                observer.history.counts[f"acked {level.name}"] += 1
+                # What is answered before it is fsynced is promised no more than a relaxed write (RFC 0003, levels).
+                is_cached = level is ConsistencyLevel.QUORUM_ACK and partition.consensus.state.write_caching
+                promised = ConsistencyLevel.LEADER_ACK if is_cached else level
+                with _reported():
+                    observer.observe(node, node_id, life)
+                    observer.answered(node_id, group, promised, content, result)
+
+        stages.replicated.add_done_callback(answered)
+        return stages
+
+    async def fetched(offset, max_bytes):
+        term = partition.leader_epoch
+        batches = await fetch(offset, max_bytes)
+        if partition.is_in_office and partition.leader_epoch == term:
+            with _reported():
+                observer.observe(node, node_id, life)
+                for batch in batches:
+                    base, count = int.from_bytes(batch[:8], "big"), int.from_bytes(batch[57:61], "big")
+                    observer.read(node_id, group, base, count, content_key(batch))
+        return batches
+
+    partition.produce, partition.fetch = produced, fetched  # type: ignore[method-assign]
+    _watch_deletions(partition, observer.history.may_begin_at.setdefault(group, {0}))
+
+
+def _watch_deletions(partition: Partition, may_begin_at: set[int]) -> None:
+    delete_records, apply_retention = partition.delete_records, partition.apply_retention
+
+    async def deleted(offset, deadline):
+        may_begin_at.add(partition.high_watermark if offset == HIGH_WATERMARK else offset)
+        return await delete_records(offset, deadline)
+
+    async def retained(now_ms, deadline):
+        # By time nothing goes in a simulated run.
+        left = 0
+        for segment in reversed(partition.consensus.log.segments_for_retention()):
+            left += segment.size
+            if 0 <= partition.config.retention_bytes <= left:
+                may_begin_at.add(segment.base_offset)
+        return await apply_retention(now_ms, deadline)
+
+    partition.delete_records, partition.apply_retention = deleted, retained  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def _reported() -> Iterator[None]:
+    """End the run if an invariant objects: a connection takes whatever its handler raises for its own trouble."""
+    try:
+        yield
+    except InvariantBrokenError as error:
+        asyncio.get_running_loop().call_exception_handler({"message": "an invariant is broken", "exception": error})
+        raise
