@@ -9,7 +9,8 @@
 * `state_bounds`          how large the tables of raft0 and of groups may become; `controller_sizes` what raft0's are.
 * `partition_allocator`   which nodes get the replicas of new partitions.
 * `controller_backend`    makes this node's groups match the tables.
-* `partition`             one local replica as the Kafka edge sees it; `partition_manager` all of them.
+* `partition`             one local replica as the Kafka edge sees it; `partition_manager` all of them;
+                          `replica_gauges` what status, metrics and telemetry read off it.
 * `retention`             lets leaders delete what has outlived its topic's retention: `retention_rule` says which
                           segments, `retention_start` where the log begins then.
 * `append_clock`          the leader's time for record batches.

@@ -1,21 +1,25 @@
 """One local replica of a partition, as the Kafka edge sees it: offsets, batches, epochs."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
 from cluster.append_clock import AppendClock
 from cluster.errors import OffsetOutOfRangeError
+from cluster.replica_gauges import ReplicaGauges
 from cluster.retention_rule import RetentionPolicy
 from cluster.retention_start import retention_start
 from cluster.topic_table import Topic
-from model.ids import NO_INDEX, ConsistencyLevel, Index, NodeId, Offset, Term
+from model.ids import NO_INDEX, ConsistencyLevel, GroupId, Index, NodeId, Offset, Term
 from model.topic_config import TopicConfig
 from raft.consensus import Consensus
-from raft.errors import NotLeaderError
+from raft.errors import NotLeaderError, RaftError
 from raft.group_configuration import RaftPolicy
+from raft.interval_figures import IntervalFigures
 from raft.log_state import LogState
 from raft.replicate_item import NewEntry, ReplicateStages
 from storage.entry import Buffer, EntryKind
+from storage.errors import StorageError
 from storage.log import Log
 from storage.log_start import LogStart
 from storage.options import LogOptions
@@ -34,13 +38,6 @@ class TimestampHit(NamedTuple):
     log_index: Index
 
 
-class Position(NamedTuple):
-    """A log position with the offset of the last record at or below it, -1 if there is none."""
-
-    log_index: Index
-    offset: Offset
-
-
 def log_options(config: TopicConfig) -> LogOptions:
     """Return the storage options that a topic's configuration asks for."""
     return LogOptions(segment_bytes=config.segment_bytes, segment_ms=config.segment_ms)
@@ -52,37 +49,95 @@ class Partition:
     def __init__(self, topic: Topic, partition: int, consensus: Consensus, log_state: LogState) -> None:
         self.topic = topic
         self.partition = partition
-        self.consensus = consensus
+        self._consensus = consensus
         # What the replica's log has built up: producers, or in __consumer_offsets the groups.
         self.log_state = log_state
         # What is in force now; the topic is the one of the table when the replica was started.
         self.config = topic.config
         self.append_clock = AppendClock(consensus.log)
+        self.gauges = ReplicaGauges(consensus)
 
     def apply_config(self, config: TopicConfig) -> None:
         """The topic's configuration has changed: batches, segments and answers follow it from now on."""
         self.config = config
         self._log.configure(log_options(config))
-        self.consensus.apply_policy(RaftPolicy(config.min_insync_replicas), write_caching=config.write_caching)
+        self._consensus.apply_policy(RaftPolicy(config.min_insync_replicas), write_caching=config.write_caching)
 
     @property
     def _log(self) -> Log:
-        return self.consensus.log
+        return self._consensus.log
+
+    # -- the replica --------------------------------------------------------------------------------------------
+
+    @property
+    def group(self) -> GroupId:
+        """The Raft group of the partition."""
+        return self._consensus.group
+
+    @property
+    def failure(self) -> StorageError | RaftError | None:
+        """Why this replica has stopped for good; None: it works."""
+        return self._consensus.failure
+
+    @property
+    def is_leader(self) -> bool:
+        """This replica was elected in the current term; it may serve once it is in office."""
+        return self._consensus.state.is_leader
 
     @property
     def is_in_office(self) -> bool:
         """This replica leads and may serve."""
-        return self.consensus.is_in_office
+        return self._consensus.is_in_office
 
     @property
     def leader_epoch(self) -> Term:
         """The Kafka leader epoch: the Raft term."""
-        return self.consensus.term
+        return self._consensus.term
 
     @property
     def leader_id(self) -> NodeId | None:
         """Who leads the current term, as far as this replica knows."""
-        return self.consensus.leader_id
+        return self._consensus.leader_id
+
+    async def transfer_to(self, target: NodeId | None) -> NodeId:
+        """Hand the leadership over to `target`, None: to the best voter; return who leads afterwards.
+
+        Raises:
+            RaftError: As `LeadershipTransfer.run`; this replica may still lead.
+        """
+        return await self._consensus.transfer.run(target)
+
+    @property
+    def figures(self) -> IntervalFigures | None:
+        """How long calls and fsyncs took since somebody last took the figures; None: nobody counts them."""
+        return self._consensus.figures
+
+    @property
+    def snapshot_refusal(self) -> str | None:
+        """Why the state is too large for a snapshot; None: it was not when it was last looked at."""
+        return self._consensus.snapshot_refusal
+
+    @property
+    def state_bytes_max(self) -> int:
+        """How many bytes a state may have to be saved."""
+        return self._consensus.state_bytes_max
+
+    # -- the log ------------------------------------------------------------------------------------------------
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments on disk."""
+        return self._log.size_bytes
+
+    @property
+    def commit_index(self) -> Index:
+        """The last index that this replica knows as committed."""
+        return self._consensus.state.commit_index
+
+    @property
+    def barrier_index(self) -> Index:
+        """Leader: the first entry of its term; once it is committed, so are the entries of all earlier terms."""
+        return self._consensus.state.barrier_index
 
     @property
     def start_offset(self) -> Offset:
@@ -92,7 +147,7 @@ class Partition:
     @property
     def high_watermark(self) -> Offset:
         """The offset after the last visible record; defined in office, where it never goes backwards."""
-        offset = self._log.end_offset(self.consensus.state.visible_index)
+        offset = self._log.end_offset(self._consensus.state.visible_index)
         assert offset is not None, "marks are kept from visible on"
         return offset
 
@@ -100,6 +155,8 @@ class Partition:
     def end_offset(self) -> Offset:
         """The offset of the next record, visible or not."""
         return self._log.next_offset
+
+    # -- writing and deleting -----------------------------------------------------------------------------------
 
     def produce(
         self,
@@ -111,7 +168,7 @@ class Partition:
     ) -> ReplicateStages:
         """Append one checked v2 batch, which belongs to the engine from now on; in no other term than this one."""
         entry = NewEntry(EntryKind.DATA, batch, record_count)
-        return self.consensus.replicate([entry], level, expected_term=expected_term, deadline=deadline)
+        return self._consensus.replicate([entry], level, expected_term=expected_term, deadline=deadline)
 
     async def delete_records(self, offset: int, deadline: float) -> Offset:
         """Make `offset` the first one that can be read, on every replica and for ever; -1 is the high watermark.
@@ -130,7 +187,7 @@ class Partition:
         if wanted > self.start_offset:
             start = await self._start_at(Offset(wanted))
             if start.offset > self.start_offset:
-                await self.consensus.move_log_start(start, term, deadline)
+                await self._consensus.move_log_start(start, term, deadline)
         return self.start_offset
 
     async def _start_at(self, offset: Offset) -> LogStart:
@@ -151,13 +208,28 @@ class Partition:
             RaftError: As `delete_records`.
         """
         policy = RetentionPolicy(self.config.retention_ms, self.config.retention_bytes)
-        if self.consensus.snapshot_refusal is not None:
+        if self.snapshot_refusal is not None:
             return None
-        start = retention_start(self._log, self.consensus.state.commit_index, now_ms, policy)
+        start = retention_start(self._log, self.commit_index, now_ms, policy)
         if start is None:
             return None
-        await self.consensus.move_log_start(start, self.leader_epoch, deadline)
+        await self._consensus.move_log_start(start, self.leader_epoch, deadline)
         return self.start_offset
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def begin_read(self) -> asyncio.Future[None]:
+        """Begin a linearizable read now: the future, which other reads share, is for `confirm_read`."""
+        return self._consensus.barrier.arrive()
+
+    async def confirm_read(self, begun: asyncio.Future[None]) -> None:
+        """Wait until a majority has confirmed that this replica led when the read began, for an election timeout.
+
+        Raises:
+            NotLeaderError: It did not, or leads no longer.
+            ReadTimedOutError: No majority has answered in time.
+        """
+        await self._consensus.barrier.wait(begun)
 
     async def fetch(self, offset: Offset, max_bytes: int) -> list[Buffer]:
         """Return whole visible batches from the one that holds `offset` on, at least one if there is any.
@@ -166,7 +238,7 @@ class Partition:
             StorageError: The log cannot be read.
             NotLeaderError: This leadership has ended meanwhile.
         """
-        term, visible = self.leader_epoch, self.consensus.state.visible_index
+        term, visible = self.leader_epoch, self._consensus.state.visible_index
         first = await self._in_term(term, self._log.reader.index_of_offset(offset))
         batches: list[Buffer] = []
         # Entries without records (a barrier after each election) do not count as an answer.
@@ -198,7 +270,7 @@ class Partition:
         Raises:
             StorageError, NotLeaderError: As `fetch`.
         """
-        term, visible = self.leader_epoch, self.consensus.state.visible_index
+        term, visible = self.leader_epoch, self._consensus.state.visible_index
         hit = await self._in_term(term, self._log.reader.offset_of_timestamp(timestamp_ms, visible, first=first))
         if hit is None:
             return None
@@ -229,20 +301,13 @@ class Partition:
         Raises:
             StorageError, NotLeaderError: As `fetch`.
         """
-        visible = self.consensus.state.visible_index
+        visible = self._consensus.state.visible_index
         return await self._in_term(self.leader_epoch, self._log.reader.max_timestamp(visible, first=first))
 
     def watch(self, callback: Callable[[], None]) -> int:
         """Call `callback` when more may be readable or leadership may have changed."""
-        return self.consensus.monitor.watch(callback)
+        return self._consensus.monitor.watch(callback)
 
     def unwatch(self, watcher: int) -> None:
         """End a `watch`."""
-        self.consensus.monitor.unwatch(watcher)
-
-    async def position(self, index: Index) -> Position:
-        """Return `index` with its offset, from memory or from the segments."""
-        end = self._log.end_offset(index)
-        if end is None:
-            end = await self._log.reader.locate_end_offset(index)
-        return Position(index, Offset(end - 1))
+        self._consensus.monitor.unwatch(watcher)

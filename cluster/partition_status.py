@@ -6,6 +6,7 @@ import msgspec
 
 from cluster.partition import Partition
 from cluster.partition_manager import PartitionManager
+from cluster.replica_gauges import ReplicaGauges
 from cluster.topic_table import Topic
 from model.ids import GroupId, Index, NodeId
 from rpc.errors import RpcError
@@ -93,18 +94,18 @@ class PartitionStatusReader:
 
 async def replica_status(partition: Partition, node_id: NodeId) -> ReplicaStatus:
     """Return where this node's replica stands."""
-    state, log = partition.consensus.state, partition.consensus.log
+    gauges = partition.gauges
     # Taken at one instant: locating the offsets may have to wait.
-    indexes = (log.last_index, log.flushed_index, state.commit_index, state.visible_index)
-    leader = -1 if state.leader_id is None else state.leader_id
-    role, term, in_sync = state.role.value, state.term, [int(node) for node in partition.consensus.in_sync]
-    dirty, flushed, commit, visible = [await _mark(partition, index) for index in indexes]
-    return ReplicaStatus(node_id, role, term, leader, dirty, flushed, commit, visible, in_sync, state.is_refilling)
+    indexes, in_sync = gauges.indexes, [int(node) for node in gauges.in_sync]
+    leader = -1 if partition.leader_id is None else partition.leader_id
+    role, term = gauges.role.value, partition.leader_epoch
+    dirty, flushed, commit, visible = [await _mark(gauges, index) for index in indexes]
+    return ReplicaStatus(node_id, role, term, leader, dirty, flushed, commit, visible, in_sync, gauges.is_refilling)
 
 
-async def _mark(partition: Partition, index: Index) -> Mark:
+async def _mark(gauges: ReplicaGauges, index: Index) -> Mark:
     try:
-        position = await partition.position(index)
+        position = await gauges.position(index)
     except StorageError:
         # The replica deals with the damage, and opens its log again; an onlooker shall see how.
         return Mark(index, -1)

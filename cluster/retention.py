@@ -61,12 +61,10 @@ class Retention:
                 start = await partition.apply_retention(self._wall_clock.now_ms(), until)
             except (RaftError, StorageError) as error:
                 # The next look tries again, here or at the next leader.
-                _logger.info("%s: nothing was deleted: %s", partition.consensus.group, error)
+                _logger.info("%s: nothing was deleted: %s", partition.group, error)
             else:
                 if start is not None:
-                    _logger.info(
-                        "%s: expired records are deleted, it starts at offset %d", partition.consensus.group, start
-                    )
+                    _logger.info("%s: expired records are deleted, it starts at offset %d", partition.group, start)
 
     async def _look_at_raft0(self, deadline: float) -> None:
         if not self._controller.is_in_office:

@@ -158,7 +158,7 @@ class TelemetryPublisher:
         return by_partition
 
     async def _read(self, partition: Partition, moment: Moment) -> Sample | None:
-        figures = partition.consensus.figures
+        figures = partition.figures
         if figures is None or not is_told_of(partition):
             return None
         taken = figures.take(moment.now)

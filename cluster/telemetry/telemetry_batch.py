@@ -20,8 +20,8 @@ class Sample(NamedTuple):
 
     def put_back(self) -> None:
         """Let the replica's next record tell what this one did."""
-        if self.partition.consensus.figures is not None:
-            self.partition.consensus.figures.put_back(self.taken)
+        if self.partition.figures is not None:
+            self.partition.figures.put_back(self.taken)
 
 
 def batches(

@@ -10,8 +10,7 @@ import msgspec
 
 from cluster.partition import Partition
 from model.duration_histogram import Durations
-from model.ids import NO_INDEX, GroupId, Index, NodeId, Offset, Term
-from raft.consensus import Consensus
+from model.ids import GroupId, Index, NodeId, Offset, Term
 from raft.interval_figures import TakenFigures
 from raft.replica_state import Role
 
@@ -95,31 +94,31 @@ class FarOffsets:
         """Forget what the last round did not ask for."""
         self._before, self._known = self._known, {}
 
-    async def end_offset(self, consensus: Consensus, index: Index) -> Offset:
+    async def end_offset(self, partition: Partition, index: Index) -> Offset:
         """Return the offset after an entry, or where the log starts if the entry lies before that.
 
         Raises:
             StorageError: The log cannot be read, or has changed meanwhile.
         """
-        log, state = consensus.log, consensus.state
-        index = Index(max(index, log.start_index - 1))
-        end = log.end_offset(index)
+        gauges = partition.gauges
+        index = Index(max(index, gauges.start_index - 1))
+        end = gauges.end_offset_in_memory(index)
         if end is not None:
             return end
         # What is committed keeps its place, and a leader truncates nothing; anything else is looked up each time.
-        if not state.is_leader and index > state.commit_index:
-            return await log.reader.locate_end_offset(index)
-        key = (consensus.group, state.term, index)
+        if not partition.is_leader and index > partition.commit_index:
+            return await gauges.end_offset_on_disk(index)
+        key = (partition.group, partition.leader_epoch, index)
         end = self._before.get(key)
         if end is None:
-            end = await log.reader.locate_end_offset(index)
+            end = await gauges.end_offset_on_disk(index)
         self._known[key] = end
         return end
 
 
 def is_told_of(partition: Partition) -> bool:
     """Whether a replica has anything to tell: one that has failed does not know where it stands."""
-    return partition.consensus.figures is not None and partition.consensus.state.role is not Role.FAILED
+    return partition.figures is not None and partition.gauges.role is not Role.FAILED
 
 
 def record_key(partition: Partition) -> bytes:
@@ -137,26 +136,22 @@ async def read_replica(
     Raises:
         StorageError: The log cannot be read, or has changed meanwhile.
     """
-    consensus = partition.consensus
-    state, log, term = consensus.state, consensus.log, consensus.term
-    role, in_office, leader = _ROLES[state.role], state.is_in_office, state.leader_id
-    in_sync = list(map(int, consensus.in_sync)) if state.is_leader else None
-    log_start, dirty = log.start_offset, log.next_offset
-    indexes = (log.flushed_index, state.commit_index, state.visible_index)
-    # Without those in whose log this leader has not found its own yet: nothing is known of them.
-    others = [
-        (follower.node_id, follower.position, max(moment.now - follower.last_reply_at, 0.0))
-        for follower in state.followers.values()
-        if follower.match_index != NO_INDEX
-    ]
-    followers: dict[str, FollowerRecord] | None = {} if state.is_leader else None
-    flushed, commit, visible = [await far.end_offset(consensus, index) for index in indexes]
+    gauges, term = partition.gauges, partition.leader_epoch
+    role, in_office, leader = _ROLES[gauges.role], partition.is_in_office, partition.leader_id
+    in_sync = list(map(int, gauges.in_sync)) if partition.is_leader else None
+    log_start, dirty = partition.start_offset, partition.end_offset
+    # The dirty end is known without a look at its entry.
+    _, *indexes = gauges.indexes
+    others = gauges.followers()
+    followers: dict[str, FollowerRecord] | None = {} if partition.is_leader else None
+    flushed, commit, visible = [await far.end_offset(partition, index) for index in indexes]
     if followers is not None:
-        for node, position, age in others:
-            written = await far.end_offset(consensus, position.written)
-            fsynced = await far.end_offset(consensus, position.flushed)
-            followers[str(node)] = FollowerRecord(written, fsynced, round(age * 1000))
-    if consensus.term != term:
+        for other in others:
+            written = await far.end_offset(partition, other.dirty)
+            fsynced = await far.end_offset(partition, other.flushed)
+            age = max(moment.now - other.last_reply_at, 0.0)
+            followers[str(other.node_id)] = FollowerRecord(written, fsynced, round(age * 1000))
+    if partition.leader_epoch != term:
         return None
     return TelemetryRecord(
         v=RECORD_VERSION,
@@ -171,7 +166,7 @@ async def read_replica(
         in_office=in_office,
         term=term,
         leader=leader,
-        voters=sorted(map(int, consensus.configuration.node_ids)),
+        voters=list(map(int, gauges.voters)),
         in_sync=in_sync,
         log_start=log_start,
         dirty=dirty,

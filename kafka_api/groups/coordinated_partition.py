@@ -73,8 +73,7 @@ class CoordinatedPartition:
 
     async def load(self) -> None:
         """Wait until the table is as of this term, and begin to watch the sessions of all members."""
-        consensus = self.partition.consensus
-        await self.state.wait_applied(consensus.state.barrier_index)
+        await self.state.wait_applied(self.partition.barrier_index)
         count = 0
         for number, group_id in enumerate(self.table.group_ids(), start=1):
             stored = self.table.group(group_id)
@@ -85,7 +84,8 @@ class CoordinatedPartition:
                 await asyncio.sleep(0)
         self.is_loaded = self.is_current
         if self.is_loaded:
-            _logger.info("%s: coordinator in term %d of %d groups with members", consensus.group, self.term, count)
+            group, text = self.partition.group, "%s: coordinator in term %d of %d groups with members"
+            _logger.info(text, group, self.term, count)
 
     def end(self) -> None:
         """The term is over: everybody who waits looks for the next coordinator, and no member is known any more."""
@@ -206,10 +206,9 @@ class CoordinatedPartition:
         A coordinator that was deposed and does not know it must not answer: neither old offsets, nor that a member
         still has its partitions.
         """
-        consensus = self.partition.consensus
-        arrived, commit = consensus.barrier.arrive(), consensus.state.commit_index
+        begun, commit = self.partition.begin_read(), self.partition.commit_index
         try:
-            await consensus.barrier.wait(arrived)
+            await self.partition.confirm_read(begun)
             async with asyncio.timeout(self._options.write_timeout_ms / 1000):
                 await self.state.wait_applied(commit)
         except RaftError as error:

@@ -73,10 +73,10 @@ class GroupCoordinator:
             return ErrorCode.NOT_COORDINATOR
         group = topic.group(offsets_partition(group_id, len(topic.replicas)))
         partition = self._node.partitions.get(group)
-        if partition is None or partition.consensus.failure is not None:
+        if partition is None or partition.failure is not None:
             return ErrorCode.NOT_COORDINATOR
         if not partition.is_in_office:
-            is_leader = partition.consensus.state.is_leader
+            is_leader = partition.is_leader
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_leader else ErrorCode.NOT_COORDINATOR
         active = self._active_of(partition)
         return active if active is not None and active.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -96,12 +96,12 @@ class GroupCoordinator:
         topic = self._node.controller.topics.get(OFFSETS_TOPIC)
         numbers = range(0 if topic is None else len(topic.replicas))
         partitions = [self._node.partitions.get(topic.group(number)) for number in numbers if topic is not None]
-        whole = [each for each in partitions if each is not None and each.consensus.failure is None]
-        return [partition for partition in whole if partition.consensus.state.is_leader]
+        whole = [each for each in partitions if each is not None and each.failure is None]
+        return [partition for partition in whole if partition.is_leader]
 
     def _active_of(self, partition: Partition) -> CoordinatedPartition | None:
         """Return the groups of a partition that is led here, from the term's first look on."""
-        group = partition.consensus.group
+        group = partition.group
         active = self._active.get(group)
         if active is not None and active.term == partition.leader_epoch and active.partition is partition:
             return active

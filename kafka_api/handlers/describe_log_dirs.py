@@ -70,6 +70,4 @@ def _found(context: RequestContext, asked: dict[str, dict[int, None]]) -> Iterat
 
 def _described(partition: Partition) -> _Partition:
     # The lag is that of a replica between two directories; none is, and others know nothing committed beyond their end.
-    return _Partition(
-        partition_index=partition.partition, partition_size=partition.consensus.log.size_bytes, offset_lag=0
-    )
+    return _Partition(partition_index=partition.partition, partition_size=partition.size_bytes, offset_lag=0)

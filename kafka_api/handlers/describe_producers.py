@@ -42,7 +42,7 @@ def _describe(context: RequestContext, name: str, number: int, room: int) -> _Pa
     if topic is None or not 0 <= number < len(topic.replicas):
         return _refused(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     replica = context.node.partitions.get(topic.group(number))
-    if replica is None or replica.consensus.failure is not None:
+    if replica is None or replica.failure is not None:
         return _refused(number, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     state = replica.log_state
     if not isinstance(state, ProducerState):

@@ -88,14 +88,14 @@ async def handle_list_offsets(
 
 
 def _begin(partition: Partition, timestamp: int, result: _Partition) -> _Read:
-    begun = None if timestamp in _OF_THE_PAST else partition.consensus.barrier.arrive()
+    begun = None if timestamp in _OF_THE_PAST else partition.begin_read()
     return _Read(partition, timestamp, result, partition.high_watermark, partition.leader_epoch, begun)
 
 
 async def _finish(context: RequestContext, read: _Read, version: int) -> None:
     try:
         if read.begun is not None:
-            await read.partition.consensus.barrier.wait(read.begun)
+            await read.partition.confirm_read(read.begun)
         await _answer(context, read)
         # What was confirmed, and read, was one leadership's: a read may hang until after the next one of this broker.
         if not read.partition.is_in_office or read.partition.leader_epoch != read.epoch:
@@ -114,7 +114,7 @@ def _not_yet(
     if error is not ErrorCode.NOT_LEADER_OR_FOLLOWER or isinstance(topic, ErrorCode):
         return error
     partition = context.node.partitions.get(topic.group(number))
-    if partition is None or not partition.consensus.state.is_leader:
+    if partition is None or not partition.is_leader:
         return error
     return _for_version(ErrorCode.OFFSET_NOT_AVAILABLE, version)
 

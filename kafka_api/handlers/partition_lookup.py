@@ -28,7 +28,7 @@ def find_leader(context: RequestContext, topic: Topic, number: int, client_epoch
     if not 0 <= number < len(topic.replicas):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     partition = context.node.partitions.get(topic.group(number))
-    if partition is None or partition.consensus.failure is not None:
+    if partition is None or partition.failure is not None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if client_epoch >= 0:
         if client_epoch < partition.leader_epoch:

@@ -145,14 +145,14 @@ class AdminHttp:
             where = "nobody leads it now" if leader is None else f"node {leader.node_id} does"
             return _error(409, f"node {self._node.options.node_id} does not lead {topic.name}-{number}: {where}")
         try:
-            leader_now = await partition.consensus.transfer.run(None if target is None else NodeId(target))
+            leader_now = await partition.transfer_to(None if target is None else NodeId(target))
         except TransferTargetError as error:
             return _error(400, str(error))
         except TransferTimedOutError as error:
             return _error(504, str(error))
         except RaftError as error:
             return _error(409, str(error))
-        return web.json_response({"partition": number, "leader": leader_now, "term": partition.consensus.term})
+        return web.json_response({"partition": number, "leader": leader_now, "term": partition.leader_epoch})
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(
@@ -199,7 +199,7 @@ def not_ready_reason(node: Node) -> str | None:
         if (lost := consensus.state.lost_end) is not None:
             return f"group {consensus.group} gets back what damage took, up to entry {lost.last_index}@{lost.term}"
     for partition in node.partitions:
-        if node.leadership.leader_of(partition.consensus.group) is None:
+        if node.leadership.leader_of(partition.group) is None:
             return f"partition {partition.topic.name}-{partition.partition} has no leader"
     return None
 

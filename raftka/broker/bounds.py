@@ -2,6 +2,7 @@
 
 from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.node import Node
+from cluster.partition import Partition
 from cluster.producer_state import ProducerState
 from cluster.state_bounds import Fill
 from model.ids import RAFT0
@@ -39,7 +40,7 @@ def node_fills(node: Node) -> list[Fill]:
             fills += partition.log_state.fills()
         elif isinstance(partition.log_state, ProducerState):
             fills += _producers(partition.log_state, name)
-        fills += _too_large(partition.consensus, name)
+        fills += _too_large(partition, name)
     return fills + _memory(node) + _descriptors(node)
 
 
@@ -75,9 +76,9 @@ def _descriptors(node: Node) -> list[Fill]:
     return [Fill(name, "descriptors", files.pinned_count, files.wanted, files.refused, _CURE_DESCRIPTORS)]
 
 
-def _too_large(consensus: Consensus, name: str) -> list[Fill]:
-    if consensus.snapshot_refusal is None:
+def _too_large(replica: Consensus | Partition, name: str) -> list[Fill]:
+    if replica.snapshot_refusal is None:
         return []
-    bytes_max = consensus.state_bytes_max
+    bytes_max = replica.state_bytes_max
     # It is not encoded further than to the first byte above the bound.
     return [Fill(f"the snapshot of {name}", "bytes", bytes_max + 1, bytes_max, 1, _CURE_TOO_LARGE)]

@@ -101,7 +101,7 @@ class NodeCollector(Collector):
 
     def _partitions(self) -> Iterator[Metric]:
         labels = ["topic", "partition"]
-        gauges = {
+        families = {
             name: GaugeMetricFamily(f"raftka_partition_{name}", text, labels=labels)
             for name, text in (
                 ("leader", "1 where this broker leads and serves the partition."),
@@ -118,23 +118,23 @@ class NodeCollector(Collector):
             )
         }
         for partition in self._node.partitions:
-            log, state = partition.consensus.log, partition.consensus.state
+            gauges, indexes = partition.gauges, partition.gauges.indexes
             values = {
                 "leader": float(partition.is_in_office),
-                "term": state.term,
+                "term": partition.leader_epoch,
                 "start_offset": partition.start_offset,
                 "end_offset": partition.end_offset,
-                "unflushed_bytes": log.unflushed_bytes,
-                "unreplicated_bytes": state.unreplicated.total,
-                "size_bytes": log.size_bytes,
-                "dirty_index": log.last_index,
-                "flushed_index": log.flushed_index,
-                "commit_index": state.commit_index,
-                "visible_index": state.visible_index,
+                "unflushed_bytes": gauges.unflushed_bytes,
+                "unreplicated_bytes": gauges.unreplicated_bytes,
+                "size_bytes": partition.size_bytes,
+                "dirty_index": indexes.dirty,
+                "flushed_index": indexes.flushed,
+                "commit_index": indexes.commit,
+                "visible_index": indexes.visible,
             }
             for name, value in values.items():
-                gauges[name].add_metric([partition.topic.name, str(partition.partition)], value)
-        yield from gauges.values()
+                families[name].add_metric([partition.topic.name, str(partition.partition)], value)
+        yield from families.values()
 
 
 def render_metrics(node: Node, others: Sequence[Collector]) -> str:

@@ -13,6 +13,7 @@ from raft.stepped_log_state import SteppedLogState
 from storage.entry import EntryKind
 from storage.log_start import LogStart, decode_log_start, encode_log_start
 from storage.snapshot_file import Snapshot
+from tests.engine import consensus_of
 
 
 def each_replica_deletes_by_itself(patch: pytest.MonkeyPatch) -> None:
@@ -99,7 +100,9 @@ def delete_records_is_answered_before_it_is_committed(patch: pytest.MonkeyPatch)
         if wanted > partition.start_offset:
             start = await partition._start_at(wanted)
             entry = NewEntry(EntryKind.LOG_START, encode_log_start(start), 0)
-            partition.consensus.replicate([entry], ConsistencyLevel.QUORUM_ACK, expected_term=partition.leader_epoch)
+            consensus_of(partition).replicate(
+                [entry], ConsistencyLevel.QUORUM_ACK, expected_term=partition.leader_epoch
+            )
         return max(wanted, partition.start_offset)
 
     patch.setattr(Partition, "delete_records", delete_records)
@@ -112,7 +115,7 @@ def delete_records_takes_the_whole_batch(patch: pytest.MonkeyPatch) -> None:
     async def start(partition: Partition, offset) -> LogStart:
         found = await start_at(partition, offset)
         log = partition._log
-        if found.index > min(log.flushed_index, partition.consensus.state.commit_index):
+        if found.index > min(log.flushed_index, consensus_of(partition).state.commit_index):
             return found
         entry = (await log.read(found.index, 1, found.index))[0]
         return LogStart(Index(found.index + 1), entry.end_offset, entry.end_offset, entry.term)

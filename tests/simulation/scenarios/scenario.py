@@ -16,6 +16,7 @@ from raft.election_timer import ElectionTimer
 from raft.errors import RaftError
 from raft.options import RaftOptions
 from raft.replicate_item import ReplicateResult
+from tests.engine import consensus_of
 from tests.simulation.clients.workload import record_batch
 from tests.simulation.world.cluster import ClusterOptions, SimCluster
 from tests.simulation.world.replica_view import Ghost, ReplicaView, content_key
@@ -292,7 +293,7 @@ class Scenario:
             return
         self.cluster.observe(node_id)
         # What is answered before it is fsynced is promised no more than a relaxed write (RFC 0003, levels).
-        is_cached = write.level is QUORUM and partition.consensus.state.write_caching
+        is_cached = write.level is QUORUM and consensus_of(partition).state.write_caching
         promised = LEADER if is_cached else write.level
         self.cluster.observer.answered(node_id, self.group, promised, write.content, result)
         write.result = result

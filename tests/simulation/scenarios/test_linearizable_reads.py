@@ -12,6 +12,7 @@ from raft.linearizable_barrier import LinearizableBarrier
 from raft.messages import AppendEntriesReply, AppendStatus
 from raft.options import RaftOptions
 from runtime.workers import Pool
+from tests.engine import consensus_of
 from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario
 
 
@@ -28,7 +29,7 @@ class _Read:
         assert partition is not None
         story.cluster.observe(node_id)
         committed = len(story.cluster.history.committed_in(story.group))
-        barrier = partition.consensus.barrier
+        barrier = consensus_of(partition).barrier
         begun, end = barrier.arrive(), partition.high_watermark
         try:
             await barrier.wait(begun)

@@ -6,6 +6,7 @@ from random import Random
 from model.ids import GroupId, NodeId
 from raft.consensus import Consensus
 from raft.errors import RaftError
+from tests.engine import consensus_of
 from tests.simulation.world.cluster import SimCluster
 
 _NEVER = 1e9
@@ -91,7 +92,7 @@ class Operators:
                 continue
             self._cluster.observe(node_id)
             committed = len(history.committed_in(group))
-            barrier = partition.consensus.barrier
+            barrier = consensus_of(partition).barrier
             begun, end = barrier.arrive(), partition.high_watermark
             try:
                 await barrier.wait(begun)

@@ -8,6 +8,7 @@ from cluster.node import Node
 from cluster.partition import HIGH_WATERMARK, Partition
 from model.ids import ConsistencyLevel, GroupId, topic_of
 from raft.replicate_item import ReplicateResult
+from tests.engine import consensus_of
 from tests.simulation.invariants.invariant import InvariantBrokenError
 from tests.simulation.world.observer import Observer
 from tests.simulation.world.replica_view import content_key
@@ -36,14 +37,14 @@ def watch_partitions(node: Node, node_id: int, life: int, observer: Observer) ->
 
 
 def _watch(node: Node, node_id: int, life: int, observer: Observer, partition: Partition) -> None:
-    produce, fetch, group = partition.produce, partition.fetch, partition.consensus.group
+    produce, fetch, group = partition.produce, partition.fetch, partition.group
 
     def produced(batch, record_count, level, deadline, expected_term=None):
         content = content_key(batch)
         if partition.topic.is_internal:
             # The coordinator's own.
             observer.history.sent.add(content)
-        if level is ConsistencyLevel.QUORUM_ACK and not partition.consensus.state.write_caching:
+        if level is ConsistencyLevel.QUORUM_ACK and not consensus_of(partition).state.write_caching:
             observer.history.sent_at_quorum.add(content)
         stages = produce(batch, record_count, level, deadline, expected_term)
 
@@ -52,7 +53,7 @@ def _watch(node: Node, node_id: int, life: int, observer: Observer, partition: P
                 result: ReplicateResult = replicated.result()
                 observer.history.counts[f"acked {level.name}"] += 1
                 # What is answered before it is fsynced is promised no more than a relaxed write (RFC 0003, levels).
-                is_cached = level is ConsistencyLevel.QUORUM_ACK and partition.consensus.state.write_caching
+                is_cached = level is ConsistencyLevel.QUORUM_ACK and consensus_of(partition).state.write_caching
                 promised = ConsistencyLevel.LEADER_ACK if is_cached else level
                 with _reported():
                     observer.observe(node, node_id, life)
@@ -86,7 +87,7 @@ def _watch_deletions(partition: Partition, may_begin_at: set[int]) -> None:
     async def retained(now_ms, deadline):
         # By time nothing goes in a simulated run.
         left = 0
-        for segment in reversed(partition.consensus.log.segments_for_retention()):
+        for segment in reversed(consensus_of(partition).log.segments_for_retention()):
             left += segment.size
             if 0 <= partition.config.retention_bytes <= left:
                 may_begin_at.add(segment.base_offset)

@@ -12,6 +12,7 @@ from model.topic_config import TopicConfig
 from raftka.broker.admin_http import not_ready_reason
 from storage.errors import CorruptLogError
 from storage.log import Log
+from tests.engine import consensus_of
 
 # Each batch begins a segment, and none but the newest is in memory.
 _SMALL_SEGMENTS = TopicConfig(segment_bytes=1024 * 1024)
@@ -44,7 +45,7 @@ def test_a_leader_that_reads_damage_hands_over_and_gets_its_entries_back(tmp_pat
             with pytest.raises(CorruptLogError, match=f"{path} is damaged at byte 0"):
                 await partition.fetch(Offset(1), 1)
             assert not partition.is_in_office
-            assert isinstance(partition.consensus.failure, CorruptLogError)
+            assert isinstance(partition.failure, CorruptLogError)
             assert not_ready_reason(cluster[leader]) is not None
 
             others = [node for number, node in cluster.nodes.items() if number != leader]
@@ -57,8 +58,8 @@ def test_a_leader_that_reads_damage_hands_over_and_gets_its_entries_back(tmp_pat
 
             def is_whole() -> bool:
                 again = cluster[leader].partitions.get(group_of(cluster))
-                end = serving.consensus.log.last_index
-                return again not in (None, partition) and again.consensus.log.flushed_index == end
+                end = consensus_of(serving).log.last_index
+                return again not in (None, partition) and consensus_of(again).log.flushed_index == end
 
             await until(is_whole)
             await until(lambda: not_ready_reason(cluster[leader]) is None)
@@ -102,11 +103,11 @@ def test_an_onlooker_sees_a_replica_whose_offsets_cannot_be_read(tmp_path, monke
         async with cluster_of(tmp_path, 3, defaults=_SMALL_SEGMENTS) as cluster:
             leader, _ = await damaged(cluster, batches=1, value=2 * _VALUE)
             partition = cluster.leader_of("t")
-            end = partition.consensus.log.last_index
+            end = consensus_of(partition).log.last_index
             with monkeypatch.context() as patch:
                 patch.setattr(Log, "end_offset", lambda _, index: None)  # As if too old to be held in memory.
                 status = await replica_status(partition, NodeId(leader))
             assert (status.dirty, status.commit) == (Mark(end, -1), Mark(end, -1))
-            assert partition.consensus.failure is not None
+            assert partition.failure is not None
 
     run(test)

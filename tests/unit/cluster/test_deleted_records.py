@@ -11,6 +11,7 @@ from cluster.partition import HIGH_WATERMARK, Partition
 from model.ids import Offset
 from model.topic_config import TopicConfig
 from raft.errors import NotLeaderError
+from tests.engine import consensus_of
 
 # Two batches of this size fill a segment.
 _SEGMENTS = TopicConfig(segment_bytes=1024 * 1024, retention_ms=-1)
@@ -29,12 +30,12 @@ def deadline(seconds: float = 5.0) -> float:
 
 
 def replicas(cluster: Cluster) -> list[Partition]:
-    group = cluster.leader_of("t").consensus.group
+    group = cluster.leader_of("t").group
     return [partition for node in cluster.nodes.values() if (partition := node.partitions.get(group)) is not None]
 
 
 def segments(cluster: Cluster, number: int, partition: Partition) -> list[str]:
-    directory = Path(cluster.data_dir(number)) / "groups" / partition.consensus.group.replace("/", "-")
+    directory = Path(cluster.data_dir(number)) / "groups" / partition.group.replace("/", "-")
     return sorted(path.name for path in directory.glob("*.log"))
 
 
@@ -67,10 +68,10 @@ def test_what_is_above_the_high_watermark_or_not_led_here_is_refused(tmp_path):
             for offset in (3, -2):
                 with pytest.raises(OffsetOutOfRangeError):
                     await partition.delete_records(offset, deadline())
-            partition.consensus.step_down("the test says so")
+            consensus_of(partition).step_down("the test says so")
             with pytest.raises(NotLeaderError):
-                await partition.consensus.move_log_start(
-                    partition.consensus.log.start, partition.leader_epoch, deadline()
+                await consensus_of(partition).move_log_start(
+                    consensus_of(partition).log.start, partition.leader_epoch, deadline()
                 )
 
     run(test)
@@ -134,7 +135,7 @@ def test_retention_by_time_reaches_the_segment_that_is_written_to(tmp_path):
             assert await partition.apply_retention(later, deadline()) == 6
             assert partition.start_offset == partition.high_watermark == 6
             await until(lambda: all(len(segments(cluster, n, partition)) == 1 for n in cluster.nodes))
-            await until(lambda: all(each.consensus.log.size_bytes < 1000 for each in replicas(cluster)))
+            await until(lambda: all(consensus_of(each).log.size_bytes < 1000 for each in replicas(cluster)))
             assert await partition.apply_retention(later, deadline()) is None, "what is left holds no records"
 
     run(test)

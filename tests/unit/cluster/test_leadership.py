@@ -4,6 +4,7 @@ from cluster_nodes import cluster_of, run, until
 
 from cluster.leadership import PUSH_LEADERSHIP, Leader, LeadershipPush, LedGroup
 from model.ids import GroupId, NodeId, Term
+from tests.engine import consensus_of
 
 STRANGE = GroupId("f" * 32 + "/0")
 
@@ -80,9 +81,9 @@ def test_a_deposed_leader_does_not_name_itself(tmp_path):
         async with cluster_of(tmp_path, 3) as cluster:
             await cluster.create_topic("t", 1, 3)
             partition = cluster.leader_of("t")
-            node = cluster[int(partition.consensus.state.node_id)]
-            partition.consensus.step_down("test")
-            leader = node.leadership.leader_of(partition.consensus.group)
+            node = cluster[int(consensus_of(partition).state.node_id)]
+            consensus_of(partition).step_down("test")
+            leader = node.leadership.leader_of(partition.group)
             assert leader is None
             await until(lambda: cluster.has_leaders("t"))
 

@@ -8,6 +8,7 @@ from cluster.admin_requests import RegisterBrokerRequest
 from cluster.commands import BrokerRecord
 from cluster.partition_status import PartitionStatusReader
 from model.ids import NodeId
+from tests.engine import consensus_of
 from tests.unit.model.record_batches import build_batch
 
 
@@ -61,7 +62,9 @@ def test_a_node_that_was_away_catches_up(tmp_path):
         async with cluster_of(tmp_path, 3) as cluster:
             await cluster.create_topic("t", 1, 3)
             away = next(
-                number for number in cluster.nodes if NodeId(number) != cluster.leader_of("t").consensus.state.node_id
+                number
+                for number in cluster.nodes
+                if NodeId(number) != consensus_of(cluster.leader_of("t")).state.node_id
             )
             await cluster.stop(away)
             await until(lambda: cluster.has_leaders("t"))
@@ -100,7 +103,7 @@ def test_any_node_gathers_where_all_replicas_stand(tmp_path):
             }
             await cluster.produce("t", b"a", b"b")
             topic = cluster[1].controller.topics.get("t")
-            leader = cluster.leader_of("t").consensus.state.node_id
+            leader = consensus_of(cluster.leader_of("t")).state.node_id
 
             async def settled():
                 while True:

@@ -12,6 +12,7 @@ from cluster.errors import (
 )
 from cluster.topic_changes import PARTITIONS_MAX, ConfigChange, ConfigOperation
 from model.topic_config import TopicConfig
+from tests.engine import consensus_of
 
 
 def partitions_of(cluster, name):
@@ -49,8 +50,8 @@ def test_an_altered_configuration_reaches_every_running_replica(tmp_path):
                 wanted = TopicConfig(min_insync_replicas=int(minimum), segment_bytes=1024 * 1024)
                 await until(lambda wanted=wanted: all(each.config == wanted for each in partitions_of(cluster, "t")))
                 for partition in partitions_of(cluster, "t"):
-                    assert [quorum.k for quorum in partition.consensus.state.answer_quorums] == [int(minimum)]
-                    assert [quorum.k for quorum in partition.consensus.state.commit_quorums] == [2]
+                    assert [quorum.k for quorum in consensus_of(partition).state.answer_quorums] == [int(minimum)]
+                    assert [quorum.k for quorum in consensus_of(partition).state.commit_quorums] == [2]
 
     run(test)
 
@@ -139,7 +140,7 @@ def test_a_default_above_a_topics_replicas_means_all_of_them(tmp_path):
             assert cluster[1].controller.topics.get("t").config.min_insync_replicas == 2
             await until(lambda: all(partitions_of(cluster, "t")))
             (partition,) = partitions_of(cluster, "t")
-            assert [quorum.k for quorum in partition.consensus.state.answer_quorums] == [1]
+            assert [quorum.k for quorum in consensus_of(partition).state.answer_quorums] == [1]
             with pytest.raises(InvalidTopicConfigError, match="there are only 1 replicas"):
                 await cluster[1].admin.create_topic(create_request("u", configs={"min.insync.replicas": "2"}))
 

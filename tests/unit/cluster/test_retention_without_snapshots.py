@@ -7,6 +7,7 @@ import pytest
 from cluster_nodes import FAST, cluster_of, run, until
 
 from storage.snapshot_file import STATE_BYTES_MAX
+from tests.engine import consensus_of
 
 _FOR_EVER_MS = 10**15
 
@@ -22,7 +23,7 @@ def test_the_start_of_a_log_moves_only_where_its_state_can_be_saved(tmp_path, by
             for number in range(10):
                 await cluster.delete_topic(await cluster.create_topic(f"passing-{number}"))
             partition, controller = cluster.leader_of("t"), cluster[1].controller
-            for consensus in (partition.consensus, controller.consensus):
+            for consensus in (consensus_of(partition), controller.consensus):
                 await until(
                     lambda consensus=consensus: (
                         consensus.log.snapshot_index > 0 or consensus.snapshot_refusal is not None
@@ -34,6 +35,6 @@ def test_the_start_of_a_log_moves_only_where_its_state_can_be_saved(tmp_path, by
             assert await controller.apply_retention(1024, 0, deadline) is moves
             # It stands and serves all the same.
             assert len(await cluster.leader_of("t").fetch(0 if start is None else start, 1000)) == (0 if moves else 5)
-            assert partition.consensus.failure is None
+            assert partition.failure is None
 
     run(test)

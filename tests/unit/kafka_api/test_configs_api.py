@@ -15,6 +15,7 @@ from kafka_api.protocol.messages import (
 )
 from model.config_definition import ConfigType
 from model.topic_config import TOPIC_CONFIGS, TopicConfig
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import until
 from tests.unit.model.record_batches import build_batch
 
@@ -283,7 +284,7 @@ def test_a_changed_segment_size_holds_for_the_running_log(tmp_path):
     async def test(broker, client):
         await client.create_topic("t")
         batch = build_batch(b"x" * 400_000)
-        segments = broker.partition("t").consensus.log._segments
+        segments = consensus_of(broker.partition("t")).log._segments
 
         async def fill():
             for _ in range(6):

@@ -12,6 +12,7 @@ from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.codec import RequestHeader
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ApiVersionsRequest, MetadataRequest, MetadataResponse
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.model.record_batches import build_batch
 
@@ -330,7 +331,7 @@ def test_the_end_of_the_listener_ends_its_connections_in_the_middle_of_requests(
             waiting, idle = await broker.client(), await broker.client()
             await idle.create_topic("t")
             waiting.send(ApiKey.FETCH, FETCH, fetch_request("t", 0, max_wait_ms=25_000))
-            await until(lambda: broker.partition("t").consensus.monitor._watchers)
+            await until(lambda: consensus_of(broker.partition("t")).monitor._watchers)
             await broker.server.stop()
             assert await waiting.is_closed()
             assert await idle.is_closed()

@@ -10,6 +10,7 @@ from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeQuorumRequest, ElectLeadersRequest
 from model.ids import NodeId
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import until
 
 PREFERRED, UNCLEAN = 0, 1
@@ -47,7 +48,7 @@ async def move_away(cluster, name, number):
     """Let the last replica lead."""
     replicas = cluster[1].controller.topics.get(name).replicas[number]
     target = NodeId(replicas[-1].node_id)
-    consensus = cluster.leader_of(name, number).consensus
+    consensus = consensus_of(cluster.leader_of(name, number))
     if consensus.state.node_id != target:
         # A leader that has just been elected does not know yet which replicas are in sync.
         await until(lambda: target in consensus.in_sync)

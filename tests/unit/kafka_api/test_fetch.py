@@ -9,6 +9,7 @@ from cluster.partition import Partition
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import FetchRequest
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.model.record_batches import build_batch
 
@@ -207,7 +208,7 @@ def test_a_long_poll_wakes_at_the_next_produce(tmp_path):
             await three_batches(client)
             client.send(ApiKey.FETCH, FETCH, fetch_request("t", 9, max_wait_ms=25_000))
             answer = asyncio.create_task(client.receive())
-            await until(lambda: broker.partition("t").consensus.monitor._watchers)
+            await until(lambda: consensus_of(broker.partition("t")).monitor._watchers)
             assert not answer.done()
             await producer.produce("t", build_batch(b"news"))
             _, response = await answer
@@ -262,7 +263,7 @@ def test_a_long_poll_ends_when_the_topic_is_deleted(tmp_path):
             client = await broker.client()
             topic_id = await client.create_topic("t")
             client.send(ApiKey.FETCH, FETCH, fetch_request("t", 0, max_wait_ms=25_000))
-            await until(lambda: broker.partition("t").consensus.monitor._watchers)
+            await until(lambda: consensus_of(broker.partition("t")).monitor._watchers)
             await broker.cluster.delete_topic(topic_id)
             _, response = await client.receive()
             code = response.responses[0].partitions[0].error_code
@@ -276,7 +277,7 @@ def test_a_client_that_leaves_in_a_long_poll_leaves_no_watcher_behind(tmp_path):
         async with broker_in(tmp_path) as broker:
             client = await broker.client()
             await client.create_topic("t")
-            monitor = broker.partition("t").consensus.monitor
+            monitor = consensus_of(broker.partition("t")).monitor
             before = len(monitor._watchers)
             client.send(ApiKey.FETCH, FETCH, fetch_request("t", 0, max_wait_ms=25_000))
             await until(lambda: len(monitor._watchers) == before + 1)

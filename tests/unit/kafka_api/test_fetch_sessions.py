@@ -9,6 +9,7 @@ from kafka_api.fetch_sessions import FetchSessionOptions
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import FetchRequest
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.model.record_batches import build_batch
 
@@ -139,7 +140,7 @@ def test_a_long_poll_waits_for_all_partitions_of_the_session(tmp_path):
             consumer = await consumer_of(broker, "t")
             await consumer.fetch(("t", 0, 0), ("t", 1, 0))
             waiting = asyncio.create_task(consumer.fetch(max_wait_ms=25_000))
-            await until(lambda: broker.partition("t", 1).consensus.monitor._watchers)
+            await until(lambda: consensus_of(broker.partition("t", 1)).monitor._watchers)
             assert not waiting.done()
             await (await broker.client()).produce("t", BATCH, partition=1)
             assert await waiting == {("t", 1): (0, 3, SIZE)}
@@ -277,7 +278,7 @@ def test_of_two_requests_of_one_session_at_a_time_the_older_is_refused(tmp_path)
             await consumer.fetch(("t", 0, 0))
             other = Consumer(await broker.client(), consumer._ids)
             consumer.client.send(ApiKey.FETCH, LAST_VERSION, consumer.request(max_wait_ms=25_000))
-            await until(lambda: broker.partition("t").consensus.monitor._watchers)
+            await until(lambda: consensus_of(broker.partition("t")).monitor._watchers)
             other.session_id, other.epoch = consumer.session_id, 2
             assert await other.fetch() == {}
             await other.client.produce("t", BATCH)

@@ -275,7 +275,7 @@ def test_every_replica_describes_the_producers_that_it_knows(tmp_path):
         producer = await new_id(leader)
         await leader.produce("t", batch(producer, 0, 3))
         for number, client in brokers.clients.items():
-            known = brokers.cluster[number].partitions.get(brokers.cluster.leader_of("t").consensus.group).log_state
+            known = brokers.cluster[number].partitions.get(brokers.cluster.leader_of("t").group).log_state
             await until(known.newest_batches)
             answer = await client.call(ApiKey.DESCRIBE_PRODUCERS, 0, describe(("t", [0])))
             (partition,) = answer.topics[0].partitions

@@ -8,6 +8,7 @@ from cluster.telemetry.telemetry_topic import TELEMETRY_TOPIC
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import CreatePartitionsRequest, MetadataRequest
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import create_request, until
 from tests.unit.model.record_batches import build_batch
 
@@ -44,7 +45,7 @@ def test_only_what_the_cluster_cannot_work_without_has_the_reserves(tmp_path):
             await broker.node.admin.create_topic(create_request(name))
             group = broker.node.controller.topics.get(name).group(0)
             await until(lambda group=group: broker.node.partitions.get(group))
-            reserved[name] = broker.node.partitions.get(group).consensus._context.is_internal
+            reserved[name] = consensus_of(broker.node.partitions.get(group))._context.is_internal
         assert reserved == {OFFSETS_TOPIC: True, TELEMETRY_TOPIC: False, "orders": False}
 
     with_client(tmp_path, test)

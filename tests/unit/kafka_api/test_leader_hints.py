@@ -11,6 +11,7 @@ from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import MetadataRequest
 from model.ids import NodeId
 from raft.errors import TransferRefusedError
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import FAST, until
 from tests.unit.model.record_batches import build_batch
 
@@ -24,7 +25,7 @@ def _is_led(cluster, name, number):
 
 
 async def _hand_over(cluster, target):
-    consensus = cluster.leader_of("t").consensus
+    consensus = consensus_of(cluster.leader_of("t"))
     # A leader that has just been elected does not know yet which replicas are in sync.
     await until(lambda: target in consensus.in_sync)
     return await consensus.transfer.run(NodeId(target))
@@ -68,7 +69,7 @@ def test_a_broker_that_leads_no_more_names_its_successor(tmp_path):
         successor = await _hand_over(cluster, brokers.other)
         assert successor == brokers.other
         await until(lambda: _is_led(cluster, "t", 0))
-        await until(lambda: cluster[brokers.leader].leadership.leader_of(cluster.leader_of("t").consensus.group))
+        await until(lambda: cluster[brokers.leader].leadership.leader_of(cluster.leader_of("t").group))
         request = produce_request("t", build_batch(), topic_id=brokers.topic_id)
         answer = await client.call(ApiKey.PRODUCE, LATEST_PRODUCE, request)
         assert answer.responses[0].partition_responses[0].current_leader.leader_id == successor
@@ -81,7 +82,7 @@ def test_a_broker_that_leads_no_more_names_its_successor(tmp_path):
 def test_while_nobody_leads_the_epoch_of_the_last_leader_is_told(tmp_path):
     async def test(brokers):
         cluster, client = brokers.cluster, brokers.clients[brokers.leader]
-        epoch, group = cluster.leader_of("t").leader_epoch, cluster.leader_of("t").consensus.group
+        epoch, group = cluster.leader_of("t").leader_epoch, cluster.leader_of("t").group
         await cluster.stop(*(number for number in cluster.nodes if number != brokers.leader))
 
         async def told():
@@ -126,7 +127,7 @@ def test_what_is_handed_over_at_a_stop_is_led_by_others(tmp_path):
         assert [consensus.group for consensus in node.groups if consensus.state.is_leader] == []
         await until(lambda: all(_is_led(cluster, "many", number) for number in range(8)) and _is_led(cluster, "t", 0))
         # Nobody hands anything back to it.
-        other = cluster.leader_of("t").consensus
+        other = consensus_of(cluster.leader_of("t"))
         with pytest.raises(TransferRefusedError, match="is being stopped"):
             await other.transfer.run(NodeId(brokers.leader))
 

@@ -15,6 +15,7 @@ from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.messages import ApiVersionsRequest, MetadataRequest
 from kafka_api.request_memory import RequestMemory
 from kafka_api.response_pieces import response_pieces
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.model.record_batches import build_batch
 
@@ -86,7 +87,7 @@ def test_pipelined_requests_are_not_read_far_ahead(tmp_path):
             await client.create_topic("t")
             (connection,) = broker.server._connections
             client.send(ApiKey.FETCH, FETCH, fetch_request("t", 0, max_wait_ms=25_000))
-            await until(lambda: broker.partition("t").consensus.monitor._watchers)
+            await until(lambda: consensus_of(broker.partition("t")).monitor._watchers)
             for _ in range(20):
                 client.send(ApiKey.PRODUCE, PRODUCE, produce_request("t", build_batch(b"x" * 900_000)))
             await until(lambda: not connection._is_reading)
@@ -310,7 +311,7 @@ def test_a_long_poll_holds_no_memory(tmp_path):
             await producer.create_topic("t")
             await producer.produce("t", build_batch(b"x" * 1000))
             client.send(ApiKey.FETCH, FETCH, fetch_request("t", 0, max_wait_ms=25_000, min_bytes=1_500))
-            await until(lambda: broker.partition("t").consensus.monitor._watchers)
+            await until(lambda: consensus_of(broker.partition("t")).monitor._watchers)
             await until(lambda: broker.server._fetches.taken == 0)
             await producer.produce("t", build_batch(b"x" * 1000))
             assert len((await client.receive())[1].responses[0].partitions[0].records) > 2_000

@@ -8,6 +8,7 @@ from wire_client import broker_in
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import OffsetForLeaderEpochRequest
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.model.record_batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, build_batch, packed, record
 
@@ -35,7 +36,7 @@ async def new_epoch(broker):
     """Let the leader of "t" step down and take office again; return the new epoch."""
     partition = broker.partition("t")
     before = partition.leader_epoch
-    partition.consensus.step_down("test")
+    consensus_of(partition).step_down("test")
     await until(lambda: partition.is_in_office)
     assert partition.leader_epoch > before
     return partition.leader_epoch

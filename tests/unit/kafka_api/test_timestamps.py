@@ -6,6 +6,7 @@ from wire_client import broker_in, with_client
 from kafka_api.protocol.error_codes import ErrorCode
 from model.record_batch import check_batch
 from model.record_codec import record_positions, unpack_records
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import run
 from tests.unit.model.record_batches import GZIP, LOG_APPEND_TIME, LZ4, NONE, SNAPPY, ZSTD, build_batch
 
@@ -71,7 +72,7 @@ def test_a_new_leader_whose_clock_is_behind_goes_on_where_the_log_ends(tmp_path)
             await client.produce("t", batch_at(1))
             partition = broker.partition("t")
             term = partition.leader_epoch
-            partition.consensus.step_down("a test")
+            consensus_of(partition).step_down("a test")
             at(broker, NOW - HOUR)
             while True:
                 result = await client.produce("t", batch_at(1))

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import Cluster, run
 from tests.unit.kafka_api.wire_client import Client
 
@@ -22,7 +23,7 @@ async def three_brokers(directory, **options):
             port = await servers[number].start("127.0.0.1", 0)
             clients[number] = Client(*await asyncio.open_connection("127.0.0.1", port))
         topic_id = await cluster.create_topic("t", replication_factor=3)
-        leader = int(cluster.leader_of("t").consensus.state.node_id)
+        leader = int(consensus_of(cluster.leader_of("t")).state.node_id)
         other = next(number for number in cluster.nodes if number != leader)
         yield SimpleNamespace(cluster=cluster, clients=clients, topic_id=topic_id, leader=leader, other=other)
     finally:

@@ -7,6 +7,7 @@ from cluster.partition_status import PartitionStatusReader
 from raftka.admin_client import request_json
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 
 
@@ -32,7 +33,7 @@ def test_the_leader_moves_and_what_cannot_be_is_refused(tmp_path):
         try:
             await cluster.create_topic("t", replication_factor=3)
             ports = await _admin_ports(cluster, stop)
-            leader = int(cluster.leader_of("t").consensus.state.node_id)
+            leader = int(consensus_of(cluster.leader_of("t")).state.node_id)
             other, third = (number for number in cluster.nodes if number != leader)
             path = "/v1/partitions/t/0/transfer_leadership"
             for port, asked, status, words in (

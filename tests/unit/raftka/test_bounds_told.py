@@ -15,6 +15,7 @@ from raftka.broker.metrics import render_metrics
 from raftka.cli import cluster_checks
 from raftka.cli.findings import Level
 from runtime.workers import Pool
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import FAST, run, until
 from tests.unit.kafka_api.groups.group_calls import QUICK, Groups
 from tests.unit.kafka_api.wire_client import broker_in
@@ -35,7 +36,7 @@ def _told(tmp_path, metadata, **of_node):
             for number in range(3):
                 if await groups.commit(1, partition=number, metadata=metadata) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE:
                     break
-            log = broker.partition(OFFSETS_TOPIC).consensus
+            log = consensus_of(broker.partition(OFFSETS_TOPIC))
             if "raft" in of_node:
                 await until(lambda: log.snapshot_refusal is not None)
             listener = AdminListener(16)

@@ -10,7 +10,7 @@ from raft.interval_figures import IntervalFigures
 
 
 def sample(figures: IntervalFigures, now: float, size: int = 10) -> Sample:
-    partition: Any = SimpleNamespace(consensus=SimpleNamespace(figures=figures))
+    partition: Any = SimpleNamespace(figures=figures)
     return Sample(partition, figures.take(now), KeyValue(b"", b"x" * size))
 
 

@@ -10,6 +10,7 @@ from cluster.telemetry.telemetry_relay import PUBLISH_TELEMETRY, PublishRequest,
 from cluster.telemetry.telemetry_topic import TELEMETRY_PARTITIONS, TELEMETRY_TOPIC
 from model.ids import GroupId, Index, NodeId, Term
 from model.key_value_batch import KeyValue, encode_key_values
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import cluster_of, run
 
 
@@ -37,11 +38,11 @@ def test_a_leader_takes_whole_batches_for_the_topic_in_its_term_and_nothing_else
             await cluster.create_topic(TELEMETRY_TOPIC, TELEMETRY_PARTITIONS, 3)
             await cluster.create_topic("orders", 1, 3)
             own, foreign = cluster.leader_of(TELEMETRY_TOPIC), cluster.leader_of("orders")
-            group, term = own.consensus.group, own.leader_epoch
+            group, term = own.group, own.leader_epoch
             assert await publish(cluster, group, term, batch()) == ""
             assert own.high_watermark == 1
             refused = {
-                "no such partition": (foreign.consensus.group, foreign.leader_epoch, batch()),
+                "no such partition": (foreign.group, foreign.leader_epoch, batch()),
                 "NotLeaderError": (group, term - 1, batch()),
                 "too few": (group, term, b"short"),
                 "CRC32C is wrong": (group, term, batch()[:-1] + b"x"),
@@ -62,11 +63,11 @@ def test_a_batch_reaches_the_leader_from_any_broker_and_fails_at_once_without_on
             leader = cluster.leader_of(TELEMETRY_TOPIC)
             relays = [relay_of(node) for node in cluster.nodes.values()]
             for relay in relays:
-                await relay.send(leader.consensus.group, bytearray(batch()), 5.0)
+                await relay.send(leader.group, bytearray(batch()), 5.0)
             assert leader.high_watermark == 3
             with pytest.raises(TelemetryError, match="no leader"):
                 await relays[0].send(GroupId("0" * 32 + "/0"), bytearray(batch()), 5.0)
-            stranger = next(number for number in cluster.nodes if number != leader.consensus.state.node_id)
+            stranger = next(number for number in cluster.nodes if number != consensus_of(leader).state.node_id)
             node = cluster[stranger]
             node.leadership._leaders[GroupId("f" * 32 + "/0")] = Leader(Term(1), NodeId(99), ())
             with pytest.raises(TelemetryError, match="node 99"):
@@ -88,8 +89,8 @@ def test_an_entry_that_memory_has_forgotten_is_read_once_and_forgotten_when_nobo
             await cluster.create_topic("t")
             for _ in range(6):
                 await cluster.produce("t", b"a", b"b")
-            consensus = cluster.leader_of("t").consensus
-            log = consensus.log
+            partition = cluster.leader_of("t")
+            log = consensus_of(partition).log
             log._marks_base, log._marks = log.last_index, [log.next_offset]
             reads: list[int] = []
             read = log.reader.read
@@ -103,11 +104,11 @@ def test_an_entry_that_memory_has_forgotten_is_read_once_and_forgotten_when_nobo
             for _ in range(3):
                 far.begin_round()
                 # Entry 1 is the barrier of the term.
-                assert [await far.end_offset(consensus, Index(index)) for index in (0, 3, 7)] == [0, 4, 12]
+                assert [await far.end_offset(partition, Index(index)) for index in (0, 3, 7)] == [0, 4, 12]
             assert reads == [3]
             far.begin_round()
             far.begin_round()
-            assert await far.end_offset(consensus, Index(3)) == 4
+            assert await far.end_offset(partition, Index(3)) == 4
             assert reads == [3, 3]
             await asyncio.sleep(0)
 

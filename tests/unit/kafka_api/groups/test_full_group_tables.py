@@ -9,6 +9,7 @@ from cluster.state_bounds import StateOptions
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import OffsetCommitRequest
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import FAST, run, until
 from tests.unit.kafka_api.groups.group_calls import QUICK, Groups, with_groups
 from tests.unit.kafka_api.wire_client import broker_in, stuck_disk
@@ -72,7 +73,7 @@ async def test_commits_that_are_under_way_do_not_pass_the_bound_together(broker,
 async def test_a_deletion_waits_for_a_commit_that_a_refused_one_has_overtaken(broker, groups):
     """What stopped a broker's loop for ever: the newest write was over, and an older one was not."""
     partition = broker.partition(OFFSETS_TOPIC)
-    state, log = partition.log_state, partition.consensus.log
+    state, log = partition.log_state, consensus_of(partition).log
     other = Groups(await broker.client())
     assert _codes(await other.call(ApiKey.OFFSET_COMMIT, 8, _request("h", 0, 1))) == [ErrorCode.NONE] * 2
     before = log.last_index
@@ -117,9 +118,9 @@ def test_metadata_of_many_bytes_and_fewer_characters_neither_passes_the_bound_no
             assert set(codes) == {ErrorCode.NONE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
             partition = broker.partition(OFFSETS_TOPIC)
             assert 0.9 * bound < partition.log_state.table.size_bytes <= bound
-            log = partition.consensus.log
+            log = consensus_of(partition).log
             await until(lambda: log.snapshot_index >= 10)
-            assert partition.consensus.failure is None
+            assert partition.failure is None
 
     run(test)
 
@@ -137,7 +138,7 @@ def test_a_table_above_the_bound_of_a_snapshot_is_served_and_its_log_grows(tmp_p
         partition = broker.partition(OFFSETS_TOPIC)
         refused = broker.node.groups.probe
         await until(lambda: refused.snapshots_refused > 0)
-        assert partition.consensus.failure is None
+        assert partition.failure is None
         assert (await groups.fetch(partition=0))[1] == 0
         return partition
 
@@ -146,7 +147,7 @@ def test_a_table_above_the_bound_of_a_snapshot_is_served_and_its_log_grows(tmp_p
             client = await broker.client()
             await client.create_topic("t", partitions=30)
             partition = await serve(broker, 0)
-            kept = partition.consensus.log.snapshot_index
+            kept = consensus_of(partition).log.snapshot_index
             assert "state of more than 3000 bytes" in caplog.text
             await broker.cluster.stop(1)
             await broker.cluster.start(1)
@@ -155,7 +156,7 @@ def test_a_table_above_the_bound_of_a_snapshot_is_served_and_its_log_grows(tmp_p
             again = broker.partition(OFFSETS_TOPIC)
             await until(lambda: node.groups.probe.snapshots_refused > 0)
             assert again.log_state.table.record_count == 10
-            assert again.consensus.failure is None
-            assert again.consensus.log.snapshot_index == kept
+            assert again.failure is None
+            assert consensus_of(again).log.snapshot_index == kept
 
     run(test)

@@ -10,6 +10,7 @@ from kafka_api.groups.coordinated_partition import CoordinatedPartition
 from kafka_api.groups.options import GroupOptions
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import until
 from tests.unit.kafka_api.groups.group_calls import Groups, with_groups
 from tests.unit.kafka_api.wire_client import stuck_disk
@@ -65,7 +66,7 @@ async def test_a_group_whose_deletion_failed_is_deleted_when_asked_again(broker,
 
 @with_groups(_SHORT_WRITES, seconds=2 * _SECONDS)
 async def test_a_deletion_takes_along_the_commit_before_it_whose_outcome_nobody_knew(broker, groups):
-    log = broker.partition(OFFSETS_TOPIC, offsets_partition("g", 8)).consensus.log
+    log = consensus_of(broker.partition(OFFSETS_TOPIC, offsets_partition("g", 8))).log
     await _until_done(lambda: groups.commit(1))
     deleting = Groups(await broker.client())
     async with stuck_disk(broker):

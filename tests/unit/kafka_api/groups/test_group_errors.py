@@ -21,6 +21,7 @@ from kafka_api.handlers import registry
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from raft import errors as raft_errors
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import FAST, run, until
 from tests.unit.kafka_api.groups.group_calls import QUICK, Groups
 from tests.unit.kafka_api.wire_client import broker_in, stuck_disk
@@ -42,7 +43,7 @@ class Stage:
 
     def replica(self, name):
         """The replica that keeps a group."""
-        return self.broker.partition(OFFSETS_TOPIC, offsets_partition(name, 8)).consensus
+        return consensus_of(self.broker.partition(OFFSETS_TOPIC, offsets_partition(name, 8)))
 
     async def moving(self, groups):
         """Return a member, and its generation, of a group that somebody else has begun to join."""

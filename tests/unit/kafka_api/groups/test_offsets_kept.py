@@ -4,6 +4,7 @@ import asyncio
 
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from kafka_api.groups.options import GroupOptions
+from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.kafka_api.groups.group_calls import QUICK, Groups
 from tests.unit.kafka_api.wire_client import broker_in
@@ -54,7 +55,7 @@ def test_the_log_begins_later_and_a_restart_knows_all_that_was_committed(tmp_pat
             partition = broker.partition(OFFSETS_TOPIC)
             deadline = asyncio.get_running_loop().time() + 10
             assert await partition.apply_retention(_FOR_EVER_MS, deadline) > 0
-            log = partition.consensus.log
+            log = consensus_of(partition).log
             await until(lambda: log.snapshot_index >= log.start_index)
             assert (await groups.fetch())[1] == 599
             assert (await groups.fetch(partition=1))[1] == 7
