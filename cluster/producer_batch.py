@@ -4,19 +4,11 @@ A producer numbers its records per partition from 0; after 2^31 - 1 comes 0 agai
 number of its first record; the last one follows from the number of its records.
 """
 
-import struct
 from typing import NamedTuple
 
-from model.record_batch import HEADER_BYTES, Buffer
+from model.record_batch import HEADER_BYTES, Buffer, unpack_max_timestamp, unpack_producer_id, unpack_sequence
 
 SEQUENCE_MASK = 2**31 - 1
-
-# Within the batch header (model.record_batch): producer id; last offset delta, producer id, epoch, base sequence.
-_PRODUCER_ID_AT = 43
-_FIELDS_AT = 23
-_MAX_TIMESTAMP_AT = 35
-_FIELDS = struct.Struct(">i16xqhi")
-_I64 = struct.Struct(">q")
 
 
 class BatchSequence(NamedTuple):
@@ -44,13 +36,13 @@ def distance(first: int, last: int) -> int:
 
 def read_sequence(batch: Buffer) -> BatchSequence | None:
     """Return what `batch` says of its producer; None without one, which costs a look at 8 bytes."""
-    if len(batch) < HEADER_BYTES or _I64.unpack_from(batch, _PRODUCER_ID_AT)[0] < 0:
+    if len(batch) < HEADER_BYTES or unpack_producer_id(batch)[0] < 0:
         return None
-    last_offset_delta, producer_id, epoch, first = _FIELDS.unpack_from(batch, _FIELDS_AT)
+    last_offset_delta, producer_id, epoch, first = unpack_sequence(batch)
     return BatchSequence(producer_id, epoch, first & SEQUENCE_MASK, (first + last_offset_delta) & SEQUENCE_MASK)
 
 
 def read_timestamp(batch: Buffer) -> int:
     """Return the largest timestamp of a batch that `read_sequence` has read, in milliseconds."""
-    timestamp: int = _I64.unpack_from(batch, _MAX_TIMESTAMP_AT)[0]
+    timestamp: int = unpack_max_timestamp(batch)[0]
     return timestamp

@@ -3,22 +3,11 @@
 Source: Kafka protocol guide, "Record" (zigzag varints) and "Record Batch".
 """
 
-import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import crc32c
-
-from model.record_batch import CRC_START, HEADER_BYTES, Buffer, read_header
+from model.record_batch import HEADER_BYTES, Buffer, new_batch, read_header
 from model.record_codec import CorruptRecordsError, read_varint
-
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-_U32 = struct.Struct(">I")
-_CRC = 17
-_MAGIC = 2
-_NONE = -1
-# Behind the length field of the header: offset and length themselves.
-_UNCOUNTED_BYTES = 12
 
 
 class KeyValue(NamedTuple):
@@ -32,13 +21,7 @@ def encode_key_values(records: Sequence[KeyValue], timestamp_ms: int) -> bytearr
     """Return one v2 batch of at least one record, all with the same timestamp; offset and epoch are not stamped yet."""
     assert records
     body = b"".join(_encode_record(delta, record) for delta, record in enumerate(records))
-    length = HEADER_BYTES - _UNCOUNTED_BYTES + len(body)
-    last = len(records) - 1
-    times = (timestamp_ms, timestamp_ms)
-    batch = bytearray(_HEADER.pack(0, length, _NONE, _MAGIC, 0, 0, last, *times, _NONE, _NONE, _NONE, len(records)))
-    batch += body
-    _U32.pack_into(batch, _CRC, crc32c.crc32c(memoryview(batch)[CRC_START:]))
-    return batch
+    return new_batch(body, len(records), timestamp_ms)
 
 
 def read_key_values(batch: Buffer) -> Iterator[KeyValue]:

@@ -6,6 +6,9 @@
 
 The CRC covers bytes 21 to the end, so base offset and leader epoch are stamped in place without touching it.
 Source: Kafka protocol guide, "Record Batch".
+
+No other module of the broker knows these positions. Who needs one or a few fields of a batch on its way through calls
+an `unpack_...` below, which is a method of a `struct.Struct` and costs no Python call.
 """
 
 import struct
@@ -16,13 +19,26 @@ import crc32c
 Buffer = bytes | bytearray | memoryview
 
 HEADER_BYTES = 61
+# The first byte that the CRC covers. The bytes before it are for the broker: offset, length, epoch, magic, CRC itself.
 CRC_START = 21
+# For `memoryview`: a big-endian i64.
+MAX_TIMESTAMP_BYTES = slice(35, 43)
+
+# Each takes a batch from its first byte on, as a buffer, and returns a tuple. A batch that is too short is a
+# `struct.error`: whoever has not checked its size compares it with HEADER_BYTES first.
+unpack_crc = struct.Struct(">17xI").unpack_from
+unpack_max_timestamp = struct.Struct(">35xq").unpack_from
+unpack_producer_id = struct.Struct(">43xq").unpack_from
+# Last offset delta, producer id, producer epoch, base sequence.
+unpack_sequence = struct.Struct(">23xi16xqhi").unpack_from
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _I64 = struct.Struct(">q")
 _I32 = struct.Struct(">i")
 _U32 = struct.Struct(">I")
-_CRC, _ATTRIBUTES_LOW, _MAX_TIMESTAMP = 17, 22, 35
+_LENGTH_END, _CRC, _ATTRIBUTES_LOW, _MAX_TIMESTAMP = 12, 17, 22, 35
+_MAGIC = 2
+_NONE = -1
 
 assert _HEADER.size == HEADER_BYTES
 
@@ -113,6 +129,20 @@ def check_batch(batch: Buffer) -> BatchHeader:
     if crc32c.crc32c(memoryview(batch)[CRC_START:]) != header.crc:
         raise BatchChecksumError("the batch's CRC32C is wrong")
     return header
+
+
+def new_batch(records: bytes, record_count: int, timestamp_ms: int) -> bytearray:
+    """Return a batch of a broker's own: no producer, no compression, one timestamp; offset and epoch are not stamped.
+
+    Args:
+        records: Encoded, with offset deltas from 0 and timestamp deltas of 0.
+        record_count: At least 1.
+    """
+    length, last, times = HEADER_BYTES - _LENGTH_END + len(records), record_count - 1, (timestamp_ms, timestamp_ms)
+    batch = bytearray(_HEADER.pack(0, length, _NONE, _MAGIC, 0, 0, last, *times, _NONE, _NONE, _NONE, record_count))
+    batch += records
+    _U32.pack_into(batch, _CRC, crc32c.crc32c(memoryview(batch)[CRC_START:]))
+    return batch
 
 
 def stamp_append_time(batch: bytearray, timestamp_ms: int) -> None:

@@ -26,6 +26,7 @@ import crc32c
 import msgspec
 
 from model.ids import Index, Offset, Term
+from model.record_batch import CRC_START, unpack_crc
 from storage.errors import CorruptEntryError, UnknownFormatError
 
 Buffer = bytes | bytearray | memoryview
@@ -36,11 +37,6 @@ HEADER = struct.Struct(">IIQQBBHIqQI")
 HEADER_CRC = struct.Struct(">I")
 HEADER_BYTES = HEADER.size + HEADER_CRC.size
 PAYLOAD_BYTES_MAX = 128 * 1024 * 1024
-
-# The part of a v2 batch that its own CRC does not cover: base offset, length, leader epoch, magic, CRC.
-_BATCH_UNCOVERED_BYTES = 21
-_BATCH_CRC = struct.Struct(">I")
-_BATCH_CRC_POSITION = 17
 
 assert HEADER_BYTES == 56
 
@@ -105,7 +101,7 @@ def pack_header(entry: Entry, flushed: Index) -> bytes:
     )
     crc = crc32c.crc32c(head)
     if is_data:
-        crc = crc32c.crc32c(memoryview(payload)[:_BATCH_UNCOVERED_BYTES], crc)
+        crc = crc32c.crc32c(memoryview(payload)[:CRC_START], crc)
     return head + HEADER_CRC.pack(crc)
 
 
@@ -125,7 +121,7 @@ def parse_mark(buffer: memoryview, position: int) -> EntryMark | None:
     magic, length, index, term, kind, version, _, _, _, flushed, _ = HEADER.unpack_from(buffer, position)
     if magic != MAGIC or version != FORMAT_VERSION:
         return None
-    covered = min(length, _BATCH_UNCOVERED_BYTES) if kind == EntryKind.DATA else 0
+    covered = min(length, CRC_START) if kind == EntryKind.DATA else 0
     crc = crc32c.crc32c(buffer[body : body + covered], crc32c.crc32c(buffer[position : position + HEADER.size]))
     if crc != HEADER_CRC.unpack_from(buffer, position + HEADER.size)[0]:
         return None
@@ -168,7 +164,7 @@ def parse_head(buffer: memoryview, position: int) -> EntryHead | None:
     if length > PAYLOAD_BYTES_MAX:
         raise CorruptEntryError(f"entry at byte {position}: payload of {length} bytes is over the maximum")
     known_kind = _KINDS.get(kind)
-    covered = min(length, _BATCH_UNCOVERED_BYTES) if known_kind is EntryKind.DATA else 0
+    covered = min(length, CRC_START) if known_kind is EntryKind.DATA else 0
     if body + covered > len(buffer):
         return None
     crc = crc32c.crc32c(buffer[body : body + covered], crc32c.crc32c(buffer[position : position + HEADER.size]))
@@ -207,9 +203,9 @@ def _check_payload(index: int, kind: EntryKind, payload: memoryview, payload_crc
         if crc32c.crc32c(payload) != payload_crc:
             raise CorruptEntryError(f"entry {index}: wrong payload checksum")
         return
-    if len(payload) <= _BATCH_UNCOVERED_BYTES:
+    if len(payload) <= CRC_START:
         raise CorruptEntryError(f"entry {index}: a data payload of {len(payload)} bytes is no record batch")
-    if crc32c.crc32c(payload[_BATCH_UNCOVERED_BYTES:]) != _BATCH_CRC.unpack_from(payload, _BATCH_CRC_POSITION)[0]:
+    if crc32c.crc32c(payload[CRC_START:]) != unpack_crc(payload)[0]:
         raise CorruptEntryError(f"entry {index}: wrong record batch checksum")
 
 

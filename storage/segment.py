@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from model.ids import Index, Offset, Term
+from model.record_batch import MAX_TIMESTAMP_BYTES
 from runtime.files import File
 from runtime.open_files import CachedFile
 from storage.entry import Entry, EntryHead, EntryKind, ParsedEntry, parse_entry, parse_head
@@ -19,7 +20,6 @@ from storage.segment_index import SegmentIndex
 T = TypeVar("T")
 
 _NAME = re.compile(r"(\d{20})-(\d+)\.log")
-_MAX_TIMESTAMP_POSITION = slice(35, 43)
 _SCAN_CHUNK_BYTES = 1024 * 1024
 
 # A lookup ends within one row of the sparse index, usually.
@@ -42,7 +42,7 @@ def max_timestamp_of(entry: Entry) -> int:
     """Return the largest timestamp in a data entry's batch; -1 for other kinds."""
     if entry.kind is not EntryKind.DATA:
         return -1
-    return int.from_bytes(memoryview(entry.payload)[_MAX_TIMESTAMP_POSITION], "big", signed=True)
+    return int.from_bytes(memoryview(entry.payload)[MAX_TIMESTAMP_BYTES], "big", signed=True)
 
 
 class SegmentView(NamedTuple):
