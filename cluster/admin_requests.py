@@ -1,8 +1,9 @@
 """Administrative requests: any broker takes them and forwards them to raft0's leader, which decides.
 
 The leader checks against its tables, draws ids and placements, proposes one command, and answers when it is applied
-there. A request that finds no leader is tried again until its deadline. One that was sent and not answered is not: it
-may have taken effect, and the second time it would be refused for what it has done itself, or done twice.
+there. A request that finds no leader is tried again until its deadline (`forwarding`). One that was sent and not
+answered is not: it may have taken effect, and the second time it would be refused for what it has done itself, or done
+twice.
 
 The topics are one linearizable object. So the leader makes sure that it still leads before it looks into its tables:
 a refusal tells the asker what they hold, as much as a success does.
@@ -32,12 +33,12 @@ from cluster.errors import (
     ClusterError,
     ControllerUnavailableError,
     InvalidTopicNameError,
-    NotControllerError,
     ProducerIdsTakenError,
     RequestTooLargeError,
     TopicExistsError,
     UnknownTopicError,
 )
+from cluster.forwarding import Forwarded, Forwarder, NoLeaderError, NoReplyError, RequestNotTakenError
 from cluster.partition_allocator import allocate
 from cluster.producer_id_table import BLOCK_SIZE
 from cluster.topic_changes import (
@@ -51,7 +52,6 @@ from cluster.topic_changes import (
 )
 from cluster.topic_table import Topic
 from model.ids import Index, NodeId, TopicId
-from rpc.errors import FrameTooLargeError, RpcError
 from rpc.identity import Peer
 from rpc.links import Links
 from rpc.methods import Method
@@ -59,7 +59,6 @@ from runtime.rng import Rng
 
 T = TypeVar("T")
 
-_RETRY_PAUSE = 0.050
 TOPIC_NAME_MAX = 249
 _TOPIC_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{TOPIC_NAME_MAX}}}")
 
@@ -165,6 +164,7 @@ class AdminRequests:
     def __init__(self, controller: Controller, links: Links, self_node: NodeId, rng: Rng, replicas_max: int) -> None:
         self._controller = controller
         self._links = links
+        self._forwarder = Forwarder(links, self_node)
         self._self_node = self_node
         self._rng = rng
         self._replicas_max = replicas_max
@@ -214,27 +214,26 @@ class AdminRequests:
             RequestTooLargeError: It was not sent.
             ClusterError: The leader refused it.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + request.timeout
-        why = "raft0 has no leader"
-        while loop.time() < deadline:
-            leader = self._controller.leader_id
-            try:
-                if self._controller.is_in_office:
-                    return await run_here(request, deadline)
-                if leader is not None and leader != self._self_node and self._links.is_up(leader):
-                    reply = await self._links.send(leader, method, request, timeout=deadline - loop.time())
-                    return _checked(reply)
-            except NotControllerError as error:
-                why = str(error)
-            except FrameTooLargeError as error:
-                raise RequestTooLargeError(f"raft0's leader takes no request of this size: {error}") from error
-            except RpcError as error:
-                why = f"node {leader}: {error}"
-                if not is_repeatable:
-                    raise ControllerUnavailableError(f"whether it took effect is unknown: {why}") from error
-            await asyncio.sleep(min(_RETRY_PAUSE, max(0.0, deadline - loop.time())))
-        raise ControllerUnavailableError(f"no answer from raft0's leader within {request.timeout:.1f} s: {why}")
+        deadline = asyncio.get_running_loop().time() + request.timeout
+        forwarded = Forwarded(method, request, lambda request: run_here(request, deadline))
+        try:
+            return await self._forwarder.forward_until(
+                self._leader, forwarded, _checked, deadline, is_repeatable=is_repeatable
+            )
+        except NoLeaderError as error:
+            why = f"no answer from raft0's leader within {request.timeout:.1f} s: {error}"
+            raise ControllerUnavailableError(why) from error
+        except RequestNotTakenError as error:
+            raise RequestTooLargeError(f"raft0's leader takes no request of this size: {error.cause}") from error
+        except NoReplyError as error:
+            raise ControllerUnavailableError(f"whether it took effect is unknown: {error}") from error
+
+    def _leader(self) -> NodeId | None:
+        """Return who runs a request now: this node if it leads raft0, or a leader that can be reached."""
+        if self._controller.is_in_office:
+            return self._self_node
+        leader = self._controller.leader_id
+        return leader if leader is not None and leader != self._self_node and self._links.is_up(leader) else None
 
     def _answer(
         self, run_here: Callable[[Request, float], Awaitable[AdminReply]]

@@ -5,11 +5,11 @@ import asyncio
 import msgspec
 
 from cluster.errors import LeadershipNotMovedError
+from cluster.forwarding import Forwarded, Forwarder, NoReplyError
 from cluster.leadership import Leadership
 from model.ids import GroupId, NodeId
 from raft.errors import RaftError
 from raft.group_manager import GroupManager
-from rpc.errors import RpcError
 from rpc.identity import Peer
 from rpc.links import Links
 from rpc.methods import Method
@@ -39,7 +39,7 @@ class LeadershipMoves:
     def __init__(self, groups: GroupManager, leadership: Leadership, links: Links, self_node: NodeId) -> None:
         self._groups = groups
         self._leadership = leadership
-        self._links = links
+        self._forwarder = Forwarder(links, self_node)
         self._self_node = self_node
         links.register_async(MOVE_LEADERSHIP, self._answer)
 
@@ -53,15 +53,13 @@ class LeadershipMoves:
         leader = self._leadership.leader_of(group)
         if leader is None:
             raise LeadershipNotMovedError(f"nobody leads {group} now")
-        request = MoveRequest(group, target)
-        if leader.node_id == self._self_node:
-            reply = await self._move_here(request)
-        else:
-            left = max(0.0, deadline - asyncio.get_running_loop().time())
-            try:
-                reply = await self._links.send(leader.node_id, MOVE_LEADERSHIP, request, timeout=left)
-            except RpcError as error:
-                raise LeadershipNotMovedError(f"no answer from node {leader.node_id}, which leads: {error}") from error
+        move = Forwarded(MOVE_LEADERSHIP, MoveRequest(group, target), self._move_here)
+        left = deadline - asyncio.get_running_loop().time()
+        try:
+            reply = await self._forwarder.forward(leader.node_id, move, left)
+        except NoReplyError as error:
+            why = f"no answer from node {error.node_id}, which leads: {error.cause}"
+            raise LeadershipNotMovedError(why) from error
         if reply.refusal:
             raise LeadershipNotMovedError(reply.refusal)
         await self._until_known(group, target, deadline)

@@ -8,13 +8,13 @@ import asyncio
 
 import msgspec
 
+from cluster.forwarding import Forwarded, Forwarder, NoReplyError
 from cluster.leadership import Leadership
 from cluster.partition_manager import PartitionManager
 from cluster.telemetry.telemetry_topic import TELEMETRY_LEVEL, TELEMETRY_TOPIC
 from model.ids import GroupId, NodeId, Term
 from model.record_batch import MalformedBatchError, check_batch
 from raft.errors import RaftError
-from rpc.errors import RpcError
 from rpc.identity import Peer
 from rpc.links import Links
 from rpc.methods import Method
@@ -52,7 +52,7 @@ class TelemetryRelay:
     """Sends, and answers what others send: also where this broker publishes nothing itself."""
 
     def __init__(self, links: Links, partitions: PartitionManager, leadership: Leadership, self_node: NodeId) -> None:
-        self._links = links
+        self._forwarder = Forwarder(links, self_node)
         self._partitions = partitions
         self._leadership = leadership
         self._self_node = self_node
@@ -68,41 +68,34 @@ class TelemetryRelay:
         if leader is None:
             raise TelemetryError("the partition has no leader")
         request = PublishRequest(group, leader.term, timeout)
-        if leader.node_id == self._self_node:
-            error = await self._append(request, batch)
-        else:
-            error = await self._forward(leader.node_id, request, batch)
-        if error:
-            raise TelemetryError(error)
-
-    async def _forward(self, leader: NodeId, request: PublishRequest, batch: bytearray) -> str:
+        publish = Forwarded(PUBLISH_TELEMETRY, request, lambda request: self._append(request, batch), batch)
         try:
             # The leader's own deadline comes first: its answer says more than a timeout.
-            reply = await self._links.send(
-                leader, PUBLISH_TELEMETRY, request, [bytes(batch)], timeout=request.timeout + 1.0
-            )
-        except RpcError as error:
-            return f"node {leader}: {error}"
-        return f"node {leader}: {reply.error}" if reply.error else ""
+            reply = await self._forwarder.forward(leader.node_id, publish, timeout + 1.0)
+        except NoReplyError as error:
+            raise TelemetryError(str(error)) from error
+        if reply.error:
+            where = "" if leader.node_id == self._self_node else f"node {leader.node_id}: "
+            raise TelemetryError(where + reply.error)
 
     async def _answer(self, _: Peer, request: PublishRequest, payload: memoryview) -> PublishReply:
         if len(payload) > _BYTES_MAX:
             return PublishReply(f"a batch of {len(payload)} bytes, at most {_BYTES_MAX} are taken")
-        return PublishReply(await self._append(request, bytearray(payload)))
+        return await self._append(request, bytearray(payload))
 
-    async def _append(self, request: PublishRequest, batch: bytearray) -> str:
-        """Return why the batch is not committed as far as this broker knows; empty where it is."""
+    async def _append(self, request: PublishRequest, batch: bytearray) -> PublishReply:
+        """Append a batch to the partition that is led here, and wait until it is committed or that has failed."""
         partition = self._partitions.get(GroupId(request.group))
         if partition is None or partition.topic.name != TELEMETRY_TOPIC:
-            return "no such partition of the topic here"
+            return PublishReply("no such partition of the topic here")
         try:
             header = check_batch(batch)
         except MalformedBatchError as error:
-            return str(error)
+            return PublishReply(str(error))
         deadline = asyncio.get_running_loop().time() + min(max(request.timeout, 0.0), _TIMEOUT_MAX)
         stages = partition.produce(batch, header.record_count, TELEMETRY_LEVEL, deadline, Term(request.term))
         try:
             await stages.replicated
         except RaftError as error:
-            return f"{type(error).__name__}: {error}"
-        return ""
+            return PublishReply(f"{type(error).__name__}: {error}")
+        return PublishReply("")

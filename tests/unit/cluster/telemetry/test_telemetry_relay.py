@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from cluster.forwarding import Forwarder
 from cluster.leadership import Leader
 from cluster.telemetry.telemetry_record import FarOffsets
 from cluster.telemetry.telemetry_relay import PUBLISH_TELEMETRY, PublishRequest, TelemetryError, TelemetryRelay
@@ -78,8 +79,9 @@ def test_a_batch_reaches_the_leader_from_any_broker_and_fails_at_once_without_on
 
 def relay_of(node) -> TelemetryRelay:
     relay = TelemetryRelay.__new__(TelemetryRelay)
-    relay._links, relay._partitions, relay._leadership = node.links, node.partitions, node.leadership
+    relay._partitions, relay._leadership = node.partitions, node.leadership
     relay._self_node = node.options.node_id
+    relay._forwarder = Forwarder(node.links, relay._self_node)
     return relay
 
 
