@@ -21,10 +21,10 @@ class AppendClock:
             term: The leader's; in a new one the batch before may be another leader's, whose clock ran ahead.
             now_ms: The wall clock.
         """
-        self.note(term, now_ms if now_ms > self._floor(term) else self._latest)
+        self.observe(term, now_ms if now_ms > self._floor(term) else self._latest)
         return self._latest
 
-    def note(self, term: Term, timestamp_ms: int) -> None:
+    def observe(self, term: Term, timestamp_ms: int) -> None:
         """The next batch keeps the timestamp of its producer, the largest of which is `timestamp_ms`."""
         self._term = term
         self._latest = timestamp_ms

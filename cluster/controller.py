@@ -31,8 +31,8 @@ class Controller:
 
     def start(self) -> None:
         """Begin to watch who leads."""
-        self.consensus.add_leadership_listener(self._note_leader)
-        self._note_leader(self.consensus)
+        self.consensus.add_leadership_listener(self._on_leadership)
+        self._on_leadership(self.consensus)
 
     async def stop(self) -> None:
         """Whoever waits is cancelled; the group manager stops the replica."""
@@ -96,7 +96,7 @@ class Controller:
         since = self._leaderless_since
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
-    def _note_leader(self, consensus: Consensus) -> None:
+    def _on_leadership(self, consensus: Consensus) -> None:
         if consensus.leader_id is not None:
             self._leaderless_since = None
         elif self._leaderless_since is None:

@@ -118,7 +118,7 @@ class ControllerState:
             noted, command, reserved = self._tail.popleft()
             self._reserved -= reserved
             self._apply(noted, command)
-        self._note_applied(index)
+        self._advance_applied(index)
 
     def fills(self) -> list[Fill]:
         """Return how full the tables are; what is noted counts."""
@@ -138,7 +138,7 @@ class ControllerState:
         self._tail.clear()
         self._reserved = 0
         self.tables.replace(contents)
-        self._note_applied(applied_index)
+        self._advance_applied(applied_index)
 
     def reset(self) -> None:
         """Begin from nothing."""
@@ -155,7 +155,7 @@ class ControllerState:
             if len(self._refused) > _REFUSALS_KEPT:
                 del self._refused[next(iter(self._refused))]
 
-    def _note_applied(self, index: Index) -> None:
+    def _advance_applied(self, index: Index) -> None:
         self.applied_index = max(self.applied_index, index)
         for wanted, waiter in self._waiters:
             if wanted <= self.applied_index and not waiter.done():

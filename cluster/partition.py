@@ -195,7 +195,7 @@ class Partition:
         log = self._log
         index = await log.reader.index_of_offset(offset)
         base_offset = log.next_offset
-        if index <= log.last_index:
+        if index <= log.dirty_index:
             base_offset = (await log.read(index, 1, index))[0].base_offset
         return LogStart(index, base_offset, offset, log.term_at(Index(index - 1)))
 

@@ -24,7 +24,7 @@ class BatchSequence(NamedTuple):
         """Records from first to last, across the wrap."""
         return distance(self.first, self.last) + 1
 
-    def follows(self, last_sequence: int) -> bool:
+    def is_next_after(self, last_sequence: int) -> bool:
         """Whether this batch comes right after the record with `last_sequence`."""
         return self.first == (last_sequence + 1) & SEQUENCE_MASK
 

@@ -24,7 +24,7 @@ class ProducerIds:
         """
         self._end_id = self._next_id
 
-    async def take(self, timeout: float) -> int:
+    async def allocate(self, timeout: float) -> int:
         """Return an id that nobody has had, within `timeout` seconds.
 
         Raises:
@@ -32,11 +32,11 @@ class ProducerIds:
         """
         # Again: by the time a waiter runs, a thousand others may have been served.
         while self._next_id == self._end_id:
-            await self._take_block(timeout)
+            await self._allocate_block(timeout)
         self._next_id += 1
         return self._next_id - 1
 
-    async def _take_block(self, timeout: float) -> None:
+    async def _allocate_block(self, timeout: float) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         try:

@@ -88,7 +88,7 @@ class ProducerState:
             return self._judge_unknown(batch)
         if batch.epoch != last.epoch:
             return _judge_other_epoch(batch, last)
-        if batch.follows(last.last):
+        if batch.is_next_after(last.last):
             return None
         original = self._find(batch)
         if original is not None:

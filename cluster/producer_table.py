@@ -175,7 +175,7 @@ class ProducerTable:
         sequence = batch.sequence
         # Taken out and put in again: the table's order is that of the last writes.
         producer = self._producers.pop(sequence.producer_id, None)
-        if producer is None or sequence.epoch != producer.last.epoch or not sequence.follows(producer.last.last):
+        if producer is None or sequence.epoch != producer.last.epoch or not sequence.is_next_after(producer.last.last):
             producer = Producer([batch], 0, now_ms)
         else:
             producer.add(batch)
@@ -190,11 +190,11 @@ class ProducerTable:
             if self._producers[producer_id].used_ms > oldest_kept:
                 if len(self) <= self._options.producers_max:
                     break
-                self._note_eviction()
+                self._count_eviction()
             del self._producers[producer_id]
             self._forgotten = max(self._forgotten, producer_id)
 
-    def _note_eviction(self) -> None:
+    def _count_eviction(self) -> None:
         if not self.evicted:
             _logger.warning(
                 "a partition has more than %d idempotent producers: the one that has been silent longest is forgotten,"

@@ -92,7 +92,7 @@ class QuorumStatusReader:
         def status_of(replica: Replica) -> VoterStatus:
             follower: FollowerIndexMetadata | None = state.followers.get(replica.node_id)
             if follower is None:
-                last_index, answered_ms, caught_up_ms = int(consensus.log.last_index), now_ms, now_ms
+                last_index, answered_ms, caught_up_ms = int(consensus.log.dirty_index), now_ms, now_ms
             else:
                 last_index = int(follower.match_index)
                 answered_ms, caught_up_ms = wall_ms(follower.last_reply_at), wall_ms(follower.caught_up_at)

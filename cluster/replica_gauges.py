@@ -67,7 +67,7 @@ class ReplicaGauges:
     def indexes(self) -> LogIndexes:
         """All four of one instant."""
         log, state = self._log, self._state
-        return LogIndexes(log.last_index, log.flushed_index, state.commit_index, state.visible_index)
+        return LogIndexes(log.dirty_index, log.flushed_index, state.commit_index, state.visible_index)
 
     @property
     def start_index(self) -> Index:

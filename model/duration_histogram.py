@@ -46,7 +46,7 @@ class DurationHistogram:
         self._sum_us = 0
         self._max_us = 0
 
-    def note(self, seconds: float) -> None:
+    def observe(self, seconds: float) -> None:
         """Count one duration."""
         duration_us = min(max(round(seconds * _MICROSECONDS), 1), _MAX_US)
         bound = bucket_bound(duration_us)

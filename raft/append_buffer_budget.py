@@ -40,7 +40,7 @@ class AppendBufferBudget:
         if not size:
             return 0
         if not self.has_room(size, held, is_internal=is_internal):
-            self._note_refusal()
+            self._count_refusal()
             return None
         return self.bytes.try_acquire(size, urgent=is_internal)
 
@@ -48,7 +48,7 @@ class AppendBufferBudget:
         """Give `units` bytes back."""
         self.bytes.release(units)
 
-    def _note_refusal(self) -> None:
+    def _count_refusal(self) -> None:
         self.refused += 1
         now = asyncio.get_running_loop().time()
         if now - self._logged_at >= _LOG_EVERY_SECONDS:

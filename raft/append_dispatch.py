@@ -92,7 +92,7 @@ def _on_done(
         context.probe.append_requests_failed += 1
         follower.on_lost_contact()
     else:
-        take_reply(context, follower, term, number, future.result())
+        apply_reply(context, follower, term, number, future.result())
     follower.on_answered()
     if not failed and context.state.is_leader and context.state.followers.get(follower.node_id) is follower:
         send_backlog(context, follower)
@@ -114,7 +114,7 @@ def send_backlog(context: ReplicaContext, follower: FollowerIndexMetadata, *, ow
     sent_bytes = 0
     for _ in range(_BACKLOG_BURST):
         prev_index = follower.expected_log_end_index
-        if follower.needs_recovery or prev_index >= log.last_index:
+        if follower.needs_recovery or prev_index >= log.dirty_index:
             break
         if skips(context, follower, options.append_chunk_bytes):
             break
@@ -136,7 +136,7 @@ def send_backlog(context: ReplicaContext, follower: FollowerIndexMetadata, *, ow
     return sent_bytes
 
 
-def take_reply(
+def apply_reply(
     context: ReplicaContext,
     follower: FollowerIndexMetadata,
     term: Term,
@@ -155,14 +155,14 @@ def take_reply(
     follower.last_reply_at = context.now()
     follower.answered_request = max(follower.answered_request, number)
     if reply.status is not AppendStatus.BUSY:
-        _take_positions(context, follower, reply)
+        _apply_positions(context, follower, reply)
     else:
         follower.on_busy(number, is_append=is_append)
     # Busy or not, it is an answer in our term. Only one that is not busy lets recovery, and so the next append, begin.
     context.effects.settle(ANSWERED)
 
 
-def _take_positions(context: ReplicaContext, follower: FollowerIndexMetadata, reply: AppendEntriesReply) -> None:
+def _apply_positions(context: ReplicaContext, follower: FollowerIndexMetadata, reply: AppendEntriesReply) -> None:
     match reply.status:
         case AppendStatus.SUCCESS:
             follower.on_success(reply)
@@ -174,6 +174,6 @@ def _take_positions(context: ReplicaContext, follower: FollowerIndexMetadata, re
             follower.on_lost_contact()
             return
     context.effects.settle(context.state.advance())
-    follower.note_caught_up(context.state.commit_index, follower.last_reply_at)
+    follower.update_caught_up(context.state.commit_index, follower.last_reply_at)
     if follower.needs_recovery and follower.may_recover and not follower.is_recovering:
         context.effects.settle(RecoveryWanted(follower.node_id))

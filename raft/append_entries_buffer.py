@@ -147,7 +147,7 @@ class AppendEntriesBuffer:
                         self._answer(outcome)
                 if waiting:
                     self._context.gate.spawn(self._flush_and_answer(waiting), name="append-flush")
-                self._flusher.note_append()
+                self._flusher.schedule_flush()
         except BaseException:
             self.close()
             raise
@@ -185,7 +185,7 @@ class AppendEntriesBuffer:
         log, entries = context.log, queued.entries
         prev_index = Index(request.prev_index)
         plan = plan_append(
-            LogView(log.start_index, log.last_index, state.commit_index, log.term_at),
+            LogView(log.start_index, log.dirty_index, state.commit_index, log.term_at),
             prev_index,
             Term(request.prev_term),
             [(entry.index, entry.term) for entry in entries],
@@ -197,7 +197,7 @@ class AppendEntriesBuffer:
                 await self._write(plan, entries)
         except RefusedError as error:
             if isinstance(error, DiskFullError):
-                context.limits.disk.note_full(sum(entry.size for entry in entries))
+                context.limits.disk.on_disk_full(sum(entry.size for entry in entries))
             return _Outcome(asked, AppendStatus.FAILED, Index(0))
         except (StorageError, InvariantViolatedError) as error:
             context.fail(error)
@@ -211,7 +211,7 @@ class AppendEntriesBuffer:
     async def _write(self, plan: AppendPlan, entries: Sequence[Entry]) -> None:
         context = self._context
         if plan.truncate_at is not None:
-            last, end_offset = context.log.last_index, context.log.next_offset
+            last, end_offset = context.log.dirty_index, context.log.next_offset
             context.state.on_truncating(plan.truncate_at)
             context.probe.truncations += 1
             context.probe.entries_truncated += last - plan.truncate_at + 1
@@ -238,13 +238,13 @@ class AppendEntriesBuffer:
         except StorageError:
             log_state.truncate(entries[0].index)
             raise
-        self._context.limits.disk.note_appended(sum(entry.size for entry in entries))
+        self._context.limits.disk.count_appended(sum(entry.size for entry in entries))
 
     def _refuse(self, asked: _Asked, reject: Reject, prev_index: Index) -> _Outcome:
         context, log = self._context, self._context.log
         match reject:
             case Reject.GAP:
-                return _Outcome(asked, AppendStatus.GAP, log.last_index)
+                return _Outcome(asked, AppendStatus.GAP, log.dirty_index)
             case Reject.TERM_MISMATCH:
                 return _Outcome(
                     asked, AppendStatus.TERM_MISMATCH, retry_index(log.term_at, log.start_index, prev_index)
@@ -256,7 +256,7 @@ class AppendEntriesBuffer:
 
 def _epoch_ends(log: Log, truncate_at: Index) -> list[tuple[Term, Offset]]:
     """Return each epoch that has entries from `truncate_at` on, with the offset at which its records end."""
-    begun = [start.term for start in log.terms_within(truncate_at, log.last_index)]
+    begun = [start.term for start in log.terms_within(truncate_at, log.dirty_index)]
     return [log.epoch_end(term) for term in (log.term_at(truncate_at), *begun)]
 
 
@@ -277,4 +277,4 @@ def follower_reply(context: ReplicaContext, status: AppendStatus, match: Index) 
     """Return a reply with this replica's current term and positions, as far as matched with its leader."""
     state, log = context.state, context.log
     matched = state.matched_index
-    return AppendEntriesReply(state.term, status, match, min(log.last_index, matched), min(log.flushed_index, matched))
+    return AppendEntriesReply(state.term, status, match, min(log.dirty_index, matched), min(log.flushed_index, matched))

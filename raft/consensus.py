@@ -132,11 +132,11 @@ class Consensus:
         self.state.restore(Term(vote.term), voted_for, read_floor(self._context.kvstore, self.group))
         if (lost_end := self.state.lost_end) is not None:
             self.logger.warning("lost entries up to %d@%d to damage and gets them from the others", *reversed(lost_end))
-        is_new = self.log.last_index == 0 and vote.term == 0
+        is_new = self.log.dirty_index == 0 and vote.term == 0
         log, voters = self.log, list(self.configuration.node_ids)
         is_first = self.configuration.voter_sets[0][0].node_id == self.state.node_id
         self._election.start(eager=len(voters) == 1 or (is_new and is_first))
-        span = (log.start_index, log.last_index, log.flushed_index)
+        span = (log.start_index, log.dirty_index, log.flushed_index)
         self.logger.info("starts with log [%d, %d], flushed %d, voters %s", *span, voters)
 
     @property
@@ -339,7 +339,7 @@ class Consensus:
             return follower_reply(self._context, AppendStatus.STALE_TERM, NO_INDEX)
         if not self.state.is_term_durable:
             return follower_reply(self._context, AppendStatus.BUSY, NO_INDEX)
-        return self._receiver.take(leader, request, chunk)
+        return self._receiver.receive(leader, request, chunk)
 
     def on_link_reset(self, node_id: NodeId) -> None:
         """A working link to or from `node_id` was lost."""

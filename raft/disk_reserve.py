@@ -43,29 +43,29 @@ class DiskReserve:
         """The nodes known to be below their reserve, in ascending order."""
         return tuple(sorted(self._below))
 
-    def note_free(self, free_bytes: int) -> None:
+    def update_free(self, free_bytes: int) -> None:
         """This node's disk has so many bytes left."""
         self._has_looked = True
         self.spare_bytes = free_bytes - self._reserve
-        self.note_spare(self._node_id, self.spare_bytes)
+        self.update_spare(self._node_id, self.spare_bytes)
         if free_bytes >= self._wanted:
             self._wanted = 0
 
-    def note_appended(self, size: int) -> None:
+    def count_appended(self, size: int) -> None:
         """So many bytes were written to logs here."""
         if self._has_looked:
             self.spare_bytes -= size
             if self.spare_bytes < 0:
                 self._below.add(self._node_id)
 
-    def note_spare(self, node_id: NodeId, spare_bytes: int) -> None:
+    def update_spare(self, node_id: NodeId, spare_bytes: int) -> None:
         """A node has so many bytes above its reserve."""
         if spare_bytes < 0:
             self._below.add(node_id)
         else:
             self._below.discard(node_id)
 
-    def note_full(self, size: int) -> None:
+    def on_disk_full(self, size: int) -> None:
         """An append of `size` bytes found no room here."""
         self._wanted = max(self._wanted, _ROOM_TO_STAND, min(2 * size, self._reserve))
 

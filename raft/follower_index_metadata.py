@@ -74,7 +74,7 @@ class FollowerIndexMetadata:
         self.match_index = max(self.match_index, Index(reply.match))
         self.on_alive(reply)
 
-    def note_caught_up(self, commit: Index, now: float) -> None:
+    def update_caught_up(self, commit: Index, now: float) -> None:
         """Compare with the commit index after a reply at loop time `now`.
 
         Under load commit is always a little ahead of what the slower follower has answered; it is in sync all the

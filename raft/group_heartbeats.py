@@ -9,7 +9,7 @@ a thousand groups on a node most are, and heartbeats would be most of its work.
 """
 
 from model.ids import NO_INDEX, Index, NodeId, Term
-from raft.append_dispatch import take_reply
+from raft.append_dispatch import apply_reply
 from raft.append_entries_buffer import AppendEntriesBuffer
 from raft.messages import AppendEntriesReply, AppendStatus, Heartbeat
 from raft.replica_context import ReplicaContext
@@ -36,10 +36,10 @@ class GroupHeartbeats:
 
     def is_due(self) -> bool:
         """Leader, once per tick: whether the group takes part in this tick."""
-        state, last_index = self._context.state, self._context.log.last_index
-        stands_at = (state.term, state.commit_index, state.visible_index, last_index)
+        state, dirty_index = self._context.state, self._context.log.dirty_index
+        stands_at = (state.term, state.commit_index, state.visible_index, dirty_index)
         is_still = stands_at == self._stood_at and all(
-            follower.match_index >= last_index and not follower.needs_recovery for follower in state.followers.values()
+            follower.match_index >= dirty_index and not follower.needs_recovery for follower in state.followers.values()
         )
         self._stood_at = stands_at
         self._still_ticks = self._still_ticks + 1 if is_still else 0
@@ -65,7 +65,7 @@ class GroupHeartbeats:
         """Take the reply to the part `number`, sent in `term`."""
         follower = self._context.state.followers.get(node_id)
         if follower is not None:
-            take_reply(self._context, follower, term, number, reply, is_append=False)
+            apply_reply(self._context, follower, term, number, reply, is_append=False)
         else:
             self._context.effects.observe_term(reply.term)
 
@@ -74,11 +74,11 @@ class GroupHeartbeats:
         log = self._context.log
         if self._buffer.is_busy:
             return AppendStatus.BUSY, NO_INDEX
-        if beat.prev_index < 0 or log.pending_index != log.last_index:
+        if beat.prev_index < 0 or log.pending_index != log.dirty_index:
             return AppendStatus.ALIVE, NO_INDEX
         prev_index = Index(beat.prev_index)
-        if prev_index > log.last_index:
-            return AppendStatus.GAP, log.last_index
+        if prev_index > log.dirty_index:
+            return AppendStatus.GAP, log.dirty_index
         if prev_index >= log.start_index - 1 and log.term_at(prev_index) != beat.prev_term:
             return AppendStatus.TERM_MISMATCH, retry_index(log.term_at, log.start_index, prev_index)
         return AppendStatus.SUCCESS, prev_index

@@ -89,7 +89,7 @@ class GroupManager:
         self._groups.clear()
         try:
             # All at once: they share the syncs of the kvstore.
-            await asyncio.gather(*(self._note_clean(consensus) for consensus in stopped))
+            await asyncio.gather(*(self._mark_clean(consensus) for consensus in stopped))
         except KvStoreError as error:
             _logger.error("not noted that the logs were closed clean: %s", error)
         self._node.deadlines.close()
@@ -125,17 +125,17 @@ class GroupManager:
     async def _watch_disk(self) -> None:
         while True:
             try:
-                self.limits.disk.note_free(await self._look())
+                self.limits.disk.update_free(await self._look())
             except LostDirectoryError:
                 return  # The process ends.
             except OSError as error:
                 _logger.warning("the data directory and its free space cannot be looked at: %s", error)
             await asyncio.sleep(self._node.options.disk_check_interval)
 
-    async def _note_clean(self, consensus: Consensus) -> None:
+    async def _mark_clean(self, consensus: Consensus) -> None:
         log = consensus.log
-        if consensus.failure is None and not log.is_poisoned and log.flushed_index == log.last_index:
-            await self._directories.note_clean(consensus.group, log.last_index)
+        if consensus.failure is None and not log.is_poisoned and log.flushed_index == log.dirty_index:
+            await self._directories.mark_clean(consensus.group, log.dirty_index)
 
     def add_leadership_listener(self, listener: Callable[[Consensus], None]) -> None:
         """Call `listener` whenever role, term or office of any group may have changed."""
@@ -169,7 +169,7 @@ class GroupManager:
         )
         self._damaged.pop(group, None)
         try:
-            await self._directories.note_opened(group)
+            await self._directories.mark_opened(group)
         except StorageError:
             await opened.log.close()
             raise
@@ -180,22 +180,22 @@ class GroupManager:
             await consensus.stop()
             raise
         self._groups[group] = consensus
-        self._note_when_filled(consensus)
+        self._mark_when_filled(consensus)
         return consensus
 
-    def _note_when_filled(self, consensus: Consensus) -> None:
+    def _mark_when_filled(self, consensus: Consensus) -> None:
         """Once something is committed, and so fsynced here and never truncated, the kvstore remembers it."""
 
         def look() -> None:
             if consensus.state.commit_index > NO_INDEX:
                 consensus.monitor.unwatch(watcher)
-                self._gate.spawn(self._note_filled(consensus), name=f"filled {consensus.group}")
+                self._gate.spawn(self._mark_filled(consensus), name=f"filled {consensus.group}")
 
         watcher = consensus.monitor.watch(look)
 
-    async def _note_filled(self, consensus: Consensus) -> None:
+    async def _mark_filled(self, consensus: Consensus) -> None:
         try:
-            await self._directories.note_filled(consensus.group)
+            await self._directories.mark_filled(consensus.group)
         except KvStoreError as error:
             consensus.fail(error)
 

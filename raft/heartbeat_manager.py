@@ -99,15 +99,15 @@ class HeartbeatManager:
         self._unanswered[node_id] = self._unanswered.get(node_id, 0) + 1
         numbers = [consensus.heartbeats.on_sent(node_id) for consensus in groups]
 
-        def take(future: asyncio.Future[HeartbeatReply]) -> None:
+        def on_done(future: asyncio.Future[HeartbeatReply]) -> None:
             self._unanswered[node_id] -= 1
             if future.cancelled() or future.exception() is not None:
                 return
-            self._disk.note_spare(node_id, future.result().spare_bytes)
+            self._disk.update_spare(node_id, future.result().spare_bytes)
             replies = future.result().replies
             if len(replies) != len(beats):
                 return
             for consensus, beat, number, reply in zip(groups, beats, numbers, replies, strict=True):
                 consensus.heartbeats.on_reply(node_id, Term(beat.term), number, reply)
 
-        self._client.heartbeat(node_id, HeartbeatRequest(beats)).add_done_callback(take)
+        self._client.heartbeat(node_id, HeartbeatRequest(beats)).add_done_callback(on_done)

@@ -137,16 +137,16 @@ class LeadershipTransfer:
     def _check_near(self, follower: FollowerIndexMetadata) -> None:
         """Refuse a target that would hold writes up for longer than it takes to send what it lacks."""
         log = self._context.log
-        lag = f"node {follower.node_id} lacks {log.last_index - follower.match_index} entries"
+        lag = f"node {follower.node_id} lacks {log.dirty_index - follower.match_index} entries"
         if follower.needs_recovery:
             raise TransferRefusedError(f"{lag} and is being recovered; try again once it is in sync")
         if not self._is_in_sync(follower):
             seconds = self._context.options.replica_lag_max
             raise TransferRefusedError(f"{lag} and was not in sync in the last {seconds:g} s; try again once it is")
-        if follower.match_index == log.last_index:
+        if follower.match_index == log.dirty_index:
             return
         lacked = log.recent(Index(follower.match_index + 1), _LAG_BYTES_MAX)
-        if lacked is None or lacked[-1].index < log.last_index or sum(each.size for each in lacked) > _LAG_BYTES_MAX:
+        if lacked is None or lacked[-1].index < log.dirty_index or sum(each.size for each in lacked) > _LAG_BYTES_MAX:
             raise TransferRefusedError(f"{lag}, more than {_LAG_BYTES_MAX} bytes; try again once it holds more")
 
     async def _hand_over(self, follower: FollowerIndexMetadata, *, awaits_answers: bool) -> NodeId:
@@ -165,9 +165,9 @@ class LeadershipTransfer:
             raise NotLeaderError(f"the leadership of {context.group} was lost before it was handed over")
         if not self._is_ready(follower, answers_until=until):
             raise TransferTimedOutError(
-                f"node {follower.node_id} holds the log up to {follower.match_index} of {context.log.last_index}"
+                f"node {follower.node_id} holds the log up to {follower.match_index} of {context.log.dirty_index}"
             )
-        request = TimeoutNowRequest(context.group, term, context.log.last_index)
+        request = TimeoutNowRequest(context.group, term, context.log.dirty_index)
         answer = context.client.timeout_now(follower.node_id, request)
         answer.add_done_callback(lambda _: self.on_reply())
         # The vote for its election may arrive before its answer does.
@@ -181,7 +181,7 @@ class LeadershipTransfer:
 
     def _is_ready(self, follower: FollowerIndexMetadata, *, answers_until: float) -> bool:
         context = self._context
-        if not self._has_written() or follower.match_index < context.log.last_index:
+        if not self._has_written() or follower.match_index < context.log.dirty_index:
             return False
         return self._monitor.is_idle or context.now() >= answers_until
 

@@ -112,7 +112,7 @@ class RecoveryStm:
         """Find the last entry that both logs share; return whether it was found."""
         context, follower, log = self._context, self._follower, self._context.log
         while self._goes_on():
-            next_index = Index(max(log.start_index, min(follower.next_index_hint, log.last_index + 1)))
+            next_index = Index(max(log.start_index, min(follower.next_index_hint, log.dirty_index + 1)))
             prev_index = Index(next_index - 1)
             request = append_request(context, prev_index, log.term_at(prev_index), flush=False)
             entries: list[Entry] | None = []
@@ -139,7 +139,7 @@ class RecoveryStm:
                     if not await self._install():
                         return False
                 case AppendStatus.GAP | AppendStatus.TERM_MISMATCH if prev_index > 0:
-                    follower.next_index_hint = next_index_after_reject(Index(reply.match), prev_index, log.last_index)
+                    follower.next_index_hint = next_index_after_reject(Index(reply.match), prev_index, log.dirty_index)
                 case _:
                     return False
         return False
@@ -162,7 +162,7 @@ class RecoveryStm:
             if prev_index < log.start_index - 1:
                 follower.lose_place()
                 return
-            if prev_index >= log.last_index or log.recent(Index(prev_index + 1), 1) is not None:
+            if prev_index >= log.dirty_index or log.recent(Index(prev_index + 1), 1) is not None:
                 self._hand_over()
                 return
             if follower.in_flight >= chunks_max or skips(context, follower, context.options.recovery_chunk_bytes):
@@ -206,7 +206,7 @@ class RecoveryStm:
     def _wants_flush(self, entries: list[Entry], last: Index) -> bool:
         if not entries or self._follower.flushed_index >= self._context.state.last_asked_index:
             return False
-        return last >= self._context.log.last_index or self._sent_since_flush >= _FLUSH_EVERY_BYTES
+        return last >= self._context.log.dirty_index or self._sent_since_flush >= _FLUSH_EVERY_BYTES
 
     @staticmethod
     async def _settle(future: asyncio.Future[AppendEntriesReply]) -> AppendEntriesReply | None:
@@ -222,7 +222,7 @@ class RecoveryStm:
     async def _install(self) -> bool:
         """The follower lacks the entry before the log start: send what those entries have come to."""
         context, follower = self._context, self._follower
-        snapshot = await context.log_state.take()
+        snapshot = await context.log_state.take_snapshot()
         if not self._is_current():
             return False
         checksum = await snapshot_checksum(snapshot)

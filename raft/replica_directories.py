@@ -87,7 +87,7 @@ class ReplicaDirectories:
         """Make sure that directory and marker exist, both durable; afterwards the replica may take part.
 
         Returns how far its log must reach at least, all of it fsynced: 0 where it may be empty. The caller opens the
-        log with that, then calls `note_opened`, and only then lets the replica take part.
+        log with that, then calls `mark_opened`, and only then lets the replica take part.
 
         Raises:
             MismatchedLogError: The log of a replica that may have taken part is gone, or the kvstore that knew it.
@@ -117,7 +117,7 @@ class ReplicaDirectories:
         await self._kvstore.sync()
         return NO_INDEX
 
-    async def note_opened(self, group: GroupId) -> None:
+    async def mark_opened(self, group: GroupId) -> None:
         """The log was opened, and from here on it changes: what a clean stop said of it is forgotten, durably.
 
         Raises:
@@ -127,7 +127,7 @@ class ReplicaDirectories:
             self._kvstore.delete(clean_key(group))
             await self._kvstore.sync()
 
-    async def note_clean(self, group: GroupId, last_index: Index) -> None:
+    async def mark_clean(self, group: GroupId, last_index: Index) -> None:
         """The log was closed, not poisoned, and its entries up to `last_index`, the last one, are fsynced.
 
         Does nothing for a replica that this node does not have, or whose removal has begun.
@@ -139,7 +139,7 @@ class ReplicaDirectories:
             self._kvstore.put(clean_key(group), str(last_index).encode())
             await self._kvstore.sync()
 
-    async def note_filled(self, group: GroupId) -> None:
+    async def mark_filled(self, group: GroupId) -> None:
         """Note that the log holds a committed entry. Does nothing where that is known, or the removal has begun.
 
         Raises:

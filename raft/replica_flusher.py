@@ -17,7 +17,7 @@ class ReplicaFlusher:
         self._deadline = context.node.deadlines.deadline(self._on_due)
         self._is_flushing_behind = False
 
-    def note_append(self) -> None:
+    def schedule_flush(self) -> None:
         """Entries were written that nobody waits for."""
         context = self._context
         if context.state.role is Role.FAILED:
@@ -52,4 +52,4 @@ class ReplicaFlusher:
             await self.flush()
         finally:
             self._is_flushing_behind = False
-        self.note_append()
+        self.schedule_flush()

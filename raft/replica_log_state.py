@@ -81,10 +81,10 @@ class ReplicaLogState:
         Raises:
             StorageError: The log cannot be read, or what it says cannot be understood.
         """
-        snapshot = self._log.take_snapshot()
+        snapshot = self._log.pop_snapshot()
         if snapshot is not None:
             await self._stepped.restore(snapshot)
-        await self._note_log()
+        await self._replay_log()
 
     def attach(
         self,
@@ -125,9 +125,9 @@ class ReplicaLogState:
     def on_commit(self, commit: Index) -> None:
         """The commit index is `commit` now."""
         self._stepped.commit(commit)
-        self._follow(commit)
+        self._advance_or_save(commit)
 
-    def _follow(self, commit: Index) -> None:
+    def _advance_or_save(self, commit: Index) -> None:
         start = self._log.start
         while self._pending and self._pending[0][0] <= commit:
             start = max(start, self._pending.popleft()[1], key=_place)
@@ -147,7 +147,7 @@ class ReplicaLogState:
 
     # -- snapshots ----------------------------------------------------------------------------------------------
 
-    async def take(self) -> Snapshot:
+    async def take_snapshot(self) -> Snapshot:
         """Return the start, and the state as of what is committed.
 
         Raises:
@@ -157,14 +157,14 @@ class ReplicaLogState:
         if self.refusal is not None and now < self._refused_until:
             raise SnapshotTooLargeError(self.refusal)
         try:
-            snapshot = await self._stepped.take()
+            snapshot = await self._stepped.take_snapshot()
         except SnapshotTooLargeError as error:
-            self._note_refusal(str(error), now + _TOO_LARGE_PAUSE)
+            self._refuse_until(str(error), now + _TOO_LARGE_PAUSE)
             raise
         self.refusal = None
         return snapshot
 
-    def _note_refusal(self, why: str, until: float) -> None:
+    def _refuse_until(self, why: str, until: float) -> None:
         self.refusal, self._refused_until = why, until
         if self._owner is not None:
             self._owner.probe.snapshots_refused += 1
@@ -180,11 +180,11 @@ class ReplicaLogState:
             StorageError: The disk refuses; nothing is lost.
         """
         log, behind = self._log, self._stepped.committed - self._log.snapshot_index
-        count = log.last_index - log.start_index + 1
+        count = log.dirty_index - log.start_index + 1
         is_much = behind >= _STOP_ENTRIES or (count > 0 and behind * log.size_bytes / count >= _STOP_BYTES)
         if is_much and not self._stepped.is_empty:
             async with self._snapshot_lock:
-                await log.save_snapshot(await self.take())
+                await log.save_snapshot(await self.take_snapshot())
 
     async def install(self, snapshot: Snapshot) -> None:
         """Follower, under op_lock: replace what a leader no longer has the entries for.
@@ -199,12 +199,12 @@ class ReplicaLogState:
                     return
                 self._pending.clear()
                 await self._stepped.restore(snapshot)
-                await self._note_log()
-            self._follow(self._stepped.committed)
+                await self._replay_log()
+            self._advance_or_save(self._stepped.committed)
 
-    async def _note_log(self) -> None:
+    async def _replay_log(self) -> None:
         index = max(self._stepped.applied_index + 1, self._log.start_index)
-        while index <= self._log.last_index:
+        while index <= self._log.dirty_index:
             for entry in await self._log.read(Index(index), _REPLAY_CHUNK_BYTES):
                 self.note(entry)
                 index = entry.index + 1
@@ -233,7 +233,7 @@ class ReplicaLogState:
                 try:
                     async with self._snapshot_lock:
                         # Taken here and written at once: an install in between would make it a lie.
-                        await self._log.save_snapshot(await self.take())
+                        await self._log.save_snapshot(await self.take_snapshot())
                 except RefusedError as error:
                     owner.logger.warning("the snapshot is not written, again in %g s: %s", _SAVE_PAUSE, error)
                     self._is_save_due = True

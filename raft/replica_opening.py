@@ -87,7 +87,7 @@ class ReplicaOpening:
             await log_state.replay()
         except CorruptLogError as damage:
             # A closed segment is not read at the open, where its index file vouches for it.
-            lost_end = (log.last_index, log.last_term)
+            lost_end = (log.dirty_index, log.last_term)
             await log.close()
             if not has_peers or damage.path is None:
                 raise

@@ -6,8 +6,8 @@ change is the method's result (`raft.effects`): the state itself calls nobody.
 
 Invariants, by their numbers in RFC 0003:
     S1  `follow` refuses a second leader of a term; term and vote of a replica change together
-    S2  commit <= flushed <= last, visible <= last, matched <= last; with answers that wait for no more than a majority,
-        commit <= visible as well: `check_invariants`, after each change of term, role, vote or position
+    S2  commit <= flushed <= dirty, visible <= dirty, matched <= dirty; with answers that wait for no more than a
+        majority, commit <= visible as well: `check_invariants`, after each change of term, role, vote or position
     S5  a leader truncates nothing, nobody at or below commit: `on_truncating`
     S8  one vote per term: `grant_vote`
     S9  nothing is matched, committed, truncated or led in a term that a restart could forget: `_require_durable_term`
@@ -47,13 +47,13 @@ class LocalLog(Protocol):
         ...
 
     @property
-    def last_index(self) -> Index:
+    def dirty_index(self) -> Index:
         """Last index written."""
         ...
 
     @property
     def last_term(self) -> Term:
-        """Term of the last index."""
+        """Term of the dirty index."""
         ...
 
     @property
@@ -177,7 +177,7 @@ class ReplicaState:
     def position_of(self, node_id: NodeId) -> CopyPosition:
         """How far a member's log is known to equal the leader's."""
         if node_id == self.node_id:
-            return CopyPosition(self._log.last_index, self._log.flushed_index)
+            return CopyPosition(self._log.dirty_index, self._log.flushed_index)
         return self.followers[node_id].position
 
     def has_enough_in_sync(self, since: float) -> bool:
@@ -244,7 +244,7 @@ class ReplicaState:
         Nothing follows from it yet: this replica did not lead, and who leads the new term is still to be seen.
         """
         assert self.role in (Role.FOLLOWER, Role.CANDIDATE)
-        assert self._log.pending_index == self._log.last_index, "a candidate stands with what is written"
+        assert self._log.pending_index == self._log.dirty_index, "a candidate stands with what is written"
         self._enter(Term(self.term + 1))
         self.role = Role.CANDIDATE
         self.voted_for = self.node_id
@@ -268,7 +268,7 @@ class ReplicaState:
         assert self.role is Role.CANDIDATE
         assert self.voted_for == self.node_id
         self._require_durable_term()
-        last = self._log.last_index
+        last = self._log.dirty_index
         self.role = Role.LEADER
         self.leader_id = self.node_id
         self.barrier_index = Index(last + 1)
@@ -323,7 +323,7 @@ class ReplicaState:
         it must not become visible as if it were relaxed.
         """
         assert self.role is Role.LEADER
-        assert self._log.last_index < first <= last
+        assert self._log.dirty_index < first <= last
         self._asked.append((first, last))
 
     def withdraw_flush(self, first: Index) -> None:
@@ -335,7 +335,7 @@ class ReplicaState:
         """Leader: move commit and visible as far as the known positions allow; None: this replica does not lead."""
         if self.role is not Role.LEADER:
             return None
-        if self.commit_index == self.visible_index == self._log.last_index and not self.unreplicated.total:
+        if self.commit_index == self.visible_index == self._log.dirty_index and not self.unreplicated.total:
             # Most answers to heartbeats find a group in which there is nothing left to move.
             return PROGRESSED
         # Each position is asked for up to four times below.
@@ -343,7 +343,7 @@ class ReplicaState:
         positions[self.node_id] = self.position_of(self.node_id)
         position = positions.__getitem__
         if self.unreplicated.total:
-            self.unreplicated.release(agreement.point(self.commit_quorums, lambda node: positions[node].written))
+            self.unreplicated.release(agreement.point(self.commit_quorums, lambda node: positions[node].dirty))
         commit = agreement.commit_point(
             self.commit_quorums,
             position,
@@ -431,9 +431,9 @@ class ReplicaState:
     def check_invariants(self) -> None:
         """Assert S2, and that a leader or candidate has its own vote; cheap enough for production."""
         log = self._log
-        assert self.commit_index <= log.flushed_index <= log.last_index <= log.pending_index
-        assert self.visible_index <= log.last_index
-        assert self.matched_index <= log.last_index
+        assert self.commit_index <= log.flushed_index <= log.dirty_index <= log.pending_index
+        assert self.visible_index <= log.dirty_index
+        assert self.matched_index <= log.dirty_index
         # What must be on more copies before it is answered may be committed before it is visible.
         assert self.commit_index <= self.visible_index or self.answer_quorums != self.commit_quorums
         if self.role in (Role.LEADER, Role.CANDIDATE):

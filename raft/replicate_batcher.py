@@ -257,7 +257,7 @@ class ReplicateBatcher:
             context.log_state.truncate(placed.entries[0].index)
             self._fail(items, StorageFullError(str(error)))
             if isinstance(error, DiskFullError):
-                context.limits.disk.note_full(sum(entry.size for entry in placed.entries))
+                context.limits.disk.on_disk_full(sum(entry.size for entry in placed.entries))
             # A replica alone has nobody to make way for: it goes on serving what it has.
             if context.state.followers:
                 context.effects.step_down(f"the append was refused: {error}")
@@ -272,7 +272,7 @@ class ReplicateBatcher:
         """Give every entry its index and offset. Duplicates take none: their result is the original's place."""
         log = self._context.log
         placed = _Placed([], [], None)
-        index, offset = Index(log.last_index + 1), log.next_offset
+        index, offset = Index(log.dirty_index + 1), log.next_offset
         refusals: list[tuple[ReplicateItem, RaftError]] = []
         for item in items:
             first, base_offset = index, offset

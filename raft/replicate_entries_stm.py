@@ -67,16 +67,16 @@ class ReplicateEntriesStm:
         context.probe.entries_appended += len(self._entries)
         size = self._size
         context.probe.bytes_appended += size
-        context.limits.disk.note_appended(size)
+        context.limits.disk.count_appended(size)
         if not self._still_leads():
-            self._flusher.note_append()
+            self._flusher.schedule_flush()
             raise LeadershipLostError(f"term {self._term} ended during the append")
-        context.state.unreplicated.note(self._entries[-1].index, size)
+        context.state.unreplicated.add_round(self._entries[-1].index, size)
         self._dispatch()
         if self._asked is not None:
             context.gate.spawn(self._flusher.flush(), name="flush-round")
         else:
-            self._flusher.note_append()
+            self._flusher.schedule_flush()
         context.effects.settle(context.state.advance())
 
     def _still_leads(self) -> bool:
@@ -85,7 +85,7 @@ class ReplicateEntriesStm:
 
     def _dispatch(self) -> None:
         context, entries = self._context, self._entries
-        followers = [follower for follower in context.state.followers.values() if self._takes(follower)]
+        followers = [follower for follower in context.state.followers.values() if self._may_send_to(follower)]
         if not followers:
             return
         prev_index = Index(entries[0].index - 1)
@@ -94,7 +94,7 @@ class ReplicateEntriesStm:
         for follower in followers:
             send_append(context, follower, request, buffers, entries[-1].index)
 
-    def _takes(self, follower: FollowerIndexMetadata) -> bool:
+    def _may_send_to(self, follower: FollowerIndexMetadata) -> bool:
         if not follower.expects(self._entries[0].index):
             return False
         if not is_right_replica(self._context, follower):

@@ -113,7 +113,7 @@ class ReplicateItem:
         assert self.result is not None
         if not self.is_done:
             if self._durations is not None:
-                self._durations.note(self._now() - self._began)
+                self._durations.observe(self._now() - self._began)
             self.stages.replicated.set_result(self.result)
         self._end()
 

@@ -38,7 +38,7 @@ class SnapshotReceiver:
         self._context = context
         self._incoming: _Incoming | None = None
 
-    def take(
+    def receive(
         self, leader: NodeId, request: InstallSnapshotRequest, chunk: bytes
     ) -> AppendEntriesReply | asyncio.Future[AppendEntriesReply]:
         """Take a chunk; after the last one the future ends once the snapshot is installed.
@@ -136,7 +136,7 @@ class SnapshotReceiver:
         context, state = self._context, self._context.state
         context.probe.snapshots_installed += 1
         context.logger.info(
-            "installs a snapshot: the log starts at %d, was at %d", snapshot.start.index, context.log.last_index
+            "installs a snapshot: the log starts at %d, was at %d", snapshot.start.index, context.log.dirty_index
         )
         state.on_installing(snapshot.start.index)
         with context.steps.under_way(Step.APPEND):

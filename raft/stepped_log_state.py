@@ -72,7 +72,7 @@ class SteppedLogState:
             self._step()
             self._go_on()
 
-    async def take(self) -> Snapshot:
+    async def take_snapshot(self) -> Snapshot:
         """Settle what is committed, and return it with the log start of that moment.
 
         Raises:

@@ -19,7 +19,7 @@ class UnreplicatedBytes:
         self._rounds: deque[tuple[Index, int]] = deque()
         self.total = 0
 
-    def note(self, last_index: Index, size: int) -> None:
+    def add_round(self, last_index: Index, size: int) -> None:
         """A round of `size` bytes that ends at `last_index` was written here."""
         assert not self._rounds or self._rounds[-1][0] < last_index
         self._rounds.append((last_index, size))

@@ -68,7 +68,7 @@ class _Ballot:
             pass
 
     def _on_reply(self, node: NodeId) -> Callable[[asyncio.Future[VoteReply]], None]:
-        def take(future: asyncio.Future[VoteReply]) -> None:
+        def on_done(future: asyncio.Future[VoteReply]) -> None:
             self._pending -= 1
             self._changed.set()
             if future.cancelled() or future.exception() is not None:
@@ -80,7 +80,7 @@ class _Ballot:
             if LogEnd(Term(reply.last_term), Index(reply.last_index)) > self._own_end:
                 self.longer_log = node
 
-        return take
+        return on_done
 
 
 class VoteStm:

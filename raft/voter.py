@@ -90,8 +90,8 @@ class Voter:
             return "is being stopped"
         if (flaw := self._context.why_not_to_lead()) is not None:
             return flaw
-        if log.last_index < request.last_index:
-            return f"log ends at {log.last_index}, the leader's at {request.last_index}"
+        if log.dirty_index < request.last_index:
+            return f"log ends at {log.dirty_index}, the leader's at {request.last_index}"
         if state.is_refilling:
             return "gets back what damage took"
         if self._election.is_standing:

@@ -111,7 +111,7 @@ class Server:
             answer = self._call(connection, method_number, items[3], payload)
         except RpcError as error:
             if isinstance(error, MalformedBodyError):
-                self._note_damage(connection, "a request of", error)
+                self._report_damage(connection, "a request of", error)
             self._write_error(connection, request_id, error.code, str(error))
             return
         if not asyncio.isfuture(answer):
@@ -136,12 +136,12 @@ class Server:
         if self._links.get(peer.replica.node_id) is connection:
             del self._links[peer.replica.node_id]
         if connection.damage is not None:
-            self._note_damage(connection, "a frame of", connection.damage)
+            self._report_damage(connection, "a frame of", connection.damage)
         self._owner.link_is_lost(peer)
 
     # Requests
 
-    def _note_damage(self, connection: Connection, what: str, error: RpcError) -> None:
+    def _report_damage(self, connection: Connection, what: str, error: RpcError) -> None:
         assert connection.peer is not None
         self._owner.damage.damaged(connection.peer.replica.node_id, what, error)
 

@@ -163,9 +163,9 @@ class Log(LogPositions):
     # -- append -------------------------------------------------------------------------------------------------
 
     async def append(self, entries: Sequence[Entry]) -> None:
-        """Write entries that follow `last_index`; not durable before a flush.
+        """Write entries that follow `dirty_index`; not durable before a flush.
 
-        `pending_index` moves at once, `last_index` when they are written. A cancelled caller does not stop the
+        `pending_index` moves at once, `dirty_index` when they are written. A cancelled caller does not stop the
         write: its effect arrives all the same, and the next append waits for it.
 
         Raises:
@@ -175,7 +175,7 @@ class Log(LogPositions):
         await self._jobs.written()
         self._context.check_usable()
         assert entries
-        assert entries[0].index == self.last_index + 1 == self.pending_index + 1
+        assert entries[0].index == self.dirty_index + 1 == self.pending_index + 1
         assert entries[0].term >= self.last_term
         await self._appender.append(entries)
 
@@ -194,12 +194,12 @@ class Log(LogPositions):
         Raises:
             LogPoisonedError: An fsync failed, now or before: what is on disk is unknown for ever.
         """
-        target, truncations = self.last_index, self.truncations
+        target, truncations = self.dirty_index, self.truncations
         while self.flushed_index < target:
             self._context.check_usable()
             await self._flusher.fsync()
             if self.truncations != truncations:
-                target, truncations = min(target, self.last_index), self.truncations
+                target, truncations = min(target, self.dirty_index), self.truncations
         self._context.check_usable()
         return self.flushed_index
 
@@ -216,8 +216,8 @@ class Log(LogPositions):
         """
         await self._jobs.written()
         self._context.check_usable()
-        assert self.start_index <= first_removed <= self.last_index
-        assert self.pending_index == self.last_index
+        assert self.start_index <= first_removed <= self.dirty_index
+        assert self.pending_index == self.dirty_index
         cut = await self._truncation.locate(self._segments.split(first_removed)[0], first_removed)
         await self._jobs.written()
         self._context.check_usable()
@@ -226,14 +226,14 @@ class Log(LogPositions):
         last, removed = self._segments.cut_end(first_removed, cut)
         next_offset = cut.base_offset if cut is not None else removed[0].base_offset
         self._tail.cut(first_removed)
-        self.note_truncated(Index(first_removed - 1), next_offset, before - self._segments.size_bytes)
+        self.on_truncated(Index(first_removed - 1), next_offset, before - self._segments.size_bytes)
         await self._jobs.write(lambda: self._truncation.carry_out(removed, last, cut))
 
     # -- start and snapshots ------------------------------------------------------------------------------------
 
-    def take_snapshot(self) -> Snapshot | None:
+    def pop_snapshot(self) -> Snapshot | None:
         """Return the snapshot that was found at the open; only once, and not after a newer one was written."""
-        return self._snapshots.take()
+        return self._snapshots.pop_found()
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
         """Make a snapshot durable, then delete the segments wholly below its start.
@@ -262,11 +262,11 @@ class Log(LogPositions):
         """
         await self._jobs.written()
         self._context.check_usable()
-        assert self.pending_index == self.last_index
+        assert self.pending_index == self.dirty_index
         start = snapshot.start
         if (start.index, start.offset) < (self.start_index, self.start_offset):
             return False
-        if start.prev_index <= self.last_index and self.term_at(start.prev_index) == start.prev_term:
+        if start.prev_index <= self.dirty_index and self.term_at(start.prev_index) == start.prev_term:
             if start.prev_index > self.flushed_index:
                 await self.flush()
             self.advance_start(start)
@@ -300,7 +300,7 @@ class Log(LogPositions):
 
     def recent(self, first: Index, max_bytes: int) -> list[Entry] | None:
         """Return entries from `first` on, at least one, as far as `max_bytes` and memory go; None: not in memory."""
-        return self._tail.read(first, self.last_index, max_bytes)
+        return self._tail.read(first, self.dirty_index, max_bytes)
 
     # -- end ----------------------------------------------------------------------------------------------------
 

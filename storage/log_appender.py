@@ -38,7 +38,7 @@ class LogAppender:
         parts = plan_parts(
             context.directory, context.segments.active, entries, positions.flushed_index, self._options, now_ms
         )
-        positions.note_pending(entries)
+        positions.on_pending(entries)
         if not await self._append_now(entries, parts):
             await context.jobs.write(lambda: self._append(entries, parts))
 
@@ -54,7 +54,7 @@ class LogAppender:
             await context.jobs.write(partial(self._undo_and_raise, parts, error))
             raise AssertionError("it raises") from error
         if is_written:
-            self._note(entries, parts)
+            self._on_written(entries, parts)
         return is_written
 
     async def _append(self, entries: Sequence[Entry], parts: list[SegmentPart]) -> None:
@@ -63,16 +63,16 @@ class LogAppender:
             await self._context.env.workers.run(Pool.APPEND, lambda: write_parts(files, directory, parts))
         except OSError as error:
             await self._undo_and_raise(parts, error)
-        self._note(entries, parts)
+        self._on_written(entries, parts)
 
-    def _note(self, entries: Sequence[Entry], parts: list[SegmentPart]) -> None:
+    def _on_written(self, entries: Sequence[Entry], parts: list[SegmentPart]) -> None:
         context = self._context
         for part in parts:
-            self._take(part)
+            self._adopt(part)
             part.release()
         for entry in entries:
             context.tail.push(entry)
-        context.positions.note_written(entries)
+        context.positions.on_written(entries)
 
     async def _undo_and_raise(self, parts: list[SegmentPart], error: OSError) -> NoReturn:
         """Remove what a failed append may have left; without room or a descriptor the log stays usable."""
@@ -94,7 +94,7 @@ class LogAppender:
             raise OpenFilesError(f"{directory}: {error}: raise `ulimit -n`") from error
         raise DiskFullError(f"{directory}: {error}") from error
 
-    def _take(self, part: SegmentPart) -> None:
+    def _adopt(self, part: SegmentPart) -> None:
         """The part is written: it belongs to the log now."""
         context = self._context
         if part.segment is None:
@@ -113,6 +113,6 @@ class LogAppender:
             context.segments.begin(part.segment)
             context.health.logger.info("segment %s begins", part.segment.name)
         for entry in part.entries:
-            part.segment.note(entry)
+            part.segment.add(entry)
         part.check_written()
-        context.segments.note_written(part.segment)
+        context.segments.mark_dirty(part.segment)

@@ -32,7 +32,7 @@ class LogFlusher:
         context = self._context
         positions, segments = context.positions, context.segments
         # Captured before the await: only what is written now is covered.
-        target, covered, truncations = positions.last_index, positions.unflushed_bytes, positions.truncations
+        target, covered, truncations = positions.dirty_index, positions.unflushed_bytes, positions.truncations
         taken = segments.take_dirty()
         is_crossed = False
         clock = asyncio.get_running_loop().time
@@ -42,10 +42,10 @@ class LogFlusher:
             context.health.poisoned(f"fsync failed: {error}")
         else:
             if context.health.fsync_durations is not None:
-                context.health.fsync_durations.note(seconds)
+                context.health.fsync_durations.observe(seconds)
             is_crossed = truncations != positions.truncations
             if not is_crossed:
-                positions.note_flushed(target, covered)
+                positions.on_flushed(target, covered)
                 self._indexer.start()
         finally:
             if is_crossed:

@@ -44,7 +44,7 @@ class LogHealth:
             self.logger.error("%s", error)
         return error
 
-    def note_damage(self, error: CorruptLogError) -> None:
+    def report_damage(self, error: CorruptLogError) -> None:
         """A read has found damage that no truncation explains: durable bytes have changed."""
         if error.path not in self._damaged:
             self._damaged.add(error.path)

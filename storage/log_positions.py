@@ -1,6 +1,6 @@
 """Where a log stands: indexes, terms and offsets in memory. Nothing here awaits or touches a file.
 
-start_index - 1 <= flushed_index <= last_index <= pending_index
+start_index - 1 <= flushed_index <= dirty_index <= pending_index
 """
 
 from bisect import bisect_right
@@ -23,30 +23,30 @@ class LogPositions:
         start: Where the log starts; what lies before it cannot be read, whether it still exists or not.
         start_index: Its entry.
         start_offset: Its first offset that can be read.
-        last_index: Last entry written ("dirty"), `start_index - 1` if there is none.
+        dirty_index: Last entry written, `start_index - 1` if there is none.
         pending_index: Last entry written or being written.
         pending_term: Its term; the term before the start if there is none.
         flushed_index: Last entry that an fsync has covered.
         next_offset: The offset after the last record written.
-        unflushed_bytes: Size of the entries in (flushed_index, last_index].
+        unflushed_bytes: Size of the entries in (flushed_index, dirty_index].
         truncations: How many there were: who finds another number than before looks again.
     """
 
-    def __init__(self, start: LogStart, terms: list[TermStart], last_index: Index, next_offset: Offset) -> None:
+    def __init__(self, start: LogStart, terms: list[TermStart], dirty_index: Index, next_offset: Offset) -> None:
         # Ascending; the first one holds the first entry of the first segment, or there is none.
         self._terms = terms
         self.start = start
         self.start_index = start.index
         self.start_offset = start.offset
-        self.last_index = last_index
-        self.pending_index = last_index
+        self.dirty_index = dirty_index
+        self.pending_index = dirty_index
         self.pending_term = self.last_term
-        self.flushed_index = last_index
+        self.flushed_index = dirty_index
         self.next_offset = next_offset
         self.unflushed_bytes = 0
         self.truncations = 0
         # End offsets of the entries from _marks_base on.
-        self._marks_base = last_index
+        self._marks_base = dirty_index
         self._marks: list[Offset] = [next_offset]
 
     @property
@@ -55,13 +55,13 @@ class LogPositions:
         return self._terms[-1].term if self._terms else self.start.prev_term
 
     def term_at(self, index: Index) -> Term:
-        """Return the term of an entry in [start_index - 1, last_index]; `start.prev_term` before the start.
+        """Return the term of an entry in [start_index - 1, dirty_index]; `start.prev_term` before the start.
 
         Raises:
             LogTruncatedError: The index is outside.
         """
-        if not self.start_index - 1 <= index <= self.last_index:
-            raise LogTruncatedError(f"index {index} is not in [{self.start_index - 1}, {self.last_index}]")
+        if not self.start_index - 1 <= index <= self.dirty_index:
+            raise LogTruncatedError(f"index {index} is not in [{self.start_index - 1}, {self.dirty_index}]")
         if index < self.start_index:
             return self.start.prev_term
         at = bisect_right(self._terms, index, key=lambda start: start.first_index) - 1
@@ -78,7 +78,7 @@ class LogPositions:
         """
         at = bisect_right(self._terms, term, key=lambda start: start.term) - 1
         following = self._terms[at + 1] if at + 1 < len(self._terms) else None
-        last = self.last_index if following is None else following.first_index - 1
+        last = self.dirty_index if following is None else following.first_index - 1
         if at < 0 or last < self.start_index:
             return Term(0), self.start_offset
         end = self.next_offset if following is None else following.base_offset
@@ -98,53 +98,53 @@ class LogPositions:
 
     def forget_marks(self, up_to: Index) -> None:
         """`end_offset` will be asked for nothing below `up_to` any more."""
-        excess = min(up_to, self.last_index) - self._marks_base
+        excess = min(up_to, self.dirty_index) - self._marks_base
         if excess > _MARKS_SLACK:
             del self._marks[:excess]
             self._marks_base = Index(self._marks_base + excess)
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    def note_pending(self, entries: Sequence[Entry]) -> None:
+    def on_pending(self, entries: Sequence[Entry]) -> None:
         """Entries are being written."""
         self.pending_index, self.pending_term = entries[-1].index, entries[-1].term
 
     def forget_pending(self) -> None:
         """They were not, and nothing of them stays."""
-        self.pending_index, self.pending_term = self.last_index, self.last_term
+        self.pending_index, self.pending_term = self.dirty_index, self.last_term
 
-    def note_written(self, entries: Sequence[Entry]) -> None:
+    def on_written(self, entries: Sequence[Entry]) -> None:
         """Entries were written at the end."""
         for entry in entries:
             if not self._terms or entry.term > self._terms[-1].term:
                 self._terms.append(TermStart(entry.index, entry.term, entry.base_offset))
             self._marks.append(entry.end_offset)
             self.unflushed_bytes += entry.size
-        self.last_index, self.next_offset = entries[-1].index, entries[-1].end_offset
+        self.dirty_index, self.next_offset = entries[-1].index, entries[-1].end_offset
         self.check()
 
-    def note_flushed(self, index: Index, size: int) -> None:
+    def on_flushed(self, index: Index, size: int) -> None:
         """An fsync covered the entries up to `index`, `size` bytes that had not been covered before."""
         self.flushed_index = index
         self.unflushed_bytes -= size
         self.check()
 
-    def note_truncated(self, last_index: Index, next_offset: Offset, removed_bytes: int) -> None:
-        """The entries behind `last_index` are gone."""
+    def on_truncated(self, dirty_index: Index, next_offset: Offset, removed_bytes: int) -> None:
+        """The entries behind `dirty_index` are gone."""
         self.truncations += 1
-        while self._terms and self._terms[-1].first_index > last_index:
+        while self._terms and self._terms[-1].first_index > dirty_index:
             self._terms.pop()
-        self.last_index = self.pending_index = last_index
+        self.dirty_index = self.pending_index = dirty_index
         self.pending_term = self.last_term
         self.next_offset = next_offset
-        if self.flushed_index >= last_index:
-            self.flushed_index, self.unflushed_bytes = last_index, 0
+        if self.flushed_index >= dirty_index:
+            self.flushed_index, self.unflushed_bytes = dirty_index, 0
         else:
             self.unflushed_bytes -= removed_bytes
-        if last_index >= self._marks_base:
-            del self._marks[last_index - self._marks_base + 1 :]
+        if dirty_index >= self._marks_base:
+            del self._marks[dirty_index - self._marks_base + 1 :]
         else:
-            self._marks_base, self._marks = last_index, [next_offset]
+            self._marks_base, self._marks = dirty_index, [next_offset]
         self.check()
 
     def advance_start(self, start: LogStart) -> None:
@@ -176,12 +176,12 @@ class LogPositions:
         if ended > 0:
             del self._terms[:ended]
 
-    def note_installed(self, start: LogStart) -> None:
+    def on_installed(self, start: LogStart) -> None:
         """All entries are gone; the log is empty at `start`."""
         self.truncations += 1
         self._set_start(start)
         self._terms.clear()
-        self.last_index = self.pending_index = self.flushed_index = start.prev_index
+        self.dirty_index = self.pending_index = self.flushed_index = start.prev_index
         self.pending_term = start.prev_term
         self.next_offset = start.base_offset
         self.unflushed_bytes = 0
@@ -193,7 +193,7 @@ class LogPositions:
         assert self.start_index == self.start.index >= 1
         assert self.start.base_offset <= self.start_offset == self.start.offset
         assert self.start.base_offset <= self.next_offset
-        assert self.start_index - 1 <= self.flushed_index <= self.last_index <= self.pending_index
-        assert self._marks_base + len(self._marks) - 1 == self.last_index
+        assert self.start_index - 1 <= self.flushed_index <= self.dirty_index <= self.pending_index
+        assert self._marks_base + len(self._marks) - 1 == self.dirty_index
         assert self._marks[-1] == self.next_offset
-        assert (self.unflushed_bytes == 0) == (self.flushed_index == self.last_index)
+        assert (self.unflushed_bytes == 0) == (self.flushed_index == self.dirty_index)

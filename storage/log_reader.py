@@ -35,7 +35,7 @@ class LogReader:
         async def attempt() -> list[Entry]:
             if first < positions.start_index:
                 raise LogTruncatedError(f"entry {first} is below the start of the log, {positions.start_index}")
-            end = positions.last_index if last is None else min(last, positions.last_index)
+            end = positions.dirty_index if last is None else min(last, positions.dirty_index)
             if first > end:
                 return []
             run = self._tail.read(first, end, max_bytes)
@@ -66,7 +66,7 @@ class LogReader:
         return views
 
     async def locate_end_offset(self, index: Index) -> Offset:
-        """Return the offset after an entry in [start_index - 1, last_index], from the segments if need be.
+        """Return the offset after an entry in [start_index - 1, dirty_index], from the segments if need be.
 
         Raises:
             StorageError: As `read`.
@@ -77,7 +77,7 @@ class LogReader:
         return (await self.read(index, 1, index))[0].end_offset
 
     async def index_of_offset(self, offset: Offset) -> Index:
-        """Return the entry that holds the record at `offset`, or the first one after it; last_index + 1 if none.
+        """Return the entry that holds the record at `offset`, or the first one after it; dirty_index + 1 if none.
 
         Raises:
             LogTruncatedError: `offset` is below the start of the log.
@@ -91,7 +91,7 @@ class LogReader:
                     f"offset {offset} is below the start of the log, {self._positions.start_offset}"
                 )
             if offset >= self._positions.next_offset:
-                return Index(self._positions.last_index + 1)
+                return Index(self._positions.dirty_index + 1)
             cached = self._tail.index_of_offset(offset)
             if cached is not None:
                 return cached
@@ -177,7 +177,7 @@ class LogReader:
                 found = await attempt()
             except CorruptLogError as error:
                 if truncations == self._positions.truncations:
-                    self._health.note_damage(error)
+                    self._health.report_damage(error)
                     raise
                 continue
             except StorageError:
@@ -192,7 +192,7 @@ class LogReader:
                     raise OpenFilesError(f"{error}: raise `ulimit -n`") from error
                 if truncations == self._positions.truncations:
                     damage = CorruptLogError(f"the disk cannot be read: {error}")
-                    self._health.note_damage(damage)
+                    self._health.report_damage(damage)
                     raise damage from error
                 continue
             if truncations == self._positions.truncations:

@@ -151,7 +151,7 @@ class LogSegments(Sequence[Segment]):
 
     # -- what is dirty --------------------------------------------------------------------------------------------
 
-    def note_written(self, segment: Segment) -> None:
+    def mark_dirty(self, segment: Segment) -> None:
         """A segment, which is open, holds bytes that no fsync has covered: it stays open until one has."""
         if segment not in self._dirty:
             segment.file.pin()

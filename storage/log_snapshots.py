@@ -26,7 +26,7 @@ class LogSnapshots:
         self._start = found.start if found is not None else None
         self.applied_index: Index = found.applied_index if found is not None else NO_INDEX
 
-    def take(self) -> Snapshot | None:
+    def pop_found(self) -> Snapshot | None:
         """Return what was found at the open; only once."""
         found, self._found = self._found, None
         return found
@@ -85,7 +85,7 @@ class LogSnapshots:
     async def _reset(self, start: LogStart) -> None:
         removed = self._context.segments.remove_all()
         self._context.tail.cut(NO_INDEX)
-        self._context.positions.note_installed(start)
+        self._context.positions.on_installed(start)
         files, directory = self._context.files, self._context.directory
         try:
             await self._context.jobs.insist(Pool.APPEND, lambda: remove_and_cut(files, directory, removed, None, None))
@@ -104,7 +104,7 @@ class LogSnapshots:
             await self._settle_snapshot()
         except OSError as error:
             raise self._context.health.poisoned(f"a snapshot cannot be written: {error}") from error
-        self._note_written(snapshot)
+        self._record_written(snapshot)
 
     async def _settle_snapshot(self) -> None:
         """The new one has its name: nothing can be refused any more."""
@@ -114,7 +114,7 @@ class LogSnapshots:
         except OSError as error:
             raise self._context.health.poisoned(f"a snapshot cannot be made durable: {error}") from error
 
-    def _note_written(self, snapshot: Snapshot) -> None:
+    def _record_written(self, snapshot: Snapshot) -> None:
         self._found = None
         self._start, self.applied_index = snapshot.start, snapshot.applied_index
 

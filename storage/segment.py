@@ -94,10 +94,10 @@ class Segment:
         """Its file's name."""
         return self.path.rpartition("/")[2]
 
-    def note(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
         """An entry was written at the end."""
         assert entry.index == self.last_index + 1
-        self.index.note(entry.index, entry.base_offset, entry.record_count, max_timestamp_of(entry), self.size)
+        self.index.add(entry.index, entry.base_offset, entry.record_count, max_timestamp_of(entry), self.size)
         self.size += entry.size
         self.last_index = entry.index
         if entry.kind is EntryKind.DATA:

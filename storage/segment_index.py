@@ -27,7 +27,7 @@ class SegmentIndex:
         self._positions = array("q")
         self.max_timestamp = _NO_TIMESTAMP
 
-    def note(self, index: int, offset: int, record_count: int, timestamp: int, position: int) -> None:
+    def add(self, index: int, offset: int, record_count: int, timestamp: int, position: int) -> None:
         """An entry was written at `position`; keep a row for it if it has records and the last one is far behind."""
         if record_count and position >= self._next_at:
             self._indexes.append(index)

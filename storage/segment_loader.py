@@ -138,7 +138,7 @@ class SegmentLoader:
         is_first = not self.segments
         self.segments.append(segment)
         size = file.size()
-        damage = None if self._take_index_file(segment, size, is_first) else self._scan(segment, size, is_first)
+        damage = None if self._load_index_file(segment, size, is_first) else self._scan(segment, size, is_first)
         # I1 of the log to be: what counts is what its segments hold, up to the damage.
         assert self.next_index == segment.last_index + 1
         return damage
@@ -148,7 +148,7 @@ class SegmentLoader:
 
     # -- with an index file ---------------------------------------------------------------------------------------
 
-    def _take_index_file(self, segment: Segment, size: int, is_first: bool) -> bool:
+    def _load_index_file(self, segment: Segment, size: int, is_first: bool) -> bool:
         """Take a closed segment's facts from its index file; False if the segment must be scanned."""
         record = read_index_file(self._files, index_path(segment.path), self._group, segment.base_index)
         if record is None:
@@ -168,7 +168,7 @@ class SegmentLoader:
             self._empty(segment)
             return False
         for start in record.terms:
-            self._note_term(start)
+            self._add_term(start)
         self.next_index, self.next_offset = Index(record.last_index + 1), Offset(record.end_offset)
         return True
 
@@ -223,11 +223,11 @@ class SegmentLoader:
                 damage = self._disorder(segment, entry, position)
                 if damage is not None:
                     break
-                self._note_term(TermStart(entry.index, entry.term, entry.base_offset))
+                self._add_term(TermStart(entry.index, entry.term, entry.base_offset))
                 first_timestamp = max_timestamp_of(entry) if segment.data_term == 0 else -1
                 if 0 <= first_timestamp < segment.created_ms:
                     segment.created_ms = first_timestamp
-                segment.note(entry)
+                segment.add(entry)
                 self._witness(parsed.flushed, entry.index, entry.term)
                 self.next_index, self.next_offset = Index(entry.index + 1), entry.end_offset
         except CorruptLogError as error:
@@ -255,7 +255,7 @@ class SegmentLoader:
         if found is not None:
             raise ForeignSegmentError(f"{found}; it does not belong to this log: take it away")
 
-    def _note_term(self, start: TermStart) -> None:
+    def _add_term(self, start: TermStart) -> None:
         if not self.terms or start.term > self.terms[-1].term:
             self.terms.append(start)
             self.last_term = start.term

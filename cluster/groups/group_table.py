@@ -126,8 +126,8 @@ class GroupTable:
             raise CorruptLogError(f"group state of format {state[0]}, this version reads {FORMAT_VERSION}")
         position, number = 1, 0
         while position < len(state):
-            key, position = _take(state, position)
-            value, position = _take(state, position)
+            key, position = _read_sized(state, position)
+            value, position = _read_sized(state, position)
             try:
                 self.apply(*decode_record(KeyValue(key, value)))
             except UnreadableRecordError as error:
@@ -137,7 +137,7 @@ class GroupTable:
                 yield
 
 
-def _take(state: bytes, position: int) -> tuple[bytes, int]:
+def _read_sized(state: bytes, position: int) -> tuple[bytes, int]:
     start = position + _U32.size
     if start > len(state):
         raise CorruptLogError("group state is cut off")

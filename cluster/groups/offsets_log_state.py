@@ -103,7 +103,7 @@ class OffsetsLogState:
                 self._ahead.commit(key)
                 self.table.apply(key, value)
         assert self._tail or self._ahead.size_bytes == self.table.size_bytes
-        self._note_applied(index)
+        self._advance_applied(index)
 
     def fills(self) -> list[Fill]:
         """Return how full the table is, by each of its bounds; what is noted counts."""
@@ -122,7 +122,7 @@ class OffsetsLogState:
         table = GroupTable()
         yield from table.decode(state)
         self._begin(table)
-        self._note_applied(applied_index)
+        self._advance_applied(applied_index)
 
     def reset(self) -> None:
         """Begin from nothing."""
@@ -133,7 +133,7 @@ class OffsetsLogState:
         self._tail.clear()
         self.table, self._ahead = table, NotedSizes(table)
 
-    def _note_applied(self, index: Index) -> None:
+    def _advance_applied(self, index: Index) -> None:
         self.applied_index = max(self.applied_index, index)
         for wanted, waiter in self._waiters:
             if wanted <= self.applied_index and not waiter.done():

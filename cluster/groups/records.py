@@ -218,18 +218,18 @@ class _Reader:
         if length < 0:
             return None
         try:
-            return self._take(length).decode()
+            return self._read(length).decode()
         except UnicodeDecodeError:
             raise UnreadableRecordError("a string is not UTF-8") from None
 
     def blob(self) -> bytes:
-        return self._take(max(0, self.i32()))
+        return self._read(max(0, self.i32()))
 
     def _number(self, layout: struct.Struct) -> int:
-        (number,) = layout.unpack(self._take(layout.size))
+        (number,) = layout.unpack(self._read(layout.size))
         return int(number)
 
-    def _take(self, length: int) -> bytes:
+    def _read(self, length: int) -> bytes:
         taken = self._data[self._position : self._position + length]
         if len(taken) < length:
             raise UnreadableRecordError(f"{length} bytes where {len(taken)} are left")

@@ -59,10 +59,10 @@ class Outbox:
         """Return the batch whose turn it is, without those that are too old: they go into the next records."""
         while self._parts and self._parts[0].now < now - KEPT_SECONDS:
             _put_back(self._parts[0])
-            self.taken()
+            self.drop_first()
         return self._parts[0] if self._parts else None
 
-    def taken(self) -> None:
+    def drop_first(self) -> None:
         """Forget the first batch."""
         self._bytes -= self._parts.popleft().size
 

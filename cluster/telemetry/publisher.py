@@ -184,7 +184,7 @@ class TelemetryPublisher:
                     self._say(f"{TELEMETRY_TOPIC}-{number}: {error}")
                     self.counts.batches_failed += 1
                     return
-                outbox.taken()
+                outbox.drop_first()
                 self.counts.batches_published += 1
                 self.counts.records_published += len(part.samples)
         finally:

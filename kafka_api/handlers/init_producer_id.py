@@ -20,7 +20,7 @@ async def handle_init_producer_id(
     if request.transactional_id is not None:
         return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     try:
-        producer_id = await context.node.producer_ids.take(_TIMEOUT)
+        producer_id = await context.node.producer_ids.allocate(_TIMEOUT)
     except ClusterError:
         # raft0 has no leader yet: the one code here that every client takes for "ask this broker again".
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -102,7 +102,7 @@ def _append(
     else:
         append_time = _NO_TIMESTAMP
         check_timestamps(header, config, now_ms)
-        partition.append_clock.note(partition.leader_epoch, header.max_timestamp)
+        partition.append_clock.observe(partition.leader_epoch, header.max_timestamp)
     return partition.produce(batch, header.record_count, level, deadline), append_time
 
 

@@ -25,7 +25,7 @@ class Quorum(NamedTuple):
 class CopyPosition(NamedTuple):
     """How far one member's log is known to equal the leader's: written, and fsynced."""
 
-    written: Index
+    dirty: Index
     flushed: Index
 
 
@@ -68,7 +68,7 @@ def written_answer_point(
     quorums: Sequence[Quorum], position: Callable[[NodeId], CopyPosition], visible: Index
 ) -> Index:
     """Return up to where acks=all may be answered under write.caching: written on k, and never before it is visible."""
-    return min(visible, point(quorums, lambda node: position(node).written))
+    return min(visible, point(quorums, lambda node: position(node).dirty))
 
 
 def visible_point(
@@ -87,7 +87,7 @@ def visible_point(
         barrier: The first entry of the leader's term: what lies before it is visible once it is committed.
         first_unanswered: First entry of the oldest uncommitted write that asked for a flush, if there is one.
     """
-    visible = point(quorums, lambda node: position(node).written)
+    visible = point(quorums, lambda node: position(node).dirty)
     if first_unanswered is not None:
         visible = min(visible, max(Index(first_unanswered - 1), answer_point(quorums, position, commit)))
     if commit >= barrier:

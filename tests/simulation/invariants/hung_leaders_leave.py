@@ -27,7 +27,7 @@ class HungLeadersLeave(Invariant):
         state, log, context = consensus.state, consensus.log, consensus._context
         # Positions, not what the product notes of its steps.
         steps = {
-            "an append up to": log.pending_index if log.pending_index != log.last_index else None,
+            "an append up to": log.pending_index if log.pending_index != log.dirty_index else None,
             "a kvstore sync, begun at": context.kvstore.syncing_since,
         }
         oldest = now - context.options.election_timeout

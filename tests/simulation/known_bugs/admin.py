@@ -147,7 +147,7 @@ def topic_changes_are_answered_before_they_are_committed(patch: pytest.MonkeyPat
             return await propose(controller, command, deadline)
         entry = NewEntry(EntryKind.COMMAND, encode_command(command), 0)
         controller.consensus.replicate([entry], ConsistencyLevel.QUORUM_ACK, expected_term=controller.consensus.term)
-        return controller.consensus.log.last_index
+        return controller.consensus.log.dirty_index
 
     patch.setattr(Controller, "propose", propose_and_go_on)
 

@@ -36,7 +36,7 @@ def follower_reports_before_its_fsync(patch: pytest.MonkeyPatch) -> None:
 
     def reply(context, status, match) -> AppendEntriesReply:
         state = context.state
-        written = min(context.log.last_index, state.matched_index)
+        written = min(context.log.dirty_index, state.matched_index)
         return AppendEntriesReply(state.term, status, match, written, written)
 
     patch.setattr(raft.append_entries_buffer, "follower_reply", reply)
@@ -48,7 +48,7 @@ def foreign_tail_counts(patch: pytest.MonkeyPatch) -> None:
 
     def reply(context, status, match) -> AppendEntriesReply:
         log = context.log
-        return AppendEntriesReply(context.state.term, status, match, log.last_index, log.flushed_index)
+        return AppendEntriesReply(context.state.term, status, match, log.dirty_index, log.flushed_index)
 
     def position(follower: FollowerIndexMetadata) -> CopyPosition:
         return CopyPosition(follower.dirty_index, follower.flushed_index)
@@ -82,7 +82,7 @@ def visible_is_what_the_leader_wrote(patch: pytest.MonkeyPatch) -> None:
     """Consumers may read what only one replica has written."""
 
     def visible_point(quorums, position, commit, barrier, first_unanswered) -> Index:
-        return max(position(member).written for quorum in quorums for member in quorum.members)
+        return max(position(member).dirty for quorum in quorums for member in quorum.members)
 
     patch.setattr(agreement, "visible_point", visible_point)
 
@@ -94,7 +94,7 @@ def leaders_after_the_first_show_what_they_alone_wrote(patch: pytest.MonkeyPatch
     def visible_point(quorums, position, commit, barrier, first_unanswered) -> Index:
         if barrier <= 20:
             return whole(quorums, position, commit, barrier, first_unanswered)
-        return max(position(member).written for quorum in quorums for member in quorum.members)
+        return max(position(member).dirty for quorum in quorums for member in quorum.members)
 
     patch.setattr(agreement, "visible_point", visible_point)
 
@@ -178,7 +178,7 @@ def last_batch_of_a_round_is_written_twice(patch: pytest.MonkeyPatch) -> None:
 
 def answers_of_older_leaderships_count(patch: pytest.MonkeyPatch) -> None:
     """A leader takes the answer to a request that it sent in an earlier term of its own."""
-    take_reply = raft.append_dispatch.take_reply
+    apply_reply = raft.append_dispatch.apply_reply
 
     def take(context, follower, term, number, reply, *, is_append=True) -> None:
         state = context.state
@@ -186,10 +186,10 @@ def answers_of_older_leaderships_count(patch: pytest.MonkeyPatch) -> None:
         if current is not None and state.is_leader and state.term > term:
             reply = AppendEntriesReply(state.term, reply.status, reply.match, reply.dirty, reply.flushed)
             follower, term = current, state.term
-        take_reply(context, follower, term, number, reply, is_append=is_append)
+        apply_reply(context, follower, term, number, reply, is_append=is_append)
 
-    patch.setattr(raft.append_dispatch, "take_reply", take)
-    patch.setattr(raft.group_heartbeats, "take_reply", take)
+    patch.setattr(raft.append_dispatch, "apply_reply", take)
+    patch.setattr(raft.group_heartbeats, "apply_reply", take)
 
 
 def leader_serves_before_its_barrier(patch: pytest.MonkeyPatch) -> None:

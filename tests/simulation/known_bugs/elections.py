@@ -101,7 +101,7 @@ def new_leader_cuts_its_tail(patch: pytest.MonkeyPatch) -> None:
 
     async def cut(consensus: Consensus) -> None:
         async with consensus._context.op_lock:
-            if consensus.log.last_index > consensus.state.commit_index:
+            if consensus.log.dirty_index > consensus.state.commit_index:
                 await consensus.log.truncate(Index(consensus.state.commit_index + 1))
 
     def begin(consensus: Consensus) -> None:

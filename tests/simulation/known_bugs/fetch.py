@@ -26,7 +26,7 @@ def fetch_is_not_bounded(patch: pytest.MonkeyPatch) -> None:
     async def fetch(partition: Partition, offset, max_bytes):
         log = partition._log
         first = await log.reader.index_of_offset(offset)
-        while first <= log.last_index:
+        while first <= log.dirty_index:
             entries = await log.read(first, max_bytes)
             batches = [entry.payload for entry in entries if entry.kind is EntryKind.DATA]
             if batches or not entries:

@@ -70,14 +70,14 @@ def out_of_order_is_taken_for_a_duplicate(patch: pytest.MonkeyPatch) -> None:
 
 def every_broker_hands_out_the_same_producer_ids(patch: pytest.MonkeyPatch) -> None:
     """A broker begins its block of producer ids at 0, whatever raft0 has given it."""
-    take_block = ProducerIds._take_block
+    take_block = ProducerIds._allocate_block
 
     async def take(ids: ProducerIds, timeout: float) -> None:
         await take_block(ids, timeout)
         ids._end_id -= ids._next_id
         ids._next_id = 0
 
-    patch.setattr(ProducerIds, "_take_block", take)
+    patch.setattr(ProducerIds, "_allocate_block", take)
 
 
 def gaps_in_a_producers_numbers_are_taken(patch: pytest.MonkeyPatch) -> None:

@@ -41,14 +41,14 @@ def start_moves_before_its_entry_is_committed(patch: pytest.MonkeyPatch) -> None
 
 def snapshot_is_later_than_its_state(patch: pytest.MonkeyPatch) -> None:
     """A snapshot names the newest entry, but its state is as of a committed one."""
-    true_take = ReplicaLogState.take
+    true_take = ReplicaLogState.take_snapshot
 
     async def take(stm: ReplicaLogState) -> Snapshot:
-        index = stm._log.last_index
+        index = stm._log.dirty_index
         snapshot = await true_take(stm)
         return Snapshot(snapshot.start, index, stm._log.term_at(index), snapshot.state)
 
-    patch.setattr(ReplicaLogState, "take", take)
+    patch.setattr(ReplicaLogState, "take_snapshot", take)
 
 
 def snapshot_names_what_is_committed_and_not_yet_settled(patch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def snapshot_names_what_is_committed_and_not_yet_settled(patch: pytest.MonkeyPat
             term = stepped._log.term_at(index) if index >= stepped._log.start_index else stepped.applied_term
             return Snapshot(stepped._log.start, index, term, b"".join(stepped.state.snapshot()))
 
-    patch.setattr(SteppedLogState, "take", take)
+    patch.setattr(SteppedLogState, "take_snapshot", take)
 
 
 def retention_keeps_only_the_newest_segment(patch: pytest.MonkeyPatch) -> None:

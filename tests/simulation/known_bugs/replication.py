@@ -19,7 +19,7 @@ def follower_commits_what_was_not_matched(patch: pytest.MonkeyPatch) -> None:
 
     def on_leader_progress(state: ReplicaState, commit: Index, visible: Index) -> Moved | None:
         new_commit = max(state.commit_index, min(commit, state._log.flushed_index))
-        return state._move(new_commit, max(state.visible_index, min(visible, state._log.last_index), new_commit))
+        return state._move(new_commit, max(state.visible_index, min(visible, state._log.dirty_index), new_commit))
 
     patch.setattr(ReplicaState, "on_leader_progress", on_leader_progress)
 
@@ -111,7 +111,7 @@ def followers_that_lack_little_are_left_alone(patch: pytest.MonkeyPatch) -> None
     goes_on = RecoveryStm._goes_on
 
     def goes_on_if_worth_it(recovery: RecoveryStm) -> bool:
-        lacking = recovery._context.log.last_index - recovery._follower.match_index
+        lacking = recovery._context.log.dirty_index - recovery._follower.match_index
         return not 0 < lacking <= 3 and goes_on(recovery)
 
     patch.setattr(RecoveryStm, "_goes_on", goes_on_if_worth_it)

@@ -71,7 +71,7 @@ def fsync_covers_what_came_after_it_began(patch: pytest.MonkeyPatch) -> None:
             context.health.poisoned(f"fsync failed: {error}")
         else:
             if truncations == positions.truncations:
-                positions.note_flushed(positions.last_index, positions.unflushed_bytes)
+                positions.on_flushed(positions.dirty_index, positions.unflushed_bytes)
                 flusher._indexer.start()
                 segments.on_fsync_ended(taken)
             else:
@@ -203,11 +203,11 @@ def what_cannot_be_refused_gives_up_without_a_descriptor(patch: pytest.MonkeyPat
 def dirty_segments_may_be_closed(patch: pytest.MonkeyPatch) -> None:
     """A file that holds bytes without an fsync is closed like any other: a failed write-back may never be told."""
 
-    def note_written(segments: LogSegments, segment) -> None:
+    def mark_dirty(segments: LogSegments, segment) -> None:
         if segment not in segments._dirty:
             segments._dirty.append(segment)
 
-    patch.setattr(LogSegments, "note_written", note_written)
+    patch.setattr(LogSegments, "mark_dirty", mark_dirty)
     patch.setattr(storage.log_segments, "_unpin_all", lambda segments: None)
 
 

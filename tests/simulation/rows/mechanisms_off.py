@@ -152,7 +152,7 @@ def the_window_is_wide(patch: pytest.MonkeyPatch) -> None:
     def takes(stm: ReplicateEntriesStm, follower: FollowerIndexMetadata) -> bool:
         return follower.expects(stm._entries[0].index)
 
-    patch.setattr(ReplicateEntriesStm, "_takes", takes)
+    patch.setattr(ReplicateEntriesStm, "_may_send_to", takes)
 
 
 def a_request_per_follower(patch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def a_request_per_follower(patch: pytest.MonkeyPatch) -> None:
         prev_index = Index(entries[0].index - 1)
         request = append_request(context, prev_index, context.log.term_at(prev_index), flush=stm._asked is not None)
         for follower in context.state.followers.values():
-            if stm._takes(follower):
+            if stm._may_send_to(follower):
                 buffers = raft.replicate_entries_stm.wire_buffers(entries)
                 send_append(context, follower, request, buffers, entries[-1].index)
 
@@ -220,7 +220,7 @@ def recovery_ends_with_an_answer_at_the_end_of_the_log(patch: pytest.MonkeyPatch
         follower, log = stm._follower, stm._context.log
         while stm._goes_on() and not follower.is_probing:
             prev_index = follower.expected_log_end_index
-            if follower.match_index >= log.last_index:
+            if follower.match_index >= log.dirty_index:
                 follower.on_handed_over()
                 return
             request = append_request(stm._context, prev_index, log.term_at(prev_index), flush=False)
@@ -268,7 +268,7 @@ def hand_over_leaves_a_gap(patch: pytest.MonkeyPatch) -> None:
     whole_hand_over = RecoveryStm._hand_over
 
     def hand_over(stm: RecoveryStm) -> None:
-        if stm._follower.expected_log_end_index < stm._context.log.last_index:
+        if stm._follower.expected_log_end_index < stm._context.log.dirty_index:
             stm._follower.expected_log_end_index = Index(stm._follower.expected_log_end_index + 1)
         whole_hand_over(stm)
 

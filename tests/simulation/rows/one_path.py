@@ -41,8 +41,8 @@ def prove_one_path() -> None:
 
 
 def _all_hold_everything(story: Scenario) -> bool:
-    last = story.replica(story.leader).log.last_index
-    return all(story.replica(node_id).log.last_index == last for node_id in story.followers)
+    last = story.replica(story.leader).log.dirty_index
+    return all(story.replica(node_id).log.dirty_index == last for node_id in story.followers)
 
 
 def prove_dispatch_follows_the_write_and_not_the_flush() -> None:
@@ -52,7 +52,7 @@ def prove_dispatch_follows_the_write_and_not_the_flush() -> None:
         story.machine(leader).workers.stall(Pool.FSYNC, 1.0)
         write = story.write(leader, QUORUM)
         story.wait(lambda: all(story.holds(node_id, write) for node_id in followers), 0.1)
-        assert story.replica(leader).log.flushed_index < story.replica(leader).log.last_index
+        assert story.replica(leader).log.flushed_index < story.replica(leader).log.dirty_index
         story.run_for(1.5)
         story.machine(leader).workers.stall(Pool.APPEND, 0.3)
         write = story.write(leader, QUORUM)

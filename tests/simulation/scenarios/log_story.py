@@ -88,7 +88,7 @@ class LogStory:
             CorruptLogError: What the disk has is not what was written.
         """
         found: list[Entry] = []
-        while len(found) < log.last_index:
+        while len(found) < log.dirty_index:
             found += self.run(log.read(Index(len(found) + 1), 1 << 20))
         return found
 
@@ -97,7 +97,7 @@ def data(log: Log, count: int, *, term: int = 1, size: int = 40) -> list[Entry]:
     """Return batches of one record that follow the log's end."""
     made = []
     for number in range(1, count + 1):
-        index, offset = Index(log.last_index + number), Offset(log.next_offset + number - 1)
+        index, offset = Index(log.dirty_index + number), Offset(log.next_offset + number - 1)
         batch = record_batch([b"%d-%d-" % (index, term) + b"x" * size])
         stamp(batch, offset, Term(term))
         made.append(Entry(index, Term(term), EntryKind.DATA, offset, 1, bytes(batch)))
@@ -106,7 +106,7 @@ def data(log: Log, count: int, *, term: int = 1, size: int = 40) -> list[Entry]:
 
 def barrier(log: Log, term: int) -> Entry:
     """Return the first entry of a term, behind the log's end."""
-    return Entry(Index(log.last_index + 1), Term(term), EntryKind.BARRIER, log.next_offset, 0, b"")
+    return Entry(Index(log.dirty_index + 1), Term(term), EntryKind.BARRIER, log.next_offset, 0, b"")
 
 
 def plain(entries: Sequence[Entry]) -> list[tuple[int, int, int, bytes]]:

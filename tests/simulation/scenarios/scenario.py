@@ -84,7 +84,7 @@ class Scenario:
 
     def _knows_leader(self, node_id: int) -> bool:
         consensus = self.cluster.consensus(node_id, self.group)
-        return consensus is not None and consensus.leader_id is not None and consensus.log.last_index > 0
+        return consensus is not None and consensus.leader_id is not None and consensus.log.dirty_index > 0
 
     # -- what is there ------------------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ def _a_voter_is_still_writing() -> None:
         story.machine(voter).workers.stall(Pool.APPEND, 0.6)
         write = story.write(leader, QUORUM)
         log = story.replica(voter).log
-        story.wait(lambda: log.pending_index > log.last_index)
+        story.wait(lambda: log.pending_index > log.dirty_index)
         _tries_to_be_elected(story, candidate, voter, 0.5)
         story.wait(lambda: write.is_answered, 3.0)
         assert write.result is not None, "the voter's copy made it durable"
@@ -60,7 +60,7 @@ def test_an_acknowledged_write_is_lost_where_it_does_not(monkeypatch) -> None:
             AppendEntriesReply(request.term, outcome.status, outcome.match, outcome.match, log.flushed_index)
         )
 
-    written = property(lambda state: LogEnd(state._log.last_term, state._log.last_index))
+    written = property(lambda state: LogEnd(state._log.last_term, state._log.dirty_index))
     monkeypatch.setattr(ReplicaState, "log_end", written)
     monkeypatch.setattr(AppendEntriesBuffer, "_answer", answer)
     with pytest.raises((AssertionError, InvariantBrokenError)):
@@ -79,7 +79,7 @@ def _a_candidate_is_still_writing() -> None:
         story.wait(lambda: write.is_answered)
         assert write.result is not None
         log = story.replica(candidate).log
-        assert log.pending_index > log.last_index
+        assert log.pending_index > log.dirty_index
         # The write will be refused, and nothing of it stay.
         capacity, disk.capacity = disk.capacity, disk.used
         story.kill(leader)

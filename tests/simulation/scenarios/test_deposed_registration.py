@@ -82,7 +82,7 @@ class _Story(Scenario):
 def _a_restarted_broker_meets_the_deposed_leader() -> None:
     with _Story(77, nodes=5) as story:
         a, b, c = story.a, story.b, story.c
-        end = story.raft0(a).log.last_index + 1
+        end = story.raft0(a).log.dirty_index + 1
         # The creation of X reaches everybody; no answer reaches A.
         for node in (b, c, *story.others):
             story.world.network.cut(node, a)

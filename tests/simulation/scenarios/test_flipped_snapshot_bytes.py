@@ -32,7 +32,7 @@ class _FlipsOneBit:
 
 
 def _state(story: Scenario, node_id: int) -> bytes:
-    return story.world.run(story.machine(node_id), story.replica(node_id)._log_state.take()).state
+    return story.world.run(story.machine(node_id), story.replica(node_id)._log_state.take_snapshot()).state
 
 
 def _a_bit_flips_on_the_way(patch: pytest.MonkeyPatch, byte: int) -> None:

@@ -21,7 +21,7 @@ def _a_truncation_during_an_fsync() -> None:
         assert flush.done()
         assert log.flushed_index == 4, "nobody else will ask for entries 1 to 4"
         story.lose_power()
-        assert story.open().last_index == 4
+        assert story.open().dirty_index == 4
 
 
 def test_what_remains_is_flushed_without_being_asked_for_again() -> None:

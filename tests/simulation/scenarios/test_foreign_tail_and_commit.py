@@ -16,7 +16,7 @@ def _a_heartbeat_overtakes_what_replaces_a_foreign_tail() -> None:
         committed = story.replica(holder).state.commit_index
         story.connect([old, holder], [new, *others])
         foreign = story.written(old, QUORUM, 2)
-        story.wait(lambda: story.replica(holder).log.flushed_index == story.replica(old).log.last_index)
+        story.wait(lambda: story.replica(holder).log.flushed_index == story.replica(old).log.dirty_index)
         story.elect_into_office(new)
         kept = story.written(new, QUORUM, 2, size=200_000)
         story.wait(lambda: all(write.is_answered for write in kept))

@@ -110,13 +110,13 @@ def test_one_full_disk_of_three_stops_nobody_and_two_do() -> None:
 
 
 def test_two_do_not_where_nobody_says_how_full_he_is(monkeypatch) -> None:
-    whole = DiskReserve.note_spare
+    whole = DiskReserve.update_spare
 
-    def note_spare(disk, node_id, spare_bytes) -> None:
+    def update_spare(disk, node_id, spare_bytes) -> None:
         if node_id == disk._node_id:
             whole(disk, node_id, spare_bytes)
 
-    monkeypatch.setattr(DiskReserve, "note_spare", note_spare)
+    monkeypatch.setattr(DiskReserve, "update_spare", update_spare)
     with pytest.raises(AssertionError):
         _one_full_follower_is_not_a_majority()
 

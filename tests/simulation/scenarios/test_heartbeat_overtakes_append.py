@@ -14,7 +14,7 @@ def _settled(story: Scenario) -> tuple[int, int, int]:
     [first] = story.written(story.leader, QUORUM)
     story.run_for(0.5)
     assert first.result is not None
-    assert story.replica(slow).state.commit_index == story.replica(story.leader).log.last_index
+    assert story.replica(slow).state.commit_index == story.replica(story.leader).log.dirty_index
     return story.leader, slow, other
 
 

@@ -43,7 +43,7 @@ def test_a_never_visible_suffix_is_lost_and_the_logs_say_so() -> None:
         story.wait(lambda: all(write.is_answered for write in kept))
         story.connect(story.followers)
         flushed = story.written(old, LEADER, 4)
-        story.wait(lambda: story.replica(old).log.flushed_index == story.replica(old).log.last_index)
+        story.wait(lambda: story.replica(old).log.flushed_index == story.replica(old).log.dirty_index)
         unflushed = story.written(old, LEADER, 4)
         unanswered = story.written(old, QUORUM)
         story.lose_power(old)
@@ -69,9 +69,9 @@ def _show(story: Scenario, old: int, holder: int) -> Write:
     story.connect({old, holder})
     visible = story.write(old, LEADER)
     log = story.replica(old).log
-    story.wait(lambda: visible.is_answered and story.replica(old).state.visible_index == log.last_index)
+    story.wait(lambda: visible.is_answered and story.replica(old).state.visible_index == log.dirty_index)
     assert visible.result is not None
-    assert max(log.flushed_index, story.replica(holder).log.flushed_index) < log.last_index, "inside the flush bound"
+    assert max(log.flushed_index, story.replica(holder).log.flushed_index) < log.dirty_index, "inside the flush bound"
     return visible
 
 

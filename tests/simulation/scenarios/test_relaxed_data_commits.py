@@ -11,7 +11,7 @@ def _relaxed_data_commits() -> None:
         leader = story.leader
         story.run_for(0.5)
         writes = story.written(leader, LEADER, 5)
-        end = story.replica(leader).log.last_index
+        end = story.replica(leader).log.dirty_index
         # 100 ms until the flush, and the heartbeat that tells the leader of it.
         story.wait(lambda: story.replica(leader).state.commit_index >= end, 0.5)
         assert all(write.is_answered for write in writes)
@@ -19,7 +19,7 @@ def _relaxed_data_commits() -> None:
         for _ in range(100):
             story.write(leader, LEADER, size=5000)
             story.run_for(0.002)
-        end = story.replica(leader).log.last_index
+        end = story.replica(leader).log.dirty_index
         story.wait(lambda: all(story.replica(each).state.commit_index >= end for each in story.world.nodes), 0.7)
         story.converge()
 
@@ -29,6 +29,6 @@ def test_relaxed_data_commits_without_a_later_quorum_write() -> None:
 
 
 def test_relaxed_data_does_not_commit_if_replicas_flush_only_for_quorum_writes(monkeypatch) -> None:
-    monkeypatch.setattr(ReplicaFlusher, "note_append", lambda flusher: None)
+    monkeypatch.setattr(ReplicaFlusher, "schedule_flush", lambda flusher: None)
     with pytest.raises(AssertionError):
         _relaxed_data_commits()

@@ -26,8 +26,8 @@ def wait_for_uncommitted(cluster: SimCluster, group: GroupId, strike: Callable[[
         leader = cluster.leader_of(group)
         consensus = None if leader is None else cluster.consensus(leader, group)
         is_moment = False
-        if leader is not None and consensus is not None and consensus.log.last_index > consensus.state.commit_index:
-            newest = cluster.observer.view_of(leader, group).at(consensus.log.last_index)
+        if leader is not None and consensus is not None and consensus.log.dirty_index > consensus.state.commit_index:
+            newest = cluster.observer.view_of(leader, group).at(consensus.log.dirty_index)
             is_moment = newest is not None and newest.kind in _CLIENTS
         if is_moment or world.time > deadline:
             # Not the list that is being gone through.

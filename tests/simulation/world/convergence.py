@@ -71,9 +71,9 @@ def _missing_in_group(group: GroupId, replicas: Mapping[int, Consensus | None]) 
             return f"the replica of {group} on node {node_id} has failed: {replica.failure}"
         if state.is_refilling:
             return f"node {node_id} has not filled {group} again"
-        if not state.commit_index == state.visible_index == log.last_index:
+        if not state.commit_index == state.visible_index == log.dirty_index:
             return f"node {node_id} has not committed, or does not show, all that it holds of {group}"
-        ends.add((state.term, log.last_term, log.last_index))
+        ends.add((state.term, log.last_term, log.dirty_index))
     if len(ends) != 1:
         return f"the replicas of {group} are not equal"
     if not any(replica is not None and replica.is_in_office for replica in replicas.values()):

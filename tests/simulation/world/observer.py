@@ -53,7 +53,7 @@ class Observer:
                 # Most steps move nothing of most replicas, so this is no call: it runs a thousand times a virtual second.
                 now, state, log = view.now, consensus.state, consensus.log
                 if (
-                    log.last_index == now.last
+                    log.dirty_index == now.last
                     and state.commit_index == now.commit
                     and state.term == now.term
                     and state.role is now.role
@@ -226,7 +226,7 @@ class Observer:
         kept = len(view.entries)
         log = view.consensus.log
         below = log.start_index - 1
-        while kept > below and (kept > log.last_index or log.term_at(kept) != view.entries[kept - 1].term):
+        while kept > below and (kept > log.dirty_index or log.term_at(kept) != view.entries[kept - 1].term):
             kept -= 1
         gold = self.history.committed_in(view.group)
         if kept <= below:

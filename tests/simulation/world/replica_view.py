@@ -88,7 +88,7 @@ class Standing:
             state.term,
             state.commit_index,
             state.visible_index,
-            log.last_index,
+            log.dirty_index,
             log.flushed_index,
             log.truncations,
             state.is_in_office,
@@ -156,9 +156,9 @@ class ReplicaView:
         """Take what was appended since the last step."""
         log: Log = self.consensus.log
         first = len(self.entries) + 1
-        run = log._tail.read(first, log.last_index, 1 << 40)
+        run = log._tail.read(first, log.dirty_index, 1 << 40)
         assert run is not None
-        assert run[-1].index == log.last_index
+        assert run[-1].index == log.dirty_index
         new = []
         for entry in run:
             ghost = ghost_of(entry, self.chain_at(len(self.entries)))

@@ -29,7 +29,7 @@ def test_a_node_restarts_from_a_log_that_was_cut(tmp_path):
             await cluster.create_topic("stays", 2, configs={"retention.ms": "5000"})
             await cluster.produce("stays", b"x")
             await churn(cluster, 10)
-            assert await cluster[1].producer_ids.take(10.0) == 0
+            assert await cluster[1].producer_ids.allocate(10.0) == 0
             start = await cut(cluster)
             before = cluster[1].controller
             await cluster.stop(1)

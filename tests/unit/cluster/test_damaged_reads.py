@@ -58,7 +58,7 @@ def test_a_leader_that_reads_damage_hands_over_and_gets_its_entries_back(tmp_pat
 
             def is_whole() -> bool:
                 again = cluster[leader].partitions.get(group_of(cluster))
-                end = consensus_of(serving).log.last_index
+                end = consensus_of(serving).log.dirty_index
                 return again not in (None, partition) and consensus_of(again).log.flushed_index == end
 
             await until(is_whole)
@@ -103,7 +103,7 @@ def test_an_onlooker_sees_a_replica_whose_offsets_cannot_be_read(tmp_path, monke
         async with cluster_of(tmp_path, 3, defaults=_SMALL_SEGMENTS) as cluster:
             leader, _ = await damaged(cluster, batches=1, value=2 * _VALUE)
             partition = cluster.leader_of("t")
-            end = consensus_of(partition).log.last_index
+            end = consensus_of(partition).log.dirty_index
             with monkeypatch.context() as patch:
                 patch.setattr(Log, "end_offset", lambda _, index: None)  # As if too old to be held in memory.
                 status = await replica_status(partition, NodeId(leader))

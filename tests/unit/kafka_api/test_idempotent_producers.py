@@ -206,7 +206,7 @@ def test_a_retry_is_answered_with_the_append_time_of_the_original(tmp_path):
             producer = await new_id(client)
             first = await client.produce("t", batch(producer, 0))
             # The clock of the next batch is not the original's.
-            broker.partition("t").append_clock.note(1, first.log_append_time_ms + 60_000)
+            broker.partition("t").append_clock.observe(1, first.log_append_time_ms + 60_000)
             retry = await client.produce("t", batch(producer, 0))
             assert (retry.base_offset, retry.log_append_time_ms) == (0, first.log_append_time_ms)
             assert first.log_append_time_ms > 0

@@ -12,7 +12,7 @@ _seconds = st.lists(st.floats(min_value=0, max_value=5000, allow_nan=False), min
 def taken(durations: list[float]) -> Durations:
     histogram = DurationHistogram()
     for duration in durations:
-        histogram.note(duration)
+        histogram.observe(duration)
     result = histogram.take()
     assert result is not None
     return result
@@ -48,17 +48,17 @@ def test_every_duration_is_counted_once(durations: list[float]):
 def test_what_is_put_back_is_counted_as_if_it_had_never_been_taken(first: list[float], second: list[float]):
     histogram = DurationHistogram()
     for duration in first:
-        histogram.note(duration)
+        histogram.observe(duration)
     early = histogram.take()
     for duration in second:
-        histogram.note(duration)
+        histogram.observe(duration)
     histogram.put_back(early)
     assert histogram.take() == taken(first + second)
 
 
 def test_nothing_is_left_after_a_take():
     histogram = DurationHistogram()
-    histogram.note(0.5)
+    histogram.observe(0.5)
     assert histogram.take() is not None
     assert histogram.take() is None
     histogram.put_back(None)

@@ -96,7 +96,7 @@ class Actor:
         """The whole state as one line."""
         assert self.consensus is not None
         state, log = self.consensus.state, self.consensus.log
-        terms = " ".join(str(log.term_at(Index(index))) for index in range(log.start_index, log.last_index + 1))
+        terms = " ".join(str(log.term_at(Index(index))) for index in range(log.start_index, log.dirty_index + 1))
         if log.start_index > 1:
             terms = f"{log.start_index}: {terms}"
         vote = "nobody" if state.voted_for is None else f"n{state.voted_for}"

@@ -42,7 +42,7 @@ def _request(stage: Stage, prev_index: int) -> AppendEntriesRequest:
 def test_a_follower_stops_by_name_where_an_entry_does_not_begin_at_the_end_of_its_log(
     stage: Stage, offset: int
 ) -> None:
-    end = stage.replica(2).log.last_index
+    end = stage.replica(2).log.dirty_index
     stage.say(1, 2, _request(stage, end), _payload(_entry(end + 1, offset)))
     stage.settle()
     failure = stage.replica(2).failure

@@ -99,7 +99,7 @@ def test_without_the_option_nothing_is_kept():
 
 def test_an_interval_that_is_put_back_begins_where_it_began():
     figures = IntervalFigures(10.0)
-    figures.quorum_ack.note(0.001)
+    figures.quorum_ack.observe(0.001)
     figures.recovery_bytes = 5
     taken = figures.take(11.0)
     figures.recovery_bytes += 2

@@ -105,7 +105,7 @@ def test_a_duplicate_is_answered_at_its_own_level_on_the_slot_of_the_original(st
     other = play.send(1, b"b", ConsistencyLevel.QUORUM_ACK)
     assert indexes(original) == indexes(relaxed) == (2, 2)
     assert not strict.replicated.done()
-    assert play.stage.replica(1).log.last_index == 3
+    assert play.stage.replica(1).log.dirty_index == 3
     play.deliver_all()
     play.stage.advance(1.0)
     play.deliver_all()
@@ -132,7 +132,7 @@ def test_a_round_of_refused_calls_writes_nothing(start: Callable[[int], Play]) -
     play = start(1)
     refused = play.send(1, b"bad", ConsistencyLevel.QUORUM_ACK)
     assert isinstance(refused.replicated.exception(), RefusedError)
-    assert play.stage.replica(1).log.last_index == 1
+    assert play.stage.replica(1).log.dirty_index == 1
 
 
 def test_an_append_that_failed_is_forgotten(start: Callable[[int], Play]) -> None:

@@ -93,7 +93,7 @@ class Life:
     async def fill(self) -> None:
         """What its owner does once something is committed."""
         await self.take_part()
-        await self.directories.note_filled(GROUP)
+        await self.directories.mark_filled(GROUP)
 
     async def remove(self) -> None:
         await self.directories.begin_removal(GROUP)
@@ -242,7 +242,7 @@ def test_a_filling_cut_short_anywhere_is_noted_later_and_never_forgotten(seed: i
                 assert machine.names == sorted([*SEGMENTS, "replica.id"]), "what was noted was durable before"
             if marker is not None:
                 assert await machine.life().directories.claim(GROUP) == (1 if marker == b"filled" else 0)
-                await machine.life().directories.note_filled(GROUP)
+                await machine.life().directories.mark_filled(GROUP)
                 machine.disk.lose_power()
                 assert await machine.life().directories.claim(GROUP) == 1
             if not was_cut:
@@ -258,11 +258,11 @@ def test_what_is_being_removed_or_gone_is_not_noted_as_filled() -> None:
         life = machine.life()
         await life.take_part()
         await life.directories.begin_removal(GROUP)
-        await life.directories.note_filled(GROUP)
+        await life.directories.mark_filled(GROUP)
         assert machine.durable[marker_key(GROUP)] == b"removing"
         life.store.put(floor_key(GROUP), b"the end of what damage took from the log")
         await life.directories.finish_removal(GROUP)
-        await life.directories.note_filled(GROUP)
+        await life.directories.mark_filled(GROUP)
         await life.store.sync()
         assert machine.durable == {}
 
@@ -356,7 +356,7 @@ def test_a_marker_of_nonsense_is_a_named_error() -> None:
 
 
 async def stop_cleanly(life: Life, last_index: int) -> None:
-    await life.directories.note_clean(GROUP, Index(last_index))
+    await life.directories.mark_clean(GROUP, Index(last_index))
 
 
 def test_a_clean_stop_is_known_until_the_log_is_opened() -> None:
@@ -370,10 +370,10 @@ def test_a_clean_stop_is_known_until_the_log_is_opened() -> None:
             assert await machine.life().directories.claim(GROUP) == 42
         life = machine.life()
         assert await life.directories.claim(GROUP) == 42
-        await life.directories.note_opened(GROUP)
+        await life.directories.mark_opened(GROUP)
         assert clean_key(GROUP) not in machine.durable, "erased before the replica takes part"
         assert await machine.life().directories.claim(GROUP) == 1
-        await machine.life().directories.note_opened(GROUP)
+        await machine.life().directories.mark_opened(GROUP)
 
     asyncio.run(scenario())
 
@@ -400,7 +400,7 @@ def test_a_clean_stop_cut_short_anywhere_claims_nothing_that_is_not_so() -> None
             was_cut = await crashes_after(machine, effects, lambda life: stop_cleanly(life, 42))
             assert (clean_key(GROUP) in machine.durable) != was_cut
             # The next life: erased, or the replica does not take part.
-            was_cut = await crashes_after(machine, effects, lambda life: life.directories.note_opened(GROUP))
+            was_cut = await crashes_after(machine, effects, lambda life: life.directories.mark_opened(GROUP))
             assert was_cut or clean_key(GROUP) not in machine.durable
 
     asyncio.run(scenario())

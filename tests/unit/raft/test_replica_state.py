@@ -34,12 +34,12 @@ class Terms:
         return Offset(0)
 
     @property
-    def last_index(self) -> Index:
+    def dirty_index(self) -> Index:
         return Index(len(self.terms))
 
     @property
     def last_term(self) -> Term:
-        return self.term_at(self.last_index)
+        return self.term_at(self.dirty_index)
 
     @property
     def pending_index(self) -> Index:
@@ -51,7 +51,7 @@ class Terms:
 
     @property
     def flushed_index(self) -> Index:
-        return self.last_index if self.flushed is None else Index(self.flushed)
+        return self.dirty_index if self.flushed is None else Index(self.flushed)
 
     def term_at(self, index: Index) -> Term:
         return Term(self.terms[index - 1] if index else 0)

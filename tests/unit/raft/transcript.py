@@ -195,7 +195,7 @@ class Teller:
         self.stage.settle()
 
     def do_room(self, node: str, free_bytes: str) -> None:
-        self.stage.actors[int(node)].limits.disk.note_free(int(free_bytes))
+        self.stage.actors[int(node)].limits.disk.update_free(int(free_bytes))
 
     def do_levels(self, node: str, *, min_in_sync: str = "1", caching: str = "0") -> None:
         self.stage.call(

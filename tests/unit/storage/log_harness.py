@@ -66,7 +66,7 @@ def entries_after(index: int, offset: int, specs: Sequence[Spec]) -> list[Entry]
 
 
 async def append(log: Log, *specs: Spec) -> list[Entry]:
-    made = entries_after(log.last_index, log.next_offset, specs)
+    made = entries_after(log.dirty_index, log.next_offset, specs)
     await log.append(made)
     return made
 
@@ -78,7 +78,7 @@ def plain(entries: Sequence[Entry]) -> list[tuple[int, int, int, int, int, bytes
 
 async def everything(log: Log) -> list[tuple[int, int, int, int, int, bytes]]:
     found: list[Entry] = []
-    while len(found) < log.last_index:
+    while len(found) < log.dirty_index:
         found += await log.read(Index(len(found) + 1), 1 << 20)
     return plain(found)
 

@@ -104,7 +104,7 @@ def test_a_segment_without_an_entry_is_removed(tmp_path: Path) -> None:
         path = place.directory / place.names()[0]
         path.write_bytes(bytes(16_384))
         async with place.opened() as log:
-            assert log.last_index == 0
+            assert log.dirty_index == 0
             assert place.names() == []
             await append(log, Spec())
 

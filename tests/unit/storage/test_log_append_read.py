@@ -19,7 +19,7 @@ def test_entries_come_back_as_they_were_written(tmp_path: Path) -> None:
         async with place.opened() as log:
             written = await append(log, barrier(1), Spec(), Spec(records=3, size=300), Spec(kind=EntryKind.COMMAND))
             assert await everything(log) == plain(written)
-            assert (log.last_index, log.pending_index, log.flushed_index) == (4, 4, 0)
+            assert (log.dirty_index, log.pending_index, log.flushed_index) == (4, 4, 0)
             assert (log.next_offset, log.last_term) == (4, 1)
             assert log.unflushed_bytes == sum(entry.size for entry in written) == log.size_bytes
 
@@ -210,7 +210,7 @@ def test_a_full_disk_leaves_nothing_of_the_append_and_a_log_that_works(tmp_path:
                 await append(log, *[Spec(size=13)] * 2, *[Spec(size=150)] * 2)
             assert place.content() == before
             assert ("fsync", place.names()[0]) in place.disk.calls, "the cut must be durable before the next append"
-            assert (log.pending_index, log.pending_term, log.last_index) == (1, 1, 1)
+            assert (log.pending_index, log.pending_term, log.dirty_index) == (1, 1, 1)
             assert not log.is_poisoned
             written += await append(log, *[Spec(size=13)] * 5)
             await log.flush()
@@ -230,14 +230,14 @@ def test_a_small_append_needs_no_thread_and_fails_as_any_other(tmp_path: Path) -
             # Jobs of threads stand still: what goes on needs none.
             place.workers.hold(Pool.APPEND)
             written += await append(log, Spec(size=13))
-            assert log.last_index == 2
+            assert log.dirty_index == 2
             place.workers.release(Pool.APPEND)
             before = place.content()
             place.disk.fail("pwritev", ".log", errno.ENOSPC, half_done=True)
             with pytest.raises(DiskFullError):
                 await append(log, Spec(size=150))
             assert place.content() == before
-            assert (log.pending_index, log.last_index) == (2, 2)
+            assert (log.pending_index, log.dirty_index) == (2, 2)
             written += await append(log, Spec(size=40_000), Spec(size=13))
             assert await everything(log) == plain(written)
             place.disk.fail("pwritev", ".log", errno.EIO)
@@ -300,14 +300,14 @@ def test_a_cancelled_append_takes_effect_and_the_next_one_waits_for_it(tmp_path:
             made = entries_after(0, 0, [Spec(), Spec()])
             task = asyncio.get_running_loop().create_task(log.append(made))
             await steps()
-            assert (log.pending_index, log.last_index) == (2, 0)
+            assert (log.pending_index, log.dirty_index) == (2, 0)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             place.workers.release(Pool.APPEND)
             waiting = asyncio.get_running_loop().create_task(log.append(entries_after(2, 2, [Spec()])))
             await waiting
-            assert log.last_index == 3
+            assert log.dirty_index == 3
             assert plain(await log.read(Index(1), 1 << 20, Index(2))) == plain(made)
 
     asyncio.run(scenario())
@@ -349,7 +349,7 @@ def test_the_owner_is_told_of_damage_once_for_each_segment_whoever_reads(
                 with pytest.raises(CorruptLogError, match="is damaged at byte 0"):
                     await log.read(Index(index), 1)
             with pytest.raises(CorruptLogError):
-                await log.reader.offset_of_timestamp(0, log.last_index)
+                await log.reader.offset_of_timestamp(0, log.dirty_index)
             # A lookup by offset reads headers only, which are whole.
             assert await log.reader.index_of_offset(Offset(0)) == 1
             assert told == [str(path) for path in paths]

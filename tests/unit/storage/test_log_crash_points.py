@@ -152,11 +152,11 @@ def test_a_save_cut_short_anywhere_leaves_the_former_start_or_the_new_one(seed: 
                 disk.lose_power()
             for _ in range(2):
                 log = await Life(disk).log(known_index=Index(12))
-                found = log.take_snapshot()
+                found = log.pop_snapshot()
                 assert found in (former, newer)
                 assert was_cut or found == newer
                 assert found is not None
-                assert (log.start, log.last_index) == (found.start, 12)
+                assert (log.start, log.dirty_index) == (found.start, 12)
                 run = await log.read(log.start_index, 1 << 20)
                 assert plain(run) == plain(written[log.start_index - 1 :])
                 assert log.epoch_end(Term(4)) == (4 if start <= 12 else 0, written[-1].end_offset) or found == former
@@ -196,24 +196,24 @@ def test_an_install_cut_short_anywhere_leaves_the_old_log_or_the_new_one(seed: i
                 disk.lose_power()
             for _ in range(2):
                 log = await Life(disk).log()
-                found = log.take_snapshot()
+                found = log.pop_snapshot()
                 assert found in (None, snapshot)
                 assert was_cut or found == snapshot
                 if found is None:
                     assert log.start == ORIGIN
-                    assert log.last_index >= 12
-                    assert plain(await log.read(Index(1), 1 << 20)) == plain(written[: log.last_index])
+                    assert log.dirty_index >= 12
+                    assert plain(await log.read(Index(1), 1 << 20)) == plain(written[: log.dirty_index])
                 else:
                     assert log.start == start
-                    assert log.last_index >= start.prev_index
+                    assert log.dirty_index >= start.prev_index
                     assert log.term_at(start.prev_index) == start.prev_term
                     if kind == "kept":
                         kept = await log.read(start.index, 1 << 20)
-                        assert plain(kept) == plain(written[14 : log.last_index])
+                        assert plain(kept) == plain(written[14 : log.dirty_index])
                     else:
-                        assert (log.last_index, log.last_term) == (start.prev_index, start.prev_term)
+                        assert (log.dirty_index, log.last_term) == (start.prev_index, start.prev_term)
                         assert (log.next_offset, log.size_bytes) == (start.base_offset, 0)
-                assert log.flushed_index == log.last_index
+                assert log.flushed_index == log.dirty_index
                 await log.close()
             if not was_cut:
                 return effects
@@ -250,7 +250,7 @@ def test_an_isolation_cut_short_anywhere_is_finished_by_the_next_one(seed: int |
                 disk.lose_power()
             for _ in range(2):
                 log = await Life(disk).log(rescan=rescan, isolate=True)
-                assert log.last_index == expected
+                assert log.dirty_index == expected
                 assert log.start == (start if what == "an entry" else ORIGIN)
                 assert log.has_damaged_copies
                 if what == "an entry":

@@ -68,7 +68,7 @@ def test_what_is_damaged_below_the_mark_is_set_aside_with_all_behind_it(tmp_path
         await refused(place, (13, 5))
         before = place.content()
         log = await place.open(isolate=True)
-        assert log.last_index == log.flushed_index == damaged_index - 1
+        assert log.dirty_index == log.flushed_index == damaged_index - 1
         assert log.has_damaged_copies
         assert log.last_term == (written[damaged_index - 2].term if damaged_index > 1 else 0)
         # Nothing is lost: what left the log lies in the copies.
@@ -78,14 +78,14 @@ def test_what_is_damaged_below_the_mark_is_set_aside_with_all_behind_it(tmp_path
                 aside = place.directory / f"{name}.damaged"
                 parts = [each.read_bytes() for each in (left, aside) if each.exists()]
                 assert b"".join(parts) == content
-        again = entries_after(log.last_index, log.next_offset, [Spec(term=6), Spec(term=6)])
+        again = entries_after(log.dirty_index, log.next_offset, [Spec(term=6), Spec(term=6)])
         await log.append(again)
-        await log.truncate(Index(log.last_index))
+        await log.truncate(Index(log.dirty_index))
         await log.flush()
         await log.close()
         async with place.opened() as log:
             assert log.has_damaged_copies
-            assert log.last_index == damaged_index
+            assert log.dirty_index == damaged_index
             assert plain(await log.read(Index(1), 1 << 20)) == plain([*written[: damaged_index - 1], again[0]])
             await log.forget_damaged()
             assert (damaged(place), log.has_damaged_copies) == ([], False)
@@ -112,7 +112,7 @@ def test_damage_that_a_read_found_behind_an_index_file_is_found_again_when_asked
         rescan = frozenset({str(path)})
         await refused(place, (13, 5), rescan=rescan)
         log = await place.open(isolate=True, rescan=rescan)
-        assert log.last_index == 1
+        assert log.dirty_index == 1
         await log.close()
 
     asyncio.run(scenario())
@@ -141,7 +141,7 @@ def test_a_lost_end_counts_entries_that_are_only_known_to_the_caller(tmp_path: P
         flip(path, at + 3)
         await refused(place, (4, 2), known_index=Index(4))
         async with place.opened() as log:
-            assert log.last_index == 3, "without that knowledge it is a torn tail"
+            assert log.dirty_index == 3, "without that knowledge it is a torn tail"
 
     asyncio.run(scenario())
 
@@ -156,7 +156,7 @@ def test_a_log_that_was_isolated_may_end_before_what_is_known_until_that_is_forg
         await refused(place, (13, 5), known_index=Index(1))
         for isolate in (True, False):
             log = await place.open(known_index=Index(1), isolate=isolate)
-            assert log.last_index == 0
+            assert log.dirty_index == 0
             await log.close()
         log = await place.open()
         await log.forget_damaged()
@@ -182,7 +182,7 @@ def test_a_disk_that_refuses_while_damage_is_set_aside_leaves_it_to_the_next_sta
             except LogPoisonedError:
                 place.disk.faults.clear()
                 log = await place.open(isolate=True)
-            assert log.last_index == 6
+            assert log.dirty_index == 6
             assert plain(await log.read(Index(1), 1 << 20)) == plain(written[:6])
             place.disk.faults.clear()
             await log.close()
@@ -223,13 +223,13 @@ def test_a_lost_snapshot_beside_segments_that_begin_late_empties_the_log(tmp_pat
         names = place.names()
         await refused(place, (12, 5))
         log = await place.open(isolate=True)
-        assert (log.start, log.last_index, log.last_term, log.take_snapshot()) == (ORIGIN, 0, 0, None)
+        assert (log.start, log.dirty_index, log.last_term, log.pop_snapshot()) == (ORIGIN, 0, 0, None)
         aside = [f"{name}.damaged" for name in names]
         assert damaged(place) == sorted([*aside, *(["snapshot.damaged"] if how == "damaged" else [])])
         await append(log, Spec(term=6))
         await log.close()
         async with place.opened() as log:
-            assert log.last_index == 1
+            assert log.dirty_index == 1
 
     asyncio.run(scenario())
 
@@ -272,8 +272,8 @@ def test_a_missing_first_segment_leaves_start_and_state(tmp_path: Path) -> None:
         (place.directory / place.names()[0]).unlink()
         await refused(place, (12, 5))
         log = await place.open(isolate=True)
-        assert (log.start, log.last_index, log.last_term) == (snapshot.start, 5, snapshot.start.prev_term)
-        assert log.take_snapshot() == snapshot
+        assert (log.start, log.dirty_index, log.last_term) == (snapshot.start, 5, snapshot.start.prev_term)
+        assert log.pop_snapshot() == snapshot
         await log.close()
 
     asyncio.run(scenario())
@@ -289,7 +289,7 @@ def test_damage_behind_a_start_cuts_the_log_there(tmp_path: Path, damaged_index:
         flip(path, at + 10)
         await refused(place, (12, 5), known_index=Index(12))
         log = await place.open(isolate=True, known_index=Index(12))
-        assert (log.start, log.last_index) == (snapshot.start, damaged_index - 1)
+        assert (log.start, log.dirty_index) == (snapshot.start, damaged_index - 1)
         if damaged_index > 6:
             assert plain(await log.read(Index(6), 1 << 20)) == plain(written[5 : damaged_index - 1])
         await log.close()
@@ -308,7 +308,7 @@ def test_damage_below_the_start_in_its_own_segment_costs_the_segment(tmp_path: P
         flip(path, at + 10)
         await refused(place, (12, 5), known_index=Index(12))
         log = await place.open(isolate=True, known_index=Index(12))
-        assert (log.start_index, log.last_index) == (4, 3)
+        assert (log.start_index, log.dirty_index) == (4, 3)
         await log.close()
 
     asyncio.run(scenario())
@@ -363,9 +363,9 @@ def test_any_flipped_bit_anywhere_is_refused_or_set_aside_or_never_read(
             assert place.content() == before
             assert refusal.lost_end == (12, 5)
             log = await place.open(known_index=Index(12), isolate=True)
-            assert log.last_index < 12 or path.name == "snapshot"
+            assert log.dirty_index < 12 or path.name == "snapshot"
         assert log.start in (snapshot.start, ORIGIN)
-        for index in range(log.start_index, log.last_index + 1):
+        for index in range(log.start_index, log.dirty_index + 1):
             try:
                 run = await log.read(Index(index), 1)
             except StorageError:
@@ -460,7 +460,7 @@ def test_an_index_file_of_another_log_is_neither_used_nor_believed(tmp_path: Pat
         await torn.crash(log)
         (torn.directory / name).write_bytes(stranger)
         async with torn.opened() as log:
-            assert log.last_index == 2
+            assert log.dirty_index == 2
 
     asyncio.run(scenario())
 

@@ -45,12 +45,12 @@ async def filled(place: Place, count: int = 12) -> Log:
 def test_an_append_that_finds_no_descriptor_for_its_segment_is_undone(place: Place, call: str, number: int) -> None:
     async def scenario() -> None:
         log = await filled(place)
-        before, end = segments(place), log.last_index
+        before, end = segments(place), log.dirty_index
         place.disk.fail(call, ".log" if call == "create" else "0123-7", number, times=4)
         with pytest.raises(OpenFilesError, match="ulimit -n"):
             await append(log, *[Spec(term=1, size=100)] * 12)
         assert not log.is_poisoned
-        assert (log.last_index, log.pending_index) == (end, end)
+        assert (log.dirty_index, log.pending_index) == (end, end)
         assert segments(place) == before
         place.disk.faults.clear()
         await append(log, *[Spec(term=1, size=100)] * 12)
@@ -90,12 +90,12 @@ def test_a_truncation_waits_for_a_descriptor(place: Place) -> None:
         place.disk.faults.clear()
         await truncating
         assert not log.is_poisoned
-        assert log.last_index == 2
+        assert log.dirty_index == 2
         await append(log, Spec(term=2))
         assert await log.flush() == 3
         await log.close()
         async with place.opened() as again:
-            assert again.last_index == 3
+            assert again.dirty_index == 3
 
     asyncio.run(scenario())
 
@@ -164,7 +164,7 @@ def test_a_log_that_cannot_be_opened_for_want_of_descriptors_says_so_and_is_whol
         assert place.disk.opened == {}
         place.disk.faults.clear()
         async with place.opened() as log:
-            assert log.last_index == 12
+            assert log.dirty_index == 12
 
     asyncio.run(scenario())
 

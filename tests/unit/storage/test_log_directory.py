@@ -194,7 +194,7 @@ def test_a_removed_log_leaves_nothing(tmp_path: Path) -> None:
         assert not place.directory.exists()
         assert place.disk.opened == {}
         async with place.opened() as log:
-            assert log.last_index == 0
+            assert log.dirty_index == 0
 
     asyncio.run(scenario())
 
@@ -230,7 +230,7 @@ def test_a_removal_that_fails_half_way_leaves_a_directory_that_is_known_by_name(
             await log.remove()
         assert place.names(".id") == ["replica.id"]
         log = await place.open()
-        assert await everything(log) == plain(written[: log.last_index])
+        assert await everything(log) == plain(written[: log.dirty_index])
         await log.remove()
         assert not place.directory.exists()
 
@@ -257,7 +257,7 @@ def test_a_disk_that_refuses_at_open_is_a_named_error_and_leaves_nothing_open(tm
             await place.open()
         assert place.disk.opened == {}
         async with place.opened() as log:
-            assert log.last_index == (0 if call == "create" else 5)
+            assert log.dirty_index == (0 if call == "create" else 5)
             assert log.end_offset(Index(0)) == 0
 
     asyncio.run(scenario())

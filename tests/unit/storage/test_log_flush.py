@@ -115,7 +115,7 @@ def test_a_failed_fsync_poisons_for_ever(tmp_path: Path) -> None:
         # The restart writes what it keeps again before it calls it flushed.
         place.disk.calls.clear()
         async with place.opened() as log:
-            assert log.flushed_index == log.last_index == 2
+            assert log.flushed_index == log.dirty_index == 2
             name = place.names()[0]
             rewritten = [call for call, target in place.disk.calls if target == name and call in ("pwritev", "fsync")]
             assert rewritten == ["pwritev", "fsync"]
@@ -133,7 +133,7 @@ def test_a_flush_that_crosses_a_truncation_proves_nothing_and_is_repeated(tmp_pa
             task = asyncio.get_running_loop().create_task(log.flush())
             await steps()
             await log.truncate(Index(5))
-            assert (log.last_index, log.flushed_index) == (4, 0)
+            assert (log.dirty_index, log.flushed_index) == (4, 0)
             assert log.unflushed_bytes == log.size_bytes
             await append(log, Spec(size=30))
             place.disk.calls.clear()
@@ -180,7 +180,7 @@ def test_a_flush_of_entries_that_a_truncation_removed_ends(tmp_path: Path) -> No
             await log.truncate(Index(1))
             place.workers.release(Pool.FSYNC)
             assert await task == 0
-            assert (log.last_index, log.unflushed_bytes) == (0, 0)
+            assert (log.dirty_index, log.unflushed_bytes) == (0, 0)
 
     asyncio.run(scenario())
 

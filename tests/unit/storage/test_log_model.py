@@ -191,7 +191,7 @@ class LogMachine(RuleBasedStateMachine):
         self.durable = self.committed = index - 1
 
     def after_restart(self) -> None:
-        found = self.log.take_snapshot()
+        found = self.log.pop_snapshot()
         assert found == self.saved
         self.start = self.saved.start if self.saved is not None else ORIGIN
         assert self.log.start == self.start
@@ -201,7 +201,7 @@ class LogMachine(RuleBasedStateMachine):
         self.runner.run(self.close())
         self.log = self.runner.run(self.place.open())
         self.after_restart()
-        assert self.log.last_index == len(self.model)
+        assert self.log.dirty_index == len(self.model)
         self.durable = len(self.model)
 
     @rule(data=st.data(), how=st.sampled_from(["nothing", "cut", "zeros", "flips", "gone"]))
@@ -211,7 +211,7 @@ class LogMachine(RuleBasedStateMachine):
         self.damage(data, how)
         self.log = self.runner.run(self.place.open())
         self.after_restart()
-        last = int(self.log.last_index)
+        last = int(self.log.dirty_index)
         assert self.durable <= last <= len(self.model)
         assert how != "nothing" or last == len(self.model)
         assert self.log.flushed_index == last
@@ -248,7 +248,7 @@ class LogMachine(RuleBasedStateMachine):
     def positions_are_those_of_the_model(self) -> None:
         log, model = self.log, self.model
         assert (log.start, log.start_index, log.start_offset) == (self.start, self.start.index, self.start.offset)
-        assert log.last_index == log.pending_index == len(model)
+        assert log.dirty_index == log.pending_index == len(model)
         offset, term = self.before(len(model) + 1)
         assert log.last_term == log.pending_term == term
         assert log.next_offset == offset

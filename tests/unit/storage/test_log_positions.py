@@ -55,7 +55,7 @@ def test_a_log_of_entries_without_records_has_no_offsets(tmp_path: Path) -> None
             assert await log.reader.index_of_offset(Offset(0)) == 4
             await append(log, Spec(term=2), barrier(3), barrier(4))
             assert await log.reader.index_of_offset(Offset(0)) == 4
-            assert await log.reader.offset_of_timestamp(-1, log.last_index) == (0, 1000, 4)
+            assert await log.reader.offset_of_timestamp(-1, log.dirty_index) == (0, 1000, 4)
 
     asyncio.run(scenario())
 
@@ -91,7 +91,7 @@ def test_batches_without_timestamps_have_no_largest_one(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Place(tmp_path).opened() as log:
             await append(log, Spec(timestamp=-1))
-            assert await log.reader.max_timestamp(log.last_index) is None
+            assert await log.reader.max_timestamp(log.dirty_index) is None
 
     asyncio.run(scenario())
 

@@ -53,7 +53,7 @@ class History:
         if name == "append":
             term = max(1, int(log.last_term)) + (number == 7)
             specs = [Spec(term=term, size=30 * number)] * (1 + number % 3)
-            made = entries_after(log.last_index, log.next_offset, specs)
+            made = entries_after(log.dirty_index, log.next_offset, specs)
             self.entries.update({entry.index: entry for entry in made})
             await log.append(made)
         elif name == "flush":
@@ -61,8 +61,8 @@ class History:
             self.flushed = int(log.flushed_index)
         elif name == "truncate":
             lowest = max(int(log.start_index), int(log.snapshot_index) + 1)
-            first = max(lowest, int(log.last_index) - number)
-            if first <= log.last_index:
+            first = max(lowest, int(log.dirty_index) - number)
+            if first <= log.dirty_index:
                 self.flushed = min(self.flushed, first - 1)
                 await log.truncate(Index(first))
         elif name == "save":
@@ -71,7 +71,7 @@ class History:
             log.advance_start(start)
             await self.save(Snapshot(start, max(start.prev_index, log.snapshot_index), Term(99), b"s" * 700))
         else:
-            index = int(log.last_index) + 2 + number
+            index = int(log.dirty_index) + 2 + number
             start = LogStart(
                 Index(index), log.next_offset, Offset(log.next_offset + 1), Term(max(1, int(log.last_term)))
             )
@@ -89,16 +89,16 @@ class History:
         self.snapshots = [snapshot]
 
     async def check(self, log: Log) -> None:
-        found = log.take_snapshot()
+        found = log.pop_snapshot()
         assert found in self.snapshots
         assert log.start == (found.start if found is not None else ORIGIN)
         if self.is_installing and found == self.snapshots[-1]:
-            assert (log.last_index, log.size_bytes) == (log.start.prev_index, 0)
+            assert (log.dirty_index, log.size_bytes) == (log.start.prev_index, 0)
             return
-        assert log.last_index >= self.flushed
-        assert log.flushed_index == log.last_index
+        assert log.dirty_index >= self.flushed
+        assert log.flushed_index == log.dirty_index
         run = await log.read(log.start_index, 1 << 30)
-        assert plain(run) == plain([self.entries[index] for index in range(log.start_index, log.last_index + 1)])
+        assert plain(run) == plain([self.entries[index] for index in range(log.start_index, log.dirty_index + 1)])
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
@@ -120,11 +120,11 @@ def test_what_was_flushed_survives_and_nothing_is_mixed(
             disk.lose_power()
         for _ in range(2):
             log = await Life(disk).log()
-            found = (log.start, log.last_index)
+            found = (log.start, log.dirty_index)
             await history.check(log)
             await log.close()
         log = await Life(disk).log()
-        assert (log.start, log.last_index) == found, "a second start finds what the first one found"
+        assert (log.start, log.dirty_index) == found, "a second start finds what the first one found"
         await append(log, Spec(term=100))
         await log.close()
 
@@ -210,7 +210,7 @@ def _refuse_and_lose_power(seed: int) -> None:
             await append(log, *[Spec(term=1, size=1)] * 4)
         disk.lose_power()
         log = await Life(disk).log()
-        assert log.last_index == 1, "it came back"
+        assert log.dirty_index == 1, "it came back"
         await log.close()
 
     asyncio.run(scenario())

@@ -44,7 +44,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
         place = Place(tmp_path)
         written = await filled(place, 2, 9)
         async with place.opened() as log:
-            assert (log.last_index, log.flushed_index, log.unflushed_bytes) == (9, 9, 0)
+            assert (log.dirty_index, log.flushed_index, log.unflushed_bytes) == (9, 9, 0)
             assert await everything(log) == plain(written)
 
     asyncio.run(scenario())
@@ -75,7 +75,7 @@ def test_a_hole_above_the_mark_is_cut_even_if_valid_entries_follow(tmp_path: Pat
         content[start:end] = bytes(end - start)
         path.write_bytes(content)
         async with place.opened() as log:
-            assert (log.last_index, log.flushed_index) == (4, 4)
+            assert (log.dirty_index, log.flushed_index) == (4, 4)
             assert place.bases() == [(1, 1), (3, 1)]
             assert await everything(log) == plain(written[:4])
 
@@ -96,7 +96,7 @@ def test_damage_at_the_mark_is_refused_although_only_a_header_behind_it_tells(tm
         # Now nothing says so any more.
         flip(path, spans[3][1] + 40)
         async with place.opened() as log:
-            assert log.last_index == 1
+            assert log.dirty_index == 1
 
     asyncio.run(scenario())
 
@@ -129,7 +129,7 @@ def test_an_entry_inside_a_payload_says_nothing(tmp_path: Path) -> None:
         path, start, _ = place.spans()[1]
         flip(path, start)
         async with place.opened() as log:
-            assert log.last_index == 0
+            assert log.dirty_index == 0
 
     asyncio.run(scenario())
 
@@ -186,7 +186,7 @@ def test_a_term_that_falls_is_damage(tmp_path: Path) -> None:
         with (place.directory / place.names()[0]).open("ab") as file:
             file.write(pack_header(false, Index(0)) + false.payload)
         async with place.opened() as log:
-            assert (log.last_index, log.last_term) == (1, 5)
+            assert (log.dirty_index, log.last_term) == (1, 5)
 
     asyncio.run(scenario())
 
@@ -356,11 +356,11 @@ class Ruin:
     async def check(self, first_damaged: int, mark: int) -> None:
         if first_damaged > mark:
             async with self.place.opened() as log:
-                assert log.last_index == log.flushed_index == first_damaged - 1
+                assert log.dirty_index == log.flushed_index == first_damaged - 1
                 assert await everything(log) == plain(self.written[: first_damaged - 1])
         elif self.is_covered(first_damaged):
             async with self.place.opened() as log:
-                assert log.last_index >= mark
+                assert log.dirty_index >= mark
                 with pytest.raises(CorruptLogError):
                     await log.read(Index(first_damaged), 1)
         else:
@@ -443,7 +443,7 @@ def test_a_first_entry_that_is_known_to_be_durable_is_never_cut_as_a_torn_tail(t
             await Log.open(place.env, str(place.directory), IDENTITY, place.options, known_index=Index(1))
         assert place.content() == before
         async with place.opened() as log:
-            assert log.last_index == 0, "without that knowledge it looks like one"
+            assert log.dirty_index == 0, "without that knowledge it looks like one"
 
     asyncio.run(scenario())
 

@@ -32,7 +32,7 @@ class Stage:
         segment = Segment(path, base, offset, Term(1), file, SegmentIndex(150), 0, Index(base - 1))
         self.log.begin(segment)
         segment.last_index, segment.size = Index(base + COUNT - 1), COUNT * SIZE
-        self.log.note_written(segment)
+        self.log.mark_dirty(segment)
         file.unpin()
         return segment
 
@@ -107,7 +107,7 @@ def test_segments_leave_that_end_before_the_start(three: Stage) -> None:
 def test_what_was_written_during_an_fsync_is_dirty_after_it(three: Stage) -> None:
     taken = three.log.take_dirty()
     assert len(taken) == three.open_files() == 3
-    three.log.note_written(taken[2])
+    three.log.mark_dirty(taken[2])
     three.log.on_fsync_ended(taken)
     assert three.open_files() == 1
     assert three.log.take_dirty() == taken[2:]
@@ -116,7 +116,7 @@ def test_what_was_written_during_an_fsync_is_dirty_after_it(three: Stage) -> Non
 def test_an_fsync_that_crossed_a_truncation_leaves_dirty_what_is_still_there(three: Stage) -> None:
     taken = three.log.take_dirty()
     three.log.cut_end(Index(21), None)
-    three.log.note_written(taken[1])
+    three.log.mark_dirty(taken[1])
     three.log.on_fsync_crossed(taken)
     assert three.log.take_dirty() == taken[:2]
     assert three.open_files() == 2, "each is pinned once"

@@ -85,7 +85,7 @@ def test_a_start_never_moves_back_and_must_fit(tmp_path: Path) -> None:
                     log.advance_start(each)
             assert log.start == start
             log.advance_start(start_at(written, 13))
-            assert log.last_index == 13
+            assert log.dirty_index == 13
 
     asyncio.run(scenario())
 
@@ -122,7 +122,7 @@ def test_epochs_and_terms_behind_a_moved_start(tmp_path: Path) -> None:
         assert log.start == start_at(written, 7)
         check()
         await log.truncate(Index(7))
-        assert (log.last_index, log.last_term, log.next_offset) == (6, 2, log.start.base_offset)
+        assert (log.dirty_index, log.last_term, log.next_offset) == (6, 2, log.start.base_offset)
         assert log.epoch_end(Term(2)) == (0, log.start_offset)
         await log.close()
 
@@ -153,12 +153,12 @@ def test_a_saved_snapshot_is_found_once_and_removes_whole_segments_below_it(tmp_
             ("fsync_dir", "0123-7"),
         ]
         assert place.bases() == bases[2:]
-        assert (log.snapshot_index, log.take_snapshot()) == (12, None)
+        assert (log.snapshot_index, log.pop_snapshot()) == (12, None)
         await log.close()
         log = await place.open()
         assert log.start == start
-        assert log.take_snapshot() == snapshot_of(written, start)
-        assert log.take_snapshot() is None
+        assert log.pop_snapshot() == snapshot_of(written, start)
+        assert log.pop_snapshot() is None
         assert log.snapshot_index == 12
         assert plain(await log.read(start.index, 1 << 20)) == plain(written[start.index - 1 :])
         await log.close()
@@ -276,7 +276,7 @@ def test_an_install_replaces_a_log_that_ends_before_its_start(tmp_path: Path) ->
         assert await log.install(snapshot)
         for _ in range(2):
             assert (log.start, log.snapshot_index) == (start, 120)
-            assert log.last_index == log.pending_index == log.flushed_index == 100
+            assert log.dirty_index == log.pending_index == log.flushed_index == 100
             assert (log.last_term, log.pending_term, log.next_offset, log.unflushed_bytes) == (6, 6, 500, 0)
             assert (log.term_at(Index(100)), log.end_offset(Index(100))) == (6, 500)
             assert (log.size_bytes, log.closed_index, place.names()) == (0, 0, [])
@@ -284,7 +284,7 @@ def test_an_install_replaces_a_log_that_ends_before_its_start(tmp_path: Path) ->
             assert await log.reader.max_timestamp(Index(100)) is None
             await log.close()
             log = await place.open()
-        assert log.take_snapshot() == snapshot
+        assert log.pop_snapshot() == snapshot
         made = entries_after(100, 500, [Spec(term=7, records=9), Spec(term=7)])
         await log.append(made)
         assert plain(await log.read(Index(101), 1 << 20)) == plain(made)
@@ -305,7 +305,7 @@ def test_an_install_keeps_a_log_that_holds_the_entry_before_its_start(tmp_path: 
             written += await append(log, Spec(term=4), Spec(term=4))
             start = start_at(written, 14)
             assert await log.install(snapshot_of(written, start, 13))
-            assert (log.start, log.last_index, log.truncations) == (start, 14, 0)
+            assert (log.start, log.dirty_index, log.truncations) == (start, 14, 0)
             assert log.flushed_index >= 13
             assert not await log.install(snapshot_of(written, start_at(written, 3), 13))
         async with place.opened() as log:
@@ -321,7 +321,7 @@ def test_an_install_replaces_a_log_with_another_term_before_its_start(tmp_path: 
             await story(log)
             start = LogStart(Index(8), Offset(5), Offset(5), Term(3))
             assert await log.install(Snapshot(start, Index(7), Term(3), b""))
-            assert (log.last_index, log.last_term, log.truncations) == (7, 3, 1)
+            assert (log.dirty_index, log.last_term, log.truncations) == (7, 3, 1)
 
     asyncio.run(scenario())
 

@@ -25,7 +25,7 @@ def test_what_lies_before_stays_and_what_follows_is_new(tmp_path: Path, first_re
             written = await append(log, barrier(1), *[Spec(size=13)] * 5, barrier(2), *[Spec(term=2, size=13)] * 2)
             await log.truncate(Index(first_removed))
             kept = written[: first_removed - 1]
-            assert log.last_index == log.pending_index == first_removed - 1
+            assert log.dirty_index == log.pending_index == first_removed - 1
             assert log.next_offset == (kept[-1].end_offset if kept else 0)
             assert log.last_term == log.pending_term == (kept[-1].term if kept else 0)
             assert log.unflushed_bytes == log.size_bytes == sum(entry.size for entry in kept)
@@ -47,10 +47,10 @@ def test_flushed_follows_the_last_index_down(tmp_path: Path) -> None:
             await log.flush()
             await append(log, *[Spec()] * 2)
             await log.truncate(Index(6))
-            assert (log.flushed_index, log.last_index) == (4, 5)
+            assert (log.flushed_index, log.dirty_index) == (4, 5)
             assert log.unflushed_bytes == log.size_bytes // 5
             await log.truncate(Index(3))
-            assert (log.flushed_index, log.last_index, log.unflushed_bytes) == (2, 2, 0)
+            assert (log.flushed_index, log.dirty_index, log.unflushed_bytes) == (2, 2, 0)
             assert log.truncations == 2
 
     asyncio.run(scenario())
@@ -67,7 +67,7 @@ def test_positions_are_right_after_a_restart_when_memory_holds_no_end_offsets(tm
             task = asyncio.get_running_loop().create_task(log.truncate(Index(5)))
             await steps()
             # The files are not cut yet; the positions agree with each other all the same.
-            assert (log.last_index, log.next_offset, log.end_offset(Index(4))) == (4, 12, 12)
+            assert (log.dirty_index, log.next_offset, log.end_offset(Index(4))) == (4, 12, 12)
             assert await everything(log) == plain(written[:4])
             place.workers.release(Pool.APPEND)
             await task
@@ -146,7 +146,7 @@ def test_damage_found_by_a_truncation_poisons_and_moves_nothing(tmp_path: Path) 
             flip(path, start + 5)
             with pytest.raises(LogPoisonedError, match="cannot be truncated"):
                 await log.truncate(Index(4))
-            assert (log.last_index, log.truncations, log.is_poisoned) == (4, 0, True)
+            assert (log.dirty_index, log.truncations, log.is_poisoned) == (4, 0, True)
             with pytest.raises(LogPoisonedError):
                 await append(log, Spec())
 
@@ -167,8 +167,8 @@ def test_a_disk_error_in_a_truncation_poisons(tmp_path: Path, call: str) -> None
             assert log.is_poisoned
         # Whatever is left is a prefix that can be truncated again.
         async with place.opened() as log:
-            assert await everything(log) == plain(written[: log.last_index])
-            assert log.last_index >= 1
+            assert await everything(log) == plain(written[: log.dirty_index])
+            assert log.dirty_index >= 1
 
     asyncio.run(scenario())
 
@@ -216,7 +216,7 @@ def test_a_read_that_meets_a_truncation_returns_what_is_there_now(tmp_path: Path
             expected = plain(written[:2] + replaced)
             assert plain(run) == expected[: len(run)]
             assert len(run) >= 2
-            assert index == log.last_index + 1, "the offset does not exist any more"
+            assert index == log.dirty_index + 1, "the offset does not exist any more"
             assert hit == (0, 1000, 1)
             assert largest == 7777
 
@@ -252,7 +252,7 @@ def test_a_log_can_be_truncated_to_nothing_and_begun_again(tmp_path: Path) -> No
         async with place.opened() as log:
             await append(log, *[Spec()] * 3)
             await log.truncate(Index(1))
-            assert (log.last_index, log.last_term, log.next_offset, log.size_bytes) == (0, 0, 0, 0)
+            assert (log.dirty_index, log.last_term, log.next_offset, log.size_bytes) == (0, 0, 0, 0)
             assert place.names() == []
             written = await append(log, Spec(term=4))
             assert log.term_at(Index(1)) == Term(4)
@@ -274,7 +274,7 @@ def test_threads_reads_and_truncations_race_and_nothing_false_is_read(tmp_path: 
             count = 0
             while not stop:
                 truncations = log.truncations
-                first = Index(1 + count % max(1, log.last_index))
+                first = Index(1 + count % max(1, log.dirty_index))
                 run = await log.read(first, 3000)
                 for entry in run:
                     assert entry.kind is EntryKind.COMMAND
@@ -289,11 +289,11 @@ def test_threads_reads_and_truncations_race_and_nothing_false_is_read(tmp_path: 
         for term in range(1, 60):
             made = [
                 Entry(Index(index), Term(term), EntryKind.COMMAND, Offset(0), 0, b"%d/%d" % (index, term) * 20)
-                for index in range(log.last_index + 1, log.last_index + 31)
+                for index in range(log.dirty_index + 1, log.dirty_index + 31)
             ]
             await log.append(made)
             flush = asyncio.get_running_loop().create_task(log.flush())
-            await log.truncate(Index(max(1, log.last_index - term % 29)))
+            await log.truncate(Index(max(1, log.dirty_index - term % 29)))
             await flush
         stop = True
         assert all(count > 0 for count in await asyncio.gather(*readers))
@@ -325,7 +325,7 @@ def test_a_truncation_waits_while_no_thread_can_read(tmp_path: Path, monkeypatch
         await log.truncate(Index(10))
         assert refused == 5
         assert not log.is_poisoned
-        assert log.last_index == log.pending_index == 9
+        assert log.dirty_index == log.pending_index == 9
         await log.close()
         env.workers.close()
 

@@ -27,7 +27,7 @@ def build(rows: list[tuple[int, int, int]], interval: int) -> tuple[SegmentIndex
     """Return the index and (index, offset, timestamp, position) of each entry; rows are (records, timestamp, size)."""
     index, entries, offset, position = SegmentIndex(interval), [], 100, 0
     for number, (records, timestamp, size) in enumerate(rows, 7):
-        index.note(number, offset, records, timestamp, position)
+        index.add(number, offset, records, timestamp, position)
         entries.append((number, offset, timestamp, position))
         offset, position = offset + records, position + size
     return index, entries
@@ -73,7 +73,7 @@ def test_a_cut_index_is_that_of_the_entries_that_stay(rows: list[tuple[int, int,
     assert index.max_timestamp == expected.max_timestamp
     # What is noted next is treated alike.
     for each in (index, expected):
-        each.note(99, 999, 1, 5, entries[kept][3] if kept < len(rows) else entries[-1][3] + rows[-1][2])
+        each.add(99, 999, 1, 5, entries[kept][3] if kept < len(rows) else entries[-1][3] + rows[-1][2])
     assert index.columns() == expected.columns()
 
 

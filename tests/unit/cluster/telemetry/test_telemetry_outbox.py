@@ -19,9 +19,9 @@ def test_batches_wait_in_order_until_they_are_taken():
     for second in (1.0, 2.0):
         outbox.add([sample(figures, second)], round(1000 * second), second)
     assert [outbox.first(2.0).at_ms, outbox.first(2.0).at_ms] == [1000, 1000]
-    outbox.taken()
+    outbox.drop_first()
     assert outbox.first(2.0).at_ms == 2000
-    outbox.taken()
+    outbox.drop_first()
     assert outbox.first(2.0) is None
 
 
@@ -44,6 +44,6 @@ def test_what_there_is_no_room_for_goes_into_the_next_record():
         outbox.add([sample(figures, second)], round(1000 * second), second)
     assert len(outbox) == 2
     assert (figures.take(4.0).since, figures.recovery_bytes) == (2.0, 0)
-    outbox.taken()
+    outbox.drop_first()
     outbox.add([sample(figures, 5.0)], 5000, 5.0)
     assert len(outbox) == 2

@@ -76,10 +76,10 @@ async def test_a_deletion_waits_for_a_commit_that_a_refused_one_has_overtaken(br
     state, log = partition.log_state, consensus_of(partition).log
     other = Groups(await broker.client())
     assert _codes(await other.call(ApiKey.OFFSET_COMMIT, 8, _request("h", 0, 1))) == [ErrorCode.NONE] * 2
-    before = log.last_index
+    before = log.dirty_index
     async with stuck_disk(broker):
         groups.client.send(ApiKey.OFFSET_COMMIT, 8, _request("g", 0))
-        await until(lambda: log.last_index > before)
+        await until(lambda: log.dirty_index > before)
         groups.client.send(ApiKey.OFFSET_COMMIT, 8, _request("g", 1))
         await until(lambda: state.fills()[0].refused == 1)
         deletion = asyncio.ensure_future(other.delete())

@@ -71,10 +71,10 @@ async def test_a_deletion_takes_along_the_commit_before_it_whose_outcome_nobody_
     deleting = Groups(await broker.client())
     async with stuck_disk(broker):
         assert await groups.commit(2, partition=1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        before = log.last_index
+        before = log.dirty_index
         deleting.client.send(ApiKey.DELETE_GROUPS, 2, deleting.delete_request())
         # It has looked at the table, in which that commit is not yet.
-        await until(lambda: log.last_index > before, seconds=_SECONDS)
+        await until(lambda: log.dirty_index > before, seconds=_SECONDS)
     error = (await deleting.client.receive())[1].results[0].error_code
     if error:
         assert error == ErrorCode.COORDINATOR_NOT_AVAILABLE
