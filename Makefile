@@ -13,6 +13,9 @@ BIN := $(VENV)/bin
 STORY_STAMP := $(VENV)/.installed-story
 PIPELINE_STAMP := $(VENV)/.installed-pipeline
 TESTS_STAMP := $(VENV)/.installed-tests
+LINT_STAMP := $(VENV)/.installed-lint
+DOCS_STAMP := $(VENV)/.installed-docs
+BUILD_STAMP := $(VENV)/.installed-build
 FUZZ_STAMP := $(VENV)/.installed-fuzz
 GO_STAMP := $(VENV)/.installed-go
 PINS := pyproject.toml constraints.txt
@@ -33,8 +36,21 @@ run: $(STORY_STAMP)  ## install, start three brokers and tell the story in under
 run-pipeline: java $(PIPELINE_STAMP)  ## a load, lost leaders, archive and telemetry on Spark, and their proofs in about 3 minutes
 	@$(BIN)/python -m raftka.pipeline.story $(ARGS)
 
-test: system-packages $(TESTS_STAMP)  ## install what tests need and run the default suite (ARGS=... goes to pytest)
-	@$(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder $(ARGS)
+# What the tests in ARGS need: a path decides, and without one it is what the whole tier needs.
+PATHS := $(filter tests%,$(ARGS))
+names = $(if $(PATHS),$(foreach each,$(1),$(filter $(each)% tests tests/,$(PATHS))),$(2))
+ON_BROKERS := tests/process tests/clients tests/chaos tests/pipeline
+FOR_TESTS := $(TESTS_STAMP) $(if $(call names,$(ON_BROKERS),all),system-packages)
+FOR_TESTS += $(if $(call names,tests/pipeline tests/unit/pipeline),$(PIPELINE_STAMP))
+FOR_TESTS += $(if $(call names,tests/docs),$(DOCS_STAMP))
+FOR_TESTS += $(if $(call names,tests/packaging),$(BUILD_STAMP))
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
+
+test: $(FOR_TESTS)  ## what a change breaks first, in at most 15 minutes (ARGS=... goes to pytest and may name any test)
+	@$(PYTEST) $(if $(ARGS),$(ARGS),-m "not slow and not long")
+
+test-slow: system-packages java-if-possible $(TESTS_STAMP) $(PIPELINE_STAMP) $(DOCS_STAMP) $(BUILD_STAMP)  ## the rest of what the gate runs: the CLI, clients, chaos, planted bugs, Spark
+	@$(PYTEST) -m "slow and not long" $(ARGS)
 
 # A run that has left out what it is for must not pass: here it fails for want of a tool, a JVM or a connector.
 test-long: system-packages-long  ## the tests that take too long for the default suite; what is missing for them fails
@@ -44,13 +60,13 @@ sent-requests: system-packages-long  ## run every client's tasks; record outcome
 	@$(WITH_TOOLS) RAFTKA_NEED_CLIENTS=1 $(BIN)/python -m tests.clients.sent $(ARGS)
 	@$(BIN)/python -m kafka_api.compatibility
 
-lint: $(TESTS_STAMP)  ## ruff, formatting, mypy, import contracts; changes nothing
+lint: $(LINT_STAMP)  ## ruff, formatting, mypy, import contracts; changes nothing
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-fix: $(TESTS_STAMP)  ## let ruff repair and format the sources
+fix: $(LINT_STAMP)  ## let ruff repair and format the sources
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
@@ -78,16 +94,17 @@ known-bugs: $(TESTS_STAMP)  ## catch every planted bug, pin its seed, write docs
 needs-%:
 	@$(if $($*),,echo "$* is not set; \`make\` shows an example" >&2; exit 1)
 
-bench: $(TESTS_STAMP)  ## list the benchmarks; make bench ARGS="NAME... [--quick]" runs them
+bench: $(TESTS_STAMP) $(PIPELINE_STAMP)  ## list the benchmarks; make bench ARGS="NAME... [--quick]" runs them
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 bench-table: $(TESTS_STAMP)  ## write what benchmarks/results say of the targets into docs/performance.md
 	@$(BIN)/python -m benchmarks.table $(ARGS)
 
-docs: $(TESTS_STAMP)  ## build the documentation site into build/site; a warning is an error
+docs: $(DOCS_STAMP)  ## build the documentation site into build/site; a warning is an error
 	@$(BIN)/python docs/build.py
+	@echo "the site is in build/site; to read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000"
 
-wheel: $(TESTS_STAMP)  ## build the source archive, and from it the wheel, into dist/
+wheel: $(BUILD_STAMP)  ## build the source archive, and from it the wheel, into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist .
 
 clean:  ## remove caches and built files; the environment stays (rm -r .venv removes it)
@@ -98,23 +115,26 @@ clean:  ## remove caches and built files; the environment stays (rm -r .venv rem
 # these that apt knows is taken, which is 17 of Debian 12 and of Ubuntu, and 21 of Debian 13.
 JAVAS := openjdk-17-jre-headless openjdk-21-jre-headless
 KNOWN_JAVA = $$(for each in $(JAVAS); do if apt-cache show $$each >/dev/null 2>&1; then echo $$each; break; fi; done)
-# The test tools that pip cannot install.
+# The test tools that pip cannot install, and roughly what apt downloads for them.
 TOOLS := kcat strace iproute2 nftables
+TOOLS_SIZE := 5 MB
+JAVA_SIZE := 45 MB
 system-packages:  ## install the tools that pip cannot by apt when root; without them the tests that use them are skipped
 	@if command -v kcat >/dev/null && command -v strace >/dev/null && command -v ip >/dev/null \
-	    && command -v nft >/dev/null && { command -v java >/dev/null || [ -n "$${JAVA_HOME:-}" ]; }; then exit 0; fi; \
+	    && command -v nft >/dev/null; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing $(TOOLS) by apt (about $(TOOLS_SIZE)) ..."; \
 	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-	        $(TOOLS) $(KNOWN_JAVA); } >/dev/null || \
-	        echo "apt-get could not install $(TOOLS) and Java: the tests that use them are skipped" >&2; \
+	        $(TOOLS); } >/dev/null || \
+	        echo "apt-get could not install $(TOOLS): the tests that use them are skipped" >&2; \
 	else \
-	    echo "one of these is missing: apt-get install $(TOOLS) $(firstword $(JAVAS)); the tests that use it are skipped" >&2; \
+	    echo "one of these is missing: apt-get install $(TOOLS); the tests that use it are skipped" >&2; \
 	fi
 
 # Go may have been installed into the environment.
 WITH_TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
 GO_WANTED := $(shell sed -n 's/^go //p' tests/clients/go/go.mod)
-system-packages-long: system-packages $(TESTS_STAMP)  ## what test-long runs on: JDK, Maven, Node, npm (apt), Go (pip)
+system-packages-long: system-packages $(TESTS_STAMP) $(PIPELINE_STAMP)  ## what test-long runs on: JDK, Maven, Node, npm (apt), Go (pip)
 	@wanted=""; \
 	command -v javac >/dev/null || wanted+=" default-jdk-headless"; \
 	command -v mvn >/dev/null || wanted+=" maven"; \
@@ -136,13 +156,16 @@ system-packages-long: system-packages $(TESTS_STAMP)  ## what test-long runs on:
 java:  ## install a Java for Spark by apt when root, where there is none, and nothing else
 	@if command -v java >/dev/null || [ -n "$${JAVA_HOME:-}" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo "installing Java ..."; \
+	    echo "installing Java by apt (about $(JAVA_SIZE)) ..."; \
 	    { apt-get update -qq && name=$(KNOWN_JAVA) && test -n "$$name" && DEBIAN_FRONTEND=noninteractive \
 	        apt-get install -y -qq --no-install-recommends $$name; } >/dev/null || \
 	        { echo "apt-get could not install any of $(JAVAS)" >&2; exit 1; }; \
 	else \
 	    echo "Spark needs Java 17 or 21: apt-get install $(firstword $(JAVAS)), or set JAVA_HOME" >&2; exit 1; \
 	fi
+
+java-if-possible:  ## the same, but a machine that cannot have Java goes on: the tests on Spark are skipped, and say so
+	@$(MAKE) java || echo "without Java the tests on Spark are skipped" >&2
 
 # The environment itself. `python -m venv` on one that is already there leaves it as it is, so one that was cut
 # short on its way is completed.
@@ -154,11 +177,18 @@ define make-environment
     echo "no environment could be made in $(VENV); on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 endef
 
+# What each environment adds to the one before it, in site-packages.
 $(STORY_STAMP): $(PINS)
 	$(make-environment)
-	@echo "installing Raftka into $(VENV) ..."
+	@echo "installing Raftka and its dependencies (65 MB) into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e .
 	@touch $@
+
+$(TESTS_STAMP): $(PINS)
+	$(make-environment)
+	@echo "installing Raftka and what its tests need (210 MB in all) into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
+	@touch $@ $(STORY_STAMP)
 
 $(PIPELINE_STAMP): $(PINS)
 	$(make-environment)
@@ -166,19 +196,28 @@ $(PIPELINE_STAMP): $(PINS)
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark,check]'
 	@touch $@ $(STORY_STAMP)
 
-$(TESTS_STAMP): $(PINS)
-	$(make-environment)
-	@echo "installing Raftka and what its tests need, Spark (450 MB) among it, into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
-	@touch $@ $(STORY_STAMP)
+$(LINT_STAMP): $(TESTS_STAMP)
+	@echo "installing the linters (40 MB) into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[lint]'
+	@touch $@
+
+$(DOCS_STAMP): $(TESTS_STAMP)
+	@echo "installing the site generator (105 MB) into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	@touch $@
+
+$(BUILD_STAMP): $(TESTS_STAMP)
+	@echo "installing the package builder (5 MB) into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[build]'
+	@touch $@
 
 # Distributions are years behind what the Go clients want.
 $(GO_STAMP): $(TESTS_STAMP)
 	@echo "installing Go into $(VENV) ..."
-	@if $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,go]'; then touch $@; \
+	@if $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test,go]'; then touch $@; \
 	else echo "Go $(GO_WANTED) or newer could not be installed: the tests that use it fail" >&2; fi
 
 # atheris has wheels for some Pythons and machines only; the search does without where it must.
 $(FUZZ_STAMP): $(TESTS_STAMP)
-	@if $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,fuzz]'; then touch $@; \
+	@if $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[fuzz]'; then touch $@; \
 	else echo "atheris could not be installed: inputs will be damaged at random" >&2; fi

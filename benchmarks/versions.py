@@ -6,6 +6,7 @@ of one of the two, by that one's own `benchmarks`, and is repeated in turns; a r
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import failover, soak
-from benchmarks.cluster import BenchmarkError, running_cluster
+from benchmarks.cluster import TOPIC, BenchCluster, BenchmarkError, running_cluster
 from benchmarks.compare import produce
 from benchmarks.compare.latencies import latency_options, quantiles
 from benchmarks.compare.match import Contender, Metrics, play
@@ -29,6 +30,10 @@ _RESULTS = ROOT / "benchmarks" / "results" / "versions"
 _SCRATCH = ROOT / "build" / "benchmarks"
 _REPEATS = 5
 _WARM_UP_SECONDS = 5.0
+# A soak is longer than a window: retention and lagging followers need their time.
+_SOAK_WINDOWS = 4
+_SOAK_PARTITIONS = 3
+_DIRTY = re.compile(rf'^raftka_partition_dirty_index\{{partition="(\d+)",topic="{TOPIC}"\}} (\S+)$', re.MULTILINE)
 # Sizes, partitions and levels.
 _PRODUCE = {
     "produce 1 KiB, 1 partition, acks=all": (1024, 1, "all"),
@@ -39,6 +44,8 @@ _PRODUCE = {
 # What is kept of each run, and its unit.
 _KEPT = {
     "megabytes_per_second": "MB/s",
+    "copies": "of 3",
+    "replicated_megabytes_per_second": "MB/s",
     "cpu_seconds_per_gigabyte": "s/GB",
     "p50_ms": "ms",
     "p99_ms": "ms",
@@ -76,10 +83,29 @@ def _failover(data_dir: Path, _: Plan) -> Metrics:
 
 
 def _soak(data_dir: Path, plan: Plan) -> Metrics:
-    soak._SECONDS = 4 * plan.seconds
-    found = soak.measure(data_dir, plan)
-    elections, lag, _ = (each["raftka"] for each in found["rows"])
-    return {"megabytes_per_second": found["megabytes_per_second"], "elections": elections, "loop_lag_ms": lag}
+    """Return what one producer gets, and what all replicas take: a slow follower that is left behind costs nothing."""
+    options = {"mode": "flood", "topic": TOPIC, "seconds": _SOAK_WINDOWS * plan.seconds}
+    with running_cluster(data_dir) as cluster, cluster.topic(_SOAK_PARTITIONS, soak._RETENTION):
+        elections = soak._elections(cluster)
+        found = run_client("producer", {**options, "brokers": cluster.bootstrap}).numbers
+        megabytes_per_second = found["records"] * found["size"] / found["seconds"] / 1e6
+        copies = _copies(cluster)
+        return {
+            "megabytes_per_second": megabytes_per_second,
+            "copies": copies,
+            "replicated_megabytes_per_second": copies * megabytes_per_second,
+            "elections": soak._elections(cluster) - elections,
+            "loop_lag_ms": 1000 * max(soak._reported_lags(cluster), default=0.0),
+        }
+
+
+def _copies(cluster: BenchCluster) -> float:
+    """Return how many replicas hold an entry when the load ends: at most their number."""
+    reached: dict[str, list[float]] = defaultdict(list)
+    for text in cluster.metrics():
+        for partition, last_index in _DIRTY.findall(text):
+            reached[partition].append(float(last_index))
+    return sum(map(sum, reached.values())) / sum(map(max, reached.values()))
 
 
 _CASES: dict[str, Callable[[Path, Plan], Metrics]] = {

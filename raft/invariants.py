@@ -9,11 +9,12 @@ from raft.replica_state import ReplicaState, Role
 
 def check_replica(state: ReplicaState) -> None:
     """Assert S2 and the vote of whoever leads or stands; and on a leader what it may believe of its followers."""
-    if state.role is Role.FAILED:
+    role = state.role
+    if role is Role.FAILED:
         # It has stopped, perhaps because one of these does not hold.
         return
     state.check_invariants()
-    if state.role is not Role.LEADER:
+    if role is not Role.LEADER:
         # What a leader alone keeps goes with its leadership: in the next one it would be another term's.
         assert not state.followers
         assert not state.unreplicated.total
@@ -22,4 +23,4 @@ def check_replica(state: ReplicaState) -> None:
         # P8: a request that ended twice would let more of them in flight than the window.
         assert follower.in_flight >= 0, str(follower)
         # R2: rounds skip whom only recovery may send to; without a recovery such a follower would be left behind.
-        assert follower.needs_recovery or not follower.is_probing, str(follower)
+        assert not follower.is_probing or follower.needs_recovery, str(follower)

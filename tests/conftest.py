@@ -28,10 +28,25 @@ _LANES = {
     "pipeline": "spark",
 }
 _ORDER = ["brokers", "simulation", "spark"]
+# What `make test` leaves to `make test-slow`: it takes long, or needs Spark or the site generator.
+_SLOW = (
+    "tests/chaos",
+    "tests/clients",
+    "tests/docs",
+    "tests/packaging",
+    "tests/pipeline",
+    "tests/process/cli",
+    "tests/simulation/known_bugs",
+    "tests/unit/pipeline",
+)
 
 
+@pytest.hookimpl(tryfirst=True)  # Before -m looks at the marks.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest: what must not be spread."""
+    """Mark what is slow, and begin with what takes longest: what must not be spread."""
+    for item in items:
+        if item.nodeid.startswith(tuple(f"{folder}/" for folder in _SLOW)):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: _ORDER.index(_lane(item.nodeid)) if _lane(item.nodeid) in _ORDER else len(_ORDER))
 
 

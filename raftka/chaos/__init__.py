@@ -20,7 +20,8 @@
 * `loop_thread`         an event loop beside a nemesis that blocks.
 * `errors`              what can go wrong with a run itself.
 
-Half of the clients are librdkafka, which is what programs use. The other half is `raftka.kafka.wire`: it sends each request once and
-knows which broker answered, which a history needs and librdkafka hides; and a bug that the brokers' codec has on both
-sides of a connection would be invisible to a client that shared it. So this package imports nothing of the brokers.
+Half of the clients are librdkafka, which is what programs use. The other half is `raftka.kafka.wire`: it sends each
+request once and knows which broker answered, which a history needs and librdkafka hides; and a bug that the brokers'
+codec has on both sides of a connection would be invisible to a client that shared it. So this package imports nothing
+of the brokers.
 """

@@ -110,8 +110,7 @@ def chaos(
     except (ChaosError, KafkaClientError) as error:
         print(f"raftka: {error}", file=sys.stderr)
         return UNJUDGED
-    for line in judgement.lines:
-        print(line)
+    print(*judgement.lines, sep="\n")
     print(f"report: {request.out / 'report.html'}")
     if judgement.outcome == "valid":
         remove_cluster(request.out)

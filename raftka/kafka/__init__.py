@@ -1,1 +1,10 @@
-"""Kafka clients for the CLI, chaos runs and pipelines: calls to librdkafka, and `wire`, a client of our own."""
+"""Kafka clients for the CLI, chaos runs and pipelines; they work with any Kafka.
+
+* `client`       librdkafka: topics, producers, consumers, and errors in one line.
+* `assignments`  which partitions a member of a group was assigned.
+* `configs`      options of topics and brokers.
+* `groups`       consumer groups: members, offsets, deletion.
+* `offsets`      where partitions begin and end, and which offset a time has.
+* `probe`        what listens at an address that answers as no Kafka broker does.
+* `wire`         a client of our own, which shares no line with the brokers.
+"""

@@ -4,4 +4,5 @@
 - message_schema: the tables parsed into `MessageSchema`, `Struct` and `Field`
 - derive: developer tool that writes definitions and the stub of `messages` (needs kafka-python, not shipped with us)
 - stub: the text of `messages.pyi`
+- generated_header: what both generated files begin with
 """
