@@ -9,7 +9,8 @@ broker. numpy computes; it belongs to the extra `check`.
 * `verdict`           Verdict, Finding, Anomaly; `explain` what each anomaly means, `render` a verdict as text,
                       `printable` what may reach a terminal.
 
-`log` judges a partition as a log.
+`log` judges a partition as a log. Beside it lie what its parts share: `value_numbers`, `sessions` (which polls follow
+each other), `slots`, `sorting` and `running`.
 
 The register, with and without compare-and-set:
 
