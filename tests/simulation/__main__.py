@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.simulation.campaign.campaign import plant, run_seeds
+from tests.simulation.campaign.campaign import run_seeds
 from tests.simulation.campaign.campaign_part import CampaignRecorder
 from tests.simulation.campaign.campaign_report import add_part
 from tests.simulation.campaign.minimise import Minimised, PassedError, minimise
@@ -20,7 +20,7 @@ from tests.simulation.campaign.plan import RUN_SECONDS, SECONDS_MIN, Plan
 from tests.simulation.campaign.processes import interruptible, number_of_processes
 from tests.simulation.campaign.run import RunResult, run
 from tests.simulation.campaign.sources import sources
-from tests.simulation.known_bugs.table import BUGS
+from tests.simulation.known_bugs.table import BUGS, plant
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.campaign.plan import Plan
 from tests.simulation.campaign.processes import results, worker_processes
 from tests.simulation.campaign.run import RunResult, run
-from tests.simulation.known_bugs.table import BUGS
+from tests.simulation.known_bugs.table import plant
 
 # What one run leaks must not add up over a campaign.
 _RUNS_PER_PROCESS = 50
@@ -34,11 +34,6 @@ def campaign_in_the_background(
     with worker_processes(jobs, _RUNS_PER_PROCESS, niceness=_BACKGROUND) as pool:
         under_way = pool.map_async(_run, [(seed, seconds, None) for seed in seeds], chunksize=1)
         yield under_way.get
-
-
-def plant(patch: pytest.MonkeyPatch, name: str) -> None:
-    """Plant one of the known bugs, until the patch is undone."""
-    next(bug.plant for bug in BUGS if bug.name == name)(patch)
 
 
 def _run(work: _Work) -> RunResult:

@@ -6,13 +6,13 @@ import pytest
 from tests.simulation.campaign.minimise import PassedError, kind_of, minimise
 from tests.simulation.campaign.plan import Plan
 from tests.simulation.campaign.run import run
-from tests.simulation.known_bugs.elections import votes_go_to_any_log
+from tests.simulation.known_bugs.table import plant
 
 _SECONDS = 15.0
 
 
 def test_what_a_failure_does_not_need_is_left_out(monkeypatch) -> None:
-    votes_go_to_any_log(monkeypatch)
+    plant(monkeypatch, "votes_go_to_any_log")
     plan = next(plan for plan in (Plan(seed, _SECONDS) for seed in range(1, 40)) if run(plan).error is not None)
     before = run(plan)
     small = minimise(plan, trials_max=60)

@@ -12,8 +12,8 @@ from tests.simulation.campaign.processes import interruptible, number_of_process
 from tests.simulation.known_bugs.hunt import SEEDS_MAX, Hunt
 from tests.simulation.known_bugs.hunts import NAMES, hunt_all
 from tests.simulation.known_bugs.pins import write_pins
-from tests.simulation.known_bugs.report import render, source_version
-from tests.simulation.known_bugs.table import BUGS
+from tests.simulation.known_bugs.report import render, source_version, with_current_tables
+from tests.simulation.known_bugs.table import HUNTED
 
 # Apart from the seeds of the campaigns.
 _FIRST_SEED = 100_000
@@ -33,7 +33,13 @@ def main() -> int:
         "--pin", action="store_true", help="keep the cheapest seed of each in seeds.json, for the tests"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the page, as Markdown")
+    parser.add_argument("--tables", action="store_true", help="hunt nothing; write the other tables of --out anew")
     arguments = parser.parse_args()
+    if arguments.tables:
+        if arguments.out is None:
+            parser.error("--tables needs --out")
+        arguments.out.write_text(with_current_tables(arguments.out.read_text()))
+        return 0
     wanted = arguments.bugs or NAMES
     commit = source_version()
     hunts: list[Hunt] = []
@@ -44,7 +50,7 @@ def main() -> int:
             print(_line(each), flush=True)
             if arguments.pin:
                 write_pins(hunts, NAMES)
-    bugs = [bug for bug in BUGS if bug.name in wanted]
+    bugs = [bug for bug in HUNTED if bug.name in wanted]
     if arguments.out is not None:
         command = f'make known-bugs ARGS="--tries {arguments.tries} --seeds {arguments.seeds}"'
         arguments.out.parent.mkdir(parents=True, exist_ok=True)

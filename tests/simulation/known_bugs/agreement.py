@@ -6,8 +6,10 @@ import raft.append_dispatch
 import raft.append_entries_buffer
 import raft.consensus
 import raft.group_heartbeats
+import raft.replicate_entries_stm
 from model.ids import ConsistencyLevel, Index
 from model.record_batch import stamp
+from raft.append_dispatch import append_request
 from raft.effects import Moved
 from raft.follower_index_metadata import FollowerIndexMetadata
 from raft.group_configuration import GroupConfiguration, RaftPolicy
@@ -29,6 +31,17 @@ def written_counts_as_fsynced(patch: pytest.MonkeyPatch) -> None:
         return CopyPosition(written, written)
 
     patch.setattr(FollowerIndexMetadata, "position", property(position))
+
+
+def followers_are_not_asked_to_flush(patch: pytest.MonkeyPatch) -> None:
+    """A leader asks no follower to flush, and counts what they have written as flushed."""
+    whole_request = append_request
+
+    def request(context, prev_index, prev_term, *, flush: bool):
+        return whole_request(context, prev_index, prev_term, flush=False)
+
+    written_counts_as_fsynced(patch)
+    patch.setattr(raft.replicate_entries_stm, "append_request", request)
 
 
 def follower_reports_before_its_fsync(patch: pytest.MonkeyPatch) -> None:
@@ -64,6 +77,16 @@ def minority_commits(patch: pytest.MonkeyPatch) -> None:
 
     def commit_point(quorums, *arguments) -> Index:
         return of_majority([Quorum(members, k - 1) for members, k in quorums], *arguments)
+
+    patch.setattr(agreement, "commit_point", commit_point)
+
+
+def commit_needs_everybody(patch: pytest.MonkeyPatch) -> None:
+    """A leader commits what all replicas have flushed: one slow follower holds up commit."""
+    of_majority = agreement.commit_point
+
+    def commit_point(quorums, *arguments) -> Index:
+        return of_majority([quorum._replace(k=len(quorum.members)) for quorum in quorums], *arguments)
 
     patch.setattr(agreement, "commit_point", commit_point)
 
@@ -111,6 +134,11 @@ def leader_hides_again_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReplicaState, "_move", move_back)
 
 
+def visible_is_commit(patch: pytest.MonkeyPatch) -> None:
+    """Consumers see only what is committed."""
+    patch.setattr(agreement, "visible_point", lambda quorums, position, commit, barrier, first_unanswered: commit)
+
+
 def relaxed_writes_show_the_quorum_writes_before_them(patch: pytest.MonkeyPatch) -> None:
     """What is written on a majority is shown even where it holds a write that waits for its fsyncs."""
     whole = agreement.visible_point
@@ -127,6 +155,18 @@ def quorum_write_is_answered_at_once(patch: pytest.MonkeyPatch) -> None:
     def resolve(batcher: ReplicateBatcher, items) -> None:
         for item in items:
             item.succeed()
+        batcher._monitor.on_moved()
+
+    patch.setattr(ReplicateBatcher, "_resolve", resolve)
+
+
+def every_item_is_quorum(patch: pytest.MonkeyPatch) -> None:
+    """An item at acks=1 waits as long as the strongest level of its round."""
+
+    def resolve(batcher: ReplicateBatcher, items) -> None:
+        if any(item.level is ConsistencyLevel.QUORUM_ACK for item in items) or batcher._context.state.followers:
+            for item in items:
+                batcher._monitor.add(item)
         batcher._monitor.on_moved()
 
     patch.setattr(ReplicateBatcher, "_resolve", resolve)

@@ -51,11 +51,11 @@ def hunt(bug: KnownBug, seeds: Iterable[int]) -> Hunt:
     return _hunt(bug.name, bug.plant, bug.objectors, seeds)
 
 
-def hunt_alone(invariant: type[Invariant], plant: Plant, seeds: Iterable[int]) -> Hunt:
+def hunt_alone(invariant: type[Invariant], bug: KnownBug, seeds: Iterable[int]) -> Hunt:
     """Run seeds with a bug planted until the invariant objects that is the only one to look at them."""
 
     def plant_and_look(patch: pytest.MonkeyPatch) -> None:
-        plant(patch)
+        bug.plant(patch)
         patch.setattr(tests.simulation.world.observer, "ALL", (invariant,))
 
     return _hunt(invariant.__name__, plant_and_look, (invariant.__name__,), seeds)

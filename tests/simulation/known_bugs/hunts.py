@@ -7,10 +7,10 @@ from tests.simulation.campaign.processes import results, worker_processes
 from tests.simulation.known_bugs.hunt import SEEDS_MAX, Hunt, hunt, hunt_alone
 from tests.simulation.known_bugs.invariants_alone import ALONE
 from tests.simulation.known_bugs.pins import first_seed, read_pins
-from tests.simulation.known_bugs.table import BUGS
+from tests.simulation.known_bugs.table import HUNTED, bugs_named
 
 # What is hunted: a bug, or under the name of an invariant the bug that this one finds alone.
-NAMES = [*(bug.name for bug in BUGS), *(invariant.__name__ for invariant, _ in ALONE)]
+NAMES = [*(bug.name for bug in HUNTED), *(invariant.__name__ for invariant, _ in ALONE)]
 
 # Tries search ranges of seeds that are apart from each other.
 _TRY_STEP = 1_000
@@ -36,7 +36,7 @@ def pinned_hunts(names: Sequence[str], jobs: int) -> Iterator[Callable[[str], Hu
 def _hunt(work: tuple[str, int, int]) -> Hunt:
     name, first_seed, seeds = work
     searched = range(first_seed, first_seed + seeds)
-    for invariant, plant in ALONE:
+    for invariant, bug_name in ALONE:
         if invariant.__name__ == name:
-            return hunt_alone(invariant, plant, searched)
-    return hunt(next(bug for bug in BUGS if bug.name == name), searched)
+            return hunt_alone(invariant, *bugs_named(bug_name), searched)
+    return hunt(*bugs_named(name), searched)

@@ -1,4 +1,4 @@
-"""What a planted bug is."""
+"""What a planted bug is: one type, for bugs that are hunted and for bugs that a row's proof must notice."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ class KnownBug:
         plant: Breaks one rule in memory; its name is a fragment of a sentence, its docstring says which rule.
         area: Of the product; a headline of the table.
         source: Where the bug is known from: the paper's section, a counterexample, an issue of another project.
-        objectors: Invariants or anomalies of which at least one must object: whichever of them comes first.
+        objectors: Invariants or anomalies of which at least one must object: whichever of them comes first. None: the
+            bug is not hunted, and the proof of a row of the seed RFC must fail with it (`tests.simulation.rows`).
     """
 
     plant: Plant

@@ -1,4 +1,9 @@
-"""All planted bugs. What random search does not find within its budget stands apart, with the scenario that shows it."""
+"""The registry of planted bugs, and the one way to plant them: by name.
+
+A bug without objectors is not hunted: the proof of a row of the seed RFC (`tests.simulation.rows`) must fail with it.
+"""
+
+import pytest
 
 from tests.simulation.known_bugs import (
     admin,
@@ -8,15 +13,17 @@ from tests.simulation.known_bugs import (
     grey_failures,
     groups,
     idempotence,
+    leadership_transfer,
     links,
     log_start,
     produce,
+    recovery,
     replication,
+    rounds,
     storage_recovery,
     storage_writes,
 )
 from tests.simulation.known_bugs.known_bug import KnownBug, Plant
-from tests.simulation.known_bugs.scenario_bug import ScenarioBug
 
 # Each breaks what was promised about committed entries; which of them is asked first depends on the run.
 _COMMITTED = (
@@ -87,6 +94,18 @@ _AGREEMENT = (
     (agreement.bytes_of_failed_writes_are_not_given_back, "RFC 0003 section 9", ("Convergence",)),
     (agreement.leader_serves_before_its_barrier, "Redpanda #5090, #10885", _LATEST),
     (agreement.reads_are_not_confirmed, "Redpanda #2954; thesis 6.4", _LATEST),
+    (agreement.every_item_is_quorum, "RFC 0003, levels", ()),
+    (agreement.followers_are_not_asked_to_flush, "RFC 0003, levels", ()),
+    (agreement.commit_needs_everybody, "RFC 0003 section 5", ()),
+    (agreement.visible_is_commit, "RFC 0003, levels", ()),
+)
+_ROUNDS = (
+    (rounds.relaxed_rounds_are_left_to_recovery, "the seed RFC: the design that it replaces", ()),
+    (rounds.dispatch_waits_for_the_flush, "RFC 0003 section 1", ()),
+    (rounds.dispatch_precedes_the_write, "RFC 0003 section 1", ()),
+    (rounds.the_window_is_wide, "RFC 0003 section 2", ()),
+    (rounds.a_request_per_follower, "RFC 0003 section 2", ()),
+    (rounds.rounds_are_read_back, "RFC 0003 section 2", ()),
 )
 _REPLICATION = (
     (replication.follower_commits_what_was_not_matched, "counterexample 5", _COMMITTED),
@@ -105,6 +124,20 @@ _REPLICATION = (
     (replication.producers_are_never_held, "RFC 0003 section 9", ("BoundedRunahead",)),
     (replication.full_windows_hold_producers, "counterexample 11", ("BoundedRunahead",)),
     (replication.offsets_count_batches, "KIP-98; Redpanda #29849", ("OffsetsAreDense",)),
+)
+_RECOVERY = (
+    (recovery.recovery_waits_a_second, "RFC 0004, recovery", ()),
+    (recovery.rounds_do_not_heed_recovery, "RFC 0004, R1", ()),
+    (recovery.recovery_does_not_wait_for_quiet, "RFC 0004, quiet", ()),
+    (recovery.recovery_ends_with_an_answer_at_the_end_of_the_log, "RFC 0004, alternatives", ()),
+    (recovery.rounds_skip_whom_recovery_has_served, "RFC 0004, alternatives", ()),
+    (recovery.each_refusal_begins_a_recovery, "RFC 0004, quiet", ()),
+    (recovery.hand_over_leaves_a_gap, "RFC 0004, R1", ()),
+    (recovery.hand_over_sends_twice, "RFC 0004, R1", ()),
+)
+_LEADERSHIP_TRANSFER = (
+    (leadership_transfer.transfers_wait_for_whoever_lags, "RFC 0003, transfer", ()),
+    (leadership_transfer.transfers_wait_an_election_timeout, "RFC 0003, transfer", ()),
 )
 _GREY_FAILURES = ((grey_failures.only_fsyncs_are_watched, "counterexample 40", ("HungLeadersLeave",)),)
 _LINKS = (
@@ -257,168 +290,6 @@ _GROUPS = (
     (groups.a_full_group_table_is_a_success, "RFC 0008, B1", ("TablesWithinBounds",)),
     (groups.assignments_are_answered_before_they_are_stored, "RFC 0009, G2", ("GroupOwners",)),
 )
-_SCENARIOS = "tests/simulation/scenarios"
-_ROWS = "tests/simulation/rows/test_rows.py::test_a_row_fails_without_its_mechanism"
-BY_SCENARIO = (
-    ScenarioBug(
-        "segments go after a snapshot was renamed into its place and before the directory was fsynced",
-        "RFC 0002 section 13",
-        "tests/unit/storage/test_log_power_loss.py::test_flushed_entries_do_not_survive_if_a_snapshots_name_is_not_fsynced",
-    ),
-    ScenarioBug(
-        "what is left of a refused append is cut off, and the cut is not fsynced",
-        "RFC 0002 section 4",
-        "tests/unit/storage/test_log_power_loss.py::test_a_refused_append_comes_back_if_the_undo_is_not_fsynced",
-    ),
-    ScenarioBug(
-        "a job of a log that ends in an unforeseen error leaves its lane taken",
-        "RFC 0002 section 11",
-        "tests/unit/storage/test_log_jobs.py::test_whoever_waits_would_wait_for_ever_in_a_lane_that_does_not_end",
-    ),
-    ScenarioBug(
-        "a data directory that was moved away is made again, because files are found by their path",
-        "RFC 0002 section 3",
-        f"{_SCENARIOS}/test_vanished_directories.py::test_a_directory_would_be_made_again_if_files_were_found_by_their_path",
-    ),
-    ScenarioBug(
-        "nobody compares the data directory with the one at its path",
-        "RFC 0002 section 3",
-        f"{_SCENARIOS}/test_vanished_directories.py::test_a_broker_without_its_directory_would_live_on_if_nobody_looked",
-    ),
-    ScenarioBug(
-        "a state that is too large for a snapshot ends in an assert, or poisons its replica",
-        "RFC 0008 section 5",
-        f"{_SCENARIOS}/test_states_too_large.py::test_all_replicas_end_together_if_too_large_a_state_is_an_assert_or_poisons",
-    ),
-    ScenarioBug(
-        "the log starts anew where the node id is taken for the replica's identity",
-        "counterexample 4",
-        f"{_SCENARIOS}/test_wiped_replica.py::test_a_committed_entry_is_lost_where_the_node_id_is_the_identity",
-    ),
-    ScenarioBug(
-        "any reply of the leader's term confirms a reader",
-        "counterexample 1",
-        f"{_SCENARIOS}/test_linearizable_reads.py::test_an_earlier_reply_would_confirm_a_reader_if_any_reply_of_the_term_counted",
-    ),
-    ScenarioBug(
-        "BUSY is said in the term of the request",
-        "counterexample 35",
-        f"{_SCENARIOS}/test_linearizable_reads.py::test_a_busy_replica_would_confirm_a_reader_if_busy_named_the_requests_term",
-    ),
-    ScenarioBug(
-        "an unlink is not made durable, newest segment first",
-        "counterexample 16",
-        f"{_SCENARIOS}/test_unlinked_segments.py::test_a_truncated_segment_comes_back_if_an_unlink_is_not_made_durable_newest_first",
-    ),
-    ScenarioBug(
-        "a flush that crosses a truncation just ends",
-        "counterexample 18",
-        f"{_SCENARIOS}/test_flush_across_a_truncation.py::test_what_remains_waits_for_ever_if_the_flush_just_ends",
-    ),
-    ScenarioBug(
-        "a voter does not count the append that it is still writing",
-        "counterexample 19",
-        f"{_SCENARIOS}/test_appends_in_flight_at_a_vote.py::test_an_acknowledged_write_is_lost_where_it_does_not",
-    ),
-    ScenarioBug(
-        "a candidate stands with more than what is written",
-        "counterexample 32",
-        f"{_SCENARIOS}/test_appends_in_flight_at_a_vote.py::test_a_committed_entry_is_lost_where_it_stands_with_more",
-    ),
-    ScenarioBug(
-        "a deletion waits for the newest write until none is under way, and never gives the loop back",
-        "RFC 0009; seed 100082 at 4cc2745",
-        "tests/unit/kafka_api/groups/test_full_group_tables.py::test_a_deletion_waits_for_a_commit_that_a_refused_one_has_overtaken",
-    ),
-    ScenarioBug(
-        "a coordinator says that a group is not there, and asks nobody whether it still leads",
-        "seed 20350 of the campaign at 81e31de; RFC 0012",
-        "tests/unit/kafka_api/groups/test_group_deletion.py"
-        "::test_a_group_is_denied_if_nobody_confirms_that_it_is_not_there",
-    ),
-    ScenarioBug(
-        "a connection does not remember what it has refused of a producer",
-        "a run of `raftka chaos`; RFC 0007",
-        "tests/unit/kafka_api/test_idempotent_producers.py"
-        "::test_a_producer_is_told_of_a_gap_if_the_connection_remembers_nothing",
-    ),
-    ScenarioBug(
-        "a snapshot that arrives is not compared with its checksum",
-        "RFC 0008 section 5; Protocol-Aware Recovery, FAST 2018",
-        f"{_SCENARIOS}/test_flipped_snapshot_bytes.py::test_a_damaged_snapshot_is_installed_if_the_checksum_is_not_compared",
-    ),
-    ScenarioBug(
-        "followers queue whatever the windows of all leaders allow",
-        "RFC 0003 section 6",
-        f"{_SCENARIOS}/test_append_buffers.py::test_a_follower_holds_more_if_nothing_bounds_the_node",
-    ),
-    ScenarioBug(
-        "a fetch that was read over two elections is shown in the newer term",
-        "RFC 0003 section 10",
-        f"{_SCENARIOS}/test_hung_reads.py::test_a_hung_read_shows_more_than_the_watermark_if_the_term_is_not_compared_again",
-    ),
-    ScenarioBug(
-        "a replica that hangs while it is opened holds up all others",
-        "RFC 0001 section 5",
-        f"{_SCENARIOS}/test_hung_opens.py::test_others_are_not_opened_if_each_waits_for_the_ones_before",
-    ),
-    ScenarioBug(
-        "the watch over leaders looks at fsyncs only",
-        "counterexample 40",
-        f"{_SCENARIOS}/test_hung_writes.py::test_others_do_not_take_over_if_the_watch_looks_at_fsyncs_only",
-    ),
-    ScenarioBug(
-        "a leader whose kvstore hangs stays",
-        "RFC 0003 section 7",
-        f"{_SCENARIOS}/test_hung_writes.py::test_others_do_not_take_over_if_nobody_looks_at_the_kvstore",
-    ),
-    ScenarioBug(
-        "handing over waits for the round that hangs",
-        "RFC 0003 section 7",
-        f"{_SCENARIOS}/test_hung_writes.py::test_others_take_over_later_if_the_transfer_waits_for_the_batcher",
-    ),
-    ScenarioBug(
-        "a leader whose disk hangs stands again at once",
-        "counterexample 40",
-        f"{_SCENARIOS}/test_hung_writes.py::test_a_leader_that_left_would_stand_in_vain_if_nothing_were_in_doubt",
-    ),
-    ScenarioBug(
-        "the header of a frame is not compared with its checksum",
-        "RFC 0001 section 3",
-        f"{_SCENARIOS}/test_flipped_votes.py::test_a_refused_vote_elects_a_leader_if_headers_are_not_compared_with_their_checksums",
-    ),
-    ScenarioBug(
-        "a link to a follower that takes nothing queues whatever windows allow",
-        "RFC 0003 section 9",
-        f"{_SCENARIOS}/test_frozen_followers_link.py::test_a_stuck_follower_fills_more_than_its_links_bound_if_nothing_is_refused",
-    ),
-    ScenarioBug(
-        "producers are forgotten by a clock that can be set",
-        "RFC 0007, limits",
-        f"{_SCENARIOS}/test_idempotent_duplicates.py::test_a_jump_of_the_clock_forgets_producers_if_they_expire_by_the_wall_clock",
-    ),
-    ScenarioBug(
-        "the kept tail is written to another place",
-        "counterexample 34",
-        f"{_SCENARIOS}/test_kept_tail.py::test_a_second_crash_loses_entries_if_the_tail_moves_to_another_place",
-    ),
-    ScenarioBug(
-        "a transfer waits for a target that lags, and holds writes up (`transfers_wait_for_whoever_lags`)",
-        "RFC 0003, transfer",
-        _ROWS,
-    ),
-    ScenarioBug(
-        "recovery ends with an answer at the end of the log, and rounds skip the follower until then"
-        " (`recovery_ends_with_an_answer_at_the_end_of_the_log`)",
-        "RFC 0004, alternatives",
-        _ROWS,
-    ),
-    ScenarioBug(
-        "each refused request begins a recovery of its own (`each_refusal_begins_a_recovery`)", "RFC 0004, quiet", _ROWS
-    ),
-    ScenarioBug("a hand-over leaves out an entry (`hand_over_leaves_a_gap`)", "RFC 0004, R1", _ROWS),
-    ScenarioBug("a hand-over sends the backlog twice (`hand_over_sends_twice`)", "RFC 0004, R1", _ROWS),
-)
 
 
 def _bugs(area: str, lines: tuple[tuple[Plant, str, tuple[str, ...]], ...]) -> tuple[KnownBug, ...]:
@@ -428,7 +299,10 @@ def _bugs(area: str, lines: tuple[tuple[Plant, str, tuple[str, ...]], ...]) -> t
 BUGS = (
     *_bugs("elections", _ELECTIONS),
     *_bugs("agreement", _AGREEMENT),
+    *_bugs("rounds", _ROUNDS),
     *_bugs("replication", _REPLICATION),
+    *_bugs("recovery", _RECOVERY),
+    *_bugs("leadership transfer", _LEADERSHIP_TRANSFER),
     *_bugs("disks that hang", _GREY_FAILURES),
     *_bugs("links", _LINKS),
     *_bugs("log start", _LOG_START),
@@ -440,3 +314,18 @@ BUGS = (
     *_bugs("Kafka: groups", _GROUPS),
     *_bugs("raft0", _ADMIN),
 )
+# What random search must find.
+HUNTED = tuple(bug for bug in BUGS if bug.objectors)
+
+_BY_NAME = {bug.name: bug for bug in BUGS}
+
+
+def bugs_named(*names: str) -> tuple[KnownBug, ...]:
+    """Return these bugs, in this order; KeyError if there is none of a name."""
+    return tuple(_BY_NAME[name] for name in names)
+
+
+def plant(patch: pytest.MonkeyPatch, *names: str) -> None:
+    """Plant these bugs until the patch is undone; KeyError if there is none of a name."""
+    for bug in bugs_named(*names):
+        bug.plant(patch)

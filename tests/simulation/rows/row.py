@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import pytest
-
-Mutant = Callable[[pytest.MonkeyPatch], None]
+from tests.simulation.known_bugs.known_bug import KnownBug
 
 
 class Row(NamedTuple):
@@ -15,10 +13,10 @@ class Row(NamedTuple):
         number: As in the seed RFC's table, "P1" to "P23".
         sentence: What must hold.
         prove: Runs a simulated cluster and raises AssertionError where the sentence does not hold.
-        mutants: Each switches the mechanism off; then `prove` must raise.
+        bugs: Each switches the mechanism off when it is planted; then `prove` must raise.
     """
 
     number: str
     sentence: str
     prove: Callable[[], None]
-    mutants: tuple[Mutant, ...]
+    bugs: tuple[KnownBug, ...]

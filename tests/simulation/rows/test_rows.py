@@ -3,11 +3,12 @@
 import pytest
 
 import tests.simulation.world.observer
-from tests.simulation.rows import mechanisms_off
-from tests.simulation.rows.row import Mutant, Row
+from tests.simulation.known_bugs.known_bug import KnownBug
+from tests.simulation.known_bugs.table import BUGS, HUNTED, plant
+from tests.simulation.rows.row import Row
 from tests.simulation.rows.table import ROWS
 
-_WITH_MUTANTS = [(row, mutant) for row in ROWS for mutant in row.mutants]
+_WITH_BUGS = [(row, bug) for row in ROWS for bug in row.bugs]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.number for row in ROWS])
@@ -15,19 +16,14 @@ def test_a_row_holds(row: Row) -> None:
     row.prove()
 
 
-@pytest.mark.parametrize(
-    ("row", "mutant"), _WITH_MUTANTS, ids=[f"{row.number}-{mutant.__name__}" for row, mutant in _WITH_MUTANTS]
-)
-def test_a_row_fails_without_its_mechanism(monkeypatch, row: Row, mutant: Mutant) -> None:
+@pytest.mark.parametrize(("row", "bug"), _WITH_BUGS, ids=[f"{row.number}-{bug.name}" for row, bug in _WITH_BUGS])
+def test_a_row_fails_without_its_mechanism(monkeypatch, row: Row, bug: KnownBug) -> None:
     # The proof itself must object, not an invariant or the founding before it.
     monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
-    mutant(monkeypatch)
+    plant(monkeypatch, bug.name)
     with pytest.raises(AssertionError):
         row.prove()
 
 
-def test_every_mutant_is_used() -> None:
-    planted = {mutant for _, mutant in _WITH_MUTANTS}
-    assert planted == {
-        each for each in vars(mechanisms_off).values() if getattr(each, "__module__", "") == mechanisms_off.__name__
-    }
+def test_every_planted_bug_is_hunted_or_belongs_to_a_row() -> None:
+    assert set(BUGS) == set(HUNTED) | {bug for _, bug in _WITH_BUGS}

@@ -39,13 +39,13 @@ def test_every_row_is_listed_once_and_in_order() -> None:
 
 
 @pytest.mark.parametrize("number", list(_PROVEN))
-def test_a_proven_row_names_its_proof_and_its_mutants(number: str) -> None:
+def test_a_proven_row_names_its_proof_and_its_planted_bugs(number: str) -> None:
     row, (promise, shown, fails) = _PROVEN[number], _LINES[number]
     module = row.prove.__module__.rpartition(".")[2]
     assert promise == row.sentence
     assert shown == f"`{module}.{row.prove.__name__}`"
-    assert fails == ", ".join(f"`{mutant.__name__}`" for mutant in row.mutants)
-    assert row.mutants
+    assert fails == ", ".join(f"`{bug.name}`" for bug in row.bugs)
+    assert row.bugs
 
 
 @pytest.mark.parametrize("number", [number for number in _NUMBERS if number not in _PROVEN])

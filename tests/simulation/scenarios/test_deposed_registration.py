@@ -12,7 +12,7 @@ from cluster.commands import CreateTopic, ReplicaRecord
 from cluster.errors import ClusterError
 from model.ids import RAFT0, TopicId, partition_group
 from tests.simulation.clients.workload import record_batch
-from tests.simulation.known_bugs import admin, elections
+from tests.simulation.known_bugs.table import plant
 from tests.simulation.scenarios.scenario import QUORUM, Scenario, _steer
 from tests.simulation.world.replica_view import content_key
 from tests.simulation.world.world import SimulationError
@@ -113,20 +113,16 @@ def test_a_broker_deletes_nothing_on_the_word_of_a_deposed_leader() -> None:
 
 
 def test_a_broker_deletes_data_if_terms_are_forgotten_and_registrations_not_confirmed(monkeypatch) -> None:
-    elections.heard_terms_are_never_persisted(monkeypatch)
-    admin.registrations_are_not_confirmed(monkeypatch)
+    plant(monkeypatch, "heard_terms_are_never_persisted")
+    plant(monkeypatch, "registrations_are_not_confirmed")
     monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     with pytest.raises(AssertionError, match="is gone"):
         _a_restarted_broker_meets_the_deposed_leader()
 
 
-@pytest.mark.parametrize(
-    "plant",
-    [elections.heard_terms_are_never_persisted, admin.registrations_are_not_confirmed],
-    ids=lambda p: p.__name__,
-)
-def test_each_of_the_two_rules_would_have_kept_it(monkeypatch, plant) -> None:
-    plant(monkeypatch)
+@pytest.mark.parametrize("bug", ["heard_terms_are_never_persisted", "registrations_are_not_confirmed"])
+def test_each_of_the_two_rules_would_have_kept_it(monkeypatch, bug: str) -> None:
+    plant(monkeypatch, bug)
     monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     _a_restarted_broker_meets_the_deposed_leader()
 
@@ -162,14 +158,14 @@ def test_a_registration_is_answered_once_the_leader_has_applied_what_it_had_comm
 
 
 def test_a_registration_is_answered_too_early_if_the_applied_index_is_the_answer(monkeypatch) -> None:
-    admin.registrations_are_answered_with_the_applied_index(monkeypatch)
+    plant(monkeypatch, "registrations_are_answered_with_the_applied_index")
     monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     with pytest.raises(AssertionError, match="A knows less"):
         _a_broker_registers_with_a_leader_that_lags()
 
 
 def test_the_invariant_objects_to_it(monkeypatch) -> None:
-    admin.registrations_are_answered_with_the_applied_index(monkeypatch)
+    plant(monkeypatch, "registrations_are_answered_with_the_applied_index")
     with pytest.raises(SimulationError) as caught:
         _a_broker_registers_with_a_leader_that_lags()
     assert "RegistrationsAreCurrent" in str(caught.value.__cause__)
@@ -210,7 +206,7 @@ def test_a_restart_does_not_forget_the_term_in_which_a_follower_has_committed() 
 
 
 def test_a_restart_forgets_the_term_if_one_that_was_only_heard_of_is_not_persisted(monkeypatch) -> None:
-    elections.heard_terms_are_never_persisted(monkeypatch)
+    plant(monkeypatch, "heard_terms_are_never_persisted")
     monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     with pytest.raises(AssertionError, match="does not know any more"):
         _a_follower_commits_in_a_term_and_restarts()

@@ -3,7 +3,7 @@
 import pytest
 
 import tests.simulation.world.observer
-from tests.simulation.known_bugs import replication
+from tests.simulation.known_bugs.table import plant
 from tests.simulation.scenarios.scenario import QUORUM, Scenario
 
 
@@ -38,7 +38,7 @@ def test_a_follower_commits_only_what_matched_with_this_terms_leader() -> None:
 
 
 def test_a_follower_would_commit_foreign_entries_by_what_it_has_flushed(monkeypatch) -> None:
-    replication.follower_commits_what_was_not_matched(monkeypatch)
+    plant(monkeypatch, "follower_commits_what_was_not_matched")
     monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     with pytest.raises(AssertionError, match="foreign entries are committed"):
         _a_heartbeat_overtakes_what_replaces_a_foreign_tail()

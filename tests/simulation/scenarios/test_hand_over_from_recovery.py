@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.simulation.rows.mechanisms_off import recovery_ends_with_an_answer_at_the_end_of_the_log
+from tests.simulation.known_bugs.table import plant
 from tests.simulation.scenarios.scenario import Scenario
 from tests.simulation.scenarios.steady_load import SteadyLoad, runs_that_reach
 
@@ -83,6 +83,6 @@ def test_a_follower_leaves_recovery_though_writes_come_more_often_than_round_tri
 
 
 def test_a_follower_does_not_leave_recovery_if_an_answer_is_awaited_at_the_end_of_the_log(monkeypatch) -> None:
-    recovery_ends_with_an_answer_at_the_end_of_the_log(monkeypatch)
+    plant(monkeypatch, "recovery_ends_with_an_answer_at_the_end_of_the_log")
     with pytest.raises(AssertionError):
         _a_follower_returns_on_a_long_link()

@@ -6,7 +6,7 @@ import raft.replica_opening
 import tests.simulation.world.observer
 from raft.rules.election import LogEnd
 from tests.simulation.invariants.invariant import InvariantBrokenError
-from tests.simulation.known_bugs import log_start
+from tests.simulation.known_bugs.table import plant
 from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario
 from tests.simulation.world.world import SimulationError
 
@@ -50,7 +50,7 @@ def test_deleted_records_stay_deleted_after_a_failover_and_an_absent_follower_re
 
 
 def test_a_start_that_each_replica_moves_by_itself_is_found(monkeypatch) -> None:
-    log_start.each_replica_deletes_by_itself(monkeypatch)
+    plant(monkeypatch, "each_replica_deletes_by_itself")
     with Scenario(1, segment_bytes=_SEGMENT_BYTES) as story, pytest.raises(_OBJECTIONS) as found:
         _deleted_before_a_failover(story)
     assert "LogStarts" in str(found.value.__cause__ or found.value)
@@ -116,7 +116,7 @@ def test_a_snapshot_is_as_of_a_committed_entry_however_far_the_log_reaches() -> 
 
 
 def test_a_snapshot_that_is_later_than_its_state_is_found(monkeypatch) -> None:
-    log_start.snapshot_is_later_than_its_state(monkeypatch)
+    plant(monkeypatch, "snapshot_is_later_than_its_state")
     with Scenario(4, segment_bytes=_SEGMENT_BYTES) as story, pytest.raises(_OBJECTIONS) as found:
         _snapshots_behind_a_relaxed_tail(story)
     assert "SnapshotsAreTrue" in str(found.value.__cause__ or found.value)
