@@ -97,7 +97,7 @@ needs-%:
 bench: $(TESTS_STAMP) $(PIPELINE_STAMP)  ## list the benchmarks; make bench ARGS="NAME... [--quick]" runs them
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-bench-table: $(TESTS_STAMP)  ## write what benchmarks/results say of the targets into docs/performance.md
+bench-table: $(TESTS_STAMP)  ## write the figures of benchmarks/results into docs/performance.md and README.md
 	@$(BIN)/python -m benchmarks.table $(ARGS)
 
 docs: $(DOCS_STAMP)  ## build the documentation site into build/site; a warning is an error

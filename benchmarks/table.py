@@ -1,15 +1,18 @@
-"""`python -m benchmarks.table`: the rows of all results as a table in docs/performance.md, the lost ones too."""
+"""`python -m benchmarks.table`: the results as tables: all rows in docs/performance.md, a choice in README.md."""
 
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import readme_figures
+from benchmarks.figures import FigureError, line, number, replace_between
 from benchmarks.report import RESULTS, ROOT
 
 _PAGE = ROOT / "docs" / "performance.md"
+_README = ROOT / "README.md"
 BEGIN = "<!-- rows of benchmarks/results, written by `make bench-table`: begin -->"
 END = "<!-- rows of benchmarks/results: end -->"
 _HEADER = ["what", "Raftka", "beside it", "ratio", "pairs from ... to", "target", "verdict"]
@@ -17,24 +20,22 @@ _TITLE = "## Targets"
 _LOST = "**missed**"
 
 
-class TableError(Exception):
-    """The page or a result cannot be used; one line."""
-
-
 def main() -> int:
-    """Write the table between its markers, or print it."""
+    """Write both tables between their markers, or print the one of all rows."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.table")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of NAME.json files")
     parser.add_argument("--page", type=Path, default=_PAGE, help="the page with the markers [default: %(default)s]")
+    parser.add_argument("--readme", type=Path, default=_README, help="the page of few figures [default: %(default)s]")
     parser.add_argument("--print", action="store_true", dest="only_print", help="print the table and change nothing")
     arguments = parser.parse_args()
     try:
-        table = render(load(arguments.results))
+        documents = load(arguments.results)
         if arguments.only_print:
-            print(table)
+            print(render(documents))
         else:
-            arguments.page.write_text(replace_table(arguments.page.read_text(), table))
-    except TableError as error:
+            arguments.page.write_text(replace_table(arguments.page.read_text(), render(documents)))
+            arguments.readme.write_text(with_figures(arguments.readme.read_text(), documents))
+    except FigureError as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 1
     return 0
@@ -44,7 +45,7 @@ def load(folder: Path) -> list[dict[str, Any]]:
     """Return the results of a folder that have rows, by name.
 
     Raises:
-        TableError: A file is not a result.
+        FigureError: A file is not a result.
     """
     found = []
     for path in sorted(folder.glob("*.json")):
@@ -53,9 +54,9 @@ def load(folder: Path) -> list[dict[str, Any]]:
             if "rows" in document["result"]:
                 found.append(document)
         except (ValueError, KeyError, TypeError) as error:
-            raise TableError(f"{path} is not a result: {error!r}") from error
+            raise FigureError(f"{path} is not a result: {error!r}") from error
     if not found:
-        raise TableError(f"no result with rows in {folder}")
+        raise FigureError(f"no result with rows in {folder}")
     return found
 
 
@@ -63,14 +64,14 @@ def render(documents: Sequence[dict[str, Any]]) -> str:
     """Return the table, how many targets were met, and where the numbers come from."""
     rows = [found for document in documents for found in document["result"]["rows"]]
     judged = [found for found in rows if found["met"] is not None]
-    lines = [_line(_HEADER), _line(["---"] * len(_HEADER)), *(_line(_cells(found)) for found in rows)]
+    lines = [line(_HEADER), line(["---"] * len(_HEADER)), *(line(_cells(found)) for found in rows)]
     met = sum(found["met"] for found in judged)
     return "\n".join([*lines, "", f"{met} of {len(judged)} targets are met.", "", *_origins(documents)])
 
 
 def _cells(found: dict[str, Any]) -> list[str]:
     unit = found["unit"]
-    own = "could not run" if found["raftka"] is None else _number(found["raftka"], unit)
+    own = "could not run" if found["raftka"] is None else number(found["raftka"], unit)
     if "refused" in found:
         own = f"refused: {found['refused']}"
     ratio = f"{found['ratio']:.2f}x" if "ratio" in found else ""
@@ -78,21 +79,12 @@ def _cells(found: dict[str, Any]) -> list[str]:
     return [
         found["what"],
         own,
-        f"{_number(found['peer'], unit)} ({found['peer_name']})" if "peer" in found else "",
+        f"{number(found['peer'], unit)} ({found['peer_name']})" if "peer" in found else "",
         ratio,
         " to ".join(f"{each:.2f}" for each in spread),
         " and ".join(found["targets"]),
         {True: "met", False: _LOST, None: ""}[found["met"]],
     ]
-
-
-def _number(value: float, unit: str) -> str:
-    digits = 0 if value >= 100 or value == int(value) else 1 if value >= 10 else 2
-    return f"{value:,.{digits}f} {unit}".strip()
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(each.replace('|', '/') for each in cells)} |"
 
 
 def _origins(documents: Sequence[dict[str, Any]]) -> list[str]:
@@ -115,15 +107,20 @@ def replace_table(page: str, table: str) -> str:
     """Return the page with another table between the markers; a page without them gets a section at its end.
 
     Raises:
-        TableError: One of the markers is missing.
+        FigureError: One of the markers is missing.
     """
     if BEGIN not in page and END not in page:
         page = f"{page.rstrip()}\n\n{_TITLE}\n\n{BEGIN}\n{END}\n"
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise TableError(f"the page has only one of these lines: {BEGIN} {END}")
-    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+    return replace_between(page, BEGIN, END, table)
+
+
+def with_figures(page: str, documents: Sequence[dict[str, Any]]) -> str:
+    """Return README with the figures of the results.
+
+    Raises:
+        FigureError: README lacks a marker, or the results lack a row that README shows.
+    """
+    return replace_between(page, readme_figures.BEGIN, readme_figures.END, readme_figures.render(documents))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from benchmarks import table
 from benchmarks.cluster import BenchmarkError
 from benchmarks.compare.match import Contender, Match, play
 from benchmarks.compare.verdict import Target, match_row, row
+from benchmarks.figures import FigureError
 from raftka.kafka.client import KafkaClientError
 
 
@@ -128,7 +129,7 @@ def test_the_table_shows_lost_rows_as_lost():
 def test_only_what_stands_between_the_markers_is_replaced():
     page = f"above\n{table.BEGIN}\nold\n{table.END}\nbelow\n"
     assert table.replace_table(page, "new") == f"above\n{table.BEGIN}\nnew\n{table.END}\nbelow\n"
-    with pytest.raises(table.TableError):
+    with pytest.raises(FigureError):
         table.replace_table(f"{table.BEGIN}\nno end", "new")
 
 
@@ -143,7 +144,7 @@ def test_results_without_rows_are_left_out(tmp_path):
     (tmp_path / "writes.json").write_text(json.dumps(document([row("start", "s", [1.5])])))
     assert [each["benchmark"] for each in table.load(tmp_path)] == ["writes"]
     (tmp_path / "bad.json").write_text("{")
-    with pytest.raises(table.TableError):
+    with pytest.raises(FigureError):
         table.load(tmp_path)
 
 
