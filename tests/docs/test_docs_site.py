@@ -17,15 +17,19 @@ LOADED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=\"?((?:h
 ADDRESS = re.compile(r"\b(?:src|href)=\"?([^\"\s>#?]+)")
 
 
-@pytest.fixture(scope="module")
-def build() -> ModuleType:
-    """docs/build.py, which is a script in no package."""
-    spec = importlib.util.spec_from_file_location("docs_build", ROOT / "docs" / "build.py")
+def script(name: str) -> ModuleType:
+    """Return a script of docs/, which is in no package."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def build() -> ModuleType:
+    return script("build")
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +68,25 @@ def test_everything_that_a_page_of_the_site_names_is_in_the_site(built: subproce
         if not re.match(r"[a-z]+:", address) and not (page.parent / address).exists()
     ]
     assert found == []
+
+
+def test_a_copied_block_is_what_its_source_says() -> None:
+    checked = subprocess.run(
+        [sys.executable, ROOT / "docs" / "copies.py", "--check"], capture_output=True, text=True, timeout=60
+    )
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_a_changed_copy_is_written_anew(tmp_path: Path) -> None:
+    copies = script("copies")
+    for page in ("README.md", "docs/consistency.md", "rfcs/0003-replication.md"):
+        (tmp_path / page).parent.mkdir(exist_ok=True)
+        (tmp_path / page).write_text((ROOT / page).read_text())
+    (tmp_path / "README.md").write_text((ROOT / "README.md").read_text().replace("| no_ack |", "| never_ack |"))
+    assert copies.copies(tmp_path)["README.md"] == (ROOT / "README.md").read_text()
+    (tmp_path / "README.md").write_text("# No block\n")
+    with pytest.raises(copies.CopyError, match=r"README\.md must have one block"):
+        copies.copies(tmp_path)
 
 
 def test_the_configuration_page_says_what_the_tables_of_options_say() -> None:
