@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from cluster.telemetry.telemetry_batch import Sample, batches
 
-# An election takes two seconds or three, and readers take what is ten seconds late (`watermark`, RFC 0010).
+# An election takes two seconds or three, and readers take what is ten seconds late (`watermark`, RFC 0015).
 KEPT_SECONDS = 8.0
 _BYTES_MAX = 4 * 1024 * 1024
 

@@ -1,4 +1,4 @@
-"""Pipelines on Spark (RFC 0010): `raftka pipeline`, `raftka archive` and `raftka audit`.
+"""Pipelines on Spark (RFC 0010, RFC 0013 to 0015): `raftka pipeline`, `raftka archive` and `raftka audit`.
 
 A kind of pipeline is a module with `Settings`, a `PipelineSettings`, and `build(run)`, which returns a query that is
 not started yet. What it computes are functions from DataFrame to DataFrame. PySpark is imported by kinds, and by what

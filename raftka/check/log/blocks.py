@@ -1,7 +1,7 @@
 """The records of one partition in blocks of offsets: what each block judges alone, and what it tells of itself.
 
 Offsets tell where a polled record belongs, whoever polled it. Who sent it, what became of that, and whether it is a
-promise is looked up in the sends of the whole partition (`spine`). RFC 0010 says why the rest is local.
+promise is looked up in the sends of the whole partition (`spine`). RFC 0014 says why the rest is local.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The archive: topics as Parquet files by topic and day, every offset exactly once (RFC 0010).
+"""The archive: topics as Parquet files by topic and day, every offset exactly once (RFC 0013).
 
 What lies on disk:
 

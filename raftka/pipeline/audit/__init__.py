@@ -1,4 +1,4 @@
-"""`raftka audit`: the verdict of `raftka.check` on large histories, in many tasks (RFC 0010).
+"""`raftka audit`: the verdict of `raftka.check` on large histories, in many tasks (RFC 0014).
 
 All of it but `topic` is plain Python: tests run it in one process, `raftka audit` on a Spark session's workers.
 

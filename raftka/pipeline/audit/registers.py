@@ -1,6 +1,6 @@
 """The audit of registers: read in parts, judged key by key, and said as one verdict.
 
-A key is one task's, however long its history is: see RFC 0010 for why a long one is not cut.
+A key is one task's, however long its history is: see RFC 0014 for why a long one is not cut.
 """
 
 import zlib

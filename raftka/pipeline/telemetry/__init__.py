@@ -1,4 +1,4 @@
-"""Telemetry: what the brokers tell of their replicas each second, in windows (RFC 0010, RFC 0011).
+"""Telemetry: what the brokers tell of their replicas each second, in windows (RFC 0011, RFC 0015).
 
 What is computed, frame in, frame out:
 
