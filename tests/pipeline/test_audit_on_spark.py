@@ -56,7 +56,7 @@ def test_a_log_is_judged_on_spark_as_by_the_checker(
 ) -> None:
     path = lines_of("history.jsonl", history(random.Random(spoilt), 500, spoilt), tmp_path)
     expected = check_log(read_log_history([path]), Level.QUORUM_ACK)
-    sizes = Sizes(operations=300, giant=giant, offsets=60)
+    sizes = Sizes(operations=300, giant=giant, per_send=0, offsets=60)
     found = audit_log([HistoryFile(path)], Level.QUORUM_ACK, OnSpark(spark), scratch, sizes)
     assert as_json(found) == as_json(expected)
 
@@ -93,7 +93,7 @@ def test_a_history_in_a_topic_is_judged_and_its_lines_are_named_by_partition(
     files = read_topic(spark, cluster.bootstrap, topic, folder)
     assert [each.name for each in files] == [f"{topic}-0", f"{topic}-2"]
     # One operation is too much for a task: the partition is judged in blocks.
-    verdict = audit_log(files, Level.QUORUM_ACK, OnSpark(spark), scratch, Sizes(giant=0))
+    verdict = audit_log(files, Level.QUORUM_ACK, OnSpark(spark), scratch, Sizes(giant=0, per_send=0))
     [finding] = verdict.findings
     [shown] = finding.examples[0].operations
     assert (finding.name, shown["file"], shown["line"]) == ("unseen", f"{topic}-0", 2)

@@ -6,7 +6,7 @@ All of it but `topic` is plain Python: tests run it in one process, `raftka audi
 * `scratch`    what tasks leave for each other.
 * `parts`      files in parts that are read side by side.
 * `logs`       partitions as logs.
-* `giants`     a partition that is too large for one task; `numbering` numbers its values.
+* `giants`     a large partition whose records are read often; `numbering` numbers its values.
 * `registers`  registers, key by key.
 * `topic`      a history that lies in a topic.
 """

@@ -24,8 +24,12 @@ from raftka.pipeline.audit.scratch import Kept, keep
 
 # Operations that one task judges: some hundred megabytes of columns, and the values.
 TASK_OPERATIONS = 2_000_000
-# A partition with more is judged in blocks of so many offsets.
+# A partition with more is judged in blocks of so many offsets, if it has so many operations for each send. The spine
+# takes as much memory for each send as one process takes for a send and two reads of it. So blocks save memory only if
+# records are read several times: at 3 operations for each send an eighth, at 11 two thirds. They took twice the time
+# (RFC 0014, "Why blocks, and when").
 GIANT_OPERATIONS = 5_000_000
+GIANT_OPERATIONS_PER_SEND = 4
 BLOCK_OFFSETS = 500_000
 # Offsets may have holes of any size: then blocks are larger.
 BLOCKS_MAX = 1_000
@@ -38,13 +42,15 @@ class Sizes:
     Attributes:
         chunks: Of a part of a file.
         operations: Of partitions that one task judges together.
-        giant: A partition with more is judged in blocks.
+        giant: A partition with more is judged in blocks, if it also has `per_send` operations for each send.
+        per_send: Operations for each send, from which on blocks save memory.
         offsets: Of a block.
     """
 
     chunks: int = CHUNKS_PER_PART
     operations: int = TASK_OPERATIONS
     giant: int = GIANT_OPERATIONS
+    per_send: int = GIANT_OPERATIONS_PER_SEND
     offsets: int = BLOCK_OFFSETS
 
 
@@ -143,9 +149,9 @@ def _by_partition(read: Sequence[_Read], shared: Shared) -> dict[str, list[Kept]
 def _bundles(
     summaries: Sequence[LogPart], pieces: dict[str, list[Kept]], cut: Sizes
 ) -> tuple[dict[str, int], list[list[str]]]:
-    """Return (partitions that are too large for a task, with their operations, the others in bundles).
+    """Return (partitions that are judged in blocks, with their operations, the others in bundles).
 
-    One to which nothing was sent has no sends to be put together, and is never too large.
+    One to which nothing was sent has no sends to be put together, and is never judged in blocks.
     """
     sends: dict[str, int] = defaultdict(int)
     sizes: dict[str, int] = defaultdict(int)
@@ -153,7 +159,11 @@ def _bundles(
         for name, (sent, size) in summary.sizes.items():
             sends[name] += sent
             sizes[name] += size
-    giants = {name: sizes[name] for name in pieces if sends[name] and sizes[name] > cut.giant}
+    giants = {
+        name: sizes[name]
+        for name in pieces
+        if sends[name] and sizes[name] > cut.giant and sizes[name] >= cut.per_send * sends[name]
+    }
     bundles: list[list[str]] = []
     filled = 0
     for name in pieces:

@@ -20,7 +20,7 @@ from raftka.pipeline.audit.parts import HistoryFile
 from raftka.pipeline.audit.registers import audit_registers
 
 # Every partition with more than one operation is judged in blocks of so many offsets.
-BLOCKS = Sizes(chunks=1, operations=1, giant=1, offsets=3)
+BLOCKS = Sizes(chunks=1, operations=1, giant=1, per_send=0, offsets=3)
 BUNDLES = Sizes(chunks=2, operations=40, giant=10**9)
 
 

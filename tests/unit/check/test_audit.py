@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftka.check.levels import Level
+from raftka.pipeline.audit import logs
 from raftka.pipeline.audit.logs import Sizes
 
 SEND = {"f": "send", "type": "ok", "proc": 1, "inv": 1, "ret": 2, "tp": "t-0", "acks": "all", "val": "a", "off": 0}
@@ -21,6 +22,7 @@ cuts = st.builds(
     chunks=st.integers(1, 3),
     operations=st.sampled_from([1, 30, 10**9]),
     giant=st.sampled_from([1, 10, 10**9]),
+    per_send=st.sampled_from([0, 0, 3]),
     offsets=st.integers(1, 12),
 )
 levels = st.sampled_from([Level.QUORUM_ACK, Level.WRITE_CACHING, Level.LEADER_ACK])
@@ -142,8 +144,22 @@ def test_a_line_may_be_longer_than_the_parts_of_a_file(sizes):
 
 def test_of_many_cases_the_first_are_told():
     rng = random.Random(1)
-    said = same_of_log([text_of(history(rng, 200, 60))], Sizes(chunks=1, operations=1, giant=1, offsets=40))
+    said = same_of_log([text_of(history(rng, 200, 60))], Sizes(chunks=1, operations=1, giant=1, per_send=0, offsets=40))
     assert len(said) > 10_000
+
+
+@pytest.mark.parametrize(("polls", "is_in_blocks"), [(1, False), (4, True)])
+def test_a_partition_is_judged_in_blocks_only_if_its_records_are_read_often(monkeypatch, polls, is_in_blocks):
+    judged = []
+    whole = logs.judge_giant
+    monkeypatch.setattr(logs, "judge_giant", lambda giant, *rest: judged.append(giant.tp) or whole(giant, *rest))
+    sends = [SEND | {"val": f"v{n}", "off": n, "inv": 3 * n + 1, "ret": 3 * n + 2} for n in range(9)]
+    reads = [
+        FINAL | {"recs": [[n, f"v{n}"] for n in range(9)], "proc": 2 + n, "inv": 90 + 2 * n, "ret": 91 + 2 * n}
+        for n in range(polls)
+    ]
+    assert '"findings":[]' in same_of_log([text_of([*sends, *reads])], Sizes(chunks=1, giant=1, per_send=4, offsets=3))
+    assert judged == [0] * is_in_blocks
 
 
 @given(seed=st.integers(0, 2**32), chunk_bytes=st.integers(60, 2000), is_narrow=st.booleans())
