@@ -15,7 +15,8 @@
 * `wire`           a client of a few lines over the generated codec, for members of groups by the thousand.
 * `versions`       this checkout beside another one.
 * `processes`, `machine`   what /proc tells.
-* `plan`, `report` lengths of runs; summaries and the JSON files in results/. `table`: all their rows as one table.
+* `plan`, `report` lengths of runs; summaries and the JSON files in results/. `table`: all their rows as one table;
+  `readme_figures`: some of them as README's; `figures`: numbers and markers of both.
 * `profile_broker` where a broker's event loop spends its time; `profiled_process` is the broker it looks into.
 
 Nothing here passes or fails by time: a number is a number, and a target that is missed is shown as missed. Only a run

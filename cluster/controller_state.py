@@ -5,7 +5,7 @@
 
 What the tables have no room for is refused before it gets its place in the log; what is noted counts (`state_bounds`).
 A command that the tables refuse (a name that was taken in the meantime) is refused on every node alike: the refusal is
-part of the function, and the proposer at the leader is told.
+part of the function, and the proposer at the leader gets it.
 """
 
 import asyncio

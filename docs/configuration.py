@@ -31,6 +31,8 @@ HEAD = """\
 
 <!-- Written by `python docs/configuration.py` from raftka/config_options.py and model/topic_config.py. -->
 
+This page lists every option of a broker and of a topic, with its default and its values. It is for operators.
+
 ## Where options come from
 
 A broker reads its options when it starts, and refuses to start with one that does not exist or has a bad value. In this

@@ -5,7 +5,7 @@
 - end_connection: how a handler closes a connection instead of answering
 - request_context: what a handler may use
 - request_memory, fetch_memory: what all requests, and all fetch responses, may hold at once
-- fetch_sessions: what consumers need not say, nor be told, again
+- fetch_sessions: incremental fetch sessions (KIP-227)
 - refused_batches: what an idempotent producer has sent behind a batch that was refused shares its fate
 - answer: one answer on its way to its client
 - client_progress: when a client that does nothing is disconnected
@@ -13,7 +13,7 @@
 - request_counts: what clients ask, in which versions
 - response_pieces: responses as a transport may copy them
 - options: bounds and defaults of the listener
-- described_configs: configurations as clients are told them
+- described_configs: configurations as clients see them
 - auto_topics: topics that exist because a client asked for them
 - groups: classic consumer groups: the state machine, and their coordinator
 - error_mapping: our errors -> Kafka's error codes

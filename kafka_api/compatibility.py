@@ -1,8 +1,8 @@
 """The tables of docs/compatibility.md, from the code: `python -m kafka_api.compatibility` writes them anew.
 
 A developer tool; nothing of the broker imports it. Each table stands between two comments of the page, which name it;
-a test compares the page with the code. What came of each client's tasks, and what it has sent, is told by the tests and
-by their brokers: `make sent-requests` writes it into a file, and this module into the page.
+a test compares the page with the code. The tests and their brokers record the outcome of each client's tasks, and what
+it has sent: `make sent-requests` writes it into a file, and this module into the page.
 """
 
 import json

@@ -1,6 +1,6 @@
 """One replica as a voter: whom it gives its vote, and what it takes from a leader that gives its office up.
 
-vote, pre-vote    rules.election decides; a granted vote is durable before it is told
+vote, pre-vote    rules.election decides; a granted vote is durable before the reply
 timeout_now       the leader hands over to this replica: it stands at once, without a pre-vote
 stepped_down      the leader has given up by itself: it is not heard any more, as after a reset link
 """

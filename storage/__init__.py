@@ -9,7 +9,7 @@
 * `log_jobs`         work that goes on when its caller is cancelled; when a removed file may be closed.
 * `log_appender`     appends; `log_flusher` fsyncs, shared by all who wait; `log_truncation` how a truncation blocks.
 * `log_start`        where a log begins; `log_snapshots` moves it durably, `snapshot_file` is its file.
-* `log_health`       poisoned or not, and what the owner of a log is told.
+* `log_health`       poisoned or not, and what the log reports to its owner.
 * `log_recovery`     what a crash left: cut the torn tail, refuse or isolate what is damaged; `segment_loader` reads the
                      segments, `damaged_files` keeps copies of what is isolated.
 * `log_directory`    the identity file of a replica's directory.

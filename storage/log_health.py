@@ -1,4 +1,4 @@
-"""Whether a log may still write, and what its owner is told. Once poisoned it stays poisoned: only reads go on."""
+"""Whether a log may still write, and what it reports to its owner; once poisoned it stays poisoned, and reads go on."""
 
 import logging
 from collections.abc import Callable

@@ -4,8 +4,8 @@ Writes (appends, truncations, index files) come one after the other, and so, bes
 and fsyncs run beside both and use the files of the segments they saw: such a file is not closed before they have
 ended, even if it was truncated away.
 
-Whatever a job raises, who waits for it is told, and the next one may begin. What nobody foresaw poisons the log where
-it was a write, a save or an fsync, and fails that read alone where it was a read; the loop's exception handler is told.
+Whatever a job raises goes to its caller, and the next one may begin. What nobody foresaw poisons the log where
+it was a write, a save or an fsync, and fails that read alone where it was a read; the loop's exception handler gets it.
 """
 
 import asyncio

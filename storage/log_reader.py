@@ -1,7 +1,7 @@
 """Reading a log: entries by index, and where an offset or a timestamp is. Checksums are checked on the way.
 
 What was read while a truncation happened is read again: it may have been removed and replaced. Damage that is none of
-that is told to the log's owner, whoever was reading: durable bytes have changed.
+the log reports that to its owner, whoever was reading: durable bytes have changed.
 """
 
 from collections.abc import Awaitable, Callable

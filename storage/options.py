@@ -1,4 +1,4 @@
-"""What a log is told. Sizes in bytes, times in milliseconds."""
+"""Options of a log. Sizes in bytes, times in milliseconds."""
 
 from dataclasses import dataclass
 

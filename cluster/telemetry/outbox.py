@@ -1,4 +1,4 @@
-"""What one partition of `__raftka_telemetry` has not taken yet: batches of a few seconds, in order."""
+"""What one partition of `__raftka_telemetry` still has to take: batches of a few seconds, in order."""
 
 from collections import deque
 from collections.abc import Sequence

@@ -15,7 +15,7 @@ Around it:
 - coordinated_partition: the groups of one partition while this broker leads it in one term
 - held_group: one group there: its machine, its timer, its writes
 - offsets_creation: `__consumer_offsets` comes to be
-- group_errors: errors of the engine as members are told them
+- group_errors: errors of the engine as members get them
 - member_memory: what all members at a broker take
 - options: bounds and times
 """

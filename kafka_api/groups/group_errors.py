@@ -1,4 +1,4 @@
-"""Errors of the engine as clients of a coordinator are told them: each makes them ask again, or find the next one."""
+"""Errors of the engine as clients of a coordinator get them: each makes them ask again, or find the next one."""
 
 from kafka_api.error_mapping import error_code
 from kafka_api.protocol.error_codes import ErrorCode

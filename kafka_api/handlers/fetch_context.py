@@ -1,4 +1,4 @@
-"""What one Fetch is about: the partitions of the request, or those of its session, and what is told of them."""
+"""What one Fetch is about: the partitions of the request, or those of its session, and what the answer says of them."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

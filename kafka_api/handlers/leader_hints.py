@@ -1,6 +1,6 @@
 """Who leads instead: CurrentLeader and NodeEndpoints of the answers that say "not here" (KIP-951).
 
-A client that is told goes there at once, without asking for metadata first.
+A client with such a hint goes there at once, without asking for metadata first.
 """
 
 from cluster.commands import BrokerRecord

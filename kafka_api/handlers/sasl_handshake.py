@@ -1,4 +1,4 @@
-"""SaslHandshake (17): a client that was told to authenticate learns here that it cannot."""
+"""SaslHandshake (17): a client that is configured to authenticate learns here that it cannot."""
 
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import SaslHandshakeRequest, SaslHandshakeResponse

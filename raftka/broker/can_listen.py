@@ -1,7 +1,7 @@
 """Whether a broker's addresses are its to listen at, asked before it has done anything.
 
 A cluster may take long to be founded, and the Kafka and admin ports are opened after that: who named one that is taken
-is told at once, and by the option's name.
+learns it at once, with the option's name.
 """
 
 import socket

@@ -1,6 +1,6 @@
 """A producer on the wire client: one process, one record at a time, each acknowledged by itself.
 
-What became of a record is told by the strictest reading (docs/history-format.md): only an error that is answered before
+The outcome of a record follows the strictest reading (docs/history-format.md): only an error that is answered before
 the record is appended says that it certainly is not in the log.
 """
 

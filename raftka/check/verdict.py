@@ -1,7 +1,7 @@
 """What a checker says: anomalies with the operations that prove them, what was allowed, and what was measured.
 
 A history may be judged in pieces, each with a report of its own: `merged` makes one of them, which is the report of the
-whole history to the letter. So each case has its place in the order in which the whole history's are told.
+whole history to the letter. So each case has its place in the order in which the whole history's are reported.
 """
 
 from collections.abc import Callable, Iterable

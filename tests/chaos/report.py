@@ -15,6 +15,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "verification" / "chaos.md"
 _HEAD = """\
 # Real brokers under real faults
 
+This page shows how real brokers kept their promises while faults were injected. It is for readers who judge the
+evidence, and for operators who ask how long an outage lasts.
+
 Made by `make chaos` (`python -m tests.chaos`) from the summaries of its runs; not to be edited. What the runs do is in
 [testing.md](../testing.md); what the verdicts mean in [history-format.md](../history-format.md). The machine may have had
 other work beside a run: verdicts do not depend on that, latencies and outages do.

@@ -1,6 +1,6 @@
 """Clients in other languages: each a program that reads a JSON object per line and answers with one per line.
 
-What it is told stands in `do`: version, create_topic, topics, add_partitions, set_config, config, delete_topic, produce,
+The command stands in `do`: version, create_topic, topics, add_partitions, set_config, config, delete_topic, produce,
 fetch, offset_at, join, look, commit, leave; the other fields are named as the arguments of `Client`. An answer has the
 result, or `error`. `look` answers what is new since the last one. The end of its input is the end of the program.
 """

@@ -1,6 +1,6 @@
 """The other side of the tasks: makes topics, kills brokers, and reads what is really there, with librdkafka.
 
-What it sends is not what the client under test sends: `SentRequests` is told when the referee begins and ends.
+What it sends is not what the client under test sends: the referee tells `SentRequests` when it begins and ends.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""The story: three brokers, a load, lost leaders, two pipelines, and whether all of it is as it must be.
+"""The story: three brokers, a load, lost leaders, two pipelines, and the checks of their results.
 
 Exit code 0 if the archive is proven, the dead letters are complete, the picture shows the loss and the audit is clean.
 """
@@ -207,7 +207,7 @@ def _required() -> tuple[type[Exception], ...]:
 
 
 def main() -> int:
-    """Tell the story; 0 if all is as it must be."""
+    """Run the story; 0 if all results passed their checks."""
     parser = argparse.ArgumentParser(prog="make run-pipeline", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("build/pipeline"), help="folder of the run; it is made anew")
     arguments = parser.parse_args()

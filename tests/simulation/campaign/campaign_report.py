@@ -15,6 +15,13 @@ from tests.simulation.world.probes import SOMETIMES
 _CLIENTS = ("send", "poll", "latest", "cas", "read")
 _HEAD = """# The simulation campaign
 
+This page sums up all runs of the simulator for a release. It is for readers who ask how much was tested, and for
+contributors who look for what no run has met.
+
+- [Parts](#parts): the seeds, commits and machines
+- [Probes](#probes): what runs must have met, and how often they did
+- [All counts](#all-counts)
+
 Made by `make sim-campaign SEEDS=a..b REPORT=docs/verification/campaign.md`, which adds a part, or puts it in the place
 of those that it overlaps; not to be edited. What a run is stands in [testing.md](../testing.md), what it can prove in
 RFC 0006. Machines are shared with others, which the rate of a core tells.

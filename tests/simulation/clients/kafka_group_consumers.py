@@ -1,6 +1,6 @@
 """Members of one consumer group in a simulated run: they share the topic's partitions, and commit higher and higher.
 
-Some vanish without a word, some come back with what they knew, some are static. What they are told is judged at once
+Some vanish without a word, some come back with what they knew, some are static. Their answers are judged at once
 by `GroupOffsets` and `GroupOwners`.
 """
 

@@ -1,6 +1,6 @@
 """Producers of a simulated run, on the wire: at every level; each waits for the answer before it goes on.
 
-What became of a record is told by the strictest reading (docs/history-format.md): only an error that is answered before
+The outcome of a record follows the strictest reading (docs/history-format.md): only an error that is answered before
 the record is appended says that it certainly is not in the log.
 """
 

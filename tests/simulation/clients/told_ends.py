@@ -1,4 +1,4 @@
-"""What clients are told of where partitions end: judged at once, against what the replicas have done by then."""
+"""The answers that clients get about where partitions end: judged at once, against what the replicas have done by then."""
 
 from model.ids import GroupId
 from tests.simulation.world.cluster import SimCluster

@@ -1,6 +1,6 @@
 """What must hold in every simulated run, one file each; `ALL` lists them.
 
-Every invariant is told what each replica does, after each step of its node, and raises `InvariantBrokenError`.
+Every invariant sees what each replica does, after each step of its node, and raises `InvariantBrokenError`.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""RFC 0003 section 10, KIP-207: no client is told that the log ends behind what consumers may read."""
+"""RFC 0003 section 10, KIP-207: no answer says that the log ends behind what consumers may read."""
 
 from model.ids import GroupId
 from raft.replica_state import Role

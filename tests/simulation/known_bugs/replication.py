@@ -1,4 +1,4 @@
-"""Bugs of followers, and of what is told to them (Raft paper, figure 2 and section 5.3)."""
+"""Bugs of followers, and of what a leader sends them (Raft paper, figure 2 and section 5.3)."""
 
 import pytest
 

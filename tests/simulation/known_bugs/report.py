@@ -15,6 +15,9 @@ from tests.simulation.rows.table import ROWS
 
 _HEAD = """# Planted bugs
 
+This page lists bugs that are planted on purpose, and which judge detects each. It is for readers who ask whether the
+simulation would notice a bug, and for contributors who add a rule.
+
 Generated, not written: `{command}`, at commit {commit}, on {machine}.
 
 Each bug is a function in `tests/simulation/known_bugs` that breaks one rule in memory. It counts as caught when an

@@ -1,4 +1,4 @@
-"""Three brokers: who does not lead names who does, reads wait for a majority, and epochs that part are told."""
+"""Three brokers: who does not lead names who does, reads wait for a majority, and the answer names epochs that part."""
 
 import asyncio
 

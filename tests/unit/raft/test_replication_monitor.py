@@ -1,4 +1,4 @@
-"""Who is woken when positions move, and who is told that leadership has ended."""
+"""Who is woken when positions move, and when leadership has ended."""
 
 from collections.abc import Iterator
 

@@ -16,14 +16,14 @@ Commands (nodes by number; the seconds are virtual and pass only in `after`):
     log N TERM ...                          the log a replica starts with
     vote N TERM [VOTED]                     the vote a replica starts with
     start [N ...] / stop N                  begin and end lives; the first replica of a new group stands at once
-    elect N                                 a whole election with nobody hearing a leader; only its end is told
+    elect N                                 a whole election with nobody hearing a leader; prints its end only
     stand N                                 the replica's election deadline is due
     replicate N NAME LEVEL [size=BYTES] [term=T] [within=SECONDS]
     deliver [A->B | A<->B ...]              messages arrive, oldest first, until none (of these links) is in flight
     burst A->B                              all messages of a link arrive in one instant
-    lose [A->B ...]                         messages in flight are lost, their senders are told
+    lose [A->B ...]                         messages in flight are lost, their senders learn it
     cut N / heal N                          the node has no links; what is in flight is lost
-    reset A B                               the link was lost and works again, both ends are told
+    reset A B                               the link was lost and works again, both ends learn it
     hold N POOL / release N POOL            the node's jobs of a worker pool (append, fsync, kvstore) stand still
     fail N OPERATION [ERRNO]                the node's next write or fsync fails
     room N BYTES                            the node looks at its disk and finds so many bytes free
