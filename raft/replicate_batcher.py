@@ -258,8 +258,9 @@ class ReplicateBatcher:
             self._fail(items, StorageFullError(str(error)))
             if isinstance(error, DiskFullError):
                 context.limits.disk.on_disk_full(sum(entry.size for entry in placed.entries))
-            # A replica alone has nobody to make way for: it goes on serving what it has.
-            if context.state.followers:
+            # A replica alone has nobody to make way for: it goes on serving what it has. Without its barrier it serves
+            # nothing: if it did not step down and stand again, nobody would ever write one.
+            if context.state.followers or not context.state.is_in_office:
                 context.effects.step_down(f"the append was refused: {error}")
         except StorageError as error:
             self._fail(items, context.fail(error))

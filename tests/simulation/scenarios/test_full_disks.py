@@ -1,5 +1,7 @@
 """RFC 0003 section 9: full disks stop producers and nothing else (counterexample 37)."""
 
+import errno
+
 import pytest
 
 from model.ids import Offset
@@ -154,3 +156,22 @@ def test_terms_rise_where_it_stands_all_the_same(monkeypatch) -> None:
     monkeypatch.setattr(DiskReserve, "is_full", False)
     with pytest.raises(AssertionError):
         _a_replica_without_any_room_does_not_stand()
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
+def test_a_replica_alone_is_in_office_once_its_refused_barrier_can_be_written(error: int) -> None:
+    with Scenario(204, nodes=1, raft=_OPTIONS) as story:
+        kept = story.write(1, QUORUM)
+        story.wait(lambda: kept.is_answered, 2.0)
+        story.candidates = {1}
+        # Its next two barriers are refused.
+        for _ in range(2):
+            story.machine(1).disk.fail_next("write", error=error, path_part=story.group.replace("/", "-"))
+        story.machine(1).loop.post(lambda: story.replica(1).step_down("the story wants another term"))
+        story.wait(lambda: story.cluster.leader_of(story.group) is None, 1.0)
+        story.wait(lambda: story.cluster.leader_of(story.group) == 1, 20.0)
+        assert not story.machine(1).disk._fail_next
+        later = story.write(1, QUORUM)
+        story.wait(lambda: later.is_answered, 2.0)
+        assert later.error is None
+        story.converge()
