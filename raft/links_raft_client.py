@@ -27,7 +27,11 @@ from rpc.links import Links
 
 
 class LinksRaftClient:
-    """`raft.client.RaftClient` on `rpc.links.Links`."""
+    """`raft.client.RaftClient` on `rpc.links.Links`.
+
+    It keeps the wire out of the engine: here alone a request gets its method and its deadline, so that the fibers know
+    neither, and a test puts a wire of its own in the place of this class.
+    """
 
     def __init__(self, links: Links, options: RaftOptions) -> None:
         self._links = links
