@@ -39,7 +39,7 @@ from benchmarks.plan import QUICK, Plan
 from benchmarks.report import RESULTS, ROOT, source_version, write_result
 from benchmarks.table import render
 from raftka.dev.errors import DevError
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 
 _Benchmark = Callable[[Path, Plan], dict[str, Any]]
 _BENCHMARKS: dict[str, _Benchmark] = {

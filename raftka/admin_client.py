@@ -1,6 +1,5 @@
 """Requests to a broker's admin port; blocking, for the command line and the supervisor."""
 
-import json
 import time
 from typing import Any
 
@@ -20,8 +19,9 @@ def request_json(address: str, path: str, timeout: float = 2.0, *, method: str =
     Raises:
         AdminError: No answer, or none that is JSON.
     """
-    # Imported here: it takes longer than everything else that `raftka topic --help` needs.
+    # Imported here: they take longer than everything else that `raftka topic --help` needs.
     import http.client
+    import json
 
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout)

@@ -13,7 +13,7 @@ from raftka.admin_client import AdminError, get_json
 from raftka.dev.errors import DevError
 from raftka.dev.supervisor import DevCluster, StartRequest, start_cluster
 from raftka.kafka import client as kafka_client
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 from raftka.story_clients import Tail, Verdict, Writer, judge, read_all
 
 TOPIC = "story"

@@ -11,7 +11,7 @@ from benchmarks.cluster import TOPIC, BenchCluster, BenchmarkError, Cluster, run
 from benchmarks.kafka.kafka_cluster import KafkaCluster, running_kafka
 from benchmarks.plan import Plan
 from benchmarks.processes import cpu_seconds
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 
 _TRIES = 3
 _WARM_UP_PARTITIONS = 3

@@ -22,6 +22,7 @@ from benchmarks.kafka.jars import class_path
 from benchmarks.machine import wait_for_rest
 from raftka.dev.ports import BrokerAddresses, PortRequest, choose_addresses
 from raftka.kafka import client as kafka_client
+from raftka.kafka.errors import KafkaClientError
 
 _NODES = 3
 _START_SECONDS = 120.0
@@ -110,7 +111,7 @@ class KafkaCluster:
                 admin = kafka_client.new_admin(self.bootstrap)
                 futures = admin.list_offsets(wanted, request_timeout=_REQUEST_SECONDS)
                 found = {each.partition: future.result(2 * _REQUEST_SECONDS) for each, future in futures.items()}
-        except kafka_client.KafkaClientError:
+        except KafkaClientError:
             # A broker may not have heard yet that it leads, or does not lead any more.
             return None
         epochs = (found[number].leader_epoch for number in range(partitions))
@@ -151,7 +152,7 @@ class KafkaCluster:
                 raise BenchmarkError(f"Kafka's broker {node} ended with {child.returncode}: {tail}")
         try:
             return len(kafka_client.read_cluster(self.bootstrap, 2.0).brokers) == _NODES or None
-        except kafka_client.KafkaClientError:
+        except KafkaClientError:
             return None
 
     def _format(self, node: int, cluster_id: str) -> "subprocess.Popen[bytes]":

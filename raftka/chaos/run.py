@@ -20,7 +20,7 @@ from raftka.chaos.run_folder import clear_folder, prepare_folder
 from raftka.chaos.small_disks import leave_shared_mounts
 from raftka.chaos.workload import Workload
 from raftka.kafka import client as kafka_client
-from raftka.kafka.client import KafkaClientError, NoBrokerError
+from raftka.kafka.errors import KafkaClientError, NoBrokerError
 
 _WELL_SECONDS = 120.0
 _WELL_POLL = 0.5

@@ -4,7 +4,7 @@ The command itself:
 
 * `main`       the entry point.
 * `root`       the table of commands, errors of one line.
-* `lazy_group` commands that are imported when they are asked for.
+* `lazy_group` groups of commands, which are imported when they are asked for.
 * `interrupts` Ctrl-C while modules are imported, SIGTERM that works like it, both as the end of an input.
 * `completion` `raftka completion`, and names of topics, groups and keys for shells.
 * `exit_codes` what a shell script may rely on, and the errors behind it.
@@ -12,6 +12,7 @@ The command itself:
 What several commands share:
 
 * `options`      options.
+* `param_types`  types of options and arguments.
 * `output`       tables and JSON.
 * `positions`    start, end, N, -N and @time.
 * `format_text`  the text of a record format; `record_format` prints by it, `record_input` reads by it, numbers in

@@ -1,39 +1,44 @@
 """`raftka archive`: what the pipeline `archive` has written, shown, verified, restored and compacted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from raftka.cli.exit_codes import DONE, FAILED, CommandError
-from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption, parse_pairs
+from raftka.cli.lazy_group import CommandGroup
+from raftka.cli.options import Format, brokers_option, format_option, parse_pairs
 from raftka.cli.output import print_json, print_table
+from raftka.cli.param_types import PATH, BoundedInt
 from raftka.cli.progress_bar import STARTING_SPARK, underway
 
 if TYPE_CHECKING:
     from raftka.pipeline.archive.folder import ArchiveFolder
 
-app = typer.Typer(help="Verify, restore and compact archives of topics.", no_args_is_help=True)
-
-PathArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The archive's folder.")]
-TopicsOption = Annotated[
-    list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeat for more.")
-]
-BeginOption = Annotated[
-    int | None, typer.Option("--begin", metavar="OFFSET", min=0, help="First offset, of every partition.")
-]
-EndOption = Annotated[int | None, typer.Option("--end", metavar="OFFSET", min=0, help="The offset behind the last.")]
-SparkOption = Annotated[
-    list[str] | None,
-    typer.Option("--spark", metavar="KEY=VALUE", help="Configuration of the session, as driver.memory=2g; repeat."),
-]
 MIB = 1 << 20
+
+path_argument = click.argument("path", type=PATH, metavar="DIR", help="The archive's folder.")
+begin_option = click.option("--begin", type=BoundedInt(0), metavar="OFFSET", help="First offset, of every partition.")
+end_option = click.option("--end", type=BoundedInt(0), metavar="OFFSET", help="The offset behind the last.")
+spark_option = click.option(
+    *("--spark", "session"),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Configuration of the session, as driver.memory=2g; repeat.",
+)
+
+
+@click.group("archive", cls=CommandGroup)
+def app() -> None:
+    """Verify, restore and compact archives of topics."""
 
 
 @app.command("show")
-def show(path: PathArgument, output: FormatOption = Format.TEXT) -> None:
+@path_argument
+@format_option
+def show(path: Path, output: Format) -> None:
     """Show what an archive holds, by its commit records; needs no Spark."""
     from raftka.pipeline.archive.folder import ArchiveFolder
     from raftka.pipeline.archive.manifest import load_manifest
@@ -61,17 +66,27 @@ def show(path: PathArgument, output: FormatOption = Format.TEXT) -> None:
 
 
 @app.command("verify")
+@path_argument
+@click.option(*("--topic", "topics"), multiple=True, metavar="TOPIC", help="Only this topic; repeat for more.")
+@begin_option
+@end_option
+@click.option(
+    *("--read-committed", "is_committed"),
+    is_flag=True,
+    help="The archive was written with isolation.level = read_committed.",
+)
+@brokers_option
+@spark_option
+@format_option
 def verify(
-    path: PathArgument,
-    topics: TopicsOption = None,
-    begin: BeginOption = None,
-    end: EndOption = None,
-    is_committed: Annotated[
-        bool, typer.Option("--read-committed", help="The archive was written with isolation.level = read_committed.")
-    ] = False,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-    session: SparkOption = None,
-    output: FormatOption = Format.TEXT,
+    path: Path,
+    topics: tuple[str, ...],
+    begin: int | None,
+    end: int | None,
+    is_committed: bool,
+    brokers: str,
+    session: tuple[str, ...],
+    output: Format,
 ) -> int:
     """Prove that every offset is there once, as it is in the log: exit code 1 if it is not so.
 
@@ -86,7 +101,7 @@ def verify(
         from raftka.pipeline.archive.verification import verify as verified
 
         level = "read_committed" if is_committed else "read_uncommitted"
-        wanted = Wanted(brokers, tuple(topics) if topics else None, begin, end, level)
+        wanted = Wanted(brokers, topics or None, begin, end, level)
         with underway("comparing the archive with the log"):
             found = verified(spark, folder, wanted)
     if output is Format.JSON:
@@ -98,18 +113,28 @@ def verify(
 
 
 @app.command("restore")
+@path_argument
+@click.option("--topic", required=True, metavar="TOPIC", help="Which topic of the archive.")
+@click.option("--to", required=True, metavar="TOPIC", help="Where to: an empty topic, or a new one.")
+@begin_option
+@end_option
+@click.option(
+    "--partitions",
+    type=BoundedInt(1),
+    metavar="N",
+    help="Of a new topic. [default: those of the archived one]",
+)
+@brokers_option
+@spark_option
 def restore(
-    path: PathArgument,
-    topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Which topic of the archive.")],
-    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="Where to: an empty topic, or a new one.")],
-    begin: BeginOption = None,
-    end: EndOption = None,
-    partitions: Annotated[
-        int | None,
-        typer.Option("--partitions", metavar="N", min=1, help="Of a new topic. [default: those of the archived one]"),
-    ] = None,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-    session: SparkOption = None,
+    path: Path,
+    topic: str,
+    to: str,
+    begin: int | None,
+    end: int | None,
+    partitions: int | None,
+    brokers: str,
+    session: tuple[str, ...],
 ) -> None:
     """Write a range of an archived topic into an empty topic: same partitions, order, keys, headers, timestamps."""
     with _spark(path, session) as (spark, folder):
@@ -128,13 +153,16 @@ def restore(
 
 
 @app.command("compact")
-def compact(
-    path: PathArgument,
-    target_mib: Annotated[
-        int, typer.Option("--target-mib", metavar="MIB", min=1, max=65_536, help="Size of a joined file, about.")
-    ] = 128,
-    session: SparkOption = None,
-) -> None:
+@path_argument
+@click.option(
+    "--target-mib",
+    type=BoundedInt(1, 65_536),
+    default=128,
+    metavar="MIB",
+    help="Size of a joined file, about.",
+)
+@spark_option
+def compact(path: Path, target_mib: int, session: tuple[str, ...]) -> None:
     """Join small files of each topic and day. The pipeline may go on writing."""
     with _spark(path, session) as (spark, folder):
         from raftka.pipeline.archive.compaction import compact as compacted
@@ -145,13 +173,13 @@ def compact(
 
 
 @contextmanager
-def _spark(path: Path, options: list[str] | None) -> "Iterator[tuple[Any, ArchiveFolder]]":
+def _spark(path: Path, options: Sequence[str]) -> "Iterator[tuple[Any, ArchiveFolder]]":
     """Open an archive and a session; what Spark raises becomes a line."""
     from raftka.pipeline.archive.folder import ArchiveFolder
     from raftka.pipeline.query_errors import query_error
     from raftka.pipeline.spark_session import open_session, require_spark
 
-    own = parse_pairs(options or [], "--spark")
+    own = parse_pairs(options, "--spark")
     require_spark()
     folder = ArchiveFolder.open(path)
     from raftka.pipeline.archive.reading import spark_errors

@@ -5,15 +5,16 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from raftka.cli.check import ExplainOption, LevelName, LevelOption, Model, ModelOption, OutputOption, tell
+from raftka.cli.check import LevelName, Model, explain_option, level_option, model_option, output_option, tell
 from raftka.cli.exit_codes import UnjudgedError
-from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, parse_pairs
+from raftka.cli.options import Format, brokers_option, parse_pairs
+from raftka.cli.param_types import PATH
 from raftka.cli.progress_bar import STARTING_SPARK, underway
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 from raftka.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -22,32 +23,39 @@ if TYPE_CHECKING:
     from raftka.pipeline.audit.parts import HistoryFile
 
 
+@click.command("audit")
+@click.argument("files", nargs=-1, type=PATH, metavar="[FILE...]", help="Histories; several are one.")
+@click.option("--topic", metavar="TOPIC", help="... or a topic, whose values are their lines.")
+@model_option
+@level_option
+@brokers_option
+@click.option("--scratch", type=PATH, metavar="DIR", help="Room for what tasks hand on. [default: the system's]")
+@click.option(
+    *("--spark", "session"),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Configuration of the session, as master=local[8]; repeat.",
+)
+@output_option
+@explain_option
 def audit(
-    files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE...]", help="Histories; several are one.")] = None,
-    topic: Annotated[
-        str | None, typer.Option("--topic", metavar="TOPIC", help="... or a topic, whose values are their lines.")
-    ] = None,
-    model: ModelOption = Model.LOG,
-    level: LevelOption = LevelName.QUORUM_ACK,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-    scratch: Annotated[
-        Path | None,
-        typer.Option("--scratch", metavar="DIR", help="Room for what tasks hand on. [default: the system's]"),
-    ] = None,
-    session: Annotated[
-        list[str] | None,
-        typer.Option("--spark", metavar="KEY=VALUE", help="Configuration of the session, as master=local[8]; repeat."),
-    ] = None,
-    output: OutputOption = Format.TEXT,
-    explain: ExplainOption = False,
+    files: tuple[Path, ...],
+    topic: str | None,
+    model: Model,
+    level: LevelName,
+    brokers: str,
+    scratch: Path | None,
+    session: tuple[str, ...],
+    output: Format,
+    explain: bool,
 ) -> int:
     """Judge histories in parallel: the verdict and the exit codes of `raftka check`, to the letter.
 
     Files and the scratch folder must be seen by all workers of the session.
     """
     if bool(files) == (topic is not None):
-        raise typer.BadParameter("either FILE... or --topic is needed")
-    own = parse_pairs(session or [], "--spark")
+        raise click.BadParameter("either FILE... or --topic is needed")
+    own = parse_pairs(session, "--spark")
     try:
         with _spark(own, scratch) as (cluster, folder, read_topic):
 
@@ -55,7 +63,7 @@ def audit(
                 from raftka.pipeline.audit.parts import HistoryFile
 
                 if topic is None:
-                    histories = [HistoryFile(each) for each in files or []]
+                    histories = [HistoryFile(each) for each in files]
                 else:
                     with underway(f"reading topic {topic}"):
                         histories = read_topic(brokers, topic)

@@ -3,21 +3,24 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
+from click.exceptions import Exit
 
 from raftka.chaos.latencies import LatencyHistogram
 from raftka.cli.bench_load import RECORD_BYTES_MIN, Load, LoadRequest, Tally
 from raftka.cli.completion import complete_topics
 from raftka.cli.exit_codes import FAILED
 from raftka.cli.interrupts import sigterm_as_ctrl_c
-from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption
+from raftka.cli.options import Format, brokers_option, format_option
 from raftka.cli.output import print_json, print_table
+from raftka.cli.param_types import EnumChoice, BoundedFloat, BoundedInt
 from raftka.cli.produce import Acks, Compression
 from raftka.cli.progress_bar import ProgressBar
 from raftka.kafka import client as kafka_client
 from raftka.kafka import offsets as kafka_offsets
+from raftka.kafka.errors import KafkaClientError, UnansweredError
 
 _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
 _BAR_COLUMNS = 40
@@ -29,47 +32,56 @@ _RATE_MIN = 0.001
 # How names begin that brokers keep for themselves.
 _INTERNAL_PREFIX = "__"
 
-_PartitionsOption = Annotated[
-    int | None,
-    typer.Option("--partitions", "-p", metavar="N", min=1, max=10_000, help="Of the new topic. [default: 6]"),
-]
 
-
+@click.command("bench")
+@click.option(
+    *("--topic", "-t"),
+    metavar="TOPIC",
+    shell_complete=complete_topics,
+    help="A topic to use. [default: a new one, deleted after]",
+)
+@click.option("--partitions", "-p", type=BoundedInt(1, 10_000), metavar="N", help="Of the new topic. [default: 6]")
+@click.option("--replicas", "-r", type=BoundedInt(1, 31), metavar="N", help="Of it; default: the brokers' own.")
+@click.option("--producers", type=BoundedInt(1, 64), default=1, metavar="N", help="Threads that write.")
+@click.option(
+    "--consumers", type=BoundedInt(0, 64), default=1, metavar="N", help="Threads that read at the same time."
+)
+@click.option("--size", type=BoundedInt(RECORD_BYTES_MIN, 10**8), default=1024, metavar="N", help="Bytes of a record.")
+@click.option(
+    "--rate", type=BoundedFloat(0, 1e9), default=0.0, metavar="N", help="Records per second in all; 0: as fast as it goes."
+)
+@click.option("--seconds", "-s", type=BoundedFloat(0.1, 86_400), default=10.0, metavar="N", help="How long it counts.")
+@click.option("--warmup", type=BoundedFloat(0, 3_600), default=2.0, metavar="N", help="Seconds before that.")
+@click.option("--acks", type=EnumChoice(Acks), default=Acks.ALL.value, help="As of `raftka produce`.")
+@click.option("--compression", "-z", type=EnumChoice(Compression), default=Compression.NONE.value, help="Codec.")
+@click.option(
+    "--linger-ms", type=BoundedFloat(0, 60_000), default=5.0, metavar="N", help="How long a record waits for its batch."
+)
+@click.option(
+    "--batch-bytes",
+    type=BoundedInt(1, 2**31 - 1),
+    default=1_000_000,
+    metavar="N",
+    help="Bytes of a batch at most.",
+)
+@brokers_option
+@format_option
 def bench(
-    topic: Annotated[
-        str | None,
-        typer.Option(
-            *("--topic", "-t"),
-            metavar="TOPIC",
-            help="A topic to use. [default: a new one, deleted after]",
-            autocompletion=complete_topics,
-        ),
-    ] = None,
-    partitions: _PartitionsOption = None,
-    replicas: Annotated[
-        int | None,
-        typer.Option("--replicas", "-r", metavar="N", min=1, max=31, help="Of it; default: the brokers' own."),
-    ] = None,
-    producers: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Threads that write.")] = 1,
-    consumers: Annotated[int, typer.Option(metavar="N", min=0, max=64, help="Threads that read at the same time.")] = 1,
-    size: Annotated[int, typer.Option(metavar="N", min=RECORD_BYTES_MIN, max=10**8, help="Bytes of a record.")] = 1024,
-    rate: Annotated[
-        float, typer.Option(metavar="N", min=0, max=1e9, help="Records per second in all; 0: as fast as it goes.")
-    ] = 0.0,
-    seconds: Annotated[
-        float, typer.Option("--seconds", "-s", metavar="N", min=0.1, max=86_400, help="How long it counts.")
-    ] = 10.0,
-    warmup: Annotated[float, typer.Option(metavar="N", min=0, max=3_600, help="Seconds before that.")] = 2.0,
-    acks: Annotated[Acks, typer.Option(help="As of `raftka produce`.")] = Acks.ALL,
-    compression: Annotated[Compression, typer.Option("--compression", "-z", help="Codec.")] = Compression.NONE,
-    linger_ms: Annotated[
-        float, typer.Option(metavar="N", min=0, max=60_000, help="How long a record waits for its batch.")
-    ] = 5.0,
-    batch_bytes: Annotated[
-        int, typer.Option(metavar="N", min=1, max=2**31 - 1, help="Bytes of a batch at most.")
-    ] = 1_000_000,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-    output: FormatOption = Format.TEXT,
+    topic: str | None,
+    partitions: int | None,
+    replicas: int | None,
+    producers: int,
+    consumers: int,
+    size: int,
+    rate: float,
+    seconds: float,
+    warmup: float,
+    acks: Acks,
+    compression: Compression,
+    linger_ms: float,
+    batch_bytes: int,
+    brokers: str,
+    output: Format,
 ) -> None:
     """Write and read records for some seconds: records/s, MB/s, latencies to the acknowledgement and to the reader.
 
@@ -108,21 +120,21 @@ def bench(
     else:
         _print(report, produced, consumed)
     if produced.failures or consumed.failures:
-        raise typer.Exit(FAILED)
+        raise Exit(FAILED)
 
 
 def _check_rate(rate: float) -> None:
     if 0 < rate < _RATE_MIN:
-        raise typer.BadParameter(f"--rate {rate:g}: must be 0 or not less than {_RATE_MIN:g}")
+        raise click.BadParameter(f"--rate {rate:g}: must be 0 or not less than {_RATE_MIN:g}")
 
 
 def _check_topic(name: str | None, partitions: int | None, replicas: int | None) -> None:
     if name is None:
         return
     if partitions is not None or replicas is not None:
-        raise typer.BadParameter("--partitions and --replicas are a new topic's; --topic names one that is there")
+        raise click.BadParameter("--partitions and --replicas are a new topic's; --topic names one that is there")
     if name.startswith(_INTERNAL_PREFIX):
-        raise typer.BadParameter(f"--topic {name}: is the brokers' own, they would refuse or misread the records")
+        raise click.BadParameter(f"--topic {name}: is the brokers' own, they would refuse or misread the records")
 
 
 @contextmanager
@@ -138,9 +150,9 @@ def _topic(brokers: str, name: str, partitions: int, replicas: int | None, *, is
         return
     try:
         kafka_client.create_topic(brokers, name, partitions, replicas, seconds=kafka_client.CREATE_SECONDS)
-    except (KeyboardInterrupt, kafka_client.UnansweredError):
+    except (KeyboardInterrupt, UnansweredError):
         # The request may have been on its way.
-        with suppress(kafka_client.KafkaClientError):
+        with suppress(KafkaClientError):
             kafka_client.delete_topic(brokers, name)
         raise
     try:
@@ -162,7 +174,7 @@ def _wait_for_leaders(brokers: str, topic: str) -> list[int]:
         if found and all(each.leader >= 0 for each in found):
             return [each.partition for each in found]
         if time.monotonic() >= deadline:
-            raise kafka_client.KafkaClientError(
+            raise KafkaClientError(
                 f"topic {topic} has partitions without a leader (`raftka cluster health` tells more)"
             )
         time.sleep(_POLL_SECONDS)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from raftka.chaos.latencies import LatencyHistogram
 from raftka.cli.record_input import RECORD_BYTES_MAX
 from raftka.kafka import client as kafka_client
+from raftka.kafka.errors import KafkaClientError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -135,7 +136,7 @@ class Load:
         def run() -> None:
             try:
                 target(index, tally)
-            except kafka_client.KafkaClientError as error:
+            except KafkaClientError as error:
                 tally.failures[str(error)] = 1
                 self.stop()
             except Exception as error:  # noqa: BLE001 - a thread that dies must not look like one that had nothing to do

@@ -5,11 +5,11 @@ import secrets
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from raftka.cli.exit_codes import DONE, FAILED, UNJUDGED
+from raftka.cli.param_types import PATH, EnumChoice, BoundedFloat, BoundedInt
 from raftka.dev.supervisor import NODES_MAX
 
 _NONE = "none"
@@ -38,36 +38,46 @@ class AcksName(StrEnum):
 _RATES = {Workload.LOG: 1_200.0, Workload.REGISTER: 200.0}
 
 
+@click.command("chaos")
+@click.option("--out", type=PATH, required=True, metavar="DIR", help="Folder of the run: new, or empty.")
+@click.option(
+    "--brokers",
+    type=BoundedInt(1, NODES_MAX),
+    default=3,
+    metavar="N",
+    help="Make a cluster of so many brokers for the run.",
+)
+@click.option(
+    "--bootstrap", metavar="HOST:PORT,...", help="Use a cluster that is there: any Kafka. Nothing is done to it."
+)
+@click.option("--workload", type=EnumChoice(Workload), default=Workload.LOG.value, help="What clients do.")
+@click.option("--acks", type=EnumChoice(AcksName), default=AcksName.ALL.value, help="How records are acknowledged.")
+@click.option(
+    "--nemesis",
+    metavar="NAME,...",
+    help="Faults: kill, pause, partition, disk, transfer, hang-append, vanish-directory, few-descriptors, or none."
+    " [default: kill,pause,partition, and transfer for logs; none with --bootstrap]",
+)
+@click.option("--minutes", type=BoundedFloat(0.2), default=5.0, metavar="N", help="How long.")
+@click.option("--rate", type=BoundedFloat(1.0), metavar="N", help="Operations per second. [default: log 1200, register 200]")
+@click.option("--seed", type=BoundedInt(0), metavar="N", help="Draws the faults. [default: a new one]")
+@click.option(
+    "--schedule",
+    type=PATH,
+    metavar="FILE",
+    help="Repeat the faults of another run's schedule.json; --minutes is its own.",
+)
 def chaos(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the run: new, or empty.")],
-    brokers: Annotated[
-        int, typer.Option(metavar="N", min=1, max=NODES_MAX, help="Make a cluster of so many brokers for the run.")
-    ] = 3,
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT,...", help="Use a cluster that is there: any Kafka. Nothing is done to it."),
-    ] = None,
-    workload: Annotated[Workload, typer.Option(help="What clients do.")] = Workload.LOG,
-    acks: Annotated[AcksName, typer.Option(help="How records are acknowledged.")] = AcksName.ALL,
-    nemesis: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,...",
-            help="Faults: kill, pause, partition, disk, transfer, hang-append, vanish-directory, few-descriptors, or"
-            " none."
-            " [default: kill,pause,partition, and transfer for logs; none with --bootstrap]",
-        ),
-    ] = None,
-    minutes: Annotated[float, typer.Option(metavar="N", min=0.2, help="How long.")] = 5.0,
-    rate: Annotated[
-        float | None,
-        typer.Option(metavar="N", min=1.0, help="Operations per second. [default: log 1200, register 200]"),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="Draws the faults. [default: a new one]")] = None,
-    schedule: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Repeat the faults of another run's schedule.json; --minutes is its own."),
-    ] = None,
+    out: Path,
+    brokers: int,
+    bootstrap: str | None,
+    workload: Workload,
+    acks: AcksName,
+    nemesis: str | None,
+    minutes: float,
+    rate: float | None,
+    seed: int | None,
+    schedule: Path | None,
 ) -> int:
     """Run clients while faults happen, and judge what they saw: exit code 0 valid, 1 anomalies, 2 not to be judged.
 
@@ -84,7 +94,7 @@ def chaos(
         from raftka.chaos.run_facts import RunRequest
         from raftka.chaos.run_folder import remove_cluster
         from raftka.chaos.schedule import Schedule, draw_schedule
-        from raftka.kafka.client import KafkaClientError
+        from raftka.kafka.errors import KafkaClientError
     except ImportError as error:
         print(f"raftka: {error}; `raftka chaos` needs more: pip install 'raftka[chaos]'", file=sys.stderr)
         return UNJUDGED
@@ -121,12 +131,12 @@ def _check_finite(**options: float | None) -> None:
     """Refuse what a parser of numbers takes, and no clock reaches."""
     for name, value in options.items():
         if value is not None and not math.isfinite(value):
-            raise typer.BadParameter(f"--{name} {value}: a number with an end is needed")
+            raise click.BadParameter(f"--{name} {value}: a number with an end is needed")
 
 
 def _nemeses(text: str | None, bootstrap: str | None, brokers: int, workload: Workload) -> list[str]:
     if brokers == _TWO:
-        raise typer.BadParameter("--brokers 2: without one of them there is no majority; 1, or 3 and more")
+        raise click.BadParameter("--brokers 2: without one of them there is no majority; 1, or 3 and more")
     if text is None:
         default = "kill,pause" if brokers == 1 else "kill,pause,partition"
         if brokers > 1 and workload is Workload.LOG:
@@ -138,11 +148,11 @@ def _nemeses(text: str | None, bootstrap: str | None, brokers: int, workload: Wo
     known = ("kill", "pause", "partition", "disk", "transfer", "hang-append", "vanish-directory", "few-descriptors")
     for name in names:
         if name not in known:
-            raise typer.BadParameter(f"--nemesis {name}: there are {', '.join(known)}, or none alone")
+            raise click.BadParameter(f"--nemesis {name}: there are {', '.join(known)}, or none alone")
         if brokers == 1 and name in ("partition", "transfer"):
-            raise typer.BadParameter(f"--nemesis {name}: one broker has no other one; raise --brokers")
+            raise click.BadParameter(f"--nemesis {name}: one broker has no other one; raise --brokers")
         if workload is Workload.REGISTER and name == "transfer":
-            raise typer.BadParameter("--nemesis transfer: registers have no partition whose leader could hand over")
+            raise click.BadParameter("--nemesis transfer: registers have no partition whose leader could hand over")
     if bootstrap is not None:
-        raise typer.BadParameter("--nemesis: nothing is done to a cluster that is given by --bootstrap; leave it out")
+        raise click.BadParameter("--nemesis: nothing is done to a cluster that is given by --bootstrap; leave it out")
     return names

@@ -1,17 +1,18 @@
 """`raftka check`: the verdict on histories of any Kafka-compatible cluster."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from io import UnsupportedOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
+import click
 import msgspec
-import typer
 
 from raftka.cli.exit_codes import DONE, FAILED, UNJUDGED, UnjudgedError
 from raftka.cli.options import Format
+from raftka.cli.param_types import PATH, EnumChoice
 from raftka.cli.progress_bar import ProgressBar, underway
 
 if TYPE_CHECKING:
@@ -37,21 +38,28 @@ class LevelName(StrEnum):
 
 _JUDGING = "all is read, judging"
 
-ModelOption = Annotated[Model, typer.Option("--model", help="What they are histories of.")]
-LevelOption = Annotated[
-    LevelName, typer.Option("--level", help="What acks=all means there; other records are judged by their acks.")
-]
-OutputOption = Annotated[Format, typer.Option("--format", "-f", help="How to print.")]
-ExplainOption = Annotated[bool, typer.Option("--explain", help="Say in words what each anomaly means.")]
+model_option = click.option(
+    "--model", type=EnumChoice(Model), default=Model.LOG.value, help="What they are histories of."
+)
+level_option = click.option(
+    "--level",
+    type=EnumChoice(LevelName),
+    default=LevelName.QUORUM_ACK.value,
+    help="What acks=all means there; other records are judged by their acks.",
+)
+output_option = click.option(
+    *("--format", "-f", "output"), type=EnumChoice(Format), default=Format.TEXT.value, help="How to print."
+)
+explain_option = click.option("--explain", is_flag=True, help="Say in words what each anomaly means.")
 
 
-def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Histories; several are one.")],
-    model: ModelOption = Model.LOG,
-    level: LevelOption = LevelName.QUORUM_ACK,
-    output: OutputOption = Format.TEXT,
-    explain: ExplainOption = False,
-) -> int:
+@click.command("check")
+@click.argument("files", nargs=-1, required=True, type=PATH, metavar="FILE...", help="Histories; several are one.")
+@model_option
+@level_option
+@output_option
+@explain_option
+def check(files: tuple[Path, ...], model: Model, level: LevelName, output: Format, explain: bool) -> int:
     """Judge histories (docs/history-format.md): exit code 0 valid, 1 anomalies, 2 they cannot be judged."""
     return tell(lambda: _judged(files, model, level), model, output, explained=explain)
 
@@ -93,7 +101,7 @@ def _print_json(document: dict[str, Any]) -> None:
     print(msgspec.json.format(msgspec.json.encode(document)).decode())
 
 
-def _judged(files: list[Path], model: Model, level: LevelName) -> "Verdict":
+def _judged(files: Sequence[Path], model: Model, level: LevelName) -> "Verdict":
     done = 0
 
     def note(count: int) -> None:
@@ -119,7 +127,7 @@ def _judged(files: list[Path], model: Model, level: LevelName) -> "Verdict":
         return check_register(registers, model.value)
 
 
-def _total_bytes(files: list[Path]) -> int | None:
+def _total_bytes(files: Sequence[Path]) -> int | None:
     """Return how much there is to read; None where a file does not tell, which reading will say, too."""
     try:
         return sum(path.stat().st_size for path in files)

@@ -1,25 +1,34 @@
 """`raftka cluster`: what there is, and whether it is well."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
+from click.exceptions import Exit
 
 from raftka.cli import cluster_config
 from raftka.cli.exit_codes import FAILED
-from raftka.cli.lazy_group import QuickGroup
-from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption
+from raftka.cli.lazy_group import CommandGroup
+from raftka.cli.options import Format, brokers_option, format_option
 from raftka.cli.output import print_json, print_table
+from raftka.cli.param_types import BoundedFloat
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import ClusterInfo
-
-app = typer.Typer(help="Show brokers, health and configuration of a cluster.")
-app.add_typer(cluster_config.app, name="config", cls=QuickGroup)
 
 _LISTED_MAX = 20
 
 
+@click.group("cluster", cls=CommandGroup)
+def app() -> None:
+    """Show brokers, health and configuration of a cluster."""
+
+
+app.add_command(cluster_config.app)
+
+
 @app.command()
-def info(brokers: BrokersOption = DEFAULT_BROKERS, output: FormatOption = Format.TEXT) -> None:
+@brokers_option
+@format_option
+def info(brokers: str, output: Format) -> None:
     """Show the brokers, the controller and how many topics there are."""
     cluster = kafka_client.read_cluster(brokers)
     partitions = sum(map(len, cluster.topics.values()))
@@ -42,13 +51,10 @@ def info(brokers: BrokersOption = DEFAULT_BROKERS, output: FormatOption = Format
 
 
 @app.command()
-def health(
-    brokers: BrokersOption = DEFAULT_BROKERS,
-    timeout: Annotated[
-        float, typer.Option(metavar="N", min=0.1, max=60.0, help="Seconds for each broker to answer.")
-    ] = 2.0,
-    output: FormatOption = Format.TEXT,
-) -> None:
+@brokers_option
+@click.option("--timeout", type=BoundedFloat(0.1, 60.0), default=2.0, metavar="N", help="Seconds for each broker to answer.")
+@format_option
+def health(brokers: str, timeout: float, output: Format) -> None:
     """Exit with 1 if a broker is missing, a partition has no leader, or a replica lags."""
     report = examine(kafka_client.read_cluster(brokers), kafka_client.addresses(brokers), timeout)
     if output is Format.JSON:
@@ -56,7 +62,7 @@ def health(
     else:
         _print_report(report)
     if not report["healthy"]:
-        raise typer.Exit(FAILED)
+        raise Exit(FAILED)
 
 
 def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from raftka.cli.cluster_config import merged
 from raftka.cli.findings import Finding, Level, ok
 from raftka.kafka import client as kafka_client
 from raftka.kafka import configs as kafka_configs
-from raftka.kafka.client import ClusterInfo, KafkaClientError, PartitionInfo
+from raftka.kafka.client import ClusterInfo, PartitionInfo
 from raftka.kafka.configs import ConfigValue, Owner
+from raftka.kafka.errors import KafkaClientError
 
 _CONNECT_SECONDS = 2.0
 # The header has whole seconds.

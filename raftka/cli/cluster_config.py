@@ -1,32 +1,37 @@
 """`raftka cluster config`: the configuration of the brokers that run."""
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Any
 
-import typer
+import click
 
 from raftka.cli.completion import complete_broker_keys, complete_broker_pairs
 from raftka.cli.exit_codes import CommandError
-from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, DryRunOption, Format, FormatOption, parse_pairs
+from raftka.cli.lazy_group import CommandGroup
+from raftka.cli.options import Format, brokers_option, dry_run_option, format_option, parse_pairs
 from raftka.cli.output import print_json, print_table
+from raftka.cli.param_types import BoundedInt
 from raftka.kafka import client as kafka_client
 from raftka.kafka import configs as kafka_configs
-from raftka.kafka.client import KafkaClientError
 from raftka.kafka.configs import ConfigValue, Owner
+from raftka.kafka.errors import KafkaClientError
 
-app = typer.Typer(help="Show and change the configuration of the brokers that run.")
+node_option = click.option(
+    "--node", "-n", type=BoundedInt(0), metavar="N", help="Only this broker. [default: every one]"
+)
 
-NodeOption = Annotated[
-    int | None, typer.Option("--node", "-n", metavar="N", min=0, help="Only this broker. [default: every one]")
-]
+
+@click.group("config", cls=CommandGroup)
+def app() -> None:
+    """Show and change the configuration of the brokers that run."""
 
 
 @app.command("list")
-def list_configs(
-    node: NodeOption = None,
-    changed: Annotated[bool, typer.Option("--changed", help="Leave out what nobody has set.")] = False,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-    output: FormatOption = Format.TEXT,
-) -> None:
+@node_option
+@click.option("--changed", is_flag=True, help="Leave out what nobody has set.")
+@brokers_option
+@format_option
+def list_configs(node: int | None, changed: bool, brokers: str, output: Format) -> None:
     """Show the configuration; where brokers differ, each value has a row."""
     rows = [row for row in merged(_read(brokers, node)) if not changed or not row["default"]]
     if output is Format.JSON:
@@ -40,17 +45,13 @@ def list_configs(
 
 
 @app.command()
-def get(
-    key: Annotated[
-        str,
-        typer.Argument(
-            metavar="KEY", help="As `raftka cluster config list` has it.", autocompletion=complete_broker_keys
-        ),
-    ],
-    node: NodeOption = None,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-    output: FormatOption = Format.TEXT,
-) -> None:
+@click.argument(
+    "key", metavar="KEY", shell_complete=complete_broker_keys, help="As `raftka cluster config list` has it."
+)
+@node_option
+@brokers_option
+@format_option
+def get(key: str, node: int | None, brokers: str, output: Format) -> None:
     """Print one value; where brokers differ, the value of each."""
     rows = [row for row in merged(_read(brokers, node)) if row["key"] == key]
     if not rows:
@@ -65,29 +66,35 @@ def get(
 
 
 @app.command("set")
-def set_values(
-    pairs: Annotated[
-        list[str],
-        typer.Argument(metavar="KEY=VALUE...", help="What to set.", autocompletion=complete_broker_pairs),
-    ],
-    node: NodeOption = None,
-    dry_run: DryRunOption = False,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-) -> None:
+@click.argument(
+    "pairs",
+    nargs=-1,
+    required=True,
+    metavar="KEY=VALUE...",
+    shell_complete=complete_broker_pairs,
+    help="What to set.",
+)
+@node_option
+@dry_run_option
+@brokers_option
+def set_values(pairs: tuple[str, ...], node: int | None, dry_run: bool, brokers: str) -> None:
     """Set keys at run time, where brokers allow it. Raftka's are read at the start of a broker."""
     _alter(brokers, node, parse_pairs(pairs, "set"), [], dry_run=dry_run)
 
 
 @app.command()
-def unset(
-    keys: Annotated[
-        list[str],
-        typer.Argument(metavar="KEY...", help="What to give back to the default.", autocompletion=complete_broker_keys),
-    ],
-    node: NodeOption = None,
-    dry_run: DryRunOption = False,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-) -> None:
+@click.argument(
+    "keys",
+    nargs=-1,
+    required=True,
+    metavar="KEY...",
+    shell_complete=complete_broker_keys,
+    help="What to give back to the default.",
+)
+@node_option
+@dry_run_option
+@brokers_option
+def unset(keys: tuple[str, ...], node: int | None, dry_run: bool, brokers: str) -> None:
     """Give keys back to what they are without `set`."""
     _alter(brokers, node, {}, keys, dry_run=dry_run)
 
@@ -123,7 +130,7 @@ def _read(brokers: str, node: int | None) -> dict[int, list[ConfigValue]]:
     return {each: kafka_configs.read_configs(brokers, Owner.BROKER, str(each)) for each in _nodes(brokers, node)}
 
 
-def _alter(brokers: str, node: int | None, changed: dict[str, str], deleted: list[str], *, dry_run: bool) -> None:
+def _alter(brokers: str, node: int | None, changed: dict[str, str], deleted: Sequence[str], *, dry_run: bool) -> None:
     done: list[int] = []
     for each in _nodes(brokers, node):
         try:

@@ -3,60 +3,52 @@
 import os
 import re
 from collections.abc import Callable
-from enum import StrEnum
-from typing import Annotated, Any
 
-import typer
+import click
 
 # A person waits for the key that was pressed.
 _SECONDS = 1.0
-# What stands for itself in every shell.
-_PLAIN = re.compile(r"[\w@%+=:,./-]+")
+# What stands for itself in every shell; the scripts have a comma between what they are told.
+_PLAIN = re.compile(r"[\w@%+=:./-]+")
 # A shell names in it what it wants of `raftka`; the name follows from that of the command.
 COMPLETE_VARIABLE = "_RAFTKA_COMPLETE"
+_SHELLS = ("bash", "zsh", "fish")
 
 
-class Shell(StrEnum):
-    """A shell that can complete."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
-
-
-def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="|".join(Shell), help="Which shell the script is for.")],
-) -> None:
+@click.command("completion")
+@click.argument("shell", type=click.Choice(_SHELLS), metavar="|".join(_SHELLS), help="Which shell the script is for.")
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
     """Print a script that completes commands, options and what a cluster has: source <(raftka completion bash)."""
-    # Only typer's own options reach it otherwise, and these would edit somebody's ~/.bashrc.
-    from typer._completion_shared import get_completion_script
+    from click.shell_completion import get_completion_class
 
-    print(get_completion_script(prog_name="raftka", complete_var=COMPLETE_VARIABLE, shell=shell.value))
-
-
-def prepare_to_complete() -> None:
-    """Let a process that a shell started to complete a line know the shells."""
-    if COMPLETE_VARIABLE in os.environ:
-        from typer._completion_classes import completion_init
-
-        completion_init()
+    found = get_completion_class(shell)
+    assert found is not None
+    print(found(context.find_root().command, {}, "raftka", COMPLETE_VARIABLE).source())
 
 
-def complete_topics(context: typer.Context, incomplete: str) -> list[str]:
+def answer_shell(app: click.Command) -> int:
+    """Print how a line goes on, for a script of `raftka completion` that asks. Returns the exit code."""
+    from click.shell_completion import shell_complete
+
+    return shell_complete(app, {}, "raftka", COMPLETE_VARIABLE, os.environ[COMPLETE_VARIABLE])
+
+
+def complete_topics(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the topics that begin so; none where no cluster answers."""
     from raftka.kafka import client as kafka_client
 
     return _names(context, incomplete, lambda brokers: list(kafka_client.read_cluster(brokers, _SECONDS).topics))
 
 
-def complete_groups(context: typer.Context, incomplete: str) -> list[str]:
+def complete_groups(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the groups that begin so; none where no cluster answers."""
     from raftka.kafka import groups as kafka_groups
 
     return _names(context, incomplete, lambda brokers: [each.name for each in kafka_groups.list_groups(brokers)])
 
 
-def complete_partitions(context: typer.Context, incomplete: str) -> list[str]:
+def complete_partitions(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the partitions of the topic that stands in the line."""
     from raftka.kafka import client as kafka_client
 
@@ -67,27 +59,27 @@ def complete_partitions(context: typer.Context, incomplete: str) -> list[str]:
     return _names(context, incomplete, read)
 
 
-def complete_topic_keys(context: typer.Context, incomplete: str) -> list[str]:
+def complete_topic_keys(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the keys of a topic's configuration that begin so."""
     return _names(context, incomplete, lambda brokers: _topic_keys(context, brokers))
 
 
-def complete_topic_pairs(context: typer.Context, incomplete: str) -> list[str]:
+def complete_topic_pairs(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return what `complete_topic_keys` returns, each with the `=` behind which its value belongs."""
     return _names(context, incomplete, lambda brokers: [f"{key}=" for key in _topic_keys(context, brokers)])
 
 
-def complete_broker_keys(context: typer.Context, incomplete: str) -> list[str]:
+def complete_broker_keys(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the keys of a broker's configuration that begin so."""
     return _names(context, incomplete, _broker_keys)
 
 
-def complete_broker_pairs(context: typer.Context, incomplete: str) -> list[str]:
+def complete_broker_pairs(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return what `complete_broker_keys` returns, each with the `=` behind which its value belongs."""
     return _names(context, incomplete, lambda brokers: [f"{key}=" for key in _broker_keys(brokers)])
 
 
-def _topic_keys(context: typer.Context, brokers: str) -> list[str]:
+def _topic_keys(context: click.Context, brokers: str) -> list[str]:
     from raftka.kafka import client as kafka_client
     from raftka.kafka import configs as kafka_configs
 
@@ -107,14 +99,15 @@ def _broker_keys(brokers: str) -> list[str]:
     return [each.key for node in nodes for each in kafka_configs.read_configs(brokers, owner, str(node))]
 
 
-def _typed_topic(context: Any) -> str:
+def _typed_topic(context: click.Context) -> str:
     # Behind an option that still lacks its value, arguments are not told apart.
     typed = context.params.get("topic") or context.params.get("name") or next(iter(context.args), "")
     return str(typed)
 
 
-def _names(context: Any, incomplete: str, read: Callable[[str], list[str]]) -> list[str]:
-    from raftka.kafka.client import DEFAULT_BROKERS, KafkaClientError
+def _names(context: click.Context, incomplete: str, read: Callable[[str], list[str]]) -> list[str]:
+    from raftka.kafka.client import DEFAULT_BROKERS
+    from raftka.kafka.errors import KafkaClientError
 
     brokers = context.params.get("brokers") or os.environ.get("RAFTKA_BROKERS") or DEFAULT_BROKERS
     try:

@@ -4,21 +4,23 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
+from click.exceptions import Exit
 
 from raftka.cli.completion import complete_groups, complete_topics
 from raftka.cli.exit_codes import INTERRUPTED, TERMINATED, CommandError
 from raftka.cli.interrupts import TerminatedError, sigterm_as_ctrl_c
-from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, PartitionsOption, check_group, existing_partitions
+from raftka.cli.options import brokers_option, existing_partitions, given_group, partitions_option
+from raftka.cli.param_types import BoundedInt
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Position, parse_position, resolve
 from raftka.cli.progress_bar import ProgressBar
 from raftka.cli.record_format import FORMAT_HELP, record_printer
 from raftka.cli.record_sink import RecordSink
 from raftka.kafka import client as kafka_client
 from raftka.kafka import offsets as kafka_offsets
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 
 if TYPE_CHECKING:
     from raftka.cli.assigned_reader import AssignedReader
@@ -28,49 +30,45 @@ if TYPE_CHECKING:
 _STORED = "stored"
 
 
+@click.command("consume")
+@click.argument("topic", metavar="TOPIC", shell_complete=complete_topics, help="What to read.")
+@click.option(
+    *("--offset", "-o"),
+    default="start",
+    metavar=POSITION_METAVAR,
+    help=f"Where to begin in each partition. {POSITION_HELP}. A group goes on where it has committed (stored);"
+    " with --group only start or end is taken, for partitions in which it has committed nothing.",
+)
+@partitions_option
+@click.option(
+    *("--group", "-g"),
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    callback=given_group,
+    help="Read as a member of this consumer group, and commit what is printed.",
+)
+@click.option("-n", "--count", type=BoundedInt(1), metavar="N", help="Stop after so many records.")
+@click.option(
+    *("--exit-at-end", "-e"),
+    is_flag=True,
+    help="Stop where the partitions end at this moment; later records are left out.",
+)
+@click.option(
+    *("--format", "-f", "output"),
+    default="text",
+    metavar="text|json|FORMAT",
+    help=f"text: the values; json: an object per line; or a format: {FORMAT_HELP}.",
+)
+@brokers_option
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.", autocompletion=complete_topics)],
-    offset: Annotated[
-        str,
-        typer.Option(
-            "--offset",
-            "-o",
-            metavar=POSITION_METAVAR,
-            help=f"Where to begin in each partition. {POSITION_HELP}. A group goes on where it has committed (stored);"
-            " with --group only start or end is taken, for partitions in which it has committed nothing.",
-        ),
-    ] = "start",
-    partitions: PartitionsOption = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            "-g",
-            metavar="GROUP",
-            help="Read as a member of this consumer group, and commit what is printed.",
-            autocompletion=complete_groups,
-            callback=check_group,
-        ),
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option("-n", "--count", min=1, metavar="N", help="Stop after so many records.")
-    ] = None,
-    exit_at_end: Annotated[
-        bool,
-        typer.Option(
-            "--exit-at-end", "-e", help="Stop where the partitions end at this moment; later records are left out."
-        ),
-    ] = False,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="text|json|FORMAT",
-            help=f"text: the values; json: an object per line; or a format: {FORMAT_HELP}.",
-        ),
-    ] = "text",
-    brokers: BrokersOption = DEFAULT_BROKERS,
+    topic: str,
+    offset: str,
+    partitions: tuple[int, ...],
+    group: str | None,
+    count: int | None,
+    exit_at_end: bool,
+    output: str,
+    brokers: str,
 ) -> None:
     """Print records until Ctrl-C or SIGTERM, or as -n or -e say. Order holds within a partition.
 
@@ -79,13 +77,13 @@ def consume(
     the record, which has null headers in JSON, none in %h, and -1 as %H.
     """
     if offset == _STORED and group is None:
-        raise typer.BadParameter(f"--offset {_STORED}: only a --group has stored where it is")
+        raise click.BadParameter(f"--offset {_STORED}: only a --group has stored where it is")
     begin = parse_position("start" if offset == _STORED else offset, "--offset", time.time_ns() // 1_000_000)
     render = record_printer(output, warn=lambda words: sink.warn(words))
     if group is not None and partitions:
-        raise typer.BadParameter("--partition and --group exclude each other: a group gives partitions to its members")
+        raise click.BadParameter("--partition and --group exclude each other: a group gives partitions to its members")
     if group is not None and begin.anchor not in {Anchor.START, Anchor.END}:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"--offset {offset}: a group goes on where it has committed; only start and end are for partitions without"
             " a commit (`raftka group seek` moves it)"
         )
@@ -117,7 +115,7 @@ def _until_signal(sink: RecordSink, *, is_end_wanted: bool) -> Iterator[None]:
         is_terminated = isinstance(interrupt, TerminatedError)
         name = "SIGTERM" if is_terminated else "Ctrl-C"
         sink.warn(f"{name} came before the end that was asked for; {sink.printed} records are printed")
-        raise typer.Exit(TERMINATED if is_terminated else INTERRUPTED) from None
+        raise Exit(TERMINATED if is_terminated else INTERRUPTED) from None
 
 
 @contextmanager

@@ -5,13 +5,14 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from raftka.cli.exit_codes import CommandError
-from raftka.cli.options import DEFAULT_BROKERS, DataDirOption, Format, FormatOption, parse_pairs
+from raftka.cli.lazy_group import CommandGroup
+from raftka.cli.options import DEFAULT_BROKERS, Format, data_dir_option, format_option, parse_pairs
 from raftka.cli.output import print_json, print_table
+from raftka.cli.param_types import BoundedInt
 from raftka.dev import operations
 from raftka.dev.errors import InterruptedStartError
 from raftka.dev.supervisor import (
@@ -22,48 +23,42 @@ from raftka.dev.supervisor import (
     StartRequest,
     start_cluster,
 )
-from raftka.kafka.client import KafkaClientError, check_writable
+from raftka.kafka.client import check_writable
+from raftka.kafka.errors import KafkaClientError
 
-app = typer.Typer(help="Run a cluster of brokers on this machine.", invoke_without_command=True)
+node_argument = click.argument("node", type=BoundedInt(), metavar="NODE", help="Number of the broker, from 1.")
+_PORT = BoundedInt(0, 65_535)
 
-NodeArgument = Annotated[int, typer.Argument(metavar="NODE", help="Number of the broker, from 1.")]
 
-
-@app.callback()
-def dev(
-    context: typer.Context,
-    nodes: Annotated[
-        int | None,
-        typer.Option("--nodes", "-n", metavar="N", min=1, max=NODES_MAX, help="Number of brokers. [default: 3]"),
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option(metavar="N", min=0, max=65535, help="First Kafka port; 0: free ones. [default: 9092]")
-    ] = None,
-    admin_port: Annotated[
-        int | None, typer.Option(metavar="N", min=0, max=65535, help="First admin port; 0: free ones. [default: 9644]")
-    ] = None,
-    rpc_port: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, max=65535, help="Port of the node links; 0: a free one. [default: 33145]"),
-    ] = None,
-    data_dir: DataDirOption = None,
-    ephemeral: Annotated[
-        bool, typer.Option("--ephemeral", help="Use a temporary folder and remove it at the stop.")
-    ] = False,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Return when the cluster is ready; it keeps running.")
-    ] = False,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("-c", "--config", metavar="K=V", help="A broker option, for every broker; kept for later starts."),
-    ] = None,
+@click.group("dev", cls=CommandGroup, invoke_without_command=True)
+@click.option("--nodes", "-n", type=BoundedInt(1, NODES_MAX), metavar="N", help="Number of brokers. [default: 3]")
+@click.option("--port", type=_PORT, metavar="N", help="First Kafka port; 0: free ones. [default: 9092]")
+@click.option("--admin-port", type=_PORT, metavar="N", help="First admin port; 0: free ones. [default: 9644]")
+@click.option("--rpc-port", type=_PORT, metavar="N", help="Port of the node links; 0: a free one. [default: 33145]")
+@data_dir_option
+@click.option("--ephemeral", is_flag=True, help="Use a temporary folder and remove it at the stop.")
+@click.option("--detach", is_flag=True, help="Return when the cluster is ready; it keeps running.")
+@click.option(
+    "-c", "--config", multiple=True, metavar="K=V", help="A broker option, for every broker; kept for later starts."
+)
+@click.pass_context
+def app(
+    context: click.Context,
+    nodes: int | None,
+    port: int | None,
+    admin_port: int | None,
+    rpc_port: int | None,
+    data_dir: Path | None,
+    ephemeral: bool,
+    detach: bool,
+    config: tuple[str, ...],
 ) -> None:
     """Run a cluster of brokers on this machine until Ctrl-C. What a former run left in the folder is resumed."""
-    options = parse_pairs(config or [], "-c")
+    options = parse_pairs(config, "-c")
     request = StartRequest(nodes, port, admin_port, rpc_port, data_dir, ephemeral, detach, options)
     if context.invoked_subcommand is not None:
         if request != StartRequest():
-            raise typer.BadParameter(f"options stand behind the command: raftka dev {context.invoked_subcommand} ...")
+            raise click.BadParameter(f"options stand behind the command: raftka dev {context.invoked_subcommand} ...")
         return
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -127,7 +122,9 @@ def _greet(cluster: DevCluster, request: StartRequest) -> None:
 
 
 @app.command()
-def status(data_dir: DataDirOption = None, output: FormatOption = Format.TEXT) -> None:
+@data_dir_option
+@format_option
+def status(data_dir: Path | None, output: Format) -> None:
     """Show the brokers: addresses, process, whether they run."""
     brokers = operations.describe(operations.open_folder(data_dir))
     if output is Format.JSON:
@@ -141,37 +138,41 @@ def status(data_dir: DataDirOption = None, output: FormatOption = Format.TEXT) -
 
 
 @app.command()
-def stop(data_dir: DataDirOption = None) -> None:
+@data_dir_option
+def stop(data_dir: Path | None) -> None:
     """Stop every broker; data stays, unless the cluster is ephemeral."""
     folder = operations.open_folder(data_dir)
     print("stopped" if operations.stop_cluster(folder) else f"nothing runs in {folder.path}")
 
 
 @app.command()
-def logs(
-    nodes: Annotated[list[int] | None, typer.Argument(metavar="[NODE]...", help="Brokers; default: all.")] = None,
-    data_dir: DataDirOption = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is added, until Ctrl-C.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=0, help="How many lines of each log.")] = 50,
-) -> None:
+@click.argument("nodes", nargs=-1, type=BoundedInt(), metavar="[NODE]...", help="Brokers; default: all.")
+@data_dir_option
+@click.option("--follow", "-f", is_flag=True, help="Go on with what is added, until Ctrl-C.")
+@click.option("--lines", "-n", type=BoundedInt(0), default=50, metavar="N", help="How many lines of each log.")
+def logs(nodes: tuple[int, ...], data_dir: Path | None, follow: bool, lines: int) -> None:
     """Print the ends of the brokers' logs, each line with the broker's number."""
     folder = operations.open_folder(data_dir)
     try:
-        for node_id, line in operations.log_lines(folder, nodes or [], lines, follow):
+        for node_id, line in operations.log_lines(folder, list(nodes), lines, follow):
             print(f"{node_id} | {line}", flush=follow)
     except KeyboardInterrupt:
         return
 
 
 @app.command()
-def kill(node: NodeArgument, data_dir: DataDirOption = None) -> None:
+@node_argument
+@data_dir_option
+def kill(node: int, data_dir: Path | None) -> None:
     """SIGKILL one broker: see what a dead broker means."""
     operations.kill_broker(operations.open_folder(data_dir), node)
     print(f"broker {node} is killed; start it again: raftka dev restart {node}{_shown(data_dir)}")
 
 
 @app.command()
-def restart(node: NodeArgument, data_dir: DataDirOption = None) -> None:
+@node_argument
+@data_dir_option
+def restart(node: int, data_dir: Path | None) -> None:
     """Start one broker, after stopping it if it runs, and wait until it serves."""
     pid, reasons = operations.restart_broker(operations.open_folder(data_dir), node)
     for reason in reasons:

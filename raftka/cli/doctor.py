@@ -5,15 +5,17 @@ from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
+from click.exceptions import Exit
 
 from raftka.cli.exit_codes import FAILED
 from raftka.cli.findings import Finding, Level, ok
-from raftka.cli.options import DEFAULT_BROKERS, Format, FormatOption, check_brokers
+from raftka.cli.options import DEFAULT_BROKERS, Format, format_option, given_brokers
 from raftka.cli.output import print_json
-from raftka.kafka.client import KafkaClientError, NotServingError
+from raftka.cli.param_types import PATH, EnumChoice
+from raftka.kafka.errors import KafkaClientError, NotServingError
 
 
 class Area(StrEnum):
@@ -23,26 +25,26 @@ class Area(StrEnum):
     CLUSTER = "cluster"
 
 
-def doctor(
-    area: Annotated[
-        Area | None, typer.Argument(metavar="[machine|cluster]", help="What to look at. [default: both]")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The configuration of the broker that is to run here.")
-    ] = None,
-    data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Its folder; wins over the file.")] = None,
-    brokers: Annotated[
-        str | None,
-        typer.Option(
-            "--brokers",
-            envvar="RAFTKA_BROKERS",
-            metavar="HOST:PORT,...",
-            callback=lambda text: text if text is None else check_brokers(text),
-            help=f"Where to find the cluster. [default: {DEFAULT_BROKERS}, if one is there]",
-        ),
-    ] = None,
-    output: FormatOption = Format.TEXT,
-) -> None:
+@click.command("doctor")
+@click.argument(
+    "area",
+    type=EnumChoice(Area),
+    required=False,
+    metavar="[machine|cluster]",
+    help="What to look at. [default: both]",
+)
+@click.option("--config", type=PATH, metavar="FILE", help="The configuration of the broker that is to run here.")
+@click.option("--data-dir", type=PATH, metavar="DIR", help="Its folder; wins over the file.")
+@click.option(
+    "--brokers",
+    envvar="RAFTKA_BROKERS",
+    show_envvar=True,
+    metavar="HOST:PORT,...",
+    callback=given_brokers,
+    help=f"Where to find the cluster. [default: {DEFAULT_BROKERS}, if one is there]",
+)
+@format_option
+def doctor(area: Area | None, config: Path | None, data_dir: Path | None, brokers: str | None, output: Format) -> None:
     """Say what is wrong with this machine or cluster, and the cure. Exits with 1 if something does not work.
 
     The machine: limits, memory, clock, disk room and speed, ports, configuration. The cluster: brokers that do not
@@ -59,7 +61,7 @@ def doctor(
     else:
         _print(found, counts)
     if counts[Level.PROBLEM]:
-        raise typer.Exit(FAILED)
+        raise Exit(FAILED)
 
 
 def _machine(file: Path | None, data_dir: Path | None) -> Iterator[Finding]:

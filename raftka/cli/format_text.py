@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import typer
+import click
 
 _DIRECTIVE = re.compile(r"%(?P<letter>.?)(?P<brace>\{?)", re.DOTALL)
 _MODIFIER = re.compile(r"(?P<modifier>[^{}%\\]*)(?P<closed>\}?)")
@@ -90,7 +90,7 @@ def parse_format(text: str, letters: Mapping[str, Takes], flag: str = "--format"
         flag: Named in errors.
 
     Raises:
-        typer.BadParameter: A directive, modifier or escape that does not exist.
+        click.BadParameter: A directive, modifier or escape that does not exist.
     """
     return _Parser(text, flag).parts(letters, ends_with_brace=False)
 
@@ -193,8 +193,8 @@ class _Parser:
         binary = [alias for alias, (meant, _) in _SIZE_IN_BINARY.items() if meant in letters]
         return f"the directives are %{', %'.join([*letters, *aliases, *binary])} and %%"
 
-    def _not_closed(self, shown: str) -> typer.BadParameter:
+    def _not_closed(self, shown: str) -> click.BadParameter:
         return self._error(rf"{shown}: the brace is not closed; one that is to be text is %{{ or \x7b")
 
-    def _error(self, words: str) -> typer.BadParameter:
-        return typer.BadParameter(f"{self._flag}: {words}")
+    def _error(self, words: str) -> click.BadParameter:
+        return click.BadParameter(f"{self._flag}: {words}")

@@ -1,20 +1,22 @@
 """`raftka group`: consumer groups: who is in them, how far behind they are, where they go on."""
 
+import sys
 import time
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
+from click.exceptions import Exit
 
 from raftka.cli.completion import complete_groups
 from raftka.cli.exit_codes import FAILED, CommandError
+from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.options import (
-    DEFAULT_BROKERS,
-    BrokersOption,
-    DryRunOption,
     Format,
-    FormatOption,
-    check_group,
-    check_groups,
+    brokers_option,
+    dry_run_option,
+    format_option,
+    given_group,
+    given_groups,
 )
 from raftka.cli.output import print_json, print_table, printable
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, parse_position, resolve
@@ -23,17 +25,21 @@ from raftka.kafka import groups as kafka_groups
 from raftka.kafka import offsets as kafka_offsets
 from raftka.kafka.groups import GroupInfo, GroupMember, Partition
 
-app = typer.Typer(help="List, describe, seek and delete consumer groups.")
-
-GroupArgument = Annotated[
-    str,
-    typer.Argument(metavar="GROUP", help="Name of the group.", autocompletion=complete_groups, callback=check_group),
-]
+group_argument = click.argument(
+    "group", metavar="GROUP", shell_complete=complete_groups, callback=given_group, help="Name of the group."
+)
 _NOWHERE = "-"
 
 
+@click.group("group", cls=CommandGroup)
+def app() -> None:
+    """List, describe, seek and delete consumer groups."""
+
+
 @app.command("list")
-def list_groups(brokers: BrokersOption = DEFAULT_BROKERS, output: FormatOption = Format.TEXT) -> None:
+@brokers_option
+@format_option
+def list_groups(brokers: str, output: Format) -> None:
     """List the consumer groups and their states; groups of other kinds, as Kafka Connect has them, are left out."""
     found = kafka_groups.list_groups(brokers)
     if output is Format.JSON:
@@ -43,9 +49,10 @@ def list_groups(brokers: BrokersOption = DEFAULT_BROKERS, output: FormatOption =
 
 
 @app.command()
-def describe(
-    group: GroupArgument, brokers: BrokersOption = DEFAULT_BROKERS, output: FormatOption = Format.TEXT
-) -> None:
+@group_argument
+@brokers_option
+@format_option
+def describe(group: str, brokers: str, output: Format) -> None:
     """Show the members of a group, and how many records it has yet to read in each partition.
 
     Where a partition has records and nothing is committed, its consumers decide where they begin: the lag is not known
@@ -77,33 +84,41 @@ def describe(
 
 
 @app.command()
+@group_argument
+@click.option("--to", metavar=POSITION_METAVAR, help=f"Where to go on. {POSITION_HELP}.")
+@click.option(
+    "--to-group",
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    callback=given_group,
+    help="Go on where another group is.",
+)
+@click.option(
+    *("--topic", "-t", "topics"),
+    multiple=True,
+    metavar="TOPIC[:0,1,...]",
+    help="Only these. [default: all that the group has committed]",
+)
+@dry_run_option
+@brokers_option
+@format_option
 def seek(
-    group: GroupArgument,
-    to: Annotated[str | None, typer.Option(metavar=POSITION_METAVAR, help=f"Where to go on. {POSITION_HELP}.")] = None,
-    to_group: Annotated[
-        str | None,
-        typer.Option(
-            metavar="GROUP", help="Go on where another group is.", autocompletion=complete_groups, callback=check_group
-        ),
-    ] = None,
-    topics: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic", "-t", metavar="TOPIC[:0,1,...]", help="Only these. [default: all that the group has committed]"
-        ),
-    ] = None,
-    dry_run: DryRunOption = False,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-    output: FormatOption = Format.TEXT,
+    group: str,
+    to: str | None,
+    to_group: str | None,
+    topics: tuple[str, ...],
+    dry_run: bool,
+    brokers: str,
+    output: Format,
 ) -> None:
     """Let a group go on elsewhere. Nobody may be in it: its consumers would commit over what is set here.
 
     A partition that does not have the offset N gets the nearest one that it has, and a line on stderr says so.
     """
     if (to is None) == (to_group is None):
-        raise typer.BadParameter("one of --to and --to-group is needed, and not both")
+        raise click.BadParameter("one of --to and --to-group is needed, and not both")
     position = None if to is None else parse_position(to, "--to", time.time_ns() // 1_000_000)
-    chosen = [_parse_topic(text) for text in topics or []]
+    chosen = [_parse_topic(text) for text in topics]
     found = kafka_groups.read_group(brokers, group)
     found.check_empty()
     before = kafka_groups.read_commits(brokers, group)
@@ -132,29 +147,31 @@ def seek(
 
 
 @app.command()
-def delete(
-    groups: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="GROUP...", help="Names of groups.", autocompletion=complete_groups, callback=check_groups
-        ),
-    ],
-    brokers: BrokersOption = DEFAULT_BROKERS,
-) -> None:
+@click.argument(
+    "groups",
+    nargs=-1,
+    required=True,
+    metavar="GROUP...",
+    shell_complete=complete_groups,
+    callback=given_groups,
+    help="Names of groups.",
+)
+@brokers_option
+def delete(groups: tuple[str, ...], brokers: str) -> None:
     """Delete groups and what they have committed. Nobody may be in them."""
     names = list(dict.fromkeys(groups))
     refused = kafka_groups.delete_groups(brokers, names)
     for name in names:
         if name in refused:
-            typer.echo(f"raftka: group {printable(name)} is not deleted: {refused[name]}", err=True)
+            _note(f"group {printable(name)} is not deleted: {refused[name]}")
         else:
             print(f"deleted {printable(name)}")
     if refused:
-        raise typer.Exit(FAILED)
+        raise Exit(FAILED)
 
 
 def _note(words: str) -> None:
-    typer.echo(f"raftka: {words}", err=True)
+    print(f"raftka: {words}", file=sys.stderr)
 
 
 def _unknown(group: str) -> CommandError:
@@ -229,7 +246,7 @@ def _parse_topic(text: str) -> tuple[str, list[int]]:
     topic, colon, numbers = text.partition(":")
     words = numbers.split(",") if colon else []
     if not topic or not all(word.isascii() and word.isdigit() for word in words):
-        raise typer.BadParameter(f"--topic {text}: must be TOPIC or TOPIC:0,1,...")
+        raise click.BadParameter(f"--topic {text}: must be TOPIC or TOPIC:0,1,...")
     return topic, [int(word) for word in words]
 
 

@@ -1,25 +1,18 @@
-"""A group of commands whose modules are imported when they are asked for: `raftka --help` needs their names only."""
+"""Groups of commands: in the order of their source, and such that import a command when it is asked for.
+
+`raftka --help` needs the names of commands only.
+"""
 
 import importlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-from typer.core import TyperGroup
+import click
 
 from raftka.cli.interrupts import quiet_ctrl_c
 
-
-class QuickGroup(TyperGroup):
-    """A group that does not import pydantic to find out that nobody has asked for its own help."""
-
-    def get_help_option(self, ctx: Any) -> Any:
-        """Return the option, with a default that nobody needs to look into."""
-        option = super().get_help_option(ctx)
-        if option is not None:
-            # Newer versions of typer have None here, and validate it; only what is a bool already is left alone.
-            option.default = False
-        return option
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class LazyCommand(NamedTuple):
@@ -27,7 +20,7 @@ class LazyCommand(NamedTuple):
 
     Attributes:
         module: Name of the module that has it.
-        attribute: A function, or a `typer.Typer` with more commands.
+        attribute: A `click.Command`, or a `click.Group` with more commands.
         summary: What it does, in a line of the help.
     """
 
@@ -35,37 +28,63 @@ class LazyCommand(NamedTuple):
     attribute: str
     summary: str
 
-    def load(self, name: str) -> Any:
-        """Import the command and return it as click knows commands."""
+    def load(self) -> click.Command:
+        """Import the command."""
         with quiet_ctrl_c():
             found = getattr(importlib.import_module(self.module), self.attribute)
-        # What a command of typer's looks like follows from the group that it is in.
-        group = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        if isinstance(found, typer.Typer):
-            group.add_typer(found, name=name, cls=QuickGroup)
-        else:
-            group.command(name)(found)
-        return typer.main.get_group(group).commands[name]
+        assert isinstance(found, click.Command)
+        return found
 
 
-def lazy_group(commands: Mapping[str, LazyCommand]) -> type[TyperGroup]:
-    """Return a class of group that has these commands, in this order, after its own."""
+class CommandGroup(click.Group):
+    """A group that lists its commands as they were added; without one of them it is used wrongly, and no help."""
 
-    class LazyGroup(QuickGroup):
-        """A group that is asked for a command before it has it."""
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.no_args_is_help = False
 
-        def list_commands(self, ctx: Any) -> list[str]:
-            return [*commands, *super().list_commands(ctx)]
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return list(self.commands)
 
-        def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            if cmd_name in commands and cmd_name not in self.commands:
-                self.commands[cmd_name] = commands[cmd_name].load(cmd_name)
-            return super().get_command(ctx, cmd_name)
 
-        def format_commands(self, ctx: Any, formatter: Any) -> None:
-            own = [(name, command.get_short_help_str()) for name, command in self.commands.items()]
-            rows = {name: command.summary for name, command in commands.items()}
-            with formatter.section("Commands"):
-                formatter.write_dl([*rows.items(), *(row for row in own if row[0] not in rows)])
+class LazyGroup(CommandGroup):
+    """A group that is asked for a command before it has it.
 
-    return LazyGroup
+    Args:
+        lazy_commands: By name; they come before those that are added to the group itself.
+        settings: As of `click.Group`.
+    """
+
+    def __init__(self, *, lazy_commands: Mapping[str, LazyCommand], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._lazy_commands = lazy_commands
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return [*self._lazy_commands, *(name for name in self.commands if name not in self._lazy_commands)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, which is imported now if it was not before."""
+        if cmd_name in self._lazy_commands and cmd_name not in self.commands:
+            self.add_command(self._lazy_commands[cmd_name].load(), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the names and summaries of all commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._summaries(ctx).items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Return commands that begin so, or options: whoever presses Tab does not wait for imports either."""
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=words) for name, words in self._summaries(ctx).items()]
+        # Not the group's own: it would import all commands to complete the name of one.
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [each for each in found if each.value.startswith(incomplete)] + options
+
+    def _summaries(self, ctx: click.Context) -> dict[str, str]:
+        own = {name: command.get_short_help_str() for name, command in self.commands.items()}
+        lazy = {name: command.summary for name, command in self._lazy_commands.items()}
+        return {name: lazy.get(name) or own[name] for name in self.list_commands(ctx)}

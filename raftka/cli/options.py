@@ -1,13 +1,13 @@
 """Options that several commands share."""
 
+from collections.abc import Sequence
 from enum import StrEnum
-from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from raftka.cli.completion import complete_partitions
 from raftka.cli.exit_codes import CommandError
+from raftka.cli.param_types import PATH, EnumChoice, BoundedInt
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import DEFAULT_BROKERS
 
@@ -23,7 +23,7 @@ def check_brokers(text: str) -> str:
     """Return a list of bootstrap addresses as it is.
 
     Raises:
-        typer.BadParameter: One of them is no HOST:PORT.
+        click.BadParameter: One of them is no HOST:PORT.
     """
     # Imported here: `--help` needs the options, and not what checks their values.
     from raftka.config import parse_address
@@ -33,46 +33,51 @@ def check_brokers(text: str) -> str:
         try:
             parse_address(address.strip().rpartition("://")[2])
         except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
+            raise click.BadParameter(str(error)) from None
     return text
 
 
-def check_group(name: str | None) -> str | None:
-    """Return the name of a group as it is.
+def given_brokers(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """Return the value of an option with bootstrap addresses; raises what `check_brokers` raises."""
+    return None if text is None else check_brokers(text)
+
+
+def given_group(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    """Return the value of an option or argument that names a group.
 
     Raises:
-        typer.BadParameter: It is empty: Kafka has no such group, and librdkafka ends the process that names one.
+        click.BadParameter: It is empty: Kafka has no such group, and librdkafka ends the process that names one.
     """
     if name == "":
-        raise typer.BadParameter("a group's name must not be empty")
+        raise click.BadParameter("a group's name must not be empty")
     return name
 
 
-def check_groups(names: list[str]) -> list[str]:
-    """Return names of groups as they are; raises what `check_group` raises."""
+def given_groups(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of groups; raises what `given_group` raises."""
     for name in names:
-        check_group(name)
+        given_group(context, parameter, name)
     return names
 
 
-def parse_pairs(texts: list[str], flag: str) -> dict[str, str]:
+def parse_pairs(texts: Sequence[str], flag: str) -> dict[str, str]:
     """Return what was given as KEY=VALUE.
 
     Raises:
-        typer.BadParameter: Something else, or a key that is given twice; `flag` is named.
+        click.BadParameter: Something else, or a key that is given twice; `flag` is named.
     """
     pairs: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise typer.BadParameter(f"{flag} {text}: must be KEY=VALUE")
+            raise click.BadParameter(f"{flag} {text}: must be KEY=VALUE")
         if key in pairs:
-            raise typer.BadParameter(f"{flag} {text}: {key} is given twice")
+            raise click.BadParameter(f"{flag} {text}: {key} is given twice")
         pairs[key] = value
     return pairs
 
 
-def existing_partitions(brokers: str, topic: str, chosen: list[int] | None) -> list[int]:
+def existing_partitions(brokers: str, topic: str, chosen: Sequence[int]) -> list[int]:
     """Return the partitions of a topic that were chosen, in order; all of them where none were.
 
     Raises:
@@ -80,51 +85,51 @@ def existing_partitions(brokers: str, topic: str, chosen: list[int] | None) -> l
         KafkaClientError: The topic does not exist, or no broker answers.
     """
     known = [each.partition for each in kafka_client.read_cluster(brokers).topic(topic)]
-    if missing := sorted(set(chosen or []) - set(known)):
+    if missing := sorted(set(chosen) - set(known)):
         raise CommandError(f"topic {topic} has partitions 0 to {len(known) - 1}, and no {missing[0]}")
     return sorted(set(chosen or known))
 
 
-BrokersOption = Annotated[
-    str,
-    typer.Option(
-        "--brokers",
-        envvar="RAFTKA_BROKERS",
-        metavar="HOST:PORT,...",
-        callback=check_brokers,
-        help="Where to find the cluster.",
-    ),
-]
-PartitionsOption = Annotated[
-    list[int] | None,
-    typer.Option(
-        *("--partition", "-p"),
-        min=0,
-        metavar="N",
-        help="Partition; may be repeated. [default: all]",
-        autocompletion=complete_partitions,
-    ),
-]
-FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print it.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")]
-DataDirOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir", metavar="DIR", help="Folder of the cluster; default: raftka/dev in the XDG data folder."
-    ),
-]
+brokers_option = click.option(
+    "--brokers",
+    envvar="RAFTKA_BROKERS",
+    show_envvar=True,
+    metavar="HOST:PORT,...",
+    default=DEFAULT_BROKERS,
+    callback=given_brokers,
+    help="Where to find the cluster.",
+)
+partitions_option = click.option(
+    *("--partition", "-p", "partitions"),
+    type=BoundedInt(0),
+    multiple=True,
+    metavar="N",
+    shell_complete=complete_partitions,
+    help="Partition; may be repeated. [default: all]",
+)
+format_option = click.option(
+    *("--format", "-f", "output"), type=EnumChoice(Format), default=Format.TEXT.value, help="How to print it."
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+data_dir_option = click.option(
+    "--data-dir",
+    type=PATH,
+    metavar="DIR",
+    help="Folder of the cluster; default: raftka/dev in the XDG data folder.",
+)
 
 __all__ = [
     "DEFAULT_BROKERS",
-    "BrokersOption",
-    "DataDirOption",
-    "DryRunOption",
     "Format",
-    "FormatOption",
-    "PartitionsOption",
+    "brokers_option",
     "check_brokers",
-    "check_group",
-    "check_groups",
+    "data_dir_option",
+    "dry_run_option",
     "existing_partitions",
+    "format_option",
+    "given_brokers",
+    "given_group",
+    "given_groups",
     "parse_pairs",
+    "partitions_option",
 ]

@@ -1,35 +1,38 @@
 """`raftka partition`: what is done to one partition."""
 
-from typing import Annotated
-
-import typer
+import click
 
 from raftka.admin_client import request_json
 from raftka.cli.completion import complete_partitions, complete_topics
 from raftka.cli.exit_codes import CommandError
-from raftka.cli.options import DEFAULT_BROKERS, BrokersOption, Format, FormatOption
+from raftka.cli.lazy_group import CommandGroup
+from raftka.cli.options import Format, brokers_option, format_option
 from raftka.cli.output import print_json
+from raftka.cli.param_types import BoundedInt
 from raftka.kafka import client as kafka_client
-
-app = typer.Typer(help="Act on one partition.")
 
 # A transfer takes an election timeout at most.
 _TRANSFER_SECONDS = 15.0
 
 
+@click.group("partition", cls=CommandGroup)
+def app() -> None:
+    """Act on one partition."""
+
+
 @app.command("transfer-leadership")
-def transfer_leadership(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topics)],
-    partition: Annotated[
-        int,
-        typer.Argument(metavar="PARTITION", min=0, help="Number of the partition.", autocompletion=complete_partitions),
-    ],
-    target: Annotated[
-        int | None, typer.Option("--target", metavar="N", min=0, help="Node that shall lead; default: the best one.")
-    ] = None,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-    output: FormatOption = Format.TEXT,
-) -> None:
+@click.argument("topic", metavar="TOPIC", shell_complete=complete_topics, help="Name of the topic.")
+@click.argument(
+    "partition",
+    type=BoundedInt(0),
+    metavar="PARTITION",
+    shell_complete=complete_partitions,
+    help="Number of the partition.",
+)
+@click.option("--target", type=BoundedInt(0), metavar="N", help="Node that shall lead; default: the best one.")
+@brokers_option
+@format_option
+def transfer_leadership(topic: str, partition: int, target: int | None, brokers: str, output: Format) -> None:
     """Let another replica lead a partition; nothing is lost, and clients follow by themselves."""
     found = kafka_client.read_cluster(brokers).topic(topic)
     if partition >= len(found):

@@ -4,45 +4,46 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from raftka.cli.exit_codes import DONE, FAILED, CommandError
-from raftka.cli.options import Format, FormatOption, check_brokers, parse_pairs
+from raftka.cli.lazy_group import CommandGroup
+from raftka.cli.options import Format, check_brokers, format_option, parse_pairs
 from raftka.cli.output import print_json, print_table
+from raftka.cli.param_types import PATH, BoundedFloat
 
 if TYPE_CHECKING:
     from raftka.pipeline.config_file import PipelineFile
     from raftka.pipeline.run_folder import RunFolder
     from raftka.pipeline.status import Status
 
-app = typer.Typer(help="Run pipelines on Spark, see how they stand, and stop them.", no_args_is_help=True)
+file_option = click.option(
+    "--file", type=PATH, metavar="FILE", help="Pipelines in TOML. [default: RAFTKA_PIPELINES, ./pipelines.toml]"
+)
+folder_option = click.option(
+    *("--dir", "folder"), type=PATH, metavar="DIR", help="Checkpoints, status, output. [default: dir of the file]"
+)
 
-FileOption = Annotated[
-    Path | None,
-    typer.Option("--file", metavar="FILE", help="Pipelines in TOML. [default: RAFTKA_PIPELINES, ./pipelines.toml]"),
-]
-DirOption = Annotated[
-    Path | None,
-    typer.Option("--dir", metavar="DIR", help="Checkpoints, status, output. [default: dir of the file]"),
-]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A pipeline of the file, or a kind.")]
+
+@click.group("pipeline", cls=CommandGroup)
+def app() -> None:
+    """Run pipelines on Spark, see how they stand, and stop them."""
 
 
 @app.command("run")
-def run(
-    name: NameArgument,
-    values: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A key of the pipeline, over the file's; repeat for more."),
-    ] = None,
-    brokers: Annotated[
-        str | None, typer.Option("--brokers", metavar="HOST:PORT,...", help="Where to find the cluster.")
-    ] = None,
-    file: FileOption = None,
-    folder: DirOption = None,
-) -> int:
+@click.argument("name", metavar="NAME", help="A pipeline of the file, or a kind.")
+@click.option(
+    *("--set", "values"),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A key of the pipeline, over the file's; repeat for more.",
+)
+@click.option("--brokers", metavar="HOST:PORT,...", help="Where to find the cluster.")
+@file_option
+@folder_option
+def run(name: str, values: tuple[str, ...], brokers: str | None, file: Path | None, folder: Path | None) -> int:
     """Run a pipeline until it has read what is there, or until SIGTERM or Ctrl-C.
 
     A stop waits for the end of the running batch; nothing is read twice after it.
@@ -54,7 +55,7 @@ def run(
     from raftka.pipeline.spark_session import require_spark
 
     found = _load(file, folder)
-    flags = parse_pairs(values or [], "--set")
+    flags = parse_pairs(values, "--set")
     if brokers is not None:
         flags["brokers"] = check_brokers(brokers)
     wanted = found.values_of(name, KINDS, flags)
@@ -70,7 +71,10 @@ def run(
 
 
 @app.command("list")
-def list_pipelines(file: FileOption = None, folder: DirOption = None, output: FormatOption = Format.TEXT) -> None:
+@file_option
+@folder_option
+@format_option
+def list_pipelines(file: Path | None, folder: Path | None, output: Format) -> None:
     """List the pipelines of the file, and the kinds there are."""
     from raftka.pipeline.kinds import KINDS
     from raftka.pipeline.run_folder import RunFolder
@@ -99,12 +103,11 @@ def list_pipelines(file: FileOption = None, folder: DirOption = None, output: Fo
 
 
 @app.command("status")
-def status(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One pipeline; all that have run.")] = None,
-    file: FileOption = None,
-    folder: DirOption = None,
-    output: FormatOption = Format.TEXT,
-) -> int:
+@click.argument("name", required=False, metavar="[NAME]", help="One pipeline; all that have run.")
+@file_option
+@folder_option
+@format_option
+def status(name: str | None, file: Path | None, folder: Path | None, output: Format) -> int:
     """Show how runs stand: exit code 1 if one failed or died."""
     from raftka.pipeline.run_folder import run_folders
     from raftka.pipeline.status import State
@@ -129,14 +132,17 @@ def status(
 
 
 @app.command("stop")
-def stop(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A pipeline that runs.")],
-    file: FileOption = None,
-    folder: DirOption = None,
-    seconds: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0, max=86_400, help="How long to wait for the end.")
-    ] = 120.0,
-) -> int:
+@click.argument("name", metavar="NAME", help="A pipeline that runs.")
+@file_option
+@folder_option
+@click.option(
+    *("--timeout", "seconds"),
+    type=BoundedFloat(0, 86_400),
+    default=120.0,
+    metavar="SECONDS",
+    help="How long to wait for the end.",
+)
+def stop(name: str, file: Path | None, folder: Path | None, seconds: float) -> int:
     """Stop a pipeline after the batch that runs, and wait until it has ended."""
     found = _load(file, folder)
     run = _folder(found, name)

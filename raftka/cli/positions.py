@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-import typer
+import click
 
 from raftka.cli.exit_codes import CommandError
 from raftka.kafka import offsets as kafka_offsets
@@ -78,7 +78,7 @@ def parse_position(text: str, flag: str, now_ms: int) -> Position:
     """Return what a person means by `text`; durations count back from `now_ms`.
 
     Raises:
-        typer.BadParameter: Nothing that is understood; `flag` is named.
+        click.BadParameter: Nothing that is understood; `flag` is named.
     """
     if text in {"start", "end"}:
         return Position(Anchor(text))
@@ -91,7 +91,7 @@ def parse_position(text: str, flag: str, now_ms: int) -> Position:
         return Position(Anchor.TIME, _parse_time(text, flag, now_ms))
     digits = text.removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or len(digits) > _OFFSET_DIGITS_MAX:
-        raise typer.BadParameter(f"{flag} {text}: must be start, end, N or -N, or @ and a time")
+        raise click.BadParameter(f"{flag} {text}: must be start, end, N or -N, or @ and a time")
     number = int(digits)
     if not text.startswith("-"):
         return Position(Anchor.OFFSET, number)
@@ -102,7 +102,7 @@ def parse_position(text: str, flag: str, now_ms: int) -> Position:
 def _parse_milliseconds(text: str, flag: str) -> int:
     word = text.removeprefix("s@")
     if not word.isascii() or not word.isdigit() or len(word) > _OFFSET_DIGITS_MAX:
-        raise typer.BadParameter(f"{flag} {text}: must be s@ and milliseconds since 1970")
+        raise click.BadParameter(f"{flag} {text}: must be s@ and milliseconds since 1970")
     return int(word)
 
 
@@ -116,7 +116,7 @@ def _parse_time(text: str, flag: str, now_ms: int) -> int:
     try:
         moment = datetime.fromisoformat(word)
     except ValueError:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{flag} {text}: must be @ and a date, a date and time, seconds or milliseconds since 1970, or -1h30m"
         ) from None
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -2,19 +2,20 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-import typer
+import click
 
 from raftka.cli.completion import complete_partitions, complete_topics
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.input_stream import InputStream
 from raftka.cli.interrupts import InputEnd
-from raftka.cli.options import DEFAULT_BROKERS, BrokersOption
+from raftka.cli.options import brokers_option
+from raftka.cli.param_types import PATH, EnumChoice, BoundedFloat, BoundedInt
 from raftka.cli.progress_bar import ProgressBar
 from raftka.cli.record_format import record_printer
 from raftka.cli.record_input import (
@@ -58,56 +59,58 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
-_PartitionOption = Annotated[
-    int | None,
-    typer.Option(
-        *("--partition", "-p"),
-        min=0,
-        metavar="N",
-        help="[default: by key, or any]",
-        autocompletion=complete_partitions,
-    ),
-]
-_OutputOption = Annotated[
-    str,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="text|json|FORMAT",
-        help="text: how many records are written; json: where each one is; or a format for each one, as `raftka"
-        " consume -f` has it.",
-    ),
-]
-
-
+@click.command("produce")
+@click.argument("topic", metavar="TOPIC", shell_complete=complete_topics, help="Where to write.")
+@click.argument("files", nargs=-1, type=PATH, metavar="[FILE]...", help="What to read; - is stdin. [default: -]")
+@click.option(
+    *("--format", "-f", "input_format"),
+    default="text",
+    metavar="text|json|FORMAT",
+    help=f"What the input is. {INPUT_HELP}.",
+)
+@click.option("--key", "-k", metavar="KEY", help="Key of every record that brings none.")
+@click.option("--key-separator", "-K", metavar="TEXT", help=_SEPARATOR_HELP)
+@click.option(*("--header", "-H", "headers"), multiple=True, metavar="NAME=VALUE", help="Header of every record.")
+@click.option("--tombstone", "-Z", is_flag=True, help=_TOMBSTONE_HELP)
+@click.option(
+    *("--partition", "-p"),
+    type=BoundedInt(0),
+    metavar="N",
+    shell_complete=complete_partitions,
+    help="[default: by key, or any]",
+)
+@click.option(
+    "--acks",
+    type=EnumChoice(Acks),
+    default=Acks.ALL.value,
+    help="0: nobody answers; 1: the leader has it; all: a majority has it on disk.",
+)
+@click.option("--compression", "-z", type=EnumChoice(Compression), default=Compression.NONE.value, help="Codec.")
+@click.option(
+    "--timeout", type=BoundedFloat(0.1, 3600.0), default=30.0, metavar="N", help="Seconds until a record has failed."
+)
+@brokers_option
+@click.option(
+    *("--output", "-o"),
+    default="text",
+    metavar="text|json|FORMAT",
+    help="text: how many records are written; json: where each one is; or a format for each one, as `raftka"
+    " consume -f` has it.",
+)
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to write.", autocompletion=complete_topics)],
-    files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE", help="What to read; - is stdin. [default: -]")
-    ] = None,
-    input_format: Annotated[
-        str, typer.Option("--format", "-f", metavar="text|json|FORMAT", help=f"What the input is. {INPUT_HELP}.")
-    ] = "text",
-    key: Annotated[
-        str | None, typer.Option("--key", "-k", metavar="KEY", help="Key of every record that brings none.")
-    ] = None,
-    key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help=_SEPARATOR_HELP)
-    ] = None,
-    headers: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of every record.")
-    ] = None,
-    tombstone: Annotated[bool, typer.Option("--tombstone", "-Z", help=_TOMBSTONE_HELP)] = False,
-    partition: _PartitionOption = None,
-    acks: Annotated[
-        Acks, typer.Option(help="0: nobody answers; 1: the leader has it; all: a majority has it on disk.")
-    ] = Acks.ALL,
-    compression: Annotated[Compression, typer.Option("--compression", "-z", help="Codec.")] = Compression.NONE,
-    timeout: Annotated[
-        float, typer.Option(metavar="N", min=0.1, max=3600.0, help="Seconds until a record has failed.")
-    ] = 30.0,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-    output: _OutputOption = "text",
+    topic: str,
+    files: tuple[Path, ...],
+    input_format: str,
+    key: str | None,
+    key_separator: str | None,
+    headers: tuple[str, ...],
+    tombstone: bool,
+    partition: int | None,
+    acks: Acks,
+    compression: Compression,
+    timeout: float,
+    brokers: str,
+    output: str,
 ) -> None:
     """Write lines, or what a format describes, as records; Ctrl-C or SIGTERM ends the input.
 
@@ -119,8 +122,8 @@ def produce(
 
     read = record_reader(input_format, key, key_separator, allows_no_value=tombstone)
     report = _reporter(output)
-    sources = files or [_STDIN]
-    common = _common_headers(headers or [])
+    sources = files or (_STDIN,)
+    common = _common_headers(headers)
     _check_sources(sources)
     count = _partition_count(brokers, topic, partition)
     # Somebody who types wants each line written at once; a file is sent in batches.
@@ -151,12 +154,12 @@ def produce(
 
 def _check_keys(key: str | None, separator: str | None) -> None:
     if key is not None and separator is not None:
-        raise typer.BadParameter("--key and --key-separator exclude each other")
+        raise click.BadParameter("--key and --key-separator exclude each other")
     if separator == "":
-        raise typer.BadParameter("--key-separator must not be empty")
+        raise click.BadParameter("--key-separator must not be empty")
 
 
-def _check_sources(sources: list[Path]) -> None:
+def _check_sources(sources: Sequence[Path]) -> None:
     for path in sources:
         if path == _STDIN:
             if sys.stdin is None:
@@ -175,11 +178,11 @@ def _partition_count(brokers: str, topic: str, wanted: int | None) -> int:
     return count
 
 
-def _common_headers(texts: list[str]) -> Headers:
+def _common_headers(texts: Sequence[str]) -> Headers:
     try:
         return [parse_header(text, "--header") for text in texts]
     except InputError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise click.BadParameter(str(error)) from None
 
 
 def _reporter(output: str) -> Callable[["Message"], None]:
@@ -223,7 +226,7 @@ def _copy(
     return bad_input
 
 
-def _records(sources: list[Path], read: ReadRecords, end: InputEnd, bar: ProgressBar) -> Iterator[InputRecord]:
+def _records(sources: Sequence[Path], read: ReadRecords, end: InputEnd, bar: ProgressBar) -> Iterator[InputRecord]:
     """Yield all records of all sources; the bar shows how much of them is read.
 
     Raises:
@@ -261,7 +264,7 @@ def _emptied(record: InputRecord) -> InputRecord:
     return record if record.value else record._replace(value=None)
 
 
-def _total_bytes(sources: list[Path]) -> int | None:
+def _total_bytes(sources: Sequence[Path]) -> int | None:
     """Return how much there is to read; None where a pipe is among the sources."""
     if any(path == _STDIN or not path.is_file() for path in sources):
         return None

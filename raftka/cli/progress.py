@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from raftka.config import parse_address
 from raftka.kafka import client as kafka_client
-from raftka.kafka.client import ClusterInfo, KafkaClientError
+from raftka.kafka.client import ClusterInfo
+from raftka.kafka.errors import KafkaClientError
 
 # How long nothing may happen before somebody looks why.
 PATIENCE_SECONDS = 10.0

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
+import click
 
 from raftka.cli.format_text import Directive, Takes, parse_format
 from raftka.cli.number_format import WRITE_MODIFIERS, is_signed, number_writer
@@ -61,12 +61,12 @@ def record_printer(text: str, flag: str = "--format", *, warn: Callable[[str], N
         warn: Called with words about a record that cannot be printed as it is.
 
     Raises:
-        typer.BadParameter: Neither text nor json nor a format.
+        click.BadParameter: Neither text nor json nor a format.
     """
     if text == "json":
         return _warned(lambda message: (json.dumps(record_as_json(message), ensure_ascii=False) + "\n").encode(), warn)
     if text != "text" and "%" not in text:
-        raise typer.BadParameter(f"{flag} {text}: must be text, json or a format with %-directives")
+        raise click.BadParameter(f"{flag} {text}: must be text, json or a format with %-directives")
     parts = parse_format(_TEXT_FORMAT if text == "text" else text, _LETTERS, flag)
     renders = [_field(part, flag) if isinstance(part, Directive) else _constant(part) for part in parts]
 
@@ -179,7 +179,7 @@ def _strftime(text: str, flag: str) -> Render:
         # What is no text for the C library is refused before any record is read.
         datetime.fromtimestamp(0, UTC).strftime(text).encode()
     except ValueError as error:
-        raise typer.BadParameter(f"{flag}: strftime[{text!r}]: {error}") from None
+        raise click.BadParameter(f"{flag}: strftime[{text!r}]: {error}") from None
 
     def render(message: "Message") -> bytes:
         milliseconds = message.timestamp()[1]

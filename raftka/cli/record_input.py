@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-import typer
+import click
 
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.format_text import Directive, Takes, parse_format, typed_bytes
@@ -79,17 +79,17 @@ def record_reader(text: str, key: str | None, separator: str | None, *, allows_n
         allows_no_value: Whether a format may leave all values null.
 
     Raises:
-        typer.BadParameter: What does not go together.
+        click.BadParameter: What does not go together.
     """
     default = None if key is None else typed_bytes(key)
     if text == "text":
         return partial(_read_lines, default, None if separator is None else typed_bytes(separator))
     if separator is not None:
-        raise typer.BadParameter("--key-separator goes with lines of text; in a --format it stands between %k and %s")
+        raise click.BadParameter("--key-separator goes with lines of text; in a --format it stands between %k and %s")
     if text == "json":
         return partial(_read_json, default)
     if "%" not in text:
-        raise typer.BadParameter(f"--format {text}: must be text, json or a format with %-directives")
+        raise click.BadParameter(f"--format {text}: must be text, json or a format with %-directives")
     return partial(InputFormat(text, allows_no_value=allows_no_value).read, default)
 
 
@@ -215,7 +215,7 @@ class InputFormat:
     last field with nothing behind it takes the rest of the input.
 
     Raises:
-        typer.BadParameter: A format by which nothing could be told apart.
+        click.BadParameter: A format by which nothing could be told apart.
     """
 
     def __init__(self, text: str, *, allows_no_value: bool = False) -> None:
@@ -224,21 +224,21 @@ class InputFormat:
         letters = [part.letter for part in directives]
         for letter in letters:
             if letters.count(letter) > 1:
-                raise typer.BadParameter(f"--format {text}: %{letter} is there twice")
+                raise click.BadParameter(f"--format {text}: %{letter} is there twice")
         seen: set[str] = set()
         for part, following in zip(self._parts, [*self._parts[1:], None], strict=True):
             if not isinstance(part, Directive):
                 continue
             seen.add(part.letter)
             if isinstance(following, Directive) and not _is_bounded(part) and _SIZED.get(part.letter) not in seen:
-                raise typer.BadParameter(f"--format {text}: text must stand between {part} and {following}")
+                raise click.BadParameter(f"--format {text}: text must stand between {part} and {following}")
         for field, size in _SIZED.items():
             if size in letters and field not in letters[letters.index(size) :]:
-                raise typer.BadParameter(f"--format {text}: %{size} has no %{field} behind it")
+                raise click.BadParameter(f"--format {text}: %{size} has no %{field} behind it")
             if size in letters and any(part.letter == field and part.size for part in directives):
-                raise typer.BadParameter(f"--format {text}: %{size} and %{field}{{N}} both say how long it is")
+                raise click.BadParameter(f"--format {text}: %{size} and %{field}{{N}} both say how long it is")
         if "s" not in letters and not allows_no_value:
-            raise typer.BadParameter(
+            raise click.BadParameter(
                 f"--format {text}: without %s every value would be null; --tombstone says that this is meant"
             )
 

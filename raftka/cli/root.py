@@ -1,22 +1,19 @@
 """The command `raftka`: its commands put together, exit codes, errors of one line."""
 
+import os
 import sys
-from typing import Annotated
 
-import typer
+import click
+from click.exceptions import Exit
 
 from raftka.admin_client import AdminError
-from raftka.cli.completion import prepare_to_complete
+from raftka.cli.completion import COMPLETE_VARIABLE, answer_shell
 from raftka.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, UNJUDGED, USAGE, CommandError
-from raftka.cli.lazy_group import LazyCommand, lazy_group
+from raftka.cli.lazy_group import LazyCommand, LazyGroup
 from raftka.dev.errors import DevError
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 from raftka.pipeline.errors import PipelineError
 from raftka.version import installed_version
-
-# Newer versions of typer carry their own copy of click, older ones use click itself: these are theirs in either case.
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-_ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 COMMANDS = {
     "dev": LazyCommand("raftka.cli.dev", "app", "Run a cluster of brokers on this machine."),
@@ -39,32 +36,26 @@ COMMANDS = {
     "completion": LazyCommand("raftka.cli.completion", "completion", "Print a script for a shell's completion."),
 }
 
-app = typer.Typer(
-    name="raftka",
-    cls=lazy_group(COMMANDS),
-    help="Raftka: a Kafka-compatible broker in which every partition is a Raft group.",
-    no_args_is_help=False,
-    add_completion=False,
-    # Plain help: rich alone takes longer to import than `--help` may take.
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
-
-def _print_version(is_asked: bool) -> None:
-    if is_asked:
+def _print_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not context.resilient_parsing:
         print(f"raftka {installed_version()}")
-        raise typer.Exit
+        context.exit()
 
 
-@app.callback(invoke_without_command=True)
-def _root(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
+@click.group(
+    cls=LazyGroup,
+    lazy_commands=COMMANDS,
+    invoke_without_command=True,
+    # Commands below inherit both.
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+)
+@click.option(
+    "--version", is_flag=True, callback=_print_version, is_eager=True, expose_value=False, help="Print the version."
+)
+@click.pass_context
+def app(context: click.Context) -> None:
+    """Raftka: a Kafka-compatible broker in which every partition is a Raft group."""
     if context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -72,69 +63,62 @@ def _root(
 @app.command("version")
 def _version() -> None:
     """Print the version."""
-    _print_version(True)
+    print(f"raftka {installed_version()}")
 
 
 def run(arguments: list[str]) -> int:
     """Run one command; errors become a line on stderr. Returns the exit code."""
-    prepare_to_complete()
     try:
-        result = app(arguments, prog_name="raftka", standalone_mode=False)
-    except _UsageError as error:
+        if os.environ.get(COMPLETE_VARIABLE):
+            return answer_shell(app)
+        with app.make_context("raftka", list(arguments), terminal_width=_help_width()) as context:
+            result = app.invoke(context)
+    except Exit as leave:
+        result = leave.exit_code
+    except click.UsageError as error:
         return _usage(error)
+    except click.ClickException as error:
+        return _complain(error.format_message(), FAILED)
     except CommandError as error:
         return _complain(str(error), error.exit_code)
     except (DevError, KafkaClientError, AdminError, PipelineError) as error:
         return _complain(str(error), FAILED)
-    except _ClickException as error:
-        return _complain(error.format_message(), FAILED)  # type: ignore[attr-defined]
-    except SystemExit as leave:
-        # How typer leaves after it has completed a line for a shell, and when whoever read our output has seen enough,
-        # as in `raftka consume orders | head`.
-        return DONE if leave.code == DONE or isinstance(leave.__context__, BrokenPipeError) else FAILED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough, as in `raftka consume orders | head`.
+        return DONE
     except OSError as error:
         return _complain(str(error), FAILED)
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         return INTERRUPTED
     if isinstance(result, int):
-        # 130 is typer's word for Ctrl-C, too.
         return result if result in (DONE, FAILED, UNJUDGED, USAGE, INTERRUPTED, TERMINATED) else FAILED
     return DONE
 
 
-# Newer versions of typer check values with pydantic, whose words are for programmers.
-_PLAIN_WORDS = (
-    ("Value error, ", ""),
-    ("Input should be a valid integer, unable to parse string as an integer", "must be a whole number"),
-    ("Input should be a valid number, unable to parse string as a number", "must be a number"),
-    ("Input should be greater than or equal to ", "must not be less than "),
-    ("Input should be less than or equal to ", "must not be more than "),
-)
+def _help_width() -> int:
+    """Return the columns of a help: those of the terminal less 2, from 50 to 78, as click has them.
+
+    click asks shutil, whose import loads three libraries for compression: a tenth of the time of a `--help`.
+    """
+    try:
+        columns = int(os.environ["COLUMNS"])
+    except (KeyError, ValueError):
+        columns = 0
+    if columns <= 0:
+        try:
+            columns = os.get_terminal_size(1).columns
+        except OSError:
+            columns = 0
+    return max(min(columns or 80, 80) - 2, 50)
 
 
-def _plain(error: Exception) -> str:
-    # Where a choice is missing, typer has each on a line of its own.
-    text = " ".join(error.format_message().split())  # type: ignore[attr-defined]
-    for theirs, ours in _PLAIN_WORDS:
-        text = text.replace(theirs, ours)
-    # It is neither less nor more than anything, so a range refuses it with whichever bound is asked first.
-    if _is_nan(error):
-        text = f"{text.partition(': ')[0]}: nan is not a number"
-    return text
-
-
-def _is_nan(error: Exception) -> bool:
-    """Return whether pydantic has refused a `nan`."""
-    errors = getattr(error.__cause__, "errors", list)
-    return any(str(each.get("input")).strip(" +-").lower() == "nan" for each in errors())
-
-
-def _usage(error: Exception) -> int:
-    context = getattr(error, "ctx", None)
+def _usage(error: click.UsageError) -> int:
+    context = error.ctx
     if context is not None:
         print(context.get_usage(), file=sys.stderr)
     hint = f" (`{context.command_path} --help` explains)" if context is not None else ""
-    return _complain(f"{_plain(error)}{hint}", USAGE)
+    # Where a choice is missing, click has each on a line of its own.
+    return _complain(f"{' '.join(error.format_message().split())}{hint}", USAGE)
 
 
 def _complain(text: str, code: int) -> int:

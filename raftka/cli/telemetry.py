@@ -2,37 +2,43 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from raftka.cli.exit_codes import CommandError
+from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.options import parse_pairs
-
-app = typer.Typer(help="Draw what brokers tell of their replicas.", no_args_is_help=True)
-
-MomentOption = Annotated[str | None, typer.Option(metavar="TIME", help="As 2026-11-22T10:15:00, in UTC.")]
+from raftka.cli.param_types import PATH, BoundedInt
 
 
-@app.callback()
-def _telemetry() -> None:
+@click.group("telemetry", cls=CommandGroup)
+def app() -> None:
     """Draw what brokers tell of their replicas."""
 
 
 @app.command("plot")
+@click.option(
+    *("--parquet", "path"), type=PATH, required=True, metavar="DIR", help="The tables of the pipeline `telemetry`."
+)
+@click.option("--out", type=PATH, required=True, metavar="FILE", help="A PNG file; it is replaced.")
+@click.option("--topic", metavar="TOPIC", help="Of this topic.")
+@click.option("--partition", type=BoundedInt(0), metavar="N", help="This partition of the topic.")
+@click.option("--begin", metavar="TIME", help="As 2026-11-22T10:15:00, in UTC.")
+@click.option("--end", metavar="TIME", help="As 2026-11-22T10:15:00, in UTC.")
+@click.option(
+    *("--spark", "session"),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Configuration of the session, as driver.memory=2g; repeat.",
+)
 def plot(
-    path: Annotated[Path, typer.Option("--parquet", metavar="DIR", help="The tables of the pipeline `telemetry`.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="A PNG file; it is replaced.")],
-    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Of this topic.")] = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", metavar="N", min=0, help="This partition of the topic.")
-    ] = None,
-    begin: MomentOption = None,
-    end: MomentOption = None,
-    session: Annotated[
-        list[str] | None,
-        typer.Option("--spark", metavar="KEY=VALUE", help="Configuration of the session, as driver.memory=2g; repeat."),
-    ] = None,
+    path: Path,
+    out: Path,
+    topic: str | None,
+    partition: int | None,
+    begin: str | None,
+    end: str | None,
+    session: tuple[str, ...],
 ) -> None:
     """Draw a partition: lag by replica, who led, latency, and when it was not available.
 
@@ -45,8 +51,8 @@ def plot(
     from raftka.pipeline.telemetry.plot_data import plot_data
 
     if partition is not None and topic is None:
-        raise typer.BadParameter("--partition needs --topic")
-    own = {key.removeprefix("spark."): value for key, value in parse_pairs(session or [], "--spark").items()}
+        raise click.BadParameter("--partition needs --topic")
+    own = {key.removeprefix("spark."): value for key, value in parse_pairs(session, "--spark").items()}
     first, last = _moment(begin, "--begin"), _moment(end, "--end")
     require_matplotlib()
     require_spark()
@@ -74,12 +80,12 @@ def _moment(text: str | None, flag: str) -> float | None:
     """Return seconds since 1970; a time without a zone is in UTC.
 
     Raises:
-        typer.BadParameter: It is no time.
+        click.BadParameter: It is no time.
     """
     if text is None:
         return None
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"{flag} {text}: is no time as 2026-11-22T10:15:00") from None
+        raise click.BadParameter(f"{flag} {text}: is no time as 2026-11-22T10:15:00") from None
     return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

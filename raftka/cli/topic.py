@@ -4,62 +4,64 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from raftka.admin_client import get_json
 from raftka.cli.completion import complete_topic_keys, complete_topic_pairs, complete_topics
 from raftka.cli.exit_codes import CommandError
+from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.options import (
-    DEFAULT_BROKERS,
-    BrokersOption,
-    DryRunOption,
     Format,
-    FormatOption,
-    PartitionsOption,
+    brokers_option,
+    dry_run_option,
     existing_partitions,
+    format_option,
     parse_pairs,
+    partitions_option,
 )
 from raftka.cli.output import print_json, print_table
+from raftka.cli.param_types import BoundedInt
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Position, parse_position, resolve
 from raftka.kafka import client as kafka_client
 from raftka.kafka import configs as kafka_configs
 from raftka.kafka import offsets as kafka_offsets
 from raftka.kafka.client import PartitionInfo
 from raftka.kafka.configs import Owner
+from raftka.kafka.errors import UnansweredError
 
-app = typer.Typer(help="Create, configure, trim, describe and delete topics.")
+name_argument = click.argument("name", metavar="NAME", shell_complete=complete_topics, help="Name of the topic.")
+_MARKS = ("dirty", "flushed", "commit", "visible")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the topic.", autocompletion=complete_topics)]
+
+@click.group("topic", cls=CommandGroup)
+def app() -> None:
+    """Create, configure, trim, describe and delete topics."""
 
 
 @app.command()
-def create(
-    name: NameArgument,
-    partitions: Annotated[
-        int | None,
-        typer.Option("--partitions", "-p", metavar="N", min=1, max=10_000, help="How many; default: the brokers' own."),
-    ] = None,
-    replicas: Annotated[
-        int | None,
-        typer.Option("--replicas", "-r", metavar="N", min=1, max=31, help="Of each; default: the brokers' own."),
-    ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("-c", "--config", metavar="K=V", help="A topic config.", autocompletion=complete_topic_pairs),
-    ] = None,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-) -> None:
+@name_argument
+@click.option(
+    "--partitions", "-p", type=BoundedInt(1, 10_000), metavar="N", help="How many; default: the brokers' own."
+)
+@click.option("--replicas", "-r", type=BoundedInt(1, 31), metavar="N", help="Of each; default: the brokers' own.")
+@click.option(
+    "-c", "--config", multiple=True, metavar="K=V", shell_complete=complete_topic_pairs, help="A topic config."
+)
+@brokers_option
+def create(name: str, partitions: int | None, replicas: int | None, config: tuple[str, ...], brokers: str) -> None:
     """Create a topic."""
-    pairs = parse_pairs(config or [], "-c")
+    pairs = parse_pairs(config, "-c")
     with _told_to_look(name):
         kafka_client.create_topic(brokers, name, partitions, replicas, pairs, seconds=kafka_client.CREATE_SECONDS)
     print(f"created {name}")
 
 
 @app.command("list")
-def list_topics(brokers: BrokersOption = DEFAULT_BROKERS, output: FormatOption = Format.TEXT) -> None:
+@brokers_option
+@format_option
+def list_topics(brokers: str, output: Format) -> None:
     """List the topics."""
     topics = kafka_client.read_cluster(brokers).topics
     rows = [
@@ -73,18 +75,12 @@ def list_topics(brokers: BrokersOption = DEFAULT_BROKERS, output: FormatOption =
 
 
 @app.command()
-def describe(
-    name: NameArgument,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-    admin: Annotated[
-        str | None,
-        typer.Option(
-            "--admin", metavar="HOST:PORT", help="Admin port of any Raftka broker: shows terms and positions."
-        ),
-    ] = None,
-    configs: Annotated[bool, typer.Option("--configs", "-c", help="Show the configuration, too.")] = False,
-    output: FormatOption = Format.TEXT,
-) -> None:
+@name_argument
+@brokers_option
+@click.option("--admin", metavar="HOST:PORT", help="Admin port of any Raftka broker: shows terms and positions.")
+@click.option("--configs", "-c", is_flag=True, help="Show the configuration, too.")
+@format_option
+def describe(name: str, brokers: str, admin: str | None, configs: bool, output: Format) -> None:
     """Show the partitions of a topic: who leads, who has a replica, how far each one is."""
     if admin is not None:
         from raftka.config import parse_address
@@ -93,7 +89,7 @@ def describe(
         try:
             parse_address(admin)
         except ValueError as error:
-            raise typer.BadParameter(f"--admin {error}") from None
+            raise click.BadParameter(f"--admin {error}") from None
     found = kafka_client.read_cluster(brokers).topic(name)
     if admin is None:
         partitions = [_as_json(each) for each in found]
@@ -128,20 +124,14 @@ def describe(
         print_table(["KEY", "VALUE", "SOURCE"], [(each.key, each.value or "", each.source) for each in values])
 
 
-_MARKS = ("dirty", "flushed", "commit", "visible")
-
-
 @app.command()
-def delete(
-    name: NameArgument,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Also one in which the brokers keep what is theirs, as groups' commits.")
-    ] = False,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-) -> None:
+@name_argument
+@click.option("--internal", is_flag=True, help="Also one in which the brokers keep what is theirs, as groups' commits.")
+@brokers_option
+def delete(name: str, internal: bool, brokers: str) -> None:
     """Delete a topic and its records."""
     if name in kafka_client.INTERNAL_TOPICS and not internal:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{name} is the brokers' own: what every group has committed, or the like, would go with it; --internal"
             " deletes it nevertheless"
         )
@@ -152,39 +142,41 @@ def delete(
 
 
 @app.command("alter-config")
-def alter_config(
-    name: NameArgument,
-    changed: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", metavar="K=V", help="Set a key.", autocompletion=complete_topic_pairs),
-    ] = None,
-    deleted: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--delete", "-d", metavar="K", help="Give a key back to the default.", autocompletion=complete_topic_keys
-        ),
-    ] = None,
-    dry_run: DryRunOption = False,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-) -> None:
+@name_argument
+@click.option(
+    *("--set", "-s", "changed"),
+    multiple=True,
+    metavar="K=V",
+    shell_complete=complete_topic_pairs,
+    help="Set a key.",
+)
+@click.option(
+    *("--delete", "-d", "deleted"),
+    multiple=True,
+    metavar="K",
+    shell_complete=complete_topic_keys,
+    help="Give a key back to the default.",
+)
+@dry_run_option
+@brokers_option
+def alter_config(name: str, changed: tuple[str, ...], deleted: tuple[str, ...], dry_run: bool, brokers: str) -> None:
     """Change the configuration of a topic, all of it or nothing; keys that are not named stay."""
-    pairs = parse_pairs(changed or [], "--set")
+    pairs = parse_pairs(changed, "--set")
     if not pairs and not deleted:
-        raise typer.BadParameter("nothing to change: --set K=V or --delete K is needed")
-    if twice := sorted(set(pairs) & set(deleted or [])):
-        raise typer.BadParameter(f"--delete {twice[0]}: --set has it, too")
+        raise click.BadParameter("nothing to change: --set K=V or --delete K is needed")
+    if twice := sorted(set(pairs) & set(deleted)):
+        raise click.BadParameter(f"--delete {twice[0]}: --set has it, too")
     kafka_client.read_cluster(brokers).topic(name)
-    kafka_configs.alter_configs(brokers, Owner.TOPIC, name, pairs, deleted or [], is_dry_run=dry_run)
+    kafka_configs.alter_configs(brokers, Owner.TOPIC, name, pairs, deleted, is_dry_run=dry_run)
     print(f"{name} would be accepted; nothing is changed (--dry-run)" if dry_run else f"changed {name}")
 
 
 @app.command("add-partitions")
-def add_partitions(
-    name: NameArgument,
-    more: Annotated[int, typer.Option("--num", "-n", metavar="N", min=1, max=10_000, help="How many more.")],
-    dry_run: DryRunOption = False,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-) -> None:
+@name_argument
+@click.option(*("--num", "-n", "more"), type=BoundedInt(1, 10_000), required=True, metavar="N", help="How many more.")
+@dry_run_option
+@brokers_option
+def add_partitions(name: str, more: int, dry_run: bool, brokers: str) -> None:
     """Let a topic have more partitions. Keys move: a record's partition follows from how many there are."""
     before = len(kafka_client.read_cluster(brokers).topic(name))
     with _told_to_look(name):
@@ -194,16 +186,19 @@ def add_partitions(
 
 
 @app.command("trim-prefix")
+@name_argument
+@click.option(
+    *("--offset", "-o"),
+    required=True,
+    metavar=POSITION_METAVAR,
+    help=f"The first record that stays. {POSITION_HELP}.",
+)
+@partitions_option
+@dry_run_option
+@brokers_option
+@format_option
 def trim_prefix(
-    name: NameArgument,
-    offset: Annotated[
-        str,
-        typer.Option("--offset", "-o", metavar=POSITION_METAVAR, help=f"The first record that stays. {POSITION_HELP}."),
-    ],
-    partitions: PartitionsOption = None,
-    dry_run: DryRunOption = False,
-    brokers: BrokersOption = DEFAULT_BROKERS,
-    output: FormatOption = Format.TEXT,
+    name: str, offset: str, partitions: tuple[int, ...], dry_run: bool, brokers: str, output: Format
 ) -> None:
     """Delete the oldest records of a topic, for good.
 
@@ -211,7 +206,7 @@ def trim_prefix(
     """
     position = parse_position(offset, "--offset", time.time_ns() // 1_000_000)
     if name in kafka_client.INTERNAL_TOPICS:
-        raise typer.BadParameter(f"{name} is the brokers' own: they let nobody delete records of it")
+        raise click.BadParameter(f"{name} is the brokers' own: they let nobody delete records of it")
     wanted = existing_partitions(brokers, name, partitions)
     first = kafka_offsets.first_offsets(brokers, [(name, number) for number in wanted])
     after = _trimmed(brokers, name, position, first)
@@ -233,7 +228,7 @@ def _told_to_look(name: str) -> Iterator[None]:
     """Say of a change without an answer that it may nevertheless be made."""
     try:
         yield
-    except kafka_client.UnansweredError as error:
+    except UnansweredError as error:
         raise CommandError(f"{error}; it may still be under way: `raftka topic describe {name}` shows it") from None
 
 

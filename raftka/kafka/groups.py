@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from raftka.kafka import client as kafka_client
 from raftka.kafka.assignments import parse_assignment
-from raftka.kafka.client import REQUEST_SECONDS, KafkaClientError, error_text
+from raftka.kafka.client import REQUEST_SECONDS, error_text
+from raftka.kafka.errors import KafkaClientError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from raftka.kafka import client as kafka_client
-from raftka.kafka.client import REQUEST_SECONDS, UNREACHABLE, KafkaClientError, error_text
+from raftka.kafka.client import REQUEST_SECONDS, UNREACHABLE, error_text
+from raftka.kafka.errors import KafkaClientError
 from raftka.kafka.groups import Partition
 
 # Names of errors that come of how the brokers are; any other one is about what was asked for.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from raftka.kafka import client as kafka_client
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.progress import Progress, render_progress
 

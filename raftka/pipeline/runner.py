@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from raftka.dev.process_identity import ProcessIdentity
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.kinds import Kind
 from raftka.pipeline.progress import Progress

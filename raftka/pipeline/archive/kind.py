@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from raftka.kafka import client as kafka_client
 from raftka.kafka import offsets as kafka_offsets
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 from raftka.pipeline.archive import commits
 from raftka.pipeline.archive.batch_offsets import (
     begins_known,

@@ -6,7 +6,7 @@ from types import TracebackType
 
 from raftka.chaos.loop_thread import LoopThread
 from raftka.kafka import client as kafka_client
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 from raftka.kafka.wire.client import LostError, NotSentError, WireClient
 from raftka.kafka.wire.error_codes import NONE, OFFSET_OUT_OF_RANGE
 from raftka.kafka.wire.fields import AnswerError

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from raftka.kafka import client as kafka_client
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 
 _POLL_SECONDS = 0.1
 _DELIVERY_SECONDS = 120

@@ -17,7 +17,7 @@ from raftka.dev.errors import DevError
 from raftka.dev.supervisor import DevCluster, StartRequest, start_cluster
 from raftka.kafka import client as kafka_client
 from raftka.kafka import offsets as kafka_offsets
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.spark_session import require_spark
 from raftka.pipeline.story.orders import TOPIC, TOPICS, Load, make_topic

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from raftka.dev.process_identity import ProcessIdentity
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.manifest import Manifest, Partition, load_manifest
 from raftka.pipeline.errors import PipelineError

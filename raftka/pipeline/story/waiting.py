@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 
 # Nothing here takes that long, on a machine that is not busy with other things.
 DEADLINE_SECONDS = 300.0

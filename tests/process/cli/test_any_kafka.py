@@ -406,12 +406,12 @@ def test_an_address_may_have_its_protocol_before_it(run: Run, bootstrap: str) ->
 
 def test_a_shell_completes_topics_and_groups(run: Run) -> None:
     run("topic", "create", "complete-me", "-p", "1")
-    variables = {"_RAFTKA_COMPLETE": "complete_bash", "COMP_CWORD": "3"}
+    variables = {"_RAFTKA_COMPLETE": "bash_complete", "COMP_CWORD": "3"}
     words = run(COMP_WORDS="raftka topic describe complete-", **variables).stdout.split()
-    assert words == ["complete-me"]
+    assert words == ["plain,complete-me"]
     run("group", "seek", "complete-group", "--to", "end", "-t", "complete-me")
     words = run(COMP_WORDS="raftka group describe complete-", **variables).stdout.split()
-    assert words == ["complete-group"]
+    assert words == ["plain,complete-group"]
 
 
 def test_a_shell_completes_partitions_and_keys_of_configurations(run: Run) -> None:
@@ -419,7 +419,8 @@ def test_a_shell_completes_partitions_and_keys_of_configurations(run: Run) -> No
 
     def completed(line: str) -> list[str]:
         position = str(len(line.split(" ")) - 1)
-        return run(COMP_WORDS=line, COMP_CWORD=position, _RAFTKA_COMPLETE="complete_bash").stdout.split()
+        shown = run(COMP_WORDS=line, COMP_CWORD=position, _RAFTKA_COMPLETE="bash_complete").stdout
+        return [each.removeprefix("plain,") for each in shown.split()]
 
     assert completed("raftka consume complete-more -p ") == ["0", "1"]
     assert completed("raftka partition transfer-leadership complete-more 1") == ["1"]

@@ -161,7 +161,7 @@ def test_a_cluster_starts_without_a_broker_that_refuses_its_data_and_not_without
 @pytest.mark.parametrize("moment", range(4))
 def test_ctrl_c_while_the_commands_are_loaded_is_quiet(moment: int) -> None:
     # Ctrl-C comes when the n-th of these modules is imported.
-    module = ("typer", "raftka.cli.root", "raftka.kafka.client", "raftka.cli.topic")[moment]
+    module = ("click", "raftka.cli.root", "raftka.kafka.client", "raftka.cli.topic")[moment]
     program = f"""
 import os, signal, sys
 class Finder:

@@ -10,7 +10,7 @@ from benchmarks.cluster import BenchmarkError
 from benchmarks.compare.match import Contender, Match, play
 from benchmarks.compare.verdict import Target, match_row, row
 from benchmarks.figures import FigureError
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 
 
 class ScriptedCluster:

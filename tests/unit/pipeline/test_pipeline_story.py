@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.story.letters import broken_orders, compared, places
 from raftka.pipeline.story.orders import is_order, order

@@ -7,7 +7,7 @@ import pytest
 from raftka.cli import bench
 from raftka.cli.bench_load import Load, LoadRequest
 from raftka.kafka import client as kafka_client
-from raftka.kafka.client import KafkaClientError
+from raftka.kafka.errors import KafkaClientError, UnansweredError
 from tests.unit.raftka.test_cli_usage import NOBODY
 
 REQUEST = LoadRequest(
@@ -48,10 +48,10 @@ def test_a_new_topic_that_may_be_there_though_nobody_has_said_so_is_deleted(monk
     deleted: list[str] = []
 
     def create(*_: object, **__: object) -> None:
-        raise kafka_client.UnansweredError("no answer")
+        raise UnansweredError("no answer")
 
     monkeypatch.setattr(kafka_client, "create_topic", create)
     monkeypatch.setattr(kafka_client, "delete_topic", lambda _, name: deleted.append(name))
-    with pytest.raises(kafka_client.UnansweredError), bench._topic(NOBODY, "new", 1, None, is_new=True):
+    with pytest.raises(UnansweredError), bench._topic(NOBODY, "new", 1, None, is_new=True):
         pass
     assert deleted == ["new"]

@@ -17,7 +17,8 @@ from raftka.cli.root import run
 from raftka.config import load_config
 from raftka.kafka.client import ClusterInfo, PartitionInfo
 from raftka.kafka.configs import ConfigValue
-from raftka.kafka.groups import GroupInfo, GroupMember, KafkaClientError
+from raftka.kafka.errors import KafkaClientError
+from raftka.kafka.groups import GroupInfo, GroupMember
 
 NOBODY = "127.0.0.1:1"
 

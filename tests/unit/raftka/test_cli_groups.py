@@ -9,7 +9,8 @@ from confluent_kafka import KafkaError, KafkaException
 from raftka.cli.group import _report
 from raftka.kafka import groups as kafka_groups
 from raftka.kafka.assignments import parse_assignment
-from raftka.kafka.groups import GroupInfo, GroupMember, KafkaClientError
+from raftka.kafka.errors import KafkaClientError
+from raftka.kafka.groups import GroupInfo, GroupMember
 
 
 @pytest.mark.parametrize("carrier", [lambda error: error, KafkaException])

@@ -5,8 +5,8 @@ import sys
 import threading
 import time
 
+import click
 import pytest
-import typer
 
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.group import _is_chosen, _parse_topic
@@ -68,7 +68,7 @@ def test_a_position_is_understood(text: str, anchor: Anchor, value: int) -> None
     ],
 )
 def test_what_is_no_position_is_refused_by_the_flags_name(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match=r"^--to "):
+    with pytest.raises(click.BadParameter, match=r"^--to "):
         parse_position(text, "--to", NOW)
 
 
@@ -110,7 +110,7 @@ def test_topics_of_a_seek_may_name_partitions() -> None:
     assert _parse_topic("t") == ("t", [])
     assert _parse_topic("t:0,12") == ("t", [0, 12])
     for text in (":1", "t:", "t:x", "t:1,"):
-        with pytest.raises(typer.BadParameter, match="must be TOPIC or TOPIC:0,1"):
+        with pytest.raises(click.BadParameter, match="must be TOPIC or TOPIC:0,1"):
             _parse_topic(text)
     assert _is_chosen(("t", 1), "t", [])
     assert _is_chosen(("t", 1), "t", [0, 1])
@@ -169,15 +169,15 @@ def test_nothing_is_drawn_where_stderr_is_no_terminal(capsys: pytest.CaptureFixt
 def test_a_shell_gets_a_script_that_asks_us(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", shell]) == 0
     shown = capsys.readouterr().out
-    assert f"_RAFTKA_COMPLETE=complete_{shell}" in shown
+    assert f"_RAFTKA_COMPLETE={shell}_complete" in shown
 
 
 def test_a_shell_is_told_the_commands(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_RAFTKA_COMPLETE", "complete_bash")
+    monkeypatch.setenv("_RAFTKA_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", "raftka group se")
     monkeypatch.setenv("COMP_CWORD", "2")
     assert run([]) == 0
-    assert capsys.readouterr().out.split() == ["seek"]
+    assert capsys.readouterr().out.split() == ["plain,seek"]
 
 
 def test_only_names_that_need_no_quotes_are_completed(
@@ -186,11 +186,11 @@ def test_only_names_that_need_no_quotes_are_completed(
     names = ["plain-1.a", "pl\u00e4in", "p two words", "p$(x)", "p\x1b[2J", "p'", "other"]
     listed = [GroupListing(name, "Empty", is_simple=False) for name in names]
     monkeypatch.setattr(kafka_groups, "list_groups", lambda _: listed)
-    monkeypatch.setenv("_RAFTKA_COMPLETE", "complete_bash")
+    monkeypatch.setenv("_RAFTKA_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", "raftka group describe p")
     monkeypatch.setenv("COMP_CWORD", "3")
     assert run([]) == 0
-    assert capsys.readouterr().out.splitlines() == ["plain-1.a", "pl\u00e4in"]
+    assert capsys.readouterr().out.splitlines() == ["plain,plain-1.a", "plain,pl\u00e4in"]
 
 
 def test_what_a_terminal_would_obey_is_escaped_in_tables(capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,7 +201,7 @@ def test_what_a_terminal_would_obey_is_escaped_in_tables(capsys: pytest.CaptureF
 def test_where_no_cluster_answers_nothing_is_completed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("_RAFTKA_COMPLETE", "complete_bash")
+    monkeypatch.setenv("_RAFTKA_COMPLETE", "bash_complete")
     monkeypatch.setenv("RAFTKA_BROKERS", "127.0.0.1:1")
     monkeypatch.setenv("COMP_CWORD", "3")
     for words in ("raftka group describe x", "raftka topic describe x"):

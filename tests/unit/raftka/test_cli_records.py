@@ -5,8 +5,8 @@ import json
 import os
 from typing import Any
 
+import click
 import pytest
-import typer
 from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
@@ -162,7 +162,7 @@ def test_a_record_without_a_time_has_none_as_a_date_either() -> None:
 
 
 def test_a_date_that_nobody_can_write_is_refused_before_any_record_is_read() -> None:
-    with pytest.raises(typer.BadParameter, match="strftime"):
+    with pytest.raises(click.BadParameter, match="strftime"):
         record_printer(f"%d{{strftime[{os.fsdecode(bytes([0xFF]))}]}}")
 
 
@@ -204,7 +204,7 @@ def test_a_time_that_no_calendar_has_stays_a_number() -> None:
     ],
 )
 def test_a_format_that_makes_no_sense_is_refused(text: str, words: str) -> None:
-    with pytest.raises(typer.BadParameter) as refusal:
+    with pytest.raises(click.BadParameter) as refusal:
         record_printer(text)
     assert words in str(refusal.value)
 
@@ -311,7 +311,7 @@ def test_input_that_does_not_fit_its_format_is_named(text: str, data: bytes, wor
     ],
 )
 def test_an_input_format_by_which_nothing_could_be_told_apart_is_refused(text: str, words: str) -> None:
-    with pytest.raises(typer.BadParameter) as refusal:
+    with pytest.raises(click.BadParameter) as refusal:
         record_reader(text, None, None)
     assert words in str(refusal.value)
 
@@ -347,7 +347,7 @@ def test_a_timestamp_of_minus_one_is_now(timestamp: str, sent: int) -> None:
 
 
 def test_a_key_separator_goes_with_lines_only() -> None:
-    with pytest.raises(typer.BadParameter, match="--key-separator goes with lines"):
+    with pytest.raises(click.BadParameter, match="--key-separator goes with lines"):
         record_reader("json", None, ":")
 
 

@@ -14,7 +14,8 @@ from raftka.cli.root import run
 from raftka.kafka import client as kafka_client
 from raftka.kafka import configs as kafka_configs
 from raftka.kafka import offsets as kafka_offsets
-from raftka.kafka.client import ClusterInfo, NoBrokerError, NotKafkaError, NotServingError, UnansweredError
+from raftka.kafka.client import ClusterInfo
+from raftka.kafka.errors import NoBrokerError, NotKafkaError, NotServingError, UnansweredError
 
 NOBODY = "127.0.0.1:1"
 

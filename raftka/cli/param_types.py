@@ -1,0 +1,60 @@
+"""Types of options and arguments: choices that are enums, numbers whose refusals are plain, and paths."""
+
+import math
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+PATH = click.Path(path_type=Path)
+
+
+class EnumChoice(click.Choice[_Choice]):
+    """The values of a StrEnum; click itself would take their names."""
+
+    def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
+        """Return what is typed for a member."""
+        return str(choice)
+
+
+class BoundedInt(click.IntRange):
+    """An int within bounds, which both count as inside."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number; refuse what is no number or out of bounds."""
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail("must be a whole number", param, ctx)
+        if words := _out_of_bounds(number, self.min, self.max):
+            self.fail(words, param, ctx)
+        return number
+
+
+class BoundedFloat(click.FloatRange):
+    """A float within bounds, which both count as inside."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number; refuse what is no number or out of bounds."""
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail("must be a number", param, ctx)
+        # It is neither less nor more than anything, so no bound would refuse it.
+        if math.isnan(number):
+            self.fail("nan is not a number", param, ctx)
+        if words := _out_of_bounds(number, self.min, self.max):
+            self.fail(words, param, ctx)
+        return number
+
+
+def _out_of_bounds(number: float, low: float | None, high: float | None) -> str:
+    """Return what is wrong with a number; nothing if it is within the bounds."""
+    if low is not None and number < low:
+        return f"must not be less than {low:.10g}"
+    if high is not None and number > high:
+        return f"must not be more than {high:.10g}"
+    return ""

@@ -1,0 +1,49 @@
+"""What a command says when a cluster refuses or does not answer; light, for `raftka --help` imports it."""
+
+from collections.abc import Mapping, Sequence
+
+_HINT = "--brokers or RAFTKA_BROKERS names others"
+
+
+class KafkaClientError(Exception):
+    """What a cluster refused or did not answer, in one line."""
+
+
+class UnansweredError(KafkaClientError):
+    """No answer in time of a cluster that is there: what was asked for may be done, or be under way."""
+
+
+class NoBrokerError(KafkaClientError):
+    """No broker answers; `what` is that without the advice, for commands whose options are called otherwise."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} ({_HINT})")
+        self.what = what
+
+
+class NotServingError(KafkaClientError):
+    """Addresses take connections, and no broker behind them serves clients; `what` says it, `cure` what to do."""
+
+    def __init__(self, open_addresses: Sequence[str], silent: Sequence[str]) -> None:
+        verb = "takes" if len(open_addresses) == 1 else "take"
+        self.what = (
+            f"{', '.join(open_addresses)} {verb} connections, but no Kafka broker serves clients there: most likely too"
+            " few brokers of the cluster run to elect a controller"
+        )
+        self.cure = (
+            f"nobody listens at {', '.join(silent)}: start what belongs there"
+            if silent
+            else "start the other brokers of the cluster; Raftka's say at /v1/status/ready of their admin ports what"
+            " they wait for"
+        )
+        super().__init__(f"{self.what}; {self.cure}")
+
+
+class NotKafkaError(NotServingError):
+    """Something else than Kafka's protocol is spoken at these addresses."""
+
+    def __init__(self, protocols: Mapping[str, str]) -> None:
+        spoken = ", ".join(f"{address} ({protocol})" for address, protocol in protocols.items())
+        self.what = f"something listens that does not speak Kafka's protocol: {spoken}"
+        self.cure = "name the Kafka ports of brokers, 9092 by default; their admin ports speak HTTP"
+        KafkaClientError.__init__(self, f"{self.what}; {self.cure}")
