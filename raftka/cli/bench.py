@@ -15,7 +15,7 @@ from raftka.cli.exit_codes import FAILED
 from raftka.cli.interrupts import sigterm_as_ctrl_c
 from raftka.cli.options import Format, brokers_option, format_option
 from raftka.cli.output import print_json, print_table
-from raftka.cli.param_types import EnumChoice, BoundedFloat, BoundedInt
+from raftka.cli.param_types import BoundedFloat, BoundedInt, EnumChoice
 from raftka.cli.produce import Acks, Compression
 from raftka.cli.progress_bar import ProgressBar
 from raftka.kafka import client as kafka_client
@@ -43,12 +43,14 @@ _INTERNAL_PREFIX = "__"
 @click.option("--partitions", "-p", type=BoundedInt(1, 10_000), metavar="N", help="Of the new topic. [default: 6]")
 @click.option("--replicas", "-r", type=BoundedInt(1, 31), metavar="N", help="Of it; default: the brokers' own.")
 @click.option("--producers", type=BoundedInt(1, 64), default=1, metavar="N", help="Threads that write.")
-@click.option(
-    "--consumers", type=BoundedInt(0, 64), default=1, metavar="N", help="Threads that read at the same time."
-)
+@click.option("--consumers", type=BoundedInt(0, 64), default=1, metavar="N", help="Threads that read at the same time.")
 @click.option("--size", type=BoundedInt(RECORD_BYTES_MIN, 10**8), default=1024, metavar="N", help="Bytes of a record.")
 @click.option(
-    "--rate", type=BoundedFloat(0, 1e9), default=0.0, metavar="N", help="Records per second in all; 0: as fast as it goes."
+    "--rate",
+    type=BoundedFloat(0, 1e9),
+    default=0.0,
+    metavar="N",
+    help="Records per second in all; 0: as fast as it goes.",
 )
 @click.option("--seconds", "-s", type=BoundedFloat(0.1, 86_400), default=10.0, metavar="N", help="How long it counts.")
 @click.option("--warmup", type=BoundedFloat(0, 3_600), default=2.0, metavar="N", help="Seconds before that.")

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from raftka.cli.exit_codes import DONE, FAILED, UNJUDGED
-from raftka.cli.param_types import PATH, EnumChoice, BoundedFloat, BoundedInt
+from raftka.cli.param_types import PATH, BoundedFloat, BoundedInt, EnumChoice
 from raftka.dev.supervisor import NODES_MAX
 
 _NONE = "none"
@@ -59,7 +59,9 @@ _RATES = {Workload.LOG: 1_200.0, Workload.REGISTER: 200.0}
     " [default: kill,pause,partition, and transfer for logs; none with --bootstrap]",
 )
 @click.option("--minutes", type=BoundedFloat(0.2), default=5.0, metavar="N", help="How long.")
-@click.option("--rate", type=BoundedFloat(1.0), metavar="N", help="Operations per second. [default: log 1200, register 200]")
+@click.option(
+    "--rate", type=BoundedFloat(1.0), metavar="N", help="Operations per second. [default: log 1200, register 200]"
+)
 @click.option("--seed", type=BoundedInt(0), metavar="N", help="Draws the faults. [default: a new one]")
 @click.option(
     "--schedule",

@@ -52,7 +52,9 @@ def info(brokers: str, output: Format) -> None:
 
 @app.command()
 @brokers_option
-@click.option("--timeout", type=BoundedFloat(0.1, 60.0), default=2.0, metavar="N", help="Seconds for each broker to answer.")
+@click.option(
+    "--timeout", type=BoundedFloat(0.1, 60.0), default=2.0, metavar="N", help="Seconds for each broker to answer."
+)
 @format_option
 def health(brokers: str, timeout: float, output: Format) -> None:
     """Exit with 1 if a broker is missing, a partition has no leader, or a replica lags."""

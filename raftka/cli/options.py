@@ -7,7 +7,7 @@ import click
 
 from raftka.cli.completion import complete_partitions
 from raftka.cli.exit_codes import CommandError
-from raftka.cli.param_types import PATH, EnumChoice, BoundedInt
+from raftka.cli.param_types import PATH, BoundedInt, EnumChoice
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import DEFAULT_BROKERS
 

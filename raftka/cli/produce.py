@@ -15,7 +15,7 @@ from raftka.cli.exit_codes import CommandError
 from raftka.cli.input_stream import InputStream
 from raftka.cli.interrupts import InputEnd
 from raftka.cli.options import brokers_option
-from raftka.cli.param_types import PATH, EnumChoice, BoundedFloat, BoundedInt
+from raftka.cli.param_types import PATH, BoundedFloat, BoundedInt, EnumChoice
 from raftka.cli.progress_bar import ProgressBar
 from raftka.cli.record_format import record_printer
 from raftka.cli.record_input import (
