@@ -38,7 +38,7 @@ run-pipeline: java $(PIPELINE_STAMP)  ## a load, lost leaders, archive and telem
 
 # What the tests in ARGS need: a path decides, and without one it is what the whole tier needs.
 PATHS := $(filter tests%,$(ARGS))
-names = $(if $(PATHS),$(foreach each,$(1),$(filter $(each)% tests tests/,$(PATHS))),$(2))
+names = $(strip $(if $(PATHS),$(foreach each,$(1),$(filter $(each)% tests tests/,$(PATHS))),$(2)))
 ON_BROKERS := tests/process tests/clients tests/chaos tests/pipeline
 FOR_TESTS := $(TESTS_STAMP) $(if $(call names,$(ON_BROKERS),all),system-packages)
 FOR_TESTS += $(if $(call names,tests/pipeline tests/unit/pipeline),$(PIPELINE_STAMP))
