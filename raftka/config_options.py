@@ -91,66 +91,67 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         key="node.id",
         kind="int",
-        doc="Number of this broker, unique in the cluster. Required.",
-        default_text="none: it has to be set",
+        doc="Node id of this broker, unique in the cluster. Required.",
+        default_text="none, required",
         example="1",
     ),
     Option(
         key="data.dir",
         kind="string",
         default="./raftka-data",
-        doc="Folder of this broker's data; a relative path begins at the folder in which the broker was started. It"
-        " belongs to one node id and one cluster for ever.",
+        doc="Data directory of this broker. A relative path starts at the working directory of the broker. The"
+        " directory belongs to one node id of one cluster, permanently.",
     ),
-    Option(key="kafka.address", kind="host", default="127.0.0.1", doc="Where Kafka clients are served."),
-    _port("kafka.port", 9092, "... and the port; 0 takes a free one."),
+    Option(key="kafka.address", kind="host", default="127.0.0.1", doc="Listen address for Kafka clients."),
+    _port("kafka.port", 9092, "Listen port for Kafka clients; 0 picks a free port."),
     Option(
         key="kafka.advertised.address",
         kind="host",
         default_text="kafka.address",
-        doc="The host that clients are told to connect to.",
+        doc="Host name that the broker advertises to clients.",
         example="127.0.0.1",
     ),
-    _port("kafka.advertised.port", None, "The port that clients are told to connect to.", "kafka.port"),
+    _port("kafka.advertised.port", None, "Port that the broker advertises to clients.", "kafka.port"),
     Option(
         key="rpc.address",
         kind="host",
         default="127.0.0.1",
-        doc="Where other brokers are served, and the address that they are dialed from.",
+        doc="Listen address for other brokers, and source address of connections to them.",
     ),
-    _port("rpc.port", 33145, "... and the port."),
-    Option(key="admin.address", kind="host", default="127.0.0.1", doc="Where HTTP for operators is served."),
-    _port("admin.port", 9644, "... and the port."),
+    _port("rpc.port", 33145, "Listen port for other brokers."),
+    Option(key="admin.address", kind="host", default="127.0.0.1", doc="Listen address of the HTTP admin port."),
+    _port("admin.port", 9644, "Listen port of the HTTP admin port."),
     Option(
         key="admin.allowed.hosts",
         kind="list",
         default=(),
-        doc="Host names, without port, by which the admin port may be asked for besides loopback, its own addresses and"
-        " admin.address; a request with another Host is refused, so that no web page reaches the port through a name"
-        " of its own.",
+        doc="Host names, without port, that the admin port accepts in a request's Host header, besides loopback,"
+        " its own addresses and admin.address. The port refuses other hosts, so that no web page can reach it"
+        " through a DNS name that the page's author controls.",
         example='["broker-1.example.com"]',
     ),
     Option(
         key="seeds",
         kind="list",
         default=(),
-        doc="Every broker of the cluster as ID@HOST:PORT of its rpc listener, this one included; the same list on"
-        " each. Empty: a cluster of one.",
+        doc="All brokers of the cluster, this one included, as ID@HOST:PORT of the rpc listener. Every broker has"
+        " the same list. Empty: a cluster of one broker.",
         example='["1@10.0.0.1:33145", "2@10.0.0.2:33145", "3@10.0.0.3:33145"]',
     ),
     Option(
         key="cluster.secret.file",
         kind="string",
         default_text="none",
-        doc="File with the secret by which the brokers know each other, of at least 16 bytes; a relative path begins"
-        " at the folder in which the broker was started. Needed with more than one seed.",
+        doc="File with the shared secret that authenticates brokers to each other, at least 16 bytes. A relative"
+        " path starts at the working directory of the broker. Required with more than one seed.",
         example="/etc/raftka/secret",
     ),
     Option(
         key="insecure",
         kind="bool",
         default=False,
-        doc="Allow listeners off loopback. They are neither encrypted nor, for clients, authenticated.",
+        doc="Allow listeners on addresses other than loopback. Connections are not encrypted, and clients are not"
+        " authenticated.",
     ),
     Option(
         key="num.partitions",
@@ -158,7 +159,7 @@ OPTIONS: tuple[Option, ...] = (
         default=1,
         low=1,
         high=10_000,
-        doc="Partitions of a topic whose creator does not say.",
+        doc="Partitions of a new topic, if its creator sets none.",
     ),
     Option(
         key="default.replication.factor",
@@ -166,14 +167,14 @@ OPTIONS: tuple[Option, ...] = (
         default_text="3, or as many as there are brokers",
         low=1,
         high=1_000,
-        doc="Replicas of a topic whose creator does not say.",
+        doc="Replicas of a new topic, if its creator sets none.",
         example="3",
     ),
     Option(
         key="auto.create.topics.enable",
         kind="bool",
         default=True,
-        doc="A client that asks for a topic by a new name creates it, unless it says that it does not want to.",
+        doc="Create a topic when a client asks for its metadata, unless the client forbids that.",
     ),
     Option(
         key="min.insync.replicas",
@@ -181,12 +182,12 @@ OPTIONS: tuple[Option, ...] = (
         default=1,
         low=1,
         high=1_000,
-        doc="Of topics that do not say: acks=all waits for so many replicas, and always for a majority.",
+        doc="Topic default: acks=all waits for this many replicas, and always for a majority.",
     ),
     _bytes(
         "message.max.bytes",
         1_048_588,
-        "Of topics that do not say: largest record batch that a producer may send.",
+        "Topic default: largest record batch that a producer may send.",
         0,
         64 * 1024 * 1024,
     ),
@@ -196,93 +197,105 @@ OPTIONS: tuple[Option, ...] = (
         default=2_500,
         low=1,
         high=100_000,
-        doc="Replicas of one broker: no topic is created, and none grows, where one would have more. Each costs its "
-        "heartbeats: a broker at rest with 2,500 took a fifth of a core, seen by hand. With too many, elections follow "
-        "each other and nobody leads.",
+        doc="Most replicas on one broker. A request that would create or extend a topic beyond it is refused."
+        " Each replica costs heartbeats: an idle broker with 2,500 used a fifth of a core in one measurement."
+        " With too many, elections follow each other and no partition has a leader.",
     ),
-    _milliseconds("raft.heartbeat.interval.ms", 150, "How often a leader speaks to each other broker.", 10, _MINUTE_MS),
+    _milliseconds(
+        "raft.heartbeat.interval.ms", 150, "Interval of a leader's heartbeats to each other broker.", 10, _MINUTE_MS
+    ),
     _milliseconds(
         "raft.election.timeout.ms",
         1_500,
-        "A broker that has not heard a partition's leader for this long, and up to half as long again, stands for"
-        " election.",
+        "A broker that hears nothing from a partition's leader for 1 to 1.5 times this long starts an election.",
         50,
         10 * _MINUTE_MS,
     ),
     _milliseconds(
-        "raft.flush.interval.ms", 100, "What no writer waits for is fsynced after this long.", 1, 10 * _MINUTE_MS
+        "raft.flush.interval.ms",
+        100,
+        "Entries that no writer waits for are fsynced after this long.",
+        1,
+        10 * _MINUTE_MS,
     ),
-    _bytes("raft.flush.bytes", 256 * 1024, "... or as soon as there are so many bytes.", 4096),
+    _bytes(
+        "raft.flush.bytes", 256 * 1024, "Entries that no writer waits for are fsynced once they reach this size.", 4096
+    ),
     _milliseconds(
         "raft.flush.stall.timeout.ms",
         3000,
-        "A leader whose append, fsync or kvstore sync takes longer gives up where others can go on without it; its"
-        " broker leads nothing new before a probe write has passed.",
+        "If an append, fsync or kvstore sync takes longer, the leader transfers leadership or steps down if"
+        " the other replicas can go on without it. Its broker takes no new leadership until a probe write"
+        " succeeds.",
         100,
         10 * _MINUTE_MS,
     ),
     _bytes(
         "raft.batcher.bytes",
         1024 * 1024,
-        "Bytes of producers that one partition holds before they are in the log; above it producers wait.",
+        "Bytes of produce requests that one partition buffers before they are in the log; producers wait above it.",
         64 * 1024,
     ),
     _bytes(
         "raft.batcher.node.max.bytes",
         64 * 1024 * 1024,
-        "... and all partitions of this broker. One partition gets at most 1/8 of it, and 1/8 is kept for what no"
-        " producer sends.",
+        "Bytes of produce requests that all partitions of this broker buffer. One partition gets at most 1/8"
+        " of it, and 1/8 is reserved for writes that no producer sends.",
         1024 * 1024,
     ),
     _bytes(
         "raft.append.buffer.node.max.bytes",
         128 * 1024 * 1024,
-        "Bytes of leaders' requests that all followers of this broker hold before they are in their logs; a follower"
-        " that finds no room takes nothing for now. One partition gets at most 1/8 of it, and 1/8 is kept for the"
-        " cluster's own topics.",
+        "Bytes of append requests that all followers of this broker buffer before they are in their logs. A"
+        " follower without room accepts nothing until it has room. One partition gets at most 1/8 of it, and"
+        " 1/8 is reserved for internal topics.",
         1024 * 1024,
     ),
     _bytes(
         "raft.unreplicated.max.bytes",
         16 * 1024 * 1024,
-        "Producers of a partition wait while its leader has so many bytes that no majority has written.",
+        "Producers of a partition wait while its leader has this many bytes that no majority has written.",
         64 * 1024,
     ),
     _bytes(
         "raft.unflushed.max.bytes",
         32 * 1024 * 1024,
-        "Producers of a partition wait while its leader has so many bytes that are not fsynced; a follower with so"
-        " many takes no more.",
+        "Producers of a partition wait while its leader has this many bytes that are not fsynced. A follower"
+        " with this many bytes accepts no more.",
         64 * 1024,
     ),
     _milliseconds(
         "replica.lag.time.max.ms",
         10_000,
-        "A replica is in sync while it held all that was committed within this time.",
+        "A replica is in sync if it held every committed entry at some time within this period.",
         100,
         10 * _MINUTE_MS,
     ),
     _bytes(
         "disk.reserve.bytes",
         256 * 1024 * 1024,
-        "Producers are refused while the disks of a majority of a partition's replicas have less free space than this;"
-        " 0 lets them write until a disk is full.",
+        "Producers are refused while a majority of a partition's replicas have less free disk space than"
+        " this. 0 lets them write until a disk is full.",
         0,
         1024 * _GIB,
     ),
-    _bytes("log.segment.bytes", 128 * 1024 * 1024, "A segment file is rolled before it exceeds this.", 1024 * 1024),
-    _milliseconds("log.roll.ms", _WEEK_MS, "... or when its first entry is older than this.", 1_000, 2**62),
+    _bytes(
+        "log.segment.bytes", 128 * 1024 * 1024, "A segment file is rolled before it exceeds this size.", 1024 * 1024
+    ),
+    _milliseconds(
+        "log.roll.ms", _WEEK_MS, "A segment file is rolled when its first entry is older than this.", 1_000, 2**62
+    ),
     _milliseconds(
         "log.retention.ms",
         _WEEK_MS,
-        "Of topics that do not say: closed segments older than this are deleted; -1 keeps them.",
+        "Topic default: closed segments older than this are deleted; -1 keeps them.",
         -1,
         _LONG_MAX,
     ),
     _bytes(
         "log.retention.bytes",
         -1,
-        "Of topics that do not say: a partition's oldest closed segments are deleted while the others hold so many"
+        "Topic default: a partition's oldest closed segments are deleted while the others hold this many"
         " bytes; -1 keeps them.",
         -1,
         _LONG_MAX,
@@ -290,7 +303,7 @@ OPTIONS: tuple[Option, ...] = (
     _milliseconds(
         "log.retention.check.interval.ms",
         10_000,
-        "How often this broker looks for segments that have outlived their topic's retention.",
+        "Interval between checks for segments beyond their topic's retention.",
         1,
         _LONG_MAX,
     ),
@@ -299,48 +312,48 @@ OPTIONS: tuple[Option, ...] = (
         kind="string",
         default="CreateTime",
         choices=("CreateTime", "LogAppendTime"),
-        doc="Of topics that do not say: whose time records carry, the producer's or the leader's.",
+        doc="Topic default: timestamp of records, the producer's (CreateTime) or the leader's (LogAppendTime).",
     ),
     _milliseconds(
         "log.message.timestamp.before.max.ms",
         _LONG_MAX,
-        "Of topics that do not say: with CreateTime, batches with a timestamp further in the past are refused.",
+        "Topic default: with CreateTime, batches with a timestamp further in the past are refused.",
         0,
         _LONG_MAX,
     ),
     _milliseconds(
         "log.message.timestamp.after.max.ms",
         3600 * 1000,
-        "Of topics that do not say: with CreateTime, batches with a timestamp further in the future are refused.",
+        "Topic default: with CreateTime, batches with a timestamp further in the future are refused.",
         0,
         _LONG_MAX,
     ),
     _milliseconds(
         "producer.id.expiration.ms",
         24 * 60 * _MINUTE_MS,
-        "An idempotent producer that has written nothing to a partition for this long, in time that the broker has run,"
-        " may be forgotten there.",
+        "A partition may forget an idempotent producer that has written nothing to it for this long. Only"
+        " time in which the broker runs counts.",
         1_000,
         2**62,
     ),
     _milliseconds(
         "group.min.session.timeout.ms",
         6_000,
-        "A member of a consumer group may not ask to be removed after less silence than this.",
+        "Smallest session timeout that a member of a consumer group may request.",
         100,
         _INT_MAX,
     ),
     _milliseconds(
         "group.max.session.timeout.ms",
         30 * _MINUTE_MS,
-        "... nor after more than this.",
+        "Largest session timeout that a member of a consumer group may request.",
         100,
         _INT_MAX,
     ),
     _milliseconds(
         "group.initial.rebalance.delay.ms",
         3_000,
-        "How long an empty group waits for more members to come, before its first generation begins.",
+        "How long an empty group waits for more members before its first generation.",
         0,
         _INT_MAX,
     ),
@@ -349,30 +362,31 @@ OPTIONS: tuple[Option, ...] = (
         kind="int",
         default=_INT_MAX,
         low=1,
-        doc="Members of one consumer group; one more is refused.",
+        doc="Most members of a consumer group; further members are refused.",
     ),
     Option(
         key="offsets.retention.minutes",
         kind="int",
         default=7 * 24 * 60,
         low=1,
-        doc="Offsets that a consumer group has committed are kept so long after its last member went.",
+        doc="Committed offsets of a consumer group are kept this long after its last member leaves.",
     ),
     _milliseconds(
         "offsets.retention.check.interval.ms",
         10 * _MINUTE_MS,
-        "How often this broker looks for committed offsets that have outlived that.",
+        "Interval between checks for committed offsets beyond offsets.retention.minutes.",
         1,
         _LONG_MAX,
     ),
-    _bytes("offset.metadata.max.bytes", 4096, "The text that may be committed with an offset.", 0, 32_767),
+    _bytes("offset.metadata.max.bytes", 4096, "Largest metadata text of a committed offset.", 0, 32_767),
     Option(
         key="offsets.topic.num.partitions",
         kind="int",
         default=8,
         low=1,
         high=1_000,
-        doc="Partitions of __consumer_offsets, which is created when the first consumer group is asked for; they stay.",
+        doc="Partitions of __consumer_offsets. The broker creates the topic on the first request for a consumer"
+        " group; the number cannot change later.",
     ),
     _bytes(
         "socket.request.max.bytes",
@@ -385,14 +399,14 @@ OPTIONS: tuple[Option, ...] = (
         key="telemetry.enable",
         kind="bool",
         default=False,
-        doc="Publish each second what every replica here did, and where it stands, into __raftka_telemetry (RFC 0011).",
+        doc="Publish the activity and positions of every replica to __raftka_telemetry each second (RFC 0011).",
     ),
     Option(
         key="log.level",
         kind="string",
         default="INFO",
         choices=("DEBUG", "INFO", "WARNING", "ERROR"),
-        doc="How much is logged, to stderr.",
+        doc="Lowest level of messages that are logged to stderr.",
     ),
 )
 
@@ -460,9 +474,9 @@ def _parse_int(option: Option, value: Any, refusal: Callable[[str], ConfigError]
         try:
             number = int(value)
         except ValueError:
-            raise refusal("must be a whole number") from None
+            raise refusal("must be an integer") from None
     if not isinstance(number, int) or isinstance(number, bool):
-        raise refusal("must be a whole number")
+        raise refusal("must be an integer")
     if not option.low <= number <= option.high:
         raise refusal(f"must be from {option.low} to {option.high}")
     return number

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 
-path_argument = click.argument("path", type=PATH, metavar="DIR", help="The archive's folder.")
-begin_option = click.option("--begin", type=BoundedInt(0), metavar="OFFSET", help="First offset, of every partition.")
-end_option = click.option("--end", type=BoundedInt(0), metavar="OFFSET", help="The offset behind the last.")
+path_argument = click.argument("path", type=PATH, metavar="DIR", help="Directory of the archive.")
+begin_option = click.option("--begin", type=BoundedInt(0), metavar="OFFSET", help="First offset in every partition.")
+end_option = click.option(
+    "--end", type=BoundedInt(0), metavar="OFFSET", help="Offset after the last one in every partition."
+)
 spark_option = click.option(
     *("--spark", "session"),
     multiple=True,
     metavar="KEY=VALUE",
-    help="Configuration of the session, as driver.memory=2g; repeat.",
+    help="Spark configuration, such as driver.memory=2g; repeat for more.",
 )
 
 
@@ -39,7 +41,7 @@ def app() -> None:
 @path_argument
 @format_option
 def show(path: Path, output: Format) -> None:
-    """Show what an archive holds, by its commit records; needs no Spark."""
+    """Show the contents of an archive from its commit records. Needs no Spark."""
     from raftka.pipeline.archive.folder import ArchiveFolder
     from raftka.pipeline.archive.manifest import load_manifest
 
@@ -88,10 +90,10 @@ def verify(
     session: tuple[str, ...],
     output: Format,
 ) -> int:
-    """Prove that every offset is there once, as it is in the log: exit code 1 if it is not so.
+    """Verify that the archive has every offset of the log exactly once, unchanged. Exit code 1 if not.
 
-    The value is compared by its CRC32C; key, timestamp and headers are compared, too. A range is not clipped. Offsets
-    that neither side has need a cause in the log: control records, aborted transactions, compaction.
+    Values are compared by their CRC32C, and keys, timestamps and headers in full. A range is not clipped. If both sides
+    lack an offset, the log must explain it: control records, aborted transactions or compaction.
     """
     with _spark(path, session) as (spark, folder):
         import msgspec
@@ -114,15 +116,15 @@ def verify(
 
 @app.command("restore")
 @path_argument
-@click.option("--topic", required=True, metavar="TOPIC", help="Which topic of the archive.")
-@click.option("--to", required=True, metavar="TOPIC", help="Where to: an empty topic, or a new one.")
+@click.option("--topic", required=True, metavar="TOPIC", help="Archived topic.")
+@click.option("--to", required=True, metavar="TOPIC", help="Target topic, empty or new.")
 @begin_option
 @end_option
 @click.option(
     "--partitions",
     type=BoundedInt(1),
     metavar="N",
-    help="Of a new topic. [default: those of the archived one]",
+    help="Partitions of a new target topic. [default: as archived]",
 )
 @brokers_option
 @spark_option
@@ -136,7 +138,7 @@ def restore(
     brokers: str,
     session: tuple[str, ...],
 ) -> None:
-    """Write a range of an archived topic into an empty topic: same partitions, order, keys, headers, timestamps."""
+    """Restore a range of a topic into an empty topic, with the same partitions, order, keys, headers and timestamps."""
     with _spark(path, session) as (spark, folder):
         from raftka.pipeline.archive.restoring import Restore
         from raftka.pipeline.archive.restoring import restore as restored
@@ -159,11 +161,11 @@ def restore(
     type=BoundedInt(1, 65_536),
     default=128,
     metavar="MIB",
-    help="Size of a joined file, about.",
+    help="Approximate size of a joined file.",
 )
 @spark_option
 def compact(path: Path, target_mib: int, session: tuple[str, ...]) -> None:
-    """Join small files of each topic and day. The pipeline may go on writing."""
+    """Join small files of each topic and day. The pipeline may keep writing."""
     with _spark(path, session) as (spark, folder):
         from raftka.pipeline.archive.compaction import compact as compacted
 

@@ -24,17 +24,22 @@ if TYPE_CHECKING:
 
 
 @click.command("audit")
-@click.argument("files", nargs=-1, type=PATH, metavar="[FILE...]", help="Histories; several are one.")
-@click.option("--topic", metavar="TOPIC", help="... or a topic, whose values are their lines.")
+@click.argument("files", nargs=-1, type=PATH, metavar="[FILE...]", help="History files, read as one history.")
+@click.option("--topic", metavar="TOPIC", help="Topic whose values are the lines of the history, instead of files.")
 @model_option
 @level_option
 @brokers_option
-@click.option("--scratch", type=PATH, metavar="DIR", help="Room for what tasks hand on. [default: the system's]")
+@click.option(
+    "--scratch",
+    type=PATH,
+    metavar="DIR",
+    help="Directory for intermediate data. [default: the system's temporary directory]",
+)
 @click.option(
     *("--spark", "session"),
     multiple=True,
     metavar="KEY=VALUE",
-    help="Configuration of the session, as master=local[8]; repeat.",
+    help="Spark configuration, such as master=local[8]; repeat for more.",
 )
 @output_option
 @explain_option
@@ -49,12 +54,12 @@ def audit(
     output: Format,
     explain: bool,
 ) -> int:
-    """Judge histories in parallel: the verdict and the exit codes of `raftka check`, to the letter.
+    """Check histories in parallel on Spark. Verdict and exit codes are those of `raftka check`.
 
-    Files and the scratch folder must be seen by all workers of the session.
+    All workers of the session must be able to read the files and the scratch directory.
     """
     if bool(files) == (topic is not None):
-        raise click.BadParameter("either FILE... or --topic is needed")
+        raise click.BadParameter("use either FILE... or --topic")
     own = parse_pairs(session, "--spark")
     try:
         with _spark(own, scratch) as (cluster, folder, read_topic):

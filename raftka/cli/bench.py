@@ -38,33 +38,45 @@ _INTERNAL_PREFIX = "__"
     *("--topic", "-t"),
     metavar="TOPIC",
     shell_complete=complete_topics,
-    help="A topic to use. [default: a new one, deleted after]",
+    help="Existing topic to use. [default: a new one, deleted afterwards]",
 )
-@click.option("--partitions", "-p", type=BoundedInt(1, 10_000), metavar="N", help="Of the new topic. [default: 6]")
-@click.option("--replicas", "-r", type=BoundedInt(1, 31), metavar="N", help="Of it; default: the brokers' own.")
-@click.option("--producers", type=BoundedInt(1, 64), default=1, metavar="N", help="Threads that write.")
-@click.option("--consumers", type=BoundedInt(0, 64), default=1, metavar="N", help="Threads that read at the same time.")
-@click.option("--size", type=BoundedInt(RECORD_BYTES_MIN, 10**8), default=1024, metavar="N", help="Bytes of a record.")
 @click.option(
-    "--rate",
-    type=BoundedFloat(0, 1e9),
-    default=0.0,
+    "--partitions", "-p", type=BoundedInt(1, 10_000), metavar="N", help="Partitions of the new topic. [default: 6]"
+)
+@click.option(
+    "--replicas",
+    "-r",
+    type=BoundedInt(1, 31),
     metavar="N",
-    help="Records per second in all; 0: as fast as it goes.",
+    help="Replicas of the new topic. [default: the brokers' default]",
 )
-@click.option("--seconds", "-s", type=BoundedFloat(0.1, 86_400), default=10.0, metavar="N", help="How long it counts.")
-@click.option("--warmup", type=BoundedFloat(0, 3_600), default=2.0, metavar="N", help="Seconds before that.")
-@click.option("--acks", type=EnumChoice(Acks), default=Acks.ALL.value, help="As of `raftka produce`.")
-@click.option("--compression", "-z", type=EnumChoice(Compression), default=Compression.NONE.value, help="Codec.")
+@click.option("--producers", type=BoundedInt(1, 64), default=1, metavar="N", help="Number of producer threads.")
+@click.option("--consumers", type=BoundedInt(0, 64), default=1, metavar="N", help="Number of consumer threads.")
+@click.option("--size", type=BoundedInt(RECORD_BYTES_MIN, 10**8), default=1024, metavar="N", help="Bytes per record.")
 @click.option(
-    "--linger-ms", type=BoundedFloat(0, 60_000), default=5.0, metavar="N", help="How long a record waits for its batch."
+    "--rate", type=BoundedFloat(0, 1e9), default=0.0, metavar="N", help="Total records per second; 0: no limit."
+)
+@click.option(
+    "--seconds", "-s", type=BoundedFloat(0.1, 86_400), default=10.0, metavar="N", help="Seconds that are measured."
+)
+@click.option("--warmup", type=BoundedFloat(0, 3_600), default=2.0, metavar="N", help="Seconds of warm-up before that.")
+@click.option("--acks", type=EnumChoice(Acks), default=Acks.ALL.value, help="As of `raftka produce`.")
+@click.option(
+    "--compression", "-z", type=EnumChoice(Compression), default=Compression.NONE.value, help="Compression codec."
+)
+@click.option(
+    "--linger-ms",
+    type=BoundedFloat(0, 60_000),
+    default=5.0,
+    metavar="N",
+    help="Milliseconds that a record waits for its batch.",
 )
 @click.option(
     "--batch-bytes",
     type=BoundedInt(1, 2**31 - 1),
     default=1_000_000,
     metavar="N",
-    help="Bytes of a batch at most.",
+    help="Most bytes of a batch.",
 )
 @brokers_option
 @format_option
@@ -85,9 +97,9 @@ def bench(
     brokers: str,
     output: Format,
 ) -> None:
-    """Write and read records for some seconds: records/s, MB/s, latencies to the acknowledgement and to the reader.
+    """Write and read records for some seconds; print records/s, MB/s and latencies to acknowledgement and consumer.
 
-    Load, brokers and reader share a machine or do not: say which, where you quote numbers.
+    If you publish numbers, say whether clients and brokers shared a machine.
     """
     _check_rate(rate)
     _check_topic(topic, partitions, replicas)
@@ -127,16 +139,16 @@ def bench(
 
 def _check_rate(rate: float) -> None:
     if 0 < rate < _RATE_MIN:
-        raise click.BadParameter(f"--rate {rate:g}: must be 0 or not less than {_RATE_MIN:g}")
+        raise click.BadParameter(f"--rate {rate:g}: must be 0 or at least {_RATE_MIN:g}")
 
 
 def _check_topic(name: str | None, partitions: int | None, replicas: int | None) -> None:
     if name is None:
         return
     if partitions is not None or replicas is not None:
-        raise click.BadParameter("--partitions and --replicas are a new topic's; --topic names one that is there")
+        raise click.BadParameter("--partitions and --replicas need a new topic; --topic names an existing one")
     if name.startswith(_INTERNAL_PREFIX):
-        raise click.BadParameter(f"--topic {name}: is the brokers' own, they would refuse or misread the records")
+        raise click.BadParameter(f"--topic {name}: is an internal topic; brokers would refuse or misread the records")
 
 
 @contextmanager
@@ -176,9 +188,7 @@ def _wait_for_leaders(brokers: str, topic: str) -> list[int]:
         if found and all(each.leader >= 0 for each in found):
             return [each.partition for each in found]
         if time.monotonic() >= deadline:
-            raise KafkaClientError(
-                f"topic {topic} has partitions without a leader (`raftka cluster health` tells more)"
-            )
+            raise KafkaClientError(f"topic {topic} has partitions without a leader (see `raftka cluster health`)")
         time.sleep(_POLL_SECONDS)
 
 

@@ -12,12 +12,12 @@ from raftka.config import ConfigError, load_config, render_example
 from raftka.config_options import OPTIONS, Option
 
 _METAVARS = {"int": "N", "string": "TEXT", "host": "HOST", "list": "A,B,..."}
-_CONFIG_HELP = "TOML file; `raftka config example` prints one."
+_CONFIG_HELP = "TOML configuration file; `raftka config example` prints one."
 
 
 @click.group("config", cls=CommandGroup)
 def config_app() -> None:
-    """The broker's configuration."""
+    """Print an example of a broker's configuration file."""
 
 
 @config_app.command("example")
@@ -27,7 +27,7 @@ def example() -> None:
 
 
 def _start(**arguments: Any) -> None:
-    """Run a broker until SIGTERM or Ctrl-C. Flags win over RAFTKA_* variables, these over the file."""
+    """Run a broker until SIGTERM or Ctrl-C. Flags override RAFTKA_* variables, which override the file."""
     file = arguments.pop("config")
     flags = {option.key: arguments[option.attribute] for option in OPTIONS}
     try:

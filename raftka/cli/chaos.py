@@ -20,7 +20,7 @@ _TWO = 2
 
 
 class Workload(StrEnum):
-    """What clients do."""
+    """Operations of the clients."""
 
     LOG = "log"
     REGISTER = "register"
@@ -39,35 +39,35 @@ _RATES = {Workload.LOG: 1_200.0, Workload.REGISTER: 200.0}
 
 
 @click.command("chaos")
-@click.option("--out", type=PATH, required=True, metavar="DIR", help="Folder of the run: new, or empty.")
+@click.option("--out", type=PATH, required=True, metavar="DIR", help="Directory of the run, new or empty.")
 @click.option(
     "--brokers",
     type=BoundedInt(1, NODES_MAX),
     default=3,
     metavar="N",
-    help="Make a cluster of so many brokers for the run.",
+    help="Number of brokers of the cluster that is started for the run.",
 )
+@click.option("--bootstrap", metavar="HOST:PORT,...", help="Use an existing cluster of any Kafka, without faults.")
+@click.option("--workload", type=EnumChoice(Workload), default=Workload.LOG.value, help="Operations of the clients.")
 @click.option(
-    "--bootstrap", metavar="HOST:PORT,...", help="Use a cluster that is there: any Kafka. Nothing is done to it."
+    "--acks", type=EnumChoice(AcksName), default=AcksName.ALL.value, help="Acknowledgement level of producers."
 )
-@click.option("--workload", type=EnumChoice(Workload), default=Workload.LOG.value, help="What clients do.")
-@click.option("--acks", type=EnumChoice(AcksName), default=AcksName.ALL.value, help="How records are acknowledged.")
 @click.option(
     "--nemesis",
     metavar="NAME,...",
     help="Faults: kill, pause, partition, disk, transfer, hang-append, vanish-directory, few-descriptors, or none."
     " [default: kill,pause,partition, and transfer for logs; none with --bootstrap]",
 )
-@click.option("--minutes", type=BoundedFloat(0.2), default=5.0, metavar="N", help="How long.")
+@click.option("--minutes", type=BoundedFloat(0.2), default=5.0, metavar="N", help="Minutes of load.")
 @click.option(
     "--rate", type=BoundedFloat(1.0), metavar="N", help="Operations per second. [default: log 1200, register 200]"
 )
-@click.option("--seed", type=BoundedInt(0), metavar="N", help="Draws the faults. [default: a new one]")
+@click.option("--seed", type=BoundedInt(0), metavar="N", help="Seed of the fault schedule. [default: random]")
 @click.option(
     "--schedule",
     type=PATH,
     metavar="FILE",
-    help="Repeat the faults of another run's schedule.json; --minutes is its own.",
+    help="Repeat the faults of a schedule.json of another run, which also sets the minutes.",
 )
 def chaos(
     out: Path,
@@ -81,11 +81,11 @@ def chaos(
     seed: int | None,
     schedule: Path | None,
 ) -> int:
-    """Run clients while faults happen, and judge what they saw: exit code 0 valid, 1 anomalies, 2 not to be judged.
+    """Run clients during faults, and check their histories. Exit code: 0 valid, 1 anomalies, 2 cannot be judged.
 
-    Ctrl-C ends the load early, and once more gives up the final reads; such a run is never valid.
+    Ctrl-C ends the load early; a second one skips the final reads. Such a run is never valid.
 
-    The cluster lives in a network of its own, which needs root, iproute2 and nftables. DIR gets history.jsonl,
+    The cluster runs in its own network namespace, which needs root, iproute2 and nftables. DIR receives history.jsonl,
     schedule.json, verdict.txt, summary.json, report.html and the brokers' logs.
     """
     _check_finite(minutes=minutes, rate=rate)
@@ -133,12 +133,12 @@ def _check_finite(**options: float | None) -> None:
     """Refuse what a parser of numbers takes, and no clock reaches."""
     for name, value in options.items():
         if value is not None and not math.isfinite(value):
-            raise click.BadParameter(f"--{name} {value}: a number with an end is needed")
+            raise click.BadParameter(f"--{name} {value}: must be a finite number")
 
 
 def _nemeses(text: str | None, bootstrap: str | None, brokers: int, workload: Workload) -> list[str]:
     if brokers == _TWO:
-        raise click.BadParameter("--brokers 2: without one of them there is no majority; 1, or 3 and more")
+        raise click.BadParameter("--brokers 2: two brokers tolerate no failure; use 1, or 3 and more")
     if text is None:
         default = "kill,pause" if brokers == 1 else "kill,pause,partition"
         if brokers > 1 and workload is Workload.LOG:
@@ -150,11 +150,11 @@ def _nemeses(text: str | None, bootstrap: str | None, brokers: int, workload: Wo
     known = ("kill", "pause", "partition", "disk", "transfer", "hang-append", "vanish-directory", "few-descriptors")
     for name in names:
         if name not in known:
-            raise click.BadParameter(f"--nemesis {name}: there are {', '.join(known)}, or none alone")
+            raise click.BadParameter(f"--nemesis {name}: must be among {', '.join(known)}, or none alone")
         if brokers == 1 and name in ("partition", "transfer"):
-            raise click.BadParameter(f"--nemesis {name}: one broker has no other one; raise --brokers")
+            raise click.BadParameter(f"--nemesis {name}: needs more than one broker; raise --brokers")
         if workload is Workload.REGISTER and name == "transfer":
-            raise click.BadParameter("--nemesis transfer: registers have no partition whose leader could hand over")
+            raise click.BadParameter("--nemesis transfer: needs the log workload")
     if bootstrap is not None:
-        raise click.BadParameter("--nemesis: nothing is done to a cluster that is given by --bootstrap; leave it out")
+        raise click.BadParameter("--nemesis: a cluster given by --bootstrap gets no faults; leave it out")
     return names

@@ -39,28 +39,30 @@ class LevelName(StrEnum):
 _JUDGING = "all is read, judging"
 
 model_option = click.option(
-    "--model", type=EnumChoice(Model), default=Model.LOG.value, help="What they are histories of."
+    "--model", type=EnumChoice(Model), default=Model.LOG.value, help="Model of the system that the histories record."
 )
 level_option = click.option(
     "--level",
     type=EnumChoice(LevelName),
     default=LevelName.QUORUM_ACK.value,
-    help="What acks=all means there; other records are judged by their acks.",
+    help="Guarantee of acks=all in the history; other records are checked by their acks.",
 )
 output_option = click.option(
-    *("--format", "-f", "output"), type=EnumChoice(Format), default=Format.TEXT.value, help="How to print."
+    *("--format", "-f", "output"), type=EnumChoice(Format), default=Format.TEXT.value, help="Output format."
 )
-explain_option = click.option("--explain", is_flag=True, help="Say in words what each anomaly means.")
+explain_option = click.option("--explain", is_flag=True, help="Explain each anomaly.")
 
 
 @click.command("check")
-@click.argument("files", nargs=-1, required=True, type=PATH, metavar="FILE...", help="Histories; several are one.")
+@click.argument(
+    "files", nargs=-1, required=True, type=PATH, metavar="FILE...", help="History files, read as one history."
+)
 @model_option
 @level_option
 @output_option
 @explain_option
 def check(files: tuple[Path, ...], model: Model, level: LevelName, output: Format, explain: bool) -> int:
-    """Judge histories (docs/history-format.md): exit code 0 valid, 1 anomalies, 2 they cannot be judged."""
+    """Check histories (docs/history-format.md). Exit code: 0 valid, 1 anomalies, 2 cannot be judged."""
     return tell(lambda: _judged(files, model, level), model, output, explained=explain)
 
 
@@ -92,7 +94,7 @@ def tell(judge: Callable[[], "Verdict"], model: Model, output: Format, *, explai
 
 def _why(error: Exception) -> str:
     if isinstance(error, UnsupportedOperation):
-        return "a history is a file that can be read from any place, and this is a pipe"
+        return "a history must be a seekable file, and this is a pipe"
     is_named = isinstance(error, OSError) and error.filename is not None
     return f"{error.filename}: {error.strerror}" if is_named else str(error)  # type: ignore[attr-defined]
 

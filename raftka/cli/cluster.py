@@ -29,7 +29,7 @@ app.add_command(cluster_config.app)
 @brokers_option
 @format_option
 def info(brokers: str, output: Format) -> None:
-    """Show the brokers, the controller and how many topics there are."""
+    """Show the brokers, the controller and the number of topics."""
     cluster = kafka_client.read_cluster(brokers)
     partitions = sum(map(len, cluster.topics.values()))
     if output is Format.JSON:
@@ -53,11 +53,11 @@ def info(brokers: str, output: Format) -> None:
 @app.command()
 @brokers_option
 @click.option(
-    "--timeout", type=BoundedFloat(0.1, 60.0), default=2.0, metavar="N", help="Seconds for each broker to answer."
+    "--timeout", type=BoundedFloat(0.1, 60.0), default=2.0, metavar="N", help="Timeout per broker, in seconds."
 )
 @format_option
 def health(brokers: str, timeout: float, output: Format) -> None:
-    """Exit with 1 if a broker is missing, a partition has no leader, or a replica lags."""
+    """Exit with 1 if a broker is missing, a partition has no leader, or a replica is out of sync."""
     report = examine(kafka_client.read_cluster(brokers), kafka_client.addresses(brokers), timeout)
     if output is Format.JSON:
         print_json(report)

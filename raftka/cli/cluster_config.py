@@ -16,23 +16,21 @@ from raftka.kafka import configs as kafka_configs
 from raftka.kafka.configs import ConfigValue, Owner
 from raftka.kafka.errors import KafkaClientError
 
-node_option = click.option(
-    "--node", "-n", type=BoundedInt(0), metavar="N", help="Only this broker. [default: every one]"
-)
+node_option = click.option("--node", "-n", type=BoundedInt(0), metavar="N", help="Only this broker. [default: all]")
 
 
 @click.group("config", cls=CommandGroup)
 def app() -> None:
-    """Show and change the configuration of the brokers that run."""
+    """Show and change the configuration of running brokers."""
 
 
 @app.command("list")
 @node_option
-@click.option("--changed", is_flag=True, help="Leave out what nobody has set.")
+@click.option("--changed", is_flag=True, help="Leave out keys with their default values.")
 @brokers_option
 @format_option
 def list_configs(node: int | None, changed: bool, brokers: str, output: Format) -> None:
-    """Show the configuration; where brokers differ, each value has a row."""
+    """Show the configuration. If brokers differ, each value has a row."""
     rows = [row for row in merged(_read(brokers, node)) if not changed or not row["default"]]
     if output is Format.JSON:
         print_json(rows)
@@ -46,16 +44,16 @@ def list_configs(node: int | None, changed: bool, brokers: str, output: Format) 
 
 @app.command()
 @click.argument(
-    "key", metavar="KEY", shell_complete=complete_broker_keys, help="As `raftka cluster config list` has it."
+    "key", metavar="KEY", shell_complete=complete_broker_keys, help="Key, as `raftka cluster config list` shows it."
 )
 @node_option
 @brokers_option
 @format_option
 def get(key: str, node: int | None, brokers: str, output: Format) -> None:
-    """Print one value; where brokers differ, the value of each."""
+    """Print one value. If brokers differ, print the value of each."""
     rows = [row for row in merged(_read(brokers, node)) if row["key"] == key]
     if not rows:
-        raise CommandError(f"no broker has a {key} (`raftka cluster config list` shows what there is)")
+        raise CommandError(f"no broker has a key {key} (`raftka cluster config list` shows all keys)")
     if output is Format.JSON:
         print_json(rows)
     elif len(rows) == 1:
@@ -72,13 +70,13 @@ def get(key: str, node: int | None, brokers: str, output: Format) -> None:
     required=True,
     metavar="KEY=VALUE...",
     shell_complete=complete_broker_pairs,
-    help="What to set.",
+    help="Keys and their new values.",
 )
 @node_option
 @dry_run_option
 @brokers_option
 def set_values(pairs: tuple[str, ...], node: int | None, dry_run: bool, brokers: str) -> None:
-    """Set keys at run time, where brokers allow it. Raftka's are read at the start of a broker."""
+    """Set keys at run time, if the brokers allow it. A Raftka broker reads its keys only at its start."""
     _alter(brokers, node, parse_pairs(pairs, "set"), [], dry_run=dry_run)
 
 
@@ -89,13 +87,13 @@ def set_values(pairs: tuple[str, ...], node: int | None, dry_run: bool, brokers:
     required=True,
     metavar="KEY...",
     shell_complete=complete_broker_keys,
-    help="What to give back to the default.",
+    help="Keys to reset to their defaults.",
 )
 @node_option
 @dry_run_option
 @brokers_option
 def unset(keys: tuple[str, ...], node: int | None, dry_run: bool, brokers: str) -> None:
-    """Give keys back to what they are without `set`."""
+    """Reset keys that `set` has changed."""
     _alter(brokers, node, {}, keys, dry_run=dry_run)
 
 
@@ -122,7 +120,7 @@ def merged(by_node: dict[int, list[ConfigValue]]) -> list[dict[str, Any]]:
 def _nodes(brokers: str, node: int | None) -> list[int]:
     known = sorted(kafka_client.read_cluster(brokers).brokers)
     if node is not None and node not in known:
-        raise CommandError(f"there is no broker {node} now, only {', '.join(map(str, known))}")
+        raise CommandError(f"broker {node} is not in the cluster; brokers: {', '.join(map(str, known))}")
     return known if node is None else [node]
 
 
@@ -140,4 +138,4 @@ def _alter(brokers: str, node: int | None, changed: dict[str, str], deleted: Seq
             raise CommandError(f"broker {each}: {error}{before}") from None
         done.append(each)
     nodes = ", ".join(map(str, done))
-    print(f"brokers {nodes} would accept it; nothing is changed (--dry-run)" if dry_run else f"changed on {nodes}")
+    print(f"brokers {nodes} accept the change; nothing is changed (--dry-run)" if dry_run else f"changed on {nodes}")

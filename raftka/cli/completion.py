@@ -16,10 +16,10 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command("completion")
-@click.argument("shell", type=click.Choice(_SHELLS), metavar="|".join(_SHELLS), help="Which shell the script is for.")
+@click.argument("shell", type=click.Choice(_SHELLS), metavar="|".join(_SHELLS), help="Shell that loads the script.")
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print a script that completes commands, options and what a cluster has: source <(raftka completion bash)."""
+    """Print a script that completes commands, options and names: source <(raftka completion bash)."""
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)

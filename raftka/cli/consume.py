@@ -31,13 +31,13 @@ _STORED = "stored"
 
 
 @click.command("consume")
-@click.argument("topic", metavar="TOPIC", shell_complete=complete_topics, help="What to read.")
+@click.argument("topic", metavar="TOPIC", shell_complete=complete_topics, help="Topic to read.")
 @click.option(
     *("--offset", "-o"),
     default="start",
     metavar=POSITION_METAVAR,
-    help=f"Where to begin in each partition. {POSITION_HELP}. A group goes on where it has committed (stored);"
-    " with --group only start or end is taken, for partitions in which it has committed nothing.",
+    help=f"Start position in each partition. {POSITION_HELP}. A group starts at its committed offsets (stored); with"
+    " --group, only start or end is allowed, for partitions without a committed offset.",
 )
 @partitions_option
 @click.option(
@@ -45,19 +45,19 @@ _STORED = "stored"
     metavar="GROUP",
     shell_complete=complete_groups,
     callback=given_group,
-    help="Read as a member of this consumer group, and commit what is printed.",
+    help="Read as a member of this consumer group, and commit the offsets of printed records.",
 )
-@click.option("-n", "--count", type=BoundedInt(1), metavar="N", help="Stop after so many records.")
+@click.option("-n", "--count", type=BoundedInt(1), metavar="N", help="Stop after this many records.")
 @click.option(
     *("--exit-at-end", "-e"),
     is_flag=True,
-    help="Stop where the partitions end at this moment; later records are left out.",
+    help="Stop at the end that the partitions have now.",
 )
 @click.option(
     *("--format", "-f", "output"),
     default="text",
     metavar="text|json|FORMAT",
-    help=f"text: the values; json: an object per line; or a format: {FORMAT_HELP}.",
+    help=f"Output format. text: the values; json: an object per line; or a format: {FORMAT_HELP}.",
 )
 @brokers_option
 def consume(
@@ -70,22 +70,25 @@ def consume(
     output: str,
     brokers: str,
 ) -> None:
-    """Print records until Ctrl-C or SIGTERM, or as -n or -e say. Order holds within a partition.
+    """Print records until Ctrl-C, SIGTERM, or the limit that -n or -e sets. Records of a partition keep their order.
 
-    A member of a group commits what it has printed, and leaves the group. Where Ctrl-C or SIGTERM comes before what -n
-    or -e asks for, the exit code is 130 or 143. Headers with a name that is no UTF-8 cannot be read: a warning names
-    the record, which has null headers in JSON, none in %h, and -1 as %H.
+    A member of a group commits the offsets of printed records, and leaves the group. If a signal stops the
+    command before the limit that -n or -e sets, it exits with 130 (Ctrl-C) or 143 (SIGTERM). If the name of a header is
+    not UTF-8, the headers of that record cannot be read. Then a warning names the record; its headers are null in JSON,
+    empty in %h, and -1 in %H.
     """
     if offset == _STORED and group is None:
-        raise click.BadParameter(f"--offset {_STORED}: only a --group has stored where it is")
+        raise click.BadParameter(f"--offset {_STORED}: needs --group, which has committed offsets")
     begin = parse_position("start" if offset == _STORED else offset, "--offset", time.time_ns() // 1_000_000)
     render = record_printer(output, warn=lambda words: sink.warn(words))
     if group is not None and partitions:
-        raise click.BadParameter("--partition and --group exclude each other: a group gives partitions to its members")
+        raise click.BadParameter(
+            "--partition and --group exclude each other: the group assigns partitions to its members"
+        )
     if group is not None and begin.anchor not in {Anchor.START, Anchor.END}:
         raise click.BadParameter(
-            f"--offset {offset}: a group goes on where it has committed; only start and end are for partitions without"
-            " a commit (`raftka group seek` moves it)"
+            f"--offset {offset}: with --group, only start or end is allowed, for partitions without a committed offset"
+            " (`raftka group seek` sets committed offsets)"
         )
     chosen = existing_partitions(brokers, topic, partitions)
     # What is printed to a terminal shows by itself how far it is.
@@ -114,7 +117,7 @@ def _until_signal(sink: RecordSink, *, is_end_wanted: bool) -> Iterator[None]:
             return
         is_terminated = isinstance(interrupt, TerminatedError)
         name = "SIGTERM" if is_terminated else "Ctrl-C"
-        sink.warn(f"{name} came before the end that was asked for; {sink.printed} records are printed")
+        sink.warn(f"{name} came before the limit of -n or -e; {sink.printed} records are printed")
         raise Exit(TERMINATED if is_terminated else INTERRUPTED) from None
 
 

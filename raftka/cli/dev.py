@@ -32,14 +32,20 @@ _PORT = BoundedInt(0, 65_535)
 
 @click.group("dev", cls=CommandGroup, invoke_without_command=True)
 @click.option("--nodes", "-n", type=BoundedInt(1, NODES_MAX), metavar="N", help="Number of brokers. [default: 3]")
-@click.option("--port", type=_PORT, metavar="N", help="First Kafka port; 0: free ones. [default: 9092]")
-@click.option("--admin-port", type=_PORT, metavar="N", help="First admin port; 0: free ones. [default: 9644]")
-@click.option("--rpc-port", type=_PORT, metavar="N", help="Port of the node links; 0: a free one. [default: 33145]")
-@data_dir_option
-@click.option("--ephemeral", is_flag=True, help="Use a temporary folder and remove it at the stop.")
-@click.option("--detach", is_flag=True, help="Return when the cluster is ready; it keeps running.")
+@click.option("--port", type=_PORT, metavar="N", help="First Kafka port; 0 picks free ports. [default: 9092]")
+@click.option("--admin-port", type=_PORT, metavar="N", help="First admin port; 0 picks free ports. [default: 9644]")
 @click.option(
-    "-c", "--config", multiple=True, metavar="K=V", help="A broker option, for every broker; kept for later starts."
+    "--rpc-port", type=_PORT, metavar="N", help="Port for links between brokers; 0 picks a free port. [default: 33145]"
+)
+@data_dir_option
+@click.option("--ephemeral", is_flag=True, help="Use a temporary directory and remove it when the cluster stops.")
+@click.option("--detach", is_flag=True, help="Return once the cluster is ready, and leave it running.")
+@click.option(
+    "-c",
+    "--config",
+    multiple=True,
+    metavar="K=V",
+    help="Option for every broker, kept for later starts; repeat for more.",
 )
 @click.pass_context
 def app(
@@ -53,12 +59,12 @@ def app(
     detach: bool,
     config: tuple[str, ...],
 ) -> None:
-    """Run a cluster of brokers on this machine until Ctrl-C. What a former run left in the folder is resumed."""
+    """Run a cluster of brokers on this machine until Ctrl-C. A later run resumes the cluster of the same directory."""
     options = parse_pairs(config, "-c")
     request = StartRequest(nodes, port, admin_port, rpc_port, data_dir, ephemeral, detach, options)
     if context.invoked_subcommand is not None:
         if request != StartRequest():
-            raise click.BadParameter(f"options stand behind the command: raftka dev {context.invoked_subcommand} ...")
+            raise click.BadParameter(f"put options after the command: raftka dev {context.invoked_subcommand} ...")
         return
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -125,7 +131,7 @@ def _greet(cluster: DevCluster, request: StartRequest) -> None:
 @data_dir_option
 @format_option
 def status(data_dir: Path | None, output: Format) -> None:
-    """Show the brokers: addresses, process, whether they run."""
+    """Show the brokers: addresses, process ids, and whether they run."""
     brokers = operations.describe(operations.open_folder(data_dir))
     if output is Format.JSON:
         print_json(brokers)
@@ -140,18 +146,18 @@ def status(data_dir: Path | None, output: Format) -> None:
 @app.command()
 @data_dir_option
 def stop(data_dir: Path | None) -> None:
-    """Stop every broker; data stays, unless the cluster is ephemeral."""
+    """Stop every broker. The data stays, unless the cluster is ephemeral."""
     folder = operations.open_folder(data_dir)
     print("stopped" if operations.stop_cluster(folder) else f"nothing runs in {folder.path}")
 
 
 @app.command()
-@click.argument("nodes", nargs=-1, type=BoundedInt(), metavar="[NODE]...", help="Brokers; default: all.")
+@click.argument("nodes", nargs=-1, type=BoundedInt(), metavar="[NODE]...", help="Numbers of brokers. [default: all]")
 @data_dir_option
-@click.option("--follow", "-f", is_flag=True, help="Go on with what is added, until Ctrl-C.")
-@click.option("--lines", "-n", type=BoundedInt(0), default=50, metavar="N", help="How many lines of each log.")
+@click.option("--follow", "-f", is_flag=True, help="Print new lines until Ctrl-C.")
+@click.option("--lines", "-n", type=BoundedInt(0), default=50, metavar="N", help="Number of lines from each log.")
 def logs(nodes: tuple[int, ...], data_dir: Path | None, follow: bool, lines: int) -> None:
-    """Print the ends of the brokers' logs, each line with the broker's number."""
+    """Print the last lines of the brokers' logs, each with the broker's number."""
     folder = operations.open_folder(data_dir)
     try:
         for node_id, line in operations.log_lines(folder, list(nodes), lines, follow):
@@ -164,7 +170,7 @@ def logs(nodes: tuple[int, ...], data_dir: Path | None, follow: bool, lines: int
 @node_argument
 @data_dir_option
 def kill(node: int, data_dir: Path | None) -> None:
-    """SIGKILL one broker: see what a dead broker means."""
+    """Kill one broker with SIGKILL."""
     operations.kill_broker(operations.open_folder(data_dir), node)
     print(f"broker {node} is killed; start it again: raftka dev restart {node}{_shown(data_dir)}")
 
@@ -173,7 +179,7 @@ def kill(node: int, data_dir: Path | None) -> None:
 @node_argument
 @data_dir_option
 def restart(node: int, data_dir: Path | None) -> None:
-    """Start one broker, after stopping it if it runs, and wait until it serves."""
+    """Stop one broker if it runs, start it, and wait until it is ready."""
     pid, reasons = operations.restart_broker(operations.open_folder(data_dir), node)
     for reason in reasons:
         print(f"raftka: warning: {reason}", file=sys.stderr)

@@ -31,24 +31,24 @@ class Area(StrEnum):
     type=EnumChoice(Area),
     required=False,
     metavar="[machine|cluster]",
-    help="What to look at. [default: both]",
+    help="Area to check. [default: both]",
 )
-@click.option("--config", type=PATH, metavar="FILE", help="The configuration of the broker that is to run here.")
-@click.option("--data-dir", type=PATH, metavar="DIR", help="Its folder; wins over the file.")
+@click.option("--config", type=PATH, metavar="FILE", help="Configuration file of the broker that will run here.")
+@click.option("--data-dir", type=PATH, metavar="DIR", help="Its data directory; overrides the file.")
 @click.option(
     "--brokers",
     envvar="RAFTKA_BROKERS",
     show_envvar=True,
     metavar="HOST:PORT,...",
     callback=given_brokers,
-    help=f"Where to find the cluster. [default: {DEFAULT_BROKERS}, if one is there]",
+    help=f"Bootstrap addresses of the cluster. [default: {DEFAULT_BROKERS}, if a broker answers there]",
 )
 @format_option
 def doctor(area: Area | None, config: Path | None, data_dir: Path | None, brokers: str | None, output: Format) -> None:
-    """Say what is wrong with this machine or cluster, and the cure. Exits with 1 if something does not work.
+    """Report problems of this machine or cluster and how to fix them. Exit with 1 if something does not work.
 
-    The machine: limits, memory, clock, disk room and speed, ports, configuration. The cluster: brokers that do not
-    answer, partitions without a leader or with replicas out of sync, risky topics, brokers that differ.
+    Machine: limits, memory, clock, free space and speed of the disk, ports, configuration. Cluster: brokers that do not
+    answer, partitions without a leader or with replicas out of sync, risky topics, differences between brokers.
     """
     found: dict[Area, list[Finding]] = {}
     if area in (None, Area.MACHINE):

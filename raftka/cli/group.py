@@ -40,7 +40,7 @@ def app() -> None:
 @brokers_option
 @format_option
 def list_groups(brokers: str, output: Format) -> None:
-    """List the consumer groups and their states; groups of other kinds, as Kafka Connect has them, are left out."""
+    """List the consumer groups and their states. Other groups, such as those of Kafka Connect, are left out."""
     found = kafka_groups.list_groups(brokers)
     if output is Format.JSON:
         print_json([{"group": each.name, "state": each.state, "simple": each.is_simple} for each in found])
@@ -53,10 +53,10 @@ def list_groups(brokers: str, output: Format) -> None:
 @brokers_option
 @format_option
 def describe(group: str, brokers: str, output: Format) -> None:
-    """Show the members of a group, and how many records it has yet to read in each partition.
+    """Show the members of a group and its lag in each partition.
 
-    Where a partition has records and nothing is committed, its consumers decide where they begin: the lag is not known
-    (-, null), and neither is the sum.
+    If a partition has records and the group has committed no offset, the consumers decide where they start. Then the
+    lag of the partition and the sum are unknown (-, null).
     """
     found = kafka_groups.read_group(brokers, group)
     commits = kafka_groups.read_commits(brokers, group)
@@ -85,19 +85,19 @@ def describe(group: str, brokers: str, output: Format) -> None:
 
 @app.command()
 @group_argument
-@click.option("--to", metavar=POSITION_METAVAR, help=f"Where to go on. {POSITION_HELP}.")
+@click.option("--to", metavar=POSITION_METAVAR, help=f"New position. {POSITION_HELP}.")
 @click.option(
     "--to-group",
     metavar="GROUP",
     shell_complete=complete_groups,
     callback=given_group,
-    help="Go on where another group is.",
+    help="Use the committed offsets of another group.",
 )
 @click.option(
     *("--topic", "-t", "topics"),
     multiple=True,
     metavar="TOPIC[:0,1,...]",
-    help="Only these. [default: all that the group has committed]",
+    help="Only these topics or partitions. [default: all with committed offsets]",
 )
 @dry_run_option
 @brokers_option
@@ -111,19 +111,19 @@ def seek(
     brokers: str,
     output: Format,
 ) -> None:
-    """Let a group go on elsewhere. Nobody may be in it: its consumers would commit over what is set here.
+    """Set the committed offsets of a group. The group must have no members: they would overwrite these offsets.
 
-    A partition that does not have the offset N gets the nearest one that it has, and a line on stderr says so.
+    If a partition does not have the offset N, it gets the nearest one, with a note on stderr.
     """
     if (to is None) == (to_group is None):
-        raise click.BadParameter("one of --to and --to-group is needed, and not both")
+        raise click.BadParameter("use either --to or --to-group")
     position = None if to is None else parse_position(to, "--to", time.time_ns() // 1_000_000)
     chosen = [_parse_topic(text) for text in topics]
     found = kafka_groups.read_group(brokers, group)
     found.check_empty()
     before = kafka_groups.read_commits(brokers, group)
     if not chosen and not before and to_group is None:
-        raise CommandError(f"group {group} has committed nothing, so say which topics: --topic TOPIC")
+        raise CommandError(f"group {group} has no committed offsets; name the topics with --topic TOPIC")
     if position is None:
         assert to_group is not None
         after = _chosen_commits(brokers, to_group, chosen)
@@ -158,7 +158,7 @@ def seek(
 )
 @brokers_option
 def delete(groups: tuple[str, ...], brokers: str) -> None:
-    """Delete groups and what they have committed. Nobody may be in them."""
+    """Delete groups and their committed offsets. The groups must have no members."""
     names = list(dict.fromkeys(groups))
     refused = kafka_groups.delete_groups(brokers, names)
     for name in names:
@@ -175,7 +175,7 @@ def _note(words: str) -> None:
 
 
 def _unknown(group: str) -> CommandError:
-    return CommandError(f"group {group} does not exist (`raftka group list` shows what does)")
+    return CommandError(f"group {group} does not exist (`raftka group list` shows the groups)")
 
 
 def _ends(brokers: str, group: GroupInfo, commits: dict[Partition, int]) -> tuple[dict[Partition, int], set[Partition]]:
@@ -264,7 +264,7 @@ def _partitions(
     for topic, numbers in chosen or [(topic, [number]) for topic, number in commits]:
         known = {each.partition for each in cluster.topic(topic)}
         if missing := sorted(set(numbers) - known):
-            raise CommandError(f"topic {topic} has partitions 0 to {len(known) - 1}, and no {missing[0]}")
+            raise CommandError(f"topic {topic} has partitions 0 to {len(known) - 1}, not {missing[0]}")
         found.setdefault(topic, set()).update(numbers or known)
     return {topic: sorted(numbers) for topic, numbers in found.items()}
 
@@ -277,7 +277,7 @@ def _chosen_commits(brokers: str, group: str, chosen: list[tuple[str, list[int]]
         if offset >= 0 and (not chosen or any(_is_chosen(partition, *each) for each in chosen))
     }
     if not kept:
-        raise CommandError(f"group {group} has committed nothing{' of these topics' if chosen else ''} to go on from")
+        raise CommandError(f"group {group} has no committed offsets{' in these topics' if chosen else ''}")
     return kept
 
 

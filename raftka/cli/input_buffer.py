@@ -87,7 +87,7 @@ class InputBuffer:
             del self._held[: self._begin]
             self._begin = 0
         if len(self._held) > self._most:
-            raise CommandError(f"{len(self._held)} bytes or more are more than any record may have")
+            raise CommandError(f"{len(self._held)} bytes or more exceed the limit of a record")
         # `read1` returns what a pipe has by now, so that somebody who types is heard.
         chunk = self._stream.read1(_CHUNK_BYTES)
         self._is_exhausted = not chunk

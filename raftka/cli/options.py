@@ -49,7 +49,7 @@ def given_group(_: click.Context, __: click.Parameter, name: str | None) -> str 
         click.BadParameter: It is empty: Kafka has no such group, and librdkafka ends the process that names one.
     """
     if name == "":
-        raise click.BadParameter("a group's name must not be empty")
+        raise click.BadParameter("the name of a group must not be empty")
     return name
 
 
@@ -64,7 +64,7 @@ def parse_pairs(texts: Sequence[str], flag: str) -> dict[str, str]:
     """Return what was given as KEY=VALUE.
 
     Raises:
-        click.BadParameter: Something else, or a key that is given twice; `flag` is named.
+        click.BadParameter: Something else, or a key that is set twice; `flag` is named.
     """
     pairs: dict[str, str] = {}
     for text in texts:
@@ -72,7 +72,7 @@ def parse_pairs(texts: Sequence[str], flag: str) -> dict[str, str]:
         if not key or not equals:
             raise click.BadParameter(f"{flag} {text}: must be KEY=VALUE")
         if key in pairs:
-            raise click.BadParameter(f"{flag} {text}: {key} is given twice")
+            raise click.BadParameter(f"{flag} {text}: {key} is set twice")
         pairs[key] = value
     return pairs
 
@@ -86,7 +86,7 @@ def existing_partitions(brokers: str, topic: str, chosen: Sequence[int]) -> list
     """
     known = [each.partition for each in kafka_client.read_cluster(brokers).topic(topic)]
     if missing := sorted(set(chosen) - set(known)):
-        raise CommandError(f"topic {topic} has partitions 0 to {len(known) - 1}, and no {missing[0]}")
+        raise CommandError(f"topic {topic} has partitions 0 to {len(known) - 1}, not {missing[0]}")
     return sorted(set(chosen or known))
 
 
@@ -97,7 +97,7 @@ brokers_option = click.option(
     metavar="HOST:PORT,...",
     default=DEFAULT_BROKERS,
     callback=given_brokers,
-    help="Where to find the cluster.",
+    help="Bootstrap addresses of the cluster.",
 )
 partitions_option = click.option(
     *("--partition", "-p", "partitions"),
@@ -105,17 +105,17 @@ partitions_option = click.option(
     multiple=True,
     metavar="N",
     shell_complete=complete_partitions,
-    help="Partition; may be repeated. [default: all]",
+    help="Partition; repeat for more. [default: all]",
 )
 format_option = click.option(
-    *("--format", "-f", "output"), type=EnumChoice(Format), default=Format.TEXT.value, help="How to print it."
+    *("--format", "-f", "output"), type=EnumChoice(Format), default=Format.TEXT.value, help="Output format."
 )
-dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 data_dir_option = click.option(
     "--data-dir",
     type=PATH,
     metavar="DIR",
-    help="Folder of the cluster; default: raftka/dev in the XDG data folder.",
+    help="Directory of the cluster. [default: raftka/dev in the XDG data directory]",
 )
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Types of options and arguments: choices that are enums, numbers whose refusals are plain, and paths."""
+"""Types of options and arguments: choices that are enums, bounded numbers, and paths."""
 
 import math
 from enum import StrEnum
@@ -13,7 +13,7 @@ PATH = click.Path(path_type=Path)
 
 
 class EnumChoice(click.Choice[_Choice]):
-    """The values of a StrEnum; click itself would take their names."""
+    """The values of a StrEnum; click itself would offer their names."""
 
     def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
         """Return what is typed for a member."""
@@ -21,24 +21,24 @@ class EnumChoice(click.Choice[_Choice]):
 
 
 class BoundedInt(click.IntRange):
-    """An int within bounds, which both count as inside."""
+    """An int within bounds, both included."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number; refuse what is no number or out of bounds."""
+        """Return the number; raise click.BadParameter if it is no number or out of bounds."""
         try:
             number = int(value)
         except ValueError:
-            self.fail("must be a whole number", param, ctx)
+            self.fail("must be an integer", param, ctx)
         if words := _out_of_bounds(number, self.min, self.max):
             self.fail(words, param, ctx)
         return number
 
 
 class BoundedFloat(click.FloatRange):
-    """A float within bounds, which both count as inside."""
+    """A float within bounds, both included."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number; refuse what is no number or out of bounds."""
+        """Return the number; raise click.BadParameter if it is no number or out of bounds."""
         try:
             number = float(value)
         except ValueError:
@@ -52,9 +52,9 @@ class BoundedFloat(click.FloatRange):
 
 
 def _out_of_bounds(number: float, low: float | None, high: float | None) -> str:
-    """Return what is wrong with a number; nothing if it is within the bounds."""
+    """Return what is wrong with a number; an empty text if it is within the bounds."""
     if low is not None and number < low:
-        return f"must not be less than {low:.10g}"
+        return f"must be at least {low:.10g}"
     if high is not None and number > high:
-        return f"must not be more than {high:.10g}"
+        return f"must be at most {high:.10g}"
     return ""

@@ -20,33 +20,36 @@ if TYPE_CHECKING:
     from raftka.pipeline.status import Status
 
 file_option = click.option(
-    "--file", type=PATH, metavar="FILE", help="Pipelines in TOML. [default: RAFTKA_PIPELINES, ./pipelines.toml]"
+    "--file", type=PATH, metavar="FILE", help="TOML file of pipelines. [default: RAFTKA_PIPELINES, ./pipelines.toml]"
 )
 folder_option = click.option(
-    *("--dir", "folder"), type=PATH, metavar="DIR", help="Checkpoints, status, output. [default: dir of the file]"
+    *("--dir", "folder"),
+    type=PATH,
+    metavar="DIR",
+    help="Directory of checkpoints, status and output. [default: dir of the file]",
 )
 
 
 @click.group("pipeline", cls=CommandGroup)
 def app() -> None:
-    """Run pipelines on Spark, see how they stand, and stop them."""
+    """Run, list and stop Spark pipelines."""
 
 
 @app.command("run")
-@click.argument("name", metavar="NAME", help="A pipeline of the file, or a kind.")
+@click.argument("name", metavar="NAME", help="Pipeline of the file, or a kind.")
 @click.option(
     *("--set", "values"),
     multiple=True,
     metavar="KEY=VALUE",
-    help="A key of the pipeline, over the file's; repeat for more.",
+    help="Key of the pipeline, overrides the file; repeat for more.",
 )
-@click.option("--brokers", metavar="HOST:PORT,...", help="Where to find the cluster.")
+@click.option("--brokers", metavar="HOST:PORT,...", help="Bootstrap addresses of the cluster.")
 @file_option
 @folder_option
 def run(name: str, values: tuple[str, ...], brokers: str | None, file: Path | None, folder: Path | None) -> int:
-    """Run a pipeline until it has read what is there, or until SIGTERM or Ctrl-C.
+    """Run a pipeline until it has read all records, or until SIGTERM or Ctrl-C.
 
-    A stop waits for the end of the running batch; nothing is read twice after it.
+    A stop waits for the end of the running batch, so that the next run reads nothing twice.
     """
     from raftka.pipeline.kinds import KINDS, load_kind
     from raftka.pipeline.run_folder import RunFolder
@@ -75,7 +78,7 @@ def run(name: str, values: tuple[str, ...], brokers: str | None, file: Path | No
 @folder_option
 @format_option
 def list_pipelines(file: Path | None, folder: Path | None, output: Format) -> None:
-    """List the pipelines of the file, and the kinds there are."""
+    """List the pipelines of the file and all kinds of pipelines."""
     from raftka.pipeline.kinds import KINDS
     from raftka.pipeline.run_folder import RunFolder
 
@@ -103,12 +106,12 @@ def list_pipelines(file: Path | None, folder: Path | None, output: Format) -> No
 
 
 @app.command("status")
-@click.argument("name", required=False, metavar="[NAME]", help="One pipeline; all that have run.")
+@click.argument("name", required=False, metavar="[NAME]", help="Name of a pipeline. [default: all that have run]")
 @file_option
 @folder_option
 @format_option
 def status(name: str | None, file: Path | None, folder: Path | None, output: Format) -> int:
-    """Show how runs stand: exit code 1 if one failed or died."""
+    """Show the state of runs. Exit code 1 if one failed or died."""
     from raftka.pipeline.run_folder import run_folders
     from raftka.pipeline.status import State
 
@@ -132,7 +135,7 @@ def status(name: str | None, file: Path | None, folder: Path | None, output: For
 
 
 @app.command("stop")
-@click.argument("name", metavar="NAME", help="A pipeline that runs.")
+@click.argument("name", metavar="NAME", help="Running pipeline.")
 @file_option
 @folder_option
 @click.option(
@@ -140,10 +143,10 @@ def status(name: str | None, file: Path | None, folder: Path | None, output: For
     type=BoundedFloat(0, 86_400),
     default=120.0,
     metavar="SECONDS",
-    help="How long to wait for the end.",
+    help="Seconds to wait for the end.",
 )
 def stop(name: str, file: Path | None, folder: Path | None, seconds: float) -> int:
-    """Stop a pipeline after the batch that runs, and wait until it has ended."""
+    """Stop a pipeline after its running batch, and wait until it has ended."""
     found = _load(file, folder)
     run = _folder(found, name)
     status = run.load()

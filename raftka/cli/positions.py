@@ -14,9 +14,9 @@ from raftka.kafka.groups import Partition
 
 POSITION_METAVAR = "start|end|N|-N|@TIME"
 POSITION_HELP = (
-    "N: that offset; -N: the last N records; @TIME: the first record of that time or later, as 2030-01-31,"
-    " 2030-01-31T12:00:00Z (UTC where no zone is given), seconds or milliseconds since 1970, or -1h30m ago; kcat's"
-    " beginning and s@MILLISECONDS are taken, too"
+    "N: that offset; -N: the last N records; @TIME: the first record at that time or later, such as @2030-01-31,"
+    " @2030-01-31T12:00:00Z (UTC if it has no zone), seconds or milliseconds since 1970, or @-1h30m (ago). kcat's"
+    " beginning and s@MILLISECONDS work too"
 )
 _OFFSET_DIGITS_MAX = 18
 # Seconds since 1970 have as many digits until the year 5138, milliseconds have more since 1973.
@@ -58,14 +58,14 @@ class Position:
                 return max(first, end - self.value)
             case Anchor.OFFSET if first <= self.value <= end:
                 return self.value
-        raise CommandError(f"{_held(first, end, partition)}; {self.value} is not among them")
+        raise CommandError(f"{_held(first, end, partition)}; {self.value} is out of range")
 
     def near(self, first: int, end: int, partition: Partition, note: Callable[[str], None]) -> int:
         """Return what `within` returns, or the nearest offset that the partition has; that is noted in words."""
         if self.anchor is not Anchor.OFFSET or first <= self.value <= end:
             return self.within(first, end, partition)
         nearest = min(max(first, self.value), end)
-        note(f"{_held(first, end, partition)}; {nearest} is taken in place of {self.value}")
+        note(f"{_held(first, end, partition)}; {nearest} is used instead of {self.value}")
         return nearest
 
 
@@ -91,7 +91,7 @@ def parse_position(text: str, flag: str, now_ms: int) -> Position:
         return Position(Anchor.TIME, _parse_time(text, flag, now_ms))
     digits = text.removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or len(digits) > _OFFSET_DIGITS_MAX:
-        raise click.BadParameter(f"{flag} {text}: must be start, end, N or -N, or @ and a time")
+        raise click.BadParameter(f"{flag} {text}: must be start, end, N, -N or @TIME")
     number = int(digits)
     if not text.startswith("-"):
         return Position(Anchor.OFFSET, number)
@@ -102,7 +102,7 @@ def parse_position(text: str, flag: str, now_ms: int) -> Position:
 def _parse_milliseconds(text: str, flag: str) -> int:
     word = text.removeprefix("s@")
     if not word.isascii() or not word.isdigit() or len(word) > _OFFSET_DIGITS_MAX:
-        raise click.BadParameter(f"{flag} {text}: must be s@ and milliseconds since 1970")
+        raise click.BadParameter(f"{flag} {text}: must be s@MILLISECONDS since 1970")
     return int(word)
 
 
@@ -117,7 +117,8 @@ def _parse_time(text: str, flag: str, now_ms: int) -> int:
         moment = datetime.fromisoformat(word)
     except ValueError:
         raise click.BadParameter(
-            f"{flag} {text}: must be @ and a date, a date and time, seconds or milliseconds since 1970, or -1h30m"
+            f"{flag} {text}: must be @ and a date, a date and time, seconds or milliseconds since 1970, or a duration"
+            " such as -1h30m"
         ) from None
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return max(0, round(aware.timestamp() * 1_000))

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _STDIN = Path("-")
 _LINGER_MS = 5
 # kcat writes a line without it with no key at all: it would lose its place among those of its key, and nobody is told.
-_SEPARATOR_HELP = "Between key and value in each line; a line without it is refused."
-_TOMBSTONE_HELP = "Write empty values as null; a --format needs no %s then."
+_SEPARATOR_HELP = "Separator of key and value in each line; a line without it is an error."
+_TOMBSTONE_HELP = "Write empty values as null. A --format then needs no %s."
 
 
 class Acks(StrEnum):
@@ -60,42 +60,51 @@ class Compression(StrEnum):
 
 
 @click.command("produce")
-@click.argument("topic", metavar="TOPIC", shell_complete=complete_topics, help="Where to write.")
-@click.argument("files", nargs=-1, type=PATH, metavar="[FILE]...", help="What to read; - is stdin. [default: -]")
+@click.argument("topic", metavar="TOPIC", shell_complete=complete_topics, help="Topic to write to.")
+@click.argument("files", nargs=-1, type=PATH, metavar="[FILE]...", help="Files to read; - is stdin. [default: -]")
 @click.option(
     *("--format", "-f", "input_format"),
     default="text",
     metavar="text|json|FORMAT",
-    help=f"What the input is. {INPUT_HELP}.",
+    help=f"Input format. {INPUT_HELP}.",
 )
-@click.option("--key", "-k", metavar="KEY", help="Key of every record that brings none.")
+@click.option("--key", "-k", metavar="KEY", help="Key of records whose input has none.")
 @click.option("--key-separator", "-K", metavar="TEXT", help=_SEPARATOR_HELP)
-@click.option(*("--header", "-H", "headers"), multiple=True, metavar="NAME=VALUE", help="Header of every record.")
+@click.option(
+    *("--header", "-H", "headers"), multiple=True, metavar="NAME=VALUE", help="Header of every record; repeat for more."
+)
 @click.option("--tombstone", "-Z", is_flag=True, help=_TOMBSTONE_HELP)
 @click.option(
     *("--partition", "-p"),
     type=BoundedInt(0),
     metavar="N",
     shell_complete=complete_partitions,
-    help="[default: by key, or any]",
+    help="Partition. [default: by key, or any]",
 )
 @click.option(
     "--acks",
     type=EnumChoice(Acks),
     default=Acks.ALL.value,
-    help="0: nobody answers; 1: the leader has it; all: a majority has it on disk.",
+    help="When a record counts as written. 0: when it is sent; 1: when the leader has it; all: when a majority has it"
+    " on disk.",
 )
-@click.option("--compression", "-z", type=EnumChoice(Compression), default=Compression.NONE.value, help="Codec.")
 @click.option(
-    "--timeout", type=BoundedFloat(0.1, 3600.0), default=30.0, metavar="N", help="Seconds until a record has failed."
+    "--compression", "-z", type=EnumChoice(Compression), default=Compression.NONE.value, help="Compression codec."
+)
+@click.option(
+    "--timeout",
+    type=BoundedFloat(0.1, 3600.0),
+    default=30.0,
+    metavar="N",
+    help="Seconds until an unacknowledged record fails.",
 )
 @brokers_option
 @click.option(
     *("--output", "-o"),
     default="text",
     metavar="text|json|FORMAT",
-    help="text: how many records are written; json: where each one is; or a format for each one, as `raftka"
-    " consume -f` has it.",
+    help="Output format. text: the number of records; json: the partition and offset of each record; or a format for"
+    " each record, as of `raftka consume -f`.",
 )
 def produce(
     topic: str,
@@ -112,9 +121,9 @@ def produce(
     brokers: str,
     output: str,
 ) -> None:
-    """Write lines, or what a format describes, as records; Ctrl-C or SIGTERM ends the input.
+    """Write lines or formatted input as records. Ctrl-C or SIGTERM ends the input.
 
-    What was read before is written; one more of them does not wait for that.
+    The command still writes the records that it has read. A second signal ends it at once.
     """
     _check_keys(key, key_separator)
     # Imported here, for the sake of `--help`.
@@ -166,9 +175,9 @@ def _check_sources(sources: Sequence[Path]) -> None:
                 raise CommandError("cannot read stdin: it is closed")
             continue
         if path.is_dir():
-            raise CommandError(f"{path}: is a folder; its files are wanted, as in {path / '*'}")
+            raise CommandError(f"{path}: is a directory; name its files, as in {path / '*'}")
         if not path.exists():
-            raise CommandError(f"{path}: there is no such file")
+            raise CommandError(f"{path}: no such file")
 
 
 def _partition_count(brokers: str, topic: str, wanted: int | None) -> int:

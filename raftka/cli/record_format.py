@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 FORMAT_HELP = (
-    "%t topic, %p partition, %o offset, %e leader epoch, %k key, %s or %v value, %h headers as a=1,b=2, %H how many,"
-    " %K and %S or %V bytes of key and value (-1: null), %R those of the value as big32, %T or %d timestamp in ms"
-    r" (-1: none), %i how many records by now, %%, %{, %}; \n, \t, \r, \0, \xHH, \\; %k{hex}, %v{base64},"
-    " %t{base64raw}; %h{ %k=%v}, a format for each header; %T{iso}, %d{strftime[%F %T]}, in UTC; and numbers as"
+    "%t topic, %p partition, %o offset, %e leader epoch, %k key, %s or %v value, %h headers as a=1,b=2, %H number of"
+    " headers, %K and %S or %V bytes of key and value (-1: null), %R bytes of the value as big32, %T or %d timestamp in"
+    r" ms (-1: none), %i number of records so far, %%, %{, %}; \n, \t, \r, \0, \xHH, \\; %k{hex}, %v{base64},"
+    " %t{base64raw}; %h{ %k=%v}, a format for each header; %T{iso}, %d{strftime[%F %T]}, in UTC; numbers as"
     " %K{big32}: big, little and hex with 8, 16, 32 or 64 bits, hex4, byte, bool, ascii"
 )
 _TEXT = Takes(("hex", "base64", "base64raw"))
@@ -108,7 +108,7 @@ def _warned(render: Render, warn: Callable[[str], None]) -> Render:
         if read_headers(message) is None:
             warn(
                 f"offset {message.offset()} of partition {message.topic()}-{message.partition()} has a header whose"
-                " name is no UTF-8; its headers are left out"
+                " name is not UTF-8; its headers are left out"
             )
         return render(message)
 

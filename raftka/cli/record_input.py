@@ -20,7 +20,7 @@ INPUT_HELP = (
     r"text: lines, which end with \n or \r\n; json: an object per line, as `raftka consume -f json` prints them, of"
     " which key, value, headers and timestamp (-1: now) are taken; or a format: %k key, %s or %v value, %h headers as"
     " a=1,b=2, %p partition, %T or %d timestamp in ms (-1: now), each up to the text that follows it; or %K and %S or"
-    r" %V bytes of key and value (-1: null), as in '%K %S %k%s\n', or %R those of the value as big32; %k{hex},"
+    r" %V bytes of key and value (-1: null), as in '%K %S %k%s\n', or %R bytes of the value as big32; %k{hex},"
     " %v{base64}; %K{big32}: numbers as `raftka consume -f` writes them; %K{4}, %k{4}: as many bytes in every record"
 )
 _TEXT = Takes(("hex", "base64"), size=True)
@@ -85,7 +85,9 @@ def record_reader(text: str, key: str | None, separator: str | None, *, allows_n
     if text == "text":
         return partial(_read_lines, default, None if separator is None else typed_bytes(separator))
     if separator is not None:
-        raise click.BadParameter("--key-separator goes with lines of text; in a --format it stands between %k and %s")
+        raise click.BadParameter(
+            "--key-separator needs --format text; in another --format, put the separator between %k and %s"
+        )
     if text == "json":
         return partial(_read_json, default)
     if "%" not in text:
@@ -101,7 +103,7 @@ def parse_header(text: str, where: str) -> tuple[str, bytes | None]:
     """
     name, equals, value = text.partition("=")
     if not name:
-        raise InputError(f"{where}: a header is NAME=VALUE, not {text!r}")
+        raise InputError(f"{where}: a header must be NAME=VALUE, not {text!r}")
     return _header_name(name, where), typed_bytes(value) if equals else None
 
 
@@ -112,7 +114,7 @@ def _header_name(name: str, where: str) -> str:
     except UnicodeEncodeError:
         raise InputError(f"{where}: header name {name!r} is not UTF-8") from None
     if "\0" in name:
-        raise InputError(f"{where}: header name {name!r} has a NUL in it")
+        raise InputError(f"{where}: header name {name!r} contains NUL")
     return name
 
 
@@ -120,7 +122,7 @@ def _lines(stream: ByteStream, source: str) -> Iterator[tuple[Place, bytes]]:
     for number, line in enumerate(iter(partial(stream.readline, RECORD_BYTES_MAX), b""), 1):
         place = Place(source, "line", number)
         if len(line) == RECORD_BYTES_MAX:
-            raise InputError(f"{place}: {len(line)} bytes or more are more than any record may have")
+            raise InputError(f"{place}: {len(line)} bytes or more exceed the limit of a record")
         yield place, line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
 
 
@@ -141,13 +143,13 @@ def _read_json(key: bytes | None, stream: ByteStream, source: str) -> Iterator[I
         try:
             found = json.loads(line)
         except ValueError as error:
-            raise InputError(f"{place} is no JSON: {error}") from None
+            raise InputError(f"{place} is not JSON: {error}") from None
         except RecursionError:
-            raise InputError(f"{place} is nested too deep") from None
+            raise InputError(f"{place} is nested too deeply") from None
         if not isinstance(found, dict):
-            raise InputError(f'{place}: an object is wanted, as in {{"value": "hello"}}')
+            raise InputError(f'{place}: must be an object, such as {{"value": "hello"}}')
         if unknown := sorted(found.keys() - _JSON_KEYS):
-            raise InputError(f"{place}: {unknown[0]!r} is not among {', '.join(sorted(_JSON_KEYS))}")
+            raise InputError(f"{place}: unknown key {unknown[0]!r}; keys: {', '.join(sorted(_JSON_KEYS))}")
         timestamp = found.get("timestamp")
         if timestamp is None:
             timestamp = -1
@@ -224,23 +226,21 @@ class InputFormat:
         letters = [part.letter for part in directives]
         for letter in letters:
             if letters.count(letter) > 1:
-                raise click.BadParameter(f"--format {text}: %{letter} is there twice")
+                raise click.BadParameter(f"--format {text}: %{letter} occurs twice")
         seen: set[str] = set()
         for part, following in zip(self._parts, [*self._parts[1:], None], strict=True):
             if not isinstance(part, Directive):
                 continue
             seen.add(part.letter)
             if isinstance(following, Directive) and not _is_bounded(part) and _SIZED.get(part.letter) not in seen:
-                raise click.BadParameter(f"--format {text}: text must stand between {part} and {following}")
+                raise click.BadParameter(f"--format {text}: text is needed between {part} and {following}")
         for field, size in _SIZED.items():
             if size in letters and field not in letters[letters.index(size) :]:
-                raise click.BadParameter(f"--format {text}: %{size} has no %{field} behind it")
+                raise click.BadParameter(f"--format {text}: %{size} is not followed by %{field}")
             if size in letters and any(part.letter == field and part.size for part in directives):
-                raise click.BadParameter(f"--format {text}: %{size} and %{field}{{N}} both say how long it is")
+                raise click.BadParameter(f"--format {text}: %{size} and %{field}{{N}} both set its size")
         if "s" not in letters and not allows_no_value:
-            raise click.BadParameter(
-                f"--format {text}: without %s every value would be null; --tombstone says that this is meant"
-            )
+            raise click.BadParameter(f"--format {text}: without %s every value is null; confirm with --tombstone")
 
     def read(self, key: bytes | None, stream: ByteStream, source: str) -> Iterator[InputRecord]:
         """Yield the records of a stream; `key` is that of records which bring none.
@@ -268,7 +268,7 @@ class InputFormat:
                     and not buffer.skip(part)
                     and not (index == last and is_end_enough and buffer.is_at_end())
                 ):
-                    raise InputError(f"{place}: {_shown(part)} is missing before {_shown(buffer.peek(_SHOWN_BYTES))}")
+                    raise InputError(f"{place}: expected {_shown(part)} before {_shown(buffer.peek(_SHOWN_BYTES))}")
                 is_literal_taken = False
                 continue
             following = self._parts[index + 1] if index < last else None
@@ -325,7 +325,7 @@ def _bounded(buffer: InputBuffer, part: Directive, place: Place) -> bytes:
 def _exactly(buffer: InputBuffer, size: int, place: Place) -> bytes:
     data = buffer.exactly(size)
     if data is None:
-        raise InputError(f"{place}: the input ends before the {size} bytes that were announced")
+        raise InputError(f"{place}: the input ends before {size} announced bytes")
     return data
 
 
@@ -347,7 +347,7 @@ def _sent_timestamp(milliseconds: int, what: str) -> int:
         InputError: It is 0.
     """
     if milliseconds == 0:
-        raise InputError(f"{what}: 0 cannot be written, the client would take it for now; -1 says now")
+        raise InputError(f"{what}: 0 is not supported, the client would send the current time; use -1 for that")
     return max(0, milliseconds)
 
 

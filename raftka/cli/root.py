@@ -17,23 +17,23 @@ from raftka.version import installed_version
 
 COMMANDS = {
     "dev": LazyCommand("raftka.cli.dev", "app", "Run a cluster of brokers on this machine."),
-    "topic": LazyCommand("raftka.cli.topic", "app", "Create, configure, trim, describe and delete topics."),
+    "topic": LazyCommand("raftka.cli.topic", "app", "Create, describe, configure, trim and delete topics."),
     "produce": LazyCommand("raftka.cli.produce", "produce", "Write lines, files or formatted input as records."),
     "consume": LazyCommand("raftka.cli.consume", "consume", "Print records, alone or in a consumer group."),
     "group": LazyCommand("raftka.cli.group", "app", "List, describe, seek and delete consumer groups."),
     "cluster": LazyCommand("raftka.cli.cluster", "app", "Show brokers, health and configuration of a cluster."),
     "partition": LazyCommand("raftka.cli.partition", "app", "Act on one partition."),
-    "bench": LazyCommand("raftka.cli.bench", "bench", "Measure how fast a cluster takes and gives records."),
-    "doctor": LazyCommand("raftka.cli.doctor", "doctor", "Say what is wrong with this machine or cluster."),
+    "bench": LazyCommand("raftka.cli.bench", "bench", "Measure the throughput and latency of a cluster."),
+    "doctor": LazyCommand("raftka.cli.doctor", "doctor", "Find problems of this machine or cluster."),
     "start": LazyCommand("raftka.cli.broker", "start", "Run a broker until SIGTERM or Ctrl-C."),
     "config": LazyCommand("raftka.cli.broker", "config_app", "The broker's configuration file."),
-    "check": LazyCommand("raftka.cli.check", "check", "Judge histories of what clients saw."),
-    "chaos": LazyCommand("raftka.cli.chaos", "chaos", "Run clients while faults happen, and judge what they saw."),
-    "pipeline": LazyCommand("raftka.cli.pipeline", "app", "Run pipelines on Spark, and see how they stand."),
+    "check": LazyCommand("raftka.cli.check", "check", "Check histories of client operations for anomalies."),
+    "chaos": LazyCommand("raftka.cli.chaos", "chaos", "Run clients during faults, and check their histories."),
+    "pipeline": LazyCommand("raftka.cli.pipeline", "app", "Run, list and stop Spark pipelines."),
     "archive": LazyCommand("raftka.cli.archive", "app", "Verify, restore and compact archives of topics."),
-    "telemetry": LazyCommand("raftka.cli.telemetry", "app", "Draw what brokers tell of their replicas."),
-    "audit": LazyCommand("raftka.cli.audit", "audit", "Judge large histories in parallel, on Spark."),
-    "completion": LazyCommand("raftka.cli.completion", "completion", "Print a script for a shell's completion."),
+    "telemetry": LazyCommand("raftka.cli.telemetry", "app", "Plot the telemetry of replicas."),
+    "audit": LazyCommand("raftka.cli.audit", "audit", "Check large histories in parallel, on Spark."),
+    "completion": LazyCommand("raftka.cli.completion", "completion", "Print a completion script for a shell."),
 }
 
 

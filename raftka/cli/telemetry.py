@@ -13,23 +13,23 @@ from raftka.cli.param_types import PATH, BoundedInt
 
 @click.group("telemetry", cls=CommandGroup)
 def app() -> None:
-    """Draw what brokers tell of their replicas."""
+    """Plot the telemetry of replicas."""
 
 
 @app.command("plot")
 @click.option(
-    *("--parquet", "path"), type=PATH, required=True, metavar="DIR", help="The tables of the pipeline `telemetry`."
+    *("--parquet", "path"), type=PATH, required=True, metavar="DIR", help="Tables of the pipeline `telemetry`."
 )
-@click.option("--out", type=PATH, required=True, metavar="FILE", help="A PNG file; it is replaced.")
-@click.option("--topic", metavar="TOPIC", help="Of this topic.")
-@click.option("--partition", type=BoundedInt(0), metavar="N", help="This partition of the topic.")
-@click.option("--begin", metavar="TIME", help="As 2026-11-22T10:15:00, in UTC.")
-@click.option("--end", metavar="TIME", help="As 2026-11-22T10:15:00, in UTC.")
+@click.option("--out", type=PATH, required=True, metavar="FILE", help="PNG file; an existing one is replaced.")
+@click.option("--topic", metavar="TOPIC", help="Topic of the partition.")
+@click.option("--partition", type=BoundedInt(0), metavar="N", help="Number of the partition.")
+@click.option("--begin", metavar="TIME", help="Time such as 2026-11-22T10:15:00, UTC if it has no zone.")
+@click.option("--end", metavar="TIME", help="Time such as 2026-11-22T10:15:00, UTC if it has no zone.")
 @click.option(
     *("--spark", "session"),
     multiple=True,
     metavar="KEY=VALUE",
-    help="Configuration of the session, as driver.memory=2g; repeat.",
+    help="Spark configuration, such as driver.memory=2g; repeat for more.",
 )
 def plot(
     path: Path,
@@ -40,9 +40,9 @@ def plot(
     end: str | None,
     session: tuple[str, ...],
 ) -> None:
-    """Draw a partition: lag by replica, who led, latency, and when it was not available.
+    """Plot the lag of each replica, the leader, latency and unavailable times of a partition.
 
-    Without --topic and --partition it is the one that was longest not available.
+    Without --topic and --partition, plot the partition that was unavailable longest.
     """
     from raftka.pipeline.query_errors import query_error
     from raftka.pipeline.spark_session import open_session, require_spark
@@ -87,5 +87,5 @@ def _moment(text: str | None, flag: str) -> float | None:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise click.BadParameter(f"{flag} {text}: is no time as 2026-11-22T10:15:00") from None
+        raise click.BadParameter(f"{flag} {text}: must be a time such as 2026-11-22T10:15:00") from None
     return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

@@ -37,17 +37,32 @@ _MARKS = ("dirty", "flushed", "commit", "visible")
 
 @click.group("topic", cls=CommandGroup)
 def app() -> None:
-    """Create, configure, trim, describe and delete topics."""
+    """Create, describe, configure, trim and delete topics."""
 
 
 @app.command()
 @name_argument
 @click.option(
-    "--partitions", "-p", type=BoundedInt(1, 10_000), metavar="N", help="How many; default: the brokers' own."
+    "--partitions",
+    "-p",
+    type=BoundedInt(1, 10_000),
+    metavar="N",
+    help="Number of partitions. [default: the brokers' default]",
 )
-@click.option("--replicas", "-r", type=BoundedInt(1, 31), metavar="N", help="Of each; default: the brokers' own.")
 @click.option(
-    "-c", "--config", multiple=True, metavar="K=V", shell_complete=complete_topic_pairs, help="A topic config."
+    "--replicas",
+    "-r",
+    type=BoundedInt(1, 31),
+    metavar="N",
+    help="Replicas of each partition. [default: the brokers' default]",
+)
+@click.option(
+    "-c",
+    "--config",
+    multiple=True,
+    metavar="K=V",
+    shell_complete=complete_topic_pairs,
+    help="Topic configuration; repeat for more.",
 )
 @brokers_option
 def create(name: str, partitions: int | None, replicas: int | None, config: tuple[str, ...], brokers: str) -> None:
@@ -77,11 +92,11 @@ def list_topics(brokers: str, output: Format) -> None:
 @app.command()
 @name_argument
 @brokers_option
-@click.option("--admin", metavar="HOST:PORT", help="Admin port of any Raftka broker: shows terms and positions.")
-@click.option("--configs", "-c", is_flag=True, help="Show the configuration, too.")
+@click.option("--admin", metavar="HOST:PORT", help="Admin port of any Raftka broker; adds terms and positions.")
+@click.option("--configs", "-c", is_flag=True, help="Also show the configuration.")
 @format_option
 def describe(name: str, brokers: str, admin: str | None, configs: bool, output: Format) -> None:
-    """Show the partitions of a topic: who leads, who has a replica, how far each one is."""
+    """Show the leader, the replicas and the positions of each partition."""
     if admin is not None:
         from raftka.config import parse_address
 
@@ -126,14 +141,16 @@ def describe(name: str, brokers: str, admin: str | None, configs: bool, output: 
 
 @app.command()
 @name_argument
-@click.option("--internal", is_flag=True, help="Also one in which the brokers keep what is theirs, as groups' commits.")
+@click.option(
+    "--internal", is_flag=True, help="Allow the deletion of an internal topic, such as the one of committed offsets."
+)
 @brokers_option
 def delete(name: str, internal: bool, brokers: str) -> None:
     """Delete a topic and its records."""
     if name in kafka_client.INTERNAL_TOPICS and not internal:
         raise click.BadParameter(
-            f"{name} is the brokers' own: what every group has committed, or the like, would go with it; --internal"
-            " deletes it nevertheless"
+            f"{name} is an internal topic: its deletion loses state of the cluster, such as committed offsets;"
+            " --internal deletes it all the same"
         )
     # Asked first for the sake of a better word than the protocol has.
     kafka_client.read_cluster(brokers).topic(name)
@@ -148,36 +165,42 @@ def delete(name: str, internal: bool, brokers: str) -> None:
     multiple=True,
     metavar="K=V",
     shell_complete=complete_topic_pairs,
-    help="Set a key.",
+    help="Set a key; repeat for more.",
 )
 @click.option(
     *("--delete", "-d", "deleted"),
     multiple=True,
     metavar="K",
     shell_complete=complete_topic_keys,
-    help="Give a key back to the default.",
+    help="Reset a key to its default; repeat for more.",
 )
 @dry_run_option
 @brokers_option
 def alter_config(name: str, changed: tuple[str, ...], deleted: tuple[str, ...], dry_run: bool, brokers: str) -> None:
-    """Change the configuration of a topic, all of it or nothing; keys that are not named stay."""
+    """Change the configuration of a topic. All changes are applied, or none; other keys keep their values."""
     pairs = parse_pairs(changed, "--set")
     if not pairs and not deleted:
-        raise click.BadParameter("nothing to change: --set K=V or --delete K is needed")
+        raise click.BadParameter("nothing to change: use --set K=V or --delete K")
     if twice := sorted(set(pairs) & set(deleted)):
-        raise click.BadParameter(f"--delete {twice[0]}: --set has it, too")
+        raise click.BadParameter(f"--delete {twice[0]}: --set names it too")
     kafka_client.read_cluster(brokers).topic(name)
     kafka_configs.alter_configs(brokers, Owner.TOPIC, name, pairs, deleted, is_dry_run=dry_run)
-    print(f"{name} would be accepted; nothing is changed (--dry-run)" if dry_run else f"changed {name}")
+    print(f"{name}: the change is valid; nothing is changed (--dry-run)" if dry_run else f"changed {name}")
 
 
 @app.command("add-partitions")
 @name_argument
-@click.option(*("--num", "-n", "more"), type=BoundedInt(1, 10_000), required=True, metavar="N", help="How many more.")
+@click.option(
+    *("--num", "-n", "more"),
+    type=BoundedInt(1, 10_000),
+    required=True,
+    metavar="N",
+    help="Number of partitions to add.",
+)
 @dry_run_option
 @brokers_option
 def add_partitions(name: str, more: int, dry_run: bool, brokers: str) -> None:
-    """Let a topic have more partitions. Keys move: a record's partition follows from how many there are."""
+    """Add partitions to a topic. Keys move to other partitions: a record's partition depends on their number."""
     before = len(kafka_client.read_cluster(brokers).topic(name))
     with _told_to_look(name):
         kafka_configs.add_partitions(brokers, name, before + more, is_dry_run=dry_run)
@@ -191,7 +214,7 @@ def add_partitions(name: str, more: int, dry_run: bool, brokers: str) -> None:
     *("--offset", "-o"),
     required=True,
     metavar=POSITION_METAVAR,
-    help=f"The first record that stays. {POSITION_HELP}.",
+    help=f"First record to keep. {POSITION_HELP}.",
 )
 @partitions_option
 @dry_run_option
@@ -200,13 +223,14 @@ def add_partitions(name: str, more: int, dry_run: bool, brokers: str) -> None:
 def trim_prefix(
     name: str, offset: str, partitions: tuple[int, ...], dry_run: bool, brokers: str, output: Format
 ) -> None:
-    """Delete the oldest records of a topic, for good.
+    """Delete the oldest records of a topic permanently.
 
-    A partition that ends before the offset loses all of them, and is named; if each one does, nothing is deleted.
+    A partition that ends before the offset loses all its records, with a note on stderr. If every partition does,
+    nothing is deleted.
     """
     position = parse_position(offset, "--offset", time.time_ns() // 1_000_000)
     if name in kafka_client.INTERNAL_TOPICS:
-        raise click.BadParameter(f"{name} is the brokers' own: they let nobody delete records of it")
+        raise click.BadParameter(f"{name} is an internal topic: brokers refuse to delete its records")
     wanted = existing_partitions(brokers, name, partitions)
     first = kafka_offsets.first_offsets(brokers, [(name, number) for number in wanted])
     after = _trimmed(brokers, name, position, first)
@@ -229,7 +253,7 @@ def _told_to_look(name: str) -> Iterator[None]:
     try:
         yield
     except UnansweredError as error:
-        raise CommandError(f"{error}; it may still be under way: `raftka topic describe {name}` shows it") from None
+        raise CommandError(f"{error}; the change may still happen: check with `raftka topic describe {name}`") from None
 
 
 def _trimmed(
@@ -249,7 +273,7 @@ def _trimmed(
         position.within(first[short[0]], end[short[0]], short[0])
     for partition in short:
         words = f"partition {partition[1]} of {name} ends at {end[partition]}"
-        print(f"raftka: note: {words}, which is taken in place of {position.value}", file=sys.stderr)
+        print(f"raftka: note: {words}; {end[partition]} is used instead of {position.value}", file=sys.stderr)
     return {partition: max(begin, min(position.value, end[partition])) for partition, begin in first.items()}
 
 

@@ -68,7 +68,7 @@ class ClusterInfo:
             KafkaClientError: There is no such topic.
         """
         if name not in self.topics:
-            raise KafkaClientError(f"topic {name} does not exist (`raftka topic list` shows what does)")
+            raise KafkaClientError(f"topic {name} does not exist (`raftka topic list` shows the topics)")
         return self.topics[name]
 
 

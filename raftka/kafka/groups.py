@@ -212,7 +212,7 @@ def _refusal_text(error: "KafkaError") -> str:
     if error.name() in {"NON_EMPTY_GROUP", "UNKNOWN_MEMBER_ID"}:
         return f"it is in use: {_STOP_FIRST}"
     if error.name() == "GROUP_ID_NOT_FOUND":
-        return "it does not exist (`raftka group list` shows what does)"
+        return "it does not exist (`raftka group list` shows the groups)"
     return error_text(error)
 
 

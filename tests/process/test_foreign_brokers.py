@@ -52,7 +52,7 @@ def test_a_broker_of_another_cluster_is_refused_and_named_on_both_sides(make_clu
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"kafka.port": "many"}, "kafka.port = 'many': must be a whole number"),
+        ({"kafka.port": "many"}, "kafka.port = 'many': must be an integer"),
         ({"insecure": "maybe"}, "insecure = 'maybe': must be true or false"),
         ({"seeds": [1]}, "must be a list of strings"),
         ({"kafka.prt": 1}, "unknown option kafka.prt; did you mean kafka.port?"),

@@ -61,7 +61,7 @@ def test_a_pipe_is_said_to_be_one(capsys):
     os.close(writer)
     with os.fdopen(reader):
         assert run(["check", f"/dev/fd/{reader}"]) == 2
-    assert "a history is a file that can be read from any place, and this is a pipe" in capsys.readouterr().err
+    assert "a history must be a seekable file, and this is a pipe" in capsys.readouterr().err
 
 
 def test_json_is_for_programs(checked):

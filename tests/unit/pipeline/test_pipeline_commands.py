@@ -60,7 +60,7 @@ def test_without_pyspark_a_run_says_what_to_install(
 @pytest.mark.parametrize("arguments", [[], ["history.jsonl", "--topic", "histories"]])
 def test_an_audit_is_of_files_or_of_a_topic(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["audit", *arguments]) == USAGE
-    assert "either FILE... or --topic is needed" in capsys.readouterr().err
+    assert "use either FILE... or --topic" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

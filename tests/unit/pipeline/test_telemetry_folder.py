@@ -117,7 +117,7 @@ def test_settings_that_do_not_fit_are_refused(key: str, value: str, reason: str)
     [
         (["--parquet", "nowhere"], USAGE, "Missing option '--out'"),
         (["--parquet", "nowhere", "--out", "a.png", "--partition", "1"], USAGE, "--partition needs --topic"),
-        (["--parquet", "nowhere", "--out", "a.png", "--begin", "noon"], USAGE, "--begin noon: is no time as"),
+        (["--parquet", "nowhere", "--out", "a.png", "--begin", "noon"], USAGE, "--begin noon: must be a time such as"),
         (["--parquet", "nowhere", "--out", "a.png", "--spark", "x"], USAGE, "--spark x: must be KEY=VALUE"),
     ],
 )

@@ -89,9 +89,9 @@ def test_a_position_has_an_offset_in_a_partition(position: Position, offset: int
 
 def test_an_offset_that_a_partition_does_not_have_is_refused_with_what_it_has() -> None:
     for value in (9, 21):
-        with pytest.raises(CommandError, match=f"partition 3 of t has offsets 10 to 19; {value} is not among them"):
+        with pytest.raises(CommandError, match=f"partition 3 of t has offsets 10 to 19; {value} is out of range"):
             Position(Anchor.OFFSET, value).within(10, 20, ("t", 3))
-    with pytest.raises(CommandError, match="is empty, its next offset is 5; 1 is not among them"):
+    with pytest.raises(CommandError, match="is empty, its next offset is 5; 1 is out of range"):
         Position(Anchor.OFFSET, 1).within(5, 5, ("t", 0))
 
 
@@ -100,8 +100,8 @@ def test_the_nearest_offset_is_taken_where_it_is_noted() -> None:
     found = [Position(Anchor.OFFSET, value).near(10, 20, ("t", 3), notes.append) for value in (9, 10, 20, 21)]
     assert found == [10, 10, 20, 20]
     assert notes == [
-        "partition 3 of t has offsets 10 to 19; 10 is taken in place of 9",
-        "partition 3 of t has offsets 10 to 19; 20 is taken in place of 21",
+        "partition 3 of t has offsets 10 to 19; 10 is used instead of 9",
+        "partition 3 of t has offsets 10 to 19; 20 is used instead of 21",
     ]
     assert Position(Anchor.LAST, 3).near(10, 20, ("t", 3), notes.append) == 17
 

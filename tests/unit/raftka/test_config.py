@@ -73,8 +73,8 @@ def test_the_example_still_loads_with_any_line_uncommented(tmp_path: Path) -> No
     ("flags", "words"),
     [
         ({}, "node.id is not set: use --node-id, RAFTKA_NODE_ID or a configuration file"),
-        ({"node.id": "one"}, "must be a whole number"),
-        ({"node.id": True}, "must be a whole number"),
+        ({"node.id": "one"}, "must be an integer"),
+        ({"node.id": True}, "must be an integer"),
         ({"node.id": -1}, "must be from 0 to"),
         ({"node.id": 1, "kafka.port": 65_536}, "kafka.port = 65536: must be from 0 to 65535"),
         ({"node.id": 1, "insecure": "maybe"}, "must be true or false"),

@@ -115,7 +115,7 @@ def test_a_change_that_is_not_answered_in_time_is_said_to_be_under_way(
     monkeypatch.setattr(kafka_configs, "add_partitions", unanswered)
     for arguments in (["create", "big", "-p", "1000"], ["add-partitions", "big", "-n", "1000"]):
         assert run(["topic", *arguments]) == 1
-        words = "raftka: no answer; it may still be under way: `raftka topic describe big` shows it\n"
+        words = "raftka: no answer; the change may still happen: check with `raftka topic describe big`\n"
         assert capsys.readouterr().err == words
 
 
