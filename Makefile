@@ -180,13 +180,13 @@ endef
 # What each environment adds to the one before it, in site-packages.
 $(STORY_STAMP): $(PINS)
 	$(make-environment)
-	@echo "installing Raftka and its dependencies (65 MB) into $(VENV) ..."
+	@echo "installing Raftka and its dependencies (60 MB) into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e .
 	@touch $@
 
 $(TESTS_STAMP): $(PINS)
 	$(make-environment)
-	@echo "installing Raftka and what its tests need (210 MB in all) into $(VENV) ..."
+	@echo "installing Raftka and what its tests need (200 MB in all) into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
 	@touch $@ $(STORY_STAMP)
 
