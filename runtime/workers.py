@@ -28,9 +28,12 @@ class Pool(Enum):
 
 POOL_THREADS = {Pool.APPEND: 4, Pool.FSYNC: 4, Pool.READ: 4, Pool.KVSTORE: 1, Pool.WATCH: 1}
 
-# A quick job that takes longer than this was none, and for so long no other is taken for one.
+# A quick job that takes longer than this was none. For a second, and for a hundred times as long as it took, no other
+# is taken for one: a disk that hangs now and then holds the loop up for 1 % of the time, and its hangs on threads are
+# seen.
 _QUICK_SECONDS = 0.005
 _SLOW_SECONDS = 1.0
+_SLOW_FACTOR = 100
 
 
 # A read that takes longer is taken for hung: its thread does not count any more, and another one takes its place. With
@@ -94,7 +97,7 @@ class ThreadWorkers:
             # One slow disk must not hold up the loop twice: for a while everything goes to threads again.
             ended = time.monotonic()
             if ended - began > _QUICK_SECONDS:
-                self._quick_again_at = ended + _SLOW_SECONDS
+                self._quick_again_at = ended + max(_SLOW_SECONDS, _SLOW_FACTOR * (ended - began))
         return True
 
     async def run(self, pool: Pool, job: Callable[[], T]) -> T:

@@ -48,14 +48,18 @@ class LogAppender:
         if others or part.file is None or not part.file.is_open or sum(map(len, part.buffers)) > _QUICK_BYTES:
             return False
         context = self._context
-        try:
+
+        def write() -> bool:
             is_written = context.env.workers.run_now(lambda: write_parts(context.files, context.directory, parts))
+            if is_written:
+                self._on_written(entries, parts)
+            return is_written
+
+        try:
+            return context.jobs.write_here(write)
         except OSError as error:
             await context.jobs.write(partial(self._undo_and_raise, parts, error))
             raise AssertionError("it raises") from error
-        if is_written:
-            self._on_written(entries, parts)
-        return is_written
 
     async def _append(self, entries: Sequence[Entry], parts: list[SegmentPart]) -> None:
         files, directory = self._context.files, self._context.directory

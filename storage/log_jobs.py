@@ -83,6 +83,7 @@ class LogJobs:
     def __init__(self, env: Environment, group: str, health: LogHealth) -> None:
         self._env = env
         self._group = group
+        self._health = health
         self._gate = Gate(f"log {group}")
         self._is_closing = False
         self._writes = _Lane(self._gate, "write", health)
@@ -122,6 +123,23 @@ class LogJobs:
         """
         self.check_open()
         await self._writes.run(effect)
+
+    def write_here(self, effect: Callable[[], bool]) -> bool:
+        """Run `effect` now, on the loop, and return what it returns. No other write may be under way.
+
+        Raises:
+            LogPoisonedError: `effect` ended in a mistake of ours; how far it came is not known.
+            OSError: What `effect` raises.
+        """
+        self.check_open()
+        try:
+            return effect()
+        except OSError:
+            raise
+        except Exception as error:
+            # As in a lane: it ends this log, and not the process with all others.
+            report_contained("a write of a log failed", error)
+            raise self._health.poisoned(f"a write ended in {error!r}") from error
 
     async def insist(self, pool: Pool, job: Callable[[], T]) -> T:
         """Run a blocking job that cannot be refused any more; without a descriptor it is repeated until there is one.

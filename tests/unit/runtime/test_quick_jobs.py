@@ -27,9 +27,23 @@ def test_a_job_that_was_slow_sends_the_next_ones_to_threads_for_a_while(workers,
     assert workers.run_now(lambda: done.append("quick"))
     assert workers.run_now(slow)
     assert not workers.run_now(lambda: done.append("refused"))
-    now[0] += 1.0
+    now[0] += 1.1
     assert workers.run_now(lambda: done.append("quick again"))
     assert done == ["quick", "slow", "quick again"]
+
+
+def test_a_job_that_hung_sends_the_next_ones_to_threads_for_a_hundred_times_as_long(workers, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def hung() -> None:
+        now[0] += 5.0
+
+    assert workers.run_now(hung)
+    now[0] += 499.0
+    assert not workers.run_now(lambda: None)
+    now[0] += 1.1
+    assert workers.run_now(lambda: None)
 
 
 def test_what_a_job_raises_reaches_the_caller(workers):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,6 +58,11 @@ def test_a_removed_segment_that_cannot_be_closed_is_logged_and_holds_up_nothing(
 
 def _mistake(*_: object) -> None:
     raise AssertionError("a mistake of ours")
+
+
+def _run_now(job: Callable[[], None]) -> bool:
+    job()
+    return True
 
 
 def _reports() -> list[dict[str, Any]]:
@@ -128,6 +134,23 @@ def test_an_append_that_ends_in_a_mistake_of_ours_tells_its_caller_and_poisons_t
         async with asyncio.timeout(10):
             with pytest.raises(LogPoisonedError, match="a mistake of ours"):
                 await append(log, Spec(term=1))
+        await _ends(log, reports)
+
+    asyncio.run(scenario())
+
+
+def test_a_small_append_on_the_loop_that_ends_in_a_mistake_of_ours_poisons_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path)
+        log, reports = await place.open(), _reports()
+        # The segment is open from here on: the next append needs no thread.
+        await append(log, Spec(term=1))
+        monkeypatch.setattr(place.workers, "run_now", _run_now)
+        monkeypatch.setattr(storage.log_appender, "write_parts", _mistake)
+        with pytest.raises(LogPoisonedError, match="a mistake of ours"):
+            await append(log, Spec(term=1))
         await _ends(log, reports)
 
     asyncio.run(scenario())
