@@ -9,6 +9,7 @@ Tests on Spark are skipped where Java is missing. That must not be read over: th
 """
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +40,12 @@ _SLOW = (
     "tests/simulation/known_bugs",
     "tests/unit/pipeline",
 )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what -m leaves out: it may need Spark, which `make test` has not installed."""
+    path = collection_path.relative_to(config.rootpath).as_posix()
+    return True if "not slow" in config.option.markexpr and path in _SLOW else None
 
 
 @pytest.hookimpl(tryfirst=True)  # Before -m looks at the marks.
