@@ -138,15 +138,19 @@ def test_what_cannot_be_done_is_refused_in_one_line(tmp_path: Path):
     (full / "file").touch()
     out = ("--out", str(tmp_path / "run"))
     for arguments, code, words in (
-        (("--nemesis", "flood", *out), 64, "--nemesis flood: there are"),
-        (("--nemesis", "partition", "--brokers", "1", *out), 64, "one broker has no other one"),
-        (("--nemesis", "transfer", "--workload", "register", *out), 64, "registers have no partition"),
-        (("--minutes", "inf", *out), 64, "--minutes inf: a number with an end"),
+        (("--nemesis", "flood", *out), 64, "--nemesis flood: must be among"),
+        (("--nemesis", "partition", "--brokers", "1", *out), 64, "needs more than one broker"),
+        (("--nemesis", "transfer", "--workload", "register", *out), 64, "needs the log workload"),
+        (("--minutes", "inf", *out), 64, "--minutes inf: must be a finite number"),
         (("--minutes", "nan", *out), 64, "'--minutes'"),
-        (("--rate", "inf", *out), 64, "--rate inf: a number with an end"),
-        (("--nemesis", "kill", "--bootstrap", "127.0.0.1:1", *out), 64, "nothing is done to a cluster that is given"),
+        (("--rate", "inf", *out), 64, "--rate inf: must be a finite number"),
+        (
+            ("--nemesis", "kill", "--bootstrap", "127.0.0.1:1", *out),
+            64,
+            "a cluster given by --bootstrap gets no faults",
+        ),
         (("--nemesis", "none", "--out", str(full)), 2, "the folder is not empty"),
-        (("--brokers", "2", *out), 64, "--brokers 2: without one of them there is no majority"),
+        (("--brokers", "2", *out), 64, "--brokers 2: two brokers tolerate no failure"),
         (("--bootstrap", "127.0.0.1:1", *out), 2, "Connection refused (--bootstrap names others)"),
         (("--bootstrap", "nonsense", *out), 2, "nonsense"),
         (("--schedule", str(full / "file"), *out), 2, "is not a schedule"),
