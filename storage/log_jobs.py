@@ -59,10 +59,7 @@ class _Lane:
         except (StorageError, OSError) as error:
             self._end(done, error)
         except Exception as error:  # noqa: BLE001 - told to the caller and to the loop
-            # A mistake of ours, which every replica that applies the same log may make: it ends this log, and not the
-            # process with all others. How far the effect came is not known.
-            self._end(done, self._health.poisoned(f"a {self._name} ended in {error!r}"))
-            report_contained(f"a {self._name} of a log failed", error)
+            self._end(done, _contained(self._health, self._name, error))
         except BaseException:
             self._end(done, StorageError(f"a {self._name} was cancelled"))
             raise
@@ -75,6 +72,17 @@ class _Lane:
             done.set_result(None)
         else:
             done.set_exception(error)
+
+
+def _contained(health: LogHealth, name: str, error: Exception) -> StorageError:
+    """Poison the log for a mistake of ours, tell the loop, and return the error for the caller.
+
+    Every replica that applies the same log may make the mistake: it ends this log, and not the process with all others.
+    How far the effect came is not known.
+    """
+    failure = health.poisoned(f"a {name} ended in {error!r}")
+    report_contained(f"a {name} of a log failed", error)
+    return failure
 
 
 class LogJobs:
@@ -128,18 +136,14 @@ class LogJobs:
         """Run `effect` now, on the loop, and return what it returns. No other write may be under way.
 
         Raises:
-            LogPoisonedError: `effect` ended in a mistake of ours; how far it came is not known.
-            OSError: What `effect` raises.
+            StorageError, OSError: What `effect` raises; a mistake of ours comes as a LogPoisonedError, as in a lane.
         """
-        self.check_open()
         try:
             return effect()
-        except OSError:
+        except (StorageError, OSError):
             raise
         except Exception as error:
-            # As in a lane: it ends this log, and not the process with all others.
-            report_contained("a write of a log failed", error)
-            raise self._health.poisoned(f"a write ended in {error!r}") from error
+            raise _contained(self._health, "write", error) from error
 
     async def insist(self, pool: Pool, job: Callable[[], T]) -> T:
         """Run a blocking job that cannot be refused any more; without a descriptor it is repeated until there is one.
