@@ -14,6 +14,7 @@ import msgspec
 from model.ids import ConsistencyLevel, GroupId, Index, NodeId, Offset, Term
 from raft.consensus import Consensus
 from raft.errors import RaftError
+from raft.follower_index_metadata import FollowerIndexMetadata
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.heartbeat_manager import HeartbeatManager
 from raft.log_state import LogState, NoLogState
@@ -93,17 +94,18 @@ class Actor:
         return line
 
     def status(self) -> str:
-        """The whole state as one line."""
+        """The whole state: one line, and for a leader one line more for each follower, as the leader knows it."""
         assert self.consensus is not None
         state, log = self.consensus.state, self.consensus.log
         terms = " ".join(str(log.term_at(Index(index))) for index in range(log.start_index, log.dirty_index + 1))
         if log.start_index > 1:
             terms = f"{log.start_index}: {terms}"
         vote = "nobody" if state.voted_for is None else f"n{state.voted_for}"
-        return (
+        own = (
             f"{self.standing()}, voted for {vote}, log [{terms}] flushed {log.flushed_index}"
             f" commit {state.commit_index} visible {state.visible_index}"
         )
+        return "\n".join([own, *map(render_follower, state.followers.values())])
 
 
 class Stage:
@@ -366,6 +368,22 @@ def entries_after(log: Log, prev_index: int, terms: list[int]) -> list[Entry]:
         Entry(Index(index), Term(term), EntryKind.COMMAND, Offset(log.next_offset), 0, b"%d@%d" % (index, term))
         for index, term in enumerate(terms, prev_index + 1)
     ]
+
+
+def render_follower(follower: FollowerIndexMetadata) -> str:
+    """Return what the leader knows of a follower: RFC 0004's state, positions, and who sends next."""
+    standing = "probing" if follower.is_probing else "filling" if follower.needs_recovery else "in step"
+    line = (
+        f"  n{follower.node_id} {standing}: match {follower.match_index} dirty {follower.dirty_index}"
+        f" flushed {follower.flushed_index}, sent up to {follower.expected_log_end_index}"
+    )
+    if follower.in_flight:
+        line += f", {follower.in_flight} in flight"
+    if follower.is_recovering:
+        line += ", recovery at work"
+    elif follower.needs_recovery:
+        line += ", recovery waits for an answer"
+    return line
 
 
 def render_outcome(done: "asyncio.Future[ReplicateResult]") -> str:

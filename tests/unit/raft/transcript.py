@@ -39,7 +39,8 @@ Commands (nodes by number; the seconds are virtual and pass only in `after`):
     say A->B beat term=T [at=I@T] [commit=I] [visible=I]
     settle                                  everything goes on that can without time passing
     after SECONDS                           time passes
-    status [N ...] / wire / probe N NAME ...
+    status [N ...]                          the state of replicas; a leader also tells what it knows of its followers
+    wire / probe N NAME ...
 """
 
 import errno
@@ -307,7 +308,8 @@ class Teller:
 
     def do_status(self, *nodes: str) -> None:
         self.stage.settle()
-        self._print(*[self.stage.actors[int(node)].status() for node in nodes or self.stage.actors])
+        for node in nodes or self.stage.actors:
+            self._print(*self.stage.actors[int(node)].status().splitlines())
 
     def do_probe(self, node: str, *names: str) -> None:
         self.stage.settle()
