@@ -60,6 +60,7 @@ def send_append(
 ) -> asyncio.Future[AppendEntriesReply]:
     """Send entries up to `last_index`; the reply is taken into the state before the future's awaiters run."""
     assert last_index >= request.prev_index
+    follower.check_may_send(request.prev_index, context.options.follower_window)
     follower.expected_log_end_index = last_index
     follower.on_sent()
     context.probe.append_requests_sent += 1
@@ -73,6 +74,8 @@ def send_snapshot_chunk(
     context: ReplicaContext, follower: FollowerIndexMetadata, request: InstallSnapshotRequest, chunk: Buffer
 ) -> asyncio.Future[AppendEntriesReply]:
     """Send a chunk of a snapshot; the reply is taken into the state before the future's awaiters run."""
+    # R1: while a follower is probed, only its recovery sends.
+    assert follower.is_recovering
     follower.on_sent()
     number = follower.next_request()
     future = context.client.install_snapshot(follower.node_id, request, chunk)
@@ -149,7 +152,9 @@ def apply_reply(
     state = context.state
     context.effects.observe_term(reply.term)
     if state.term != term or state.followers.get(follower.node_id) is not follower:
-        return  # Sent in an older leadership: says nothing about this one.
+        # Sent in an older leadership: says nothing about this one. Without this check it would count a copy that the
+        # follower may have replaced since, and confirm reads of a leader that was deposed in between.
+        return
     if reply.term != term:
         return
     follower.last_reply_at = context.now()

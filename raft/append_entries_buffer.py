@@ -112,6 +112,8 @@ class AppendEntriesBuffer:
         return units
 
     def _release(self, queued: _Queued) -> None:
+        # RFC 0003 section 9: a request's bytes are given back once; twice, and the node would hold more than its bound.
+        assert 0 <= queued.units <= self._held_bytes
         self._held_bytes -= queued.units
         self._context.limits.append_buffers.release(queued.units)
 
@@ -135,12 +137,16 @@ class AppendEntriesBuffer:
             while self._queue:
                 if not self._context.state.is_term_durable:
                     await self._votes.wait_for_term()
+                # One drain at a time: two of them would append in another order than the requests came in.
+                assert not self._taken
                 self._taken, self._queue = self._queue, deque()
                 outcomes = []
                 async with self._context.op_lock:
                     while self._taken:
                         outcomes.append(await self._append(self._taken[0]))
                         self._release(self._taken.popleft())
+                # Section 9: what is held is what is queued. With bytes counted twice the group would stay BUSY.
+                assert self._queue or not self._held_bytes
                 waiting = [outcome for outcome in outcomes if outcome.asked.request.flush]
                 for outcome in outcomes:
                     if not outcome.asked.request.flush:
@@ -169,6 +175,8 @@ class AppendEntriesBuffer:
         if reply.done():
             return
         status = outcome.status
+        # Without this check an append that ended under an old term would be a success of the new one: an entry that
+        # the new leader replaces would count as a copy (counterexample 19).
         if state.term != request.term or state.leader_id != leader:
             status = AppendStatus.STALE_TERM
         if status is AppendStatus.SUCCESS:
@@ -178,8 +186,12 @@ class AppendEntriesBuffer:
     async def _append(self, queued: _Queued) -> _Outcome:
         context, state, asked = self._context, self._context.state, queued.asked
         request = asked.request
+        # The plan below is made from the log as it is now: only this lock keeps it so until the entries are written.
+        assert context.op_lock.locked()
+        # Without this check entries of a deposed leader, queued before its successor's, would replace them.
         if state.term != request.term or state.leader_id != asked.leader:
             return _Outcome(asked, AppendStatus.STALE_TERM, Index(0))
+        # Without this check a restart could forget the term in which entries were truncated (S9, counterexample 41).
         if not state.is_term_durable:
             return _Outcome(asked, AppendStatus.BUSY, Index(0))
         log, entries = context.log, queued.entries
@@ -203,7 +215,10 @@ class AppendEntriesBuffer:
             context.fail(error)
             return _Outcome(asked, AppendStatus.FAILED, Index(0))
         last = entries[-1].index if entries else prev_index
-        # A vote may have raised the term during the write: then nothing was matched with the new leader.
+        # S2: the leader counts a copy up to here.
+        assert last <= log.dirty_index
+        # A vote may have raised the term during the write. Without this check the old leader's entries would count as
+        # matched with the new leader, and its commit index would commit them.
         if state.term == request.term and state.leader_id == asked.leader:
             state.on_matched(last)
         return _Outcome(asked, AppendStatus.SUCCESS, last)

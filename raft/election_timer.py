@@ -57,6 +57,8 @@ class ElectionTimer:
 
     def heard_leader(self) -> None:
         """Any valid request of the current leader arrived. The deadline is moved when it is due, not each time."""
+        # S1: who hears a leader does not lead itself. `follow` comes first, and refuses a second leader of a term.
+        assert self._context.state.role is Role.FOLLOWER
         self._heard_at = self._context.now()
         self._withdrawals = 0
         if self._deadline.when is None:
@@ -90,17 +92,21 @@ class ElectionTimer:
         """The leader hands over to this replica: stand now, while it is still heard."""
         if self._is_stopped or self._is_standing:
             return
+        assert self._context.state.role is Role.FOLLOWER
         self._deadline.disarm()
         self._is_standing = True
         self._context.gate.spawn(self._stand(is_transfer=True), name="election")
 
     def on_stepped_down(self) -> None:
         """The leader of this replica's term is gone or unknown: it was us."""
+        # The leadership ends first: a leader that stood would vote against itself.
+        assert not self._context.state.is_leader
         self._heard_at, self._reason = None, "it led until now"
         self.rearm()
 
     def _on_due(self) -> None:
         state = self._context.state
+        # Without the last check a replica that hands its groups over before a stop would be elected again.
         if state.role in (Role.LEADER, Role.FAILED) or self._is_standing or self._is_stopped:
             return
         if self._heard_at is not None:
@@ -117,6 +123,8 @@ class ElectionTimer:
             # Links are not up, or the disk would not take a barrier. A leader that reaches us will re-arm the deadline.
             self._retry()
             return
+        # Section 7: whose leader is silent names none, and pre-votes for others from now on.
+        assert state.leader_id is None
         self._is_standing = True
         self._context.gate.spawn(self._stand(is_transfer=False), name="election")
 
@@ -128,6 +136,8 @@ class ElectionTimer:
         return has_majority(state.commit_quorums, up)
 
     async def _stand(self, *, is_transfer: bool) -> None:
+        # One election at a time: two would enter two terms, and the first would count votes of a term that is over.
+        assert self._is_standing
         stm = VoteStm(
             *(self._context, self._votes),
             reason="its leader hands over" if is_transfer else self._reason,

@@ -158,6 +158,16 @@ class FollowerIndexMetadata:
         self.sent_requests += 1
         return self.sent_requests
 
+    def check_may_send(self, prev_index: int, window: int) -> None:
+        """Assert R1 and R4 (RFC 0004): what is sent now follows what was sent, and the window has room for it.
+
+        Args:
+            prev_index: The entry before those that are sent.
+            window: Requests with entries that may be in flight to a follower.
+        """
+        assert self.is_probing or prev_index == self.expected_log_end_index, f"sends behind {prev_index}: {self}"
+        assert self.in_flight < window, str(self)
+
     def on_sent(self) -> None:
         """A request with entries (or a probe) is on its way."""
         self.in_flight += 1

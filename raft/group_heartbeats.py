@@ -37,6 +37,8 @@ class GroupHeartbeats:
     def is_due(self) -> bool:
         """Leader, once per tick: whether the group takes part in this tick."""
         state, dirty_index = self._context.state, self._context.log.dirty_index
+        # S1: a heartbeat says who leads the term.
+        assert state.is_leader
         stands_at = (state.term, state.commit_index, state.visible_index, dirty_index)
         is_still = stands_at == self._stood_at and all(
             follower.match_index >= dirty_index and not follower.needs_recovery for follower in state.followers.values()
@@ -72,8 +74,12 @@ class GroupHeartbeats:
     def judge(self, beat: Heartbeat) -> tuple[AppendStatus, Index]:
         """Return what a follower answers to the leader it has just heard, with the index of the reply."""
         log = self._context.log
+        # S9: SUCCESS is counted as a match. In a term that a restart could forget the answer was BUSY.
+        assert self._context.state.is_term_durable
         if self._buffer.is_busy:
             return AppendStatus.BUSY, NO_INDEX
+        # Without the second check a heartbeat that overtakes an append would be refused for a gap, or match entries
+        # that the append is about to replace.
         if beat.prev_index < 0 or log.pending_index != log.dirty_index:
             return AppendStatus.ALIVE, NO_INDEX
         prev_index = Index(beat.prev_index)

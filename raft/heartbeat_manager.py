@@ -100,6 +100,8 @@ class HeartbeatManager:
         numbers = [consensus.heartbeats.on_sent(node_id) for consensus in groups]
 
         def on_done(future: asyncio.Future[HeartbeatReply]) -> None:
+            # Counted down twice, a stalled peer would get more than its bound of messages.
+            assert self._unanswered[node_id] > 0
             self._unanswered[node_id] -= 1
             if future.cancelled() or future.exception() is not None:
                 return

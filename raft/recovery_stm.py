@@ -102,6 +102,8 @@ class RecoveryStm:
         await self._until_in_flight(0)
 
     async def _until_in_flight(self, most: int) -> None:
+        # R4: fewer than none are never in flight, and the recovery would wait for ever.
+        assert most >= 0
         while self._follower.in_flight > most:
             self._room.clear()
             await self._room.wait()
@@ -131,7 +133,7 @@ class RecoveryStm:
                 return False
             match reply.status:
                 case AppendStatus.SUCCESS:
-                    # Unless a heartbeat was refused meanwhile.
+                    # Unless a heartbeat was refused meanwhile. Without this check rounds would go on behind a gap.
                     if follower.expected_log_end_index == last <= follower.match_index:
                         follower.on_place_found()
                         return True
@@ -174,12 +176,16 @@ class RecoveryStm:
                 # The start of the log has moved.
                 follower.lose_place()
                 return
-            # Nobody else sends what memory does not hold; but something may have been refused during the read.
+            # Nobody else sends what memory does not hold; but something may have been refused during the read. Without
+            # this check the chunk would go to a follower whose log may end elsewhere.
             if self._goes_on() and follower.expects(entries[0].index):
                 self._send(request, entries, entries[-1].index)
 
     def _hand_over(self) -> None:
         context, follower = self._context, self._follower
+        # R2: what is left is in memory, or nothing is left. The backlog reads nothing else, and would find no entry.
+        prev_index = follower.expected_log_end_index
+        assert prev_index >= context.log.dirty_index or context.log.recent(Index(prev_index + 1), 1) is not None
         follower.on_handed_over()
         context.logger.debug("hands node %d over at %d", follower.node_id, follower.expected_log_end_index)
         is_asked_for = follower.flushed_index < context.state.last_asked_index
@@ -190,6 +196,8 @@ class RecoveryStm:
         self, request: AppendEntriesRequest, entries: list[Entry], last: Index
     ) -> asyncio.Future[AppendEntriesReply]:
         context = self._context
+        # R1: what was read is what comes next, without a gap.
+        assert not entries or entries[0].index == request.prev_index + 1
         if self._wants_flush(entries, last):
             request = append_request(context, Index(request.prev_index), Term(request.prev_term), flush=True)
         size = sum(entry.size for entry in entries)

@@ -214,6 +214,9 @@ class ReplicateBatcher:
         self._in_line[item] = self._node_budget.wait(max(size, 1), go_on, urgent=urgent)
 
     def _enqueue(self, item: ReplicateItem, units: int) -> None:
+        # Section 9: an item takes its bytes once, and gives them back once.
+        assert units > 0
+        assert not item.units
         item.units = units
         item.mark_enqueued()
         self._items.append(item)
@@ -229,8 +232,11 @@ class ReplicateBatcher:
     async def _flush(self) -> None:
         async with self._context.op_lock:
             self._flush_pending = False
+            # One round at a time: who is told of the end of a leadership is who waits in this one.
+            assert not self._in_round
             items, self._items = self._items, []
-            # Leadership is checked after the lock: a vote may have deposed us while we waited for it.
+            # Leadership is checked after the lock: a vote may have deposed us while we waited for it. Without this
+            # check the log would get entries of a term that this replica does not lead.
             self._in_round = [item for item in items if not item.is_done and self._admits(item)]
             try:
                 if self._in_round:
@@ -336,7 +342,13 @@ class ReplicateBatcher:
             item.fail(doubt or refusal)
 
     def _resolve(self, items: Sequence[ReplicateItem]) -> None:
+        dirty_index = self._context.log.dirty_index
+        # Section 4: the end of the leadership answers all that wait. Whoever came later would wait for ever.
+        assert self._context.state.is_leader
         for item in items:
+            # Who is answered, or waits from now on, has its entries in the log; a duplicate has its original there.
+            assert item.result is not None
+            assert item.result.last_index <= dirty_index
             item.drop_entries()
             if item.level is ConsistencyLevel.QUORUM_ACK:
                 self._monitor.add(item)

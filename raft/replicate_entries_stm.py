@@ -54,6 +54,9 @@ class ReplicateEntriesStm:
             StorageError: Not written (`RefusedError`), or the log is poisoned.
         """
         context = self._context
+        # S1: only the leader of the term places its entries, one round after the other.
+        assert self._still_leads()
+        assert context.op_lock.locked()
         if self._asked is not None:
             context.state.ask_flush(*self._asked)
         try:
@@ -68,6 +71,9 @@ class ReplicateEntriesStm:
         size = self._size
         context.probe.bytes_appended += size
         context.limits.disk.count_appended(size)
+        # Section 1: a round is in the log as a whole, with nothing behind it, before any follower gets a part of it.
+        assert context.log.dirty_index == self._entries[-1].index
+        # Without this check a deposed leader would send its entries in the name of the new term.
         if not self._still_leads():
             self._flusher.schedule_flush()
             raise LeadershipLostError(f"term {self._term} ended during the append")

@@ -69,6 +69,8 @@ class _Ballot:
 
     def _on_reply(self, node: NodeId) -> Callable[[asyncio.Future[VoteReply]], None]:
         def on_done(future: asyncio.Future[VoteReply]) -> None:
+            # Each voter that was asked answers once: the round ends with the last of them, not before.
+            assert self._pending > 0
             self._pending -= 1
             self._changed.set()
             if future.cancelled() or future.exception() is not None:
@@ -126,6 +128,8 @@ class VoteStm:
                 or (state.leader_id is not None and not self._is_transfer)
             ):
                 return Outcome.OVERTAKEN
+            # Without the lock an append of the old leader could still fail, and voters would have compared their logs
+            # with an end that this log never had (counterexample 32).
             state.become_candidate()
         finally:
             context.op_lock.release()
@@ -140,12 +144,18 @@ class VoteStm:
             return Outcome.SPLIT if self._still_stands(term) else Outcome.OVERTAKEN
         if not is_durable or not self._still_stands(term):
             return Outcome.OVERTAKEN
-        ballot = _Ballot(context, state.log_end)
+        # S8 and S9: a restart during the round must find this vote, or it could give a second one in the term.
+        assert state.voted_for == state.node_id
+        assert state.durable_term == term
+        end = state.log_end
+        ballot = _Ballot(context, end)
         await ballot.collect(self._request(term, pre=False), longest_log=False)
+        # Without this check a candidate that was overtaken would lead a term for which nobody has elected it.
         if not self._still_stands(term):
             return Outcome.OVERTAKEN
         if not ballot.is_won:
             return Outcome.SPLIT
+        _check_log_stands(end, state.log_end)
         elected = state.become_leader()
         context.probe.elections_won += 1
         context.logger.info("elected by nodes %s", sorted(ballot.granted))
@@ -183,3 +193,8 @@ class VoteStm:
     def _request(self, term: Term, *, pre: bool) -> VoteRequest:
         end = self._context.state.log_end
         return VoteRequest(self._context.group, term, end.last_index, end.term, pre, self._is_transfer)
+
+
+def _check_log_stands(asked: LogEnd, now: LogEnd) -> None:
+    """Assert S4's condition: voters have compared their logs with the end that the new leader still has."""
+    assert asked == now, f"stood with a log that ends at {asked}, leads with {now}"

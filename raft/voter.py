@@ -41,6 +41,7 @@ class Voter:
         if state.is_leader:
             # It hands over, and votes too: its leadership ends in proper form first.
             context.effects.observe_term(request.term)
+        # S8: `grant_vote` asserts that the vote is free.
         state.grant_vote(candidate, Term(request.term))
         self._election.rearm()
         try:
@@ -50,8 +51,11 @@ class Voter:
             context.probe.votes_refused += 1
             context.logger.warning("its vote for node %d is not durable yet, and not told", candidate)
             return self._reply(granted=False, reason="its vote is not durable yet")
+        # Without this check a vote of a term that is over would be told with the new term, as if given in it.
         granted = is_durable and state.term == request.term and state.voted_for == candidate
         if granted:
+            # S8: after a power loss between this answer and the sync, the voter would vote again in the same term.
+            assert state.durable_term == request.term
             context.probe.votes_granted += 1
             context.logger.info("votes for node %d", candidate)
         return self._reply(granted=granted, reason="" if granted else "overtaken")
@@ -106,6 +110,8 @@ class Voter:
     def say_that_it_steps_down(self) -> None:
         """Tell the followers; those that are not told, or not in time, stop hearing this leader all the same."""
         state = self._context.state
+        # Of another node's term, the notice would make its followers stand against a leader that works.
+        assert state.is_leader
         for node_id in state.followers:
             self._context.client.stepped_down(node_id, StepDownNotice(self._context.group, state.term))
 

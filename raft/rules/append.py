@@ -55,8 +55,11 @@ def plan_append(
             continue
         if index > log.last:
             return AppendPlan(skip, None)
+        # Without this check a delayed or repeated request that ends at entry 3 would remove entries 4 and 5, which the
+        # follower has reported since, and which may be committed (step 3: only a conflict removes).
         if log.term_at(index) == term:
             continue
+        # Without this check a leader that lacks a committed entry would make every follower remove it (S5).
         if index <= log.commit:
             return Reject.CONFLICT_WITH_COMMITTED
         return AppendPlan(skip, index)

@@ -133,3 +133,22 @@ def test_whoever_waits_for_room_is_called_with_each_answer() -> None:
     assert calls == [1, 0]
     with pytest.raises(AssertionError):
         one.on_answered()
+
+
+def test_only_what_follows_is_sent_unless_recovery_probes() -> None:
+    one = follower(expected=5)
+    one.check_may_send(5, window=16)
+    for prev_index in (4, 6):
+        with pytest.raises(AssertionError, match=f"sends behind {prev_index}"):
+            one.check_may_send(prev_index, window=16)
+    one.lose_place()
+    one.check_may_send(4, window=16)
+
+
+def test_a_full_window_takes_no_further_request() -> None:
+    one = follower(expected=5)
+    one.on_sent()
+    one.check_may_send(5, window=2)
+    one.on_sent()
+    with pytest.raises(AssertionError):
+        one.check_may_send(5, window=2)
