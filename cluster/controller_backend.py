@@ -143,6 +143,8 @@ class ControllerBackend:
                     _logger.error("%s group %s has not ended for %g s: the disk hangs", what, group, _PATIENCE)
 
     def _begin(self, group: GroupId, step: Callable[[], Coroutine[None, None, None]]) -> asyncio.Future[None]:
+        # One step at a time for each group: a removal beside an open would leave a replica without its directory.
+        assert group not in self._under_way
         done = self._under_way[group] = asyncio.get_running_loop().create_future()
         self._gate.spawn(self._complete(group, step, done), name=f"reconcile {group}")
         return done
@@ -197,6 +199,8 @@ class ControllerBackend:
             self.failed[group] = str(error)
             return
         self.failed.pop(group, None)
+        # `_reconcile` opens only what is not open: nobody would stop the replica that a second one hides.
+        assert group not in self._placed
         self._placed[group] = topic
         consensus.apply_policy(policy, write_caching=topic.config.write_caching)
         self._partitions.add(group, Partition(topic, number, consensus, log_state))
@@ -229,6 +233,8 @@ class ControllerBackend:
             self._leftovers_refused = why
             return
         self._has_leftovers = False
+        # Without a confirmed leader of raft0 before it (`remove_leftovers`), a table that lags would lack topics that
+        # exist, and this loop would delete replicas that hold committed records (A1 of RFC 0012).
         for group in groups:
             if self._topics.get_by_id(topic_of(group)) is None:
                 self._unremoved.setdefault(group, ("(unknown by now)", ""))

@@ -188,6 +188,8 @@ class Partition:
             start = await self._start_at(Offset(wanted))
             if start.offset > self.start_offset:
                 await self._consensus.move_log_start(start, term, deadline)
+            # L2 of RFC 0008: the answer promises that nothing below is ever read again.
+            assert self.start_offset >= start.offset
         return self.start_offset
 
     async def _start_at(self, offset: Offset) -> LogStart:
@@ -246,6 +248,8 @@ class Partition:
             entries = await self._in_term(term, self._log.read(first, max_bytes, visible))
             if not entries:
                 break
+            # S7: what is not visible may still be replaced.
+            assert first <= entries[0].index <= entries[-1].index <= visible
             batches = [entry.payload for entry in entries if entry.kind is EntryKind.DATA]
             first = Index(entries[-1].index + 1)
         return batches
@@ -260,6 +264,7 @@ class Partition:
             NotLeaderError: The leadership of `term` has ended.
         """
         found = await read
+        # Without this check records of a log that was cut since would be answered as visible in the newer term.
         if not self.is_in_office or self.leader_epoch != term:
             raise NotLeaderError(f"the leadership of epoch {term} ended while the log was read")
         return found

@@ -33,6 +33,9 @@ class ProducerIds:
         # Again: by the time a waiter runs, a thousand others may have been served.
         while self._next_id == self._end_id:
             await self._allocate_block(timeout)
+        # Behind its end begin the ids of another broker: two producers with one id would take each other's batches for
+        # retries.
+        assert self._next_id < self._end_id
         self._next_id += 1
         return self._next_id - 1
 

@@ -90,6 +90,8 @@ class ProducerState:
             return _judge_other_epoch(batch, last)
         if batch.is_next_after(last.last):
             return None
+        # Without the look at the original a retry whose first answer was lost would be refused, and its producer would
+        # send it again under another number: the records would be in the log twice (I1).
         original = self._find(batch)
         if original is not None:
             index = Index(original.log_index)
@@ -111,8 +113,12 @@ class ProducerState:
     def truncate(self, first_removed: Index) -> None:
         """Forget the batches from `first_removed` on; none of them is committed."""
         while self._tail and self._tail[-1].log_index >= first_removed:
-            producer_id = self._tail.pop().sequence.producer_id
+            batch = self._tail.pop()
+            producer_id = batch.sequence.producer_id
             batches = self._tails[producer_id]
+            # I2: the newest batch of the log is the newest of its producer. Another one would stay, and its retry be
+            # answered as a duplicate of a batch that is gone.
+            assert batches[-1] is batch
             batches.pop()
             if not batches:
                 del self._tails[producer_id]
@@ -127,6 +133,8 @@ class ProducerState:
             batch = self._tail.popleft()
             producer_id = batch.sequence.producer_id
             batches = self._tails[producer_id]
+            # I2: the oldest batch of the log is the oldest of its producer.
+            assert batches[0] is batch
             batches.popleft()
             if not batches:
                 del self._tails[producer_id]

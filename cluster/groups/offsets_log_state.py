@@ -88,6 +88,8 @@ class OffsetsLogState:
             is_admitted = admitted is not None and admitted[0] is entry.payload
             records = admitted[1] if admitted is not None and is_admitted else _decode(entry.payload)
             if records:
+                # G3: records are applied in the order of the log, as every other replica applies them.
+                assert not self._tail or self._tail[-1][0] < entry.index
                 self._tail.append((entry.index, records))
                 self._ahead.note(records)
 
@@ -99,10 +101,15 @@ class OffsetsLogState:
     def commit(self, index: Index) -> None:
         """Apply everything up to `index`."""
         while self._tail and self._tail[0][0] <= index:
-            for key, value in self._tail.popleft()[1]:
+            noted, records = self._tail.popleft()
+            # G3: no record changes the table twice.
+            assert noted > self.applied_index
+            for key, value in records:
                 self._ahead.commit(key)
                 self.table.apply(key, value)
+        # B2 of RFC 0008: what is counted ahead is what the table has once all of it is applied.
         assert self._tail or self._ahead.size_bytes == self.table.size_bytes
+        assert self._tail or self._ahead.record_count == self.table.record_count
         self._advance_applied(index)
 
     def fills(self) -> list[Fill]:
