@@ -237,6 +237,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._small_queued_bytes -= len(received.frame)
             self._is_handling = True
             try:
+                # RFC 0005 section 1: what is counted is what is queued. Counted twice, the connection stops reading.
+                assert self._frames or not self._queued_bytes
+                assert 0 <= self._small_queued_bytes <= self._queued_bytes
                 await self._handle(received.frame)
             except (ProtocolError, EndConnectionError) as error:
                 self._end(str(error))

@@ -65,10 +65,13 @@ class FetchLease:
     def end(self) -> None:
         """The response was taken, or never will be."""
         self.drop()
+        assert not self._units
         self._is_free.set()
 
     async def reserve(self, asked: int) -> int:
         """Take some of what is asked, before reading; return how many bytes may be read, 0 if none in time."""
+        # What a lease forgets to give back is missing from every connection's responses until the broker ends.
+        assert not self._units
         granted = self._memory.grant(asked)
         self._units = self._memory.try_take(granted) or await self._memory.take(granted)
         self._granted = granted if self._units else 0

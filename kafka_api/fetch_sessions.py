@@ -146,6 +146,7 @@ class FetchSessions:
             return None
         self._sessions[session.session_id] = session
         self._bytes += session.cost
+        self._check_bounds()
         return session
 
     def update(
@@ -166,12 +167,20 @@ class FetchSessions:
             self.remove(session)
             return False
         self._bytes += more
+        self._check_bounds()
         return True
 
     def remove(self, session: FetchSession) -> None:
         """End a session, if it has not ended yet."""
         if self._sessions.pop(session.session_id, None) is not None:
             self._bytes -= session.cost
+            self._check_bounds()
+
+    def _check_bounds(self) -> None:
+        """Assert the bounds of RFC 0005, section 3; bytes of sessions that are gone would evict all others one day."""
+        assert len(self._sessions) <= self._options.sessions_max
+        assert 0 <= self._bytes <= self._options.bytes_max
+        assert self._sessions or not self._bytes
 
     def _new_id(self) -> int:
         while True:

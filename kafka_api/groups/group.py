@@ -215,9 +215,13 @@ class Group:
         for member in self.members:
             self._answer_waiting(member, error)
             self.members.remove(member)
+        # Nobody is left who could take this broker's word for its partitions.
+        assert not len(self.members)
 
     def revive(self) -> None:
         """A group without members was not deleted after all."""
+        assert self.state is GroupState.DEAD
+        assert not len(self.members)
         self.state = GroupState.EMPTY
 
     # -- what was asked for ---------------------------------------------------------------------------------------
@@ -369,6 +373,8 @@ class Group:
 
     def _complete_join(self, now: float) -> None:
         """Begin the next generation with whoever has joined, and the static members."""
+        # G2: in any other state the members of this generation own partitions.
+        assert self.state is GroupState.PREPARING
         for member in self.members:
             if not member.is_awaiting_join and member.instance_id is None:
                 self.members.remove(member)
@@ -398,13 +404,18 @@ class Group:
                 self._reply(ticket, self._joined(member, tells_members=is_leader))
 
     def _store_assignment(self, assignments: Mapping[str, bytes]) -> None:
+        # G2: one assignment for each generation. A second one could give a partition to another member.
+        assert self.state is GroupState.COMPLETING
+        assert not self._is_storing_assignment
         generation = self.generation
         given = {member.member_id: assignments.get(member.member_id, b"") for member in self.members}
         self._is_storing_assignment = True
 
         def stored(now: float, error: ErrorCode) -> None:
             if self.state is not GroupState.COMPLETING or self.generation != generation:
-                return  # Whoever waited has been told to join again.
+                # Whoever waited has been told to join again. Without this check members of this generation would get
+                # parts of an older one, and two of them the same partition (G2).
+                return
             self._is_storing_assignment = False
             if error is ErrorCode.NONE:
                 self.state = GroupState.STABLE
@@ -490,6 +501,8 @@ class Group:
         self._effects.append(Reply(ticket, result))
 
     def _store(self, assignments: Mapping[str, bytes], then: Callable[[float, ErrorCode], None]) -> None:
+        # G4: a group that is dead at this broker may live on at the next coordinator.
+        assert self.state is not GroupState.DEAD
         members = tuple(member.stored(self.protocol, assignments[member.member_id]) for member in self.members)
         leader = self.members.leader
         self._store_number += 1

@@ -109,6 +109,8 @@ class HeldGroup:
         number = self._write_number
 
         def take(result: "asyncio.Future[Index | ErrorCode]") -> None:
+            # A write counted as ended before it is would let a deletion overtake it.
+            assert self.writes > 0
             self.writes -= 1
             if not self.writes:
                 self._none_under_way.set()

@@ -20,7 +20,10 @@ class MemberMemory:
     def change(self, difference: int) -> None:
         """A group has grown or shrunk."""
         self.used += difference
+        assert self.used >= 0
 
     def release(self, size: int) -> None:
         """A group is gone."""
+        # Given back twice, the members of other groups would pass the bound.
+        assert 0 <= size <= self.used
         self.used -= size

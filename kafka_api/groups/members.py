@@ -72,6 +72,7 @@ class Members:
             del self._static[member.instance_id]
         if self.leader == member.member_id:
             self.leader = next(iter(self._by_id), None)
+        self._check_counts()
 
     def rename(self, member: Member, member_id: str) -> None:
         """Give a static member the id of its new life; it keeps its place, also that of the leader."""
@@ -86,12 +87,15 @@ class Members:
     def await_join(self, member: Member, ticket: Ticket) -> None:
         """A member waits for the next generation from now on."""
         self.joined += member.join_ticket is None
+        # More would complete a generation without members that are still on their way to it.
+        assert self.joined <= len(self._by_id)
         member.join_ticket = ticket
 
     def take_join_ticket(self, member: Member) -> Ticket | None:
         """A member waits no longer; return what it waited with, if it did."""
         ticket, member.join_ticket = member.join_ticket, None
         self.joined -= ticket is not None
+        assert self.joined >= 0
         return ticket
 
     def before_change(self, member: Member) -> None:
@@ -103,6 +107,12 @@ class Members:
         """Its protocols were replaced."""
         self._supported.update(member.names)
         self.size_bytes += member.size_bytes
+
+    def _check_counts(self) -> None:
+        """Assert that what is counted member by member ends with the last of them; and that a member leads."""
+        assert (self.leader is None) == (not self._by_id)
+        assert self._by_id or not self.joined
+        assert self._by_id or not self.size_bytes
 
     def assign(self, member: Member, assignment: bytes) -> None:
         """Give a member its part."""

@@ -134,6 +134,8 @@ async def _fill(
             break
         total += await _read(target, room, total, lease)
         is_final = is_final or target.result.error_code != 0
+    # RFC 0005 section 3: what is answered is counted until the client has taken it.
+    assert total <= lease.granted
     return total, is_final or lease.granted == 0
 
 

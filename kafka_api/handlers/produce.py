@@ -269,6 +269,8 @@ class _PendingAnswer:
         return take
 
     def _close_one(self) -> None:
+        # Each partition ends once: a response that is complete too early would answer a batch that is not written yet.
+        assert self._open > 0
         self._open -= 1
         if self._open == 0:
             self._done.set_result(self.response)
