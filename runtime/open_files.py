@@ -252,11 +252,13 @@ class CachedFile:
         """Open it if need be, and keep it open until `unpin`; pins add up.
 
         Raises:
-            FileGoneError: It has no name any more and is not open.
+            FileGoneError: It has no name any more, and is not open or was closed for good.
             OSError: It cannot be opened, or was closed for good.
         """
         descriptors = self._descriptors
         with descriptors.lock:
+            if self._is_closed and self._is_nameless:
+                raise _gone(self.path)
             if self._is_closed:
                 raise OSError(errno.EBADF, "the file is closed", self.path)
             self._pins += 1
@@ -281,7 +283,7 @@ class CachedFile:
                     handle = descriptors.open(lambda: self._files.open(self.path))
                 except FileNotFoundError as error:
                     if self._is_nameless:
-                        raise FileGoneError(errno.ENOENT, "the file was removed", self.path) from error
+                        raise _gone(self.path) from error
                     raise
                 with descriptors.lock:
                     self._handle = handle
@@ -385,3 +387,7 @@ def _close_all(handles: list[File]) -> None:
         # Nothing that was not fsynced is in it, and its descriptor is gone whatever the kernel says.
         with contextlib.suppress(OSError):
             handle.close()
+
+
+def _gone(path: str) -> FileGoneError:
+    return FileGoneError(errno.ENOENT, "the file was removed", path)

@@ -56,7 +56,10 @@ class OpenFilesError(RefusedError):
 
 
 class HungReadError(RefusedError):
-    """The disk has not answered a read in time; only this read is refused."""
+    """The disk has not answered a read in time: it is refused, and so are others until one of those that hang ends.
+
+    The others are those of the same log, and those of all logs while HUNG_READS_MAX hang. Nothing has changed.
+    """
 
 
 class SnapshotTooLargeError(StorageError):

@@ -100,6 +100,8 @@ class LogJobs:
         self._uses: dict[asyncio.Future[None], None] = {}
         # Those whose reads were refused, because they hang.
         self._hung: dict[asyncio.Future[None], None] = {}
+        # Those that need the handle they began with: a read finds another segment if its file is closed, an fsync none.
+        self._fsyncs = 0
         self._retired: list[Segment] = []
         self._closing: asyncio.Future[None] | None = None
 
@@ -213,7 +215,7 @@ class LogJobs:
                 deadline.cancel()
 
     async def use(self, pool: Pool, job: Callable[[], T]) -> T:
-        """Run a blocking job that reads or fsyncs segment files; none of them is closed before it has ended.
+        """Run a blocking job that reads segment files; a removed one may be closed before the job opens it.
 
         Raises:
             StorageError, OSError: What the job raises; what nobody foresaw comes as a StorageError.
@@ -223,7 +225,9 @@ class LogJobs:
         return await self._begin(pool, job, loop.create_future(), loop.create_future())
 
     async def use_here(self, pool: Pool, job: Callable[[], T]) -> T:
-        """Like `use`, in the caller's own task, which is of this gate: nothing cancels it before `close`.
+        """Like `use`, for a job that fsyncs: no file is closed before it has ended.
+
+        It runs in the caller's own task, which is of this gate: nothing cancels it before `close`.
 
         Raises:
             StorageError, OSError: What the job raises; what nobody foresaw comes as a StorageError.
@@ -231,10 +235,13 @@ class LogJobs:
         self.check_open()
         use: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._uses[use] = None
+        self._fsyncs += 1
         try:
             return await self._work(pool, job)
         finally:
+            self._fsyncs -= 1
             self._end_use(use)
+            self._close_retired()
 
     async def use_insisting(self, pool: Pool, job: Callable[[], T]) -> T:
         """Like `use`; refused for want of a descriptor or a thread, it is repeated until `close` has begun.
@@ -283,25 +290,33 @@ class LogJobs:
         self._hung.pop(use, None)
         if not use.done():
             use.set_result(None)
-        self._close_retired()
 
     def retire(self, segment: Segment) -> None:
-        """Close the file of a segment that left the log, as soon as nobody uses it."""
+        """Close the file of a segment that left the log, as soon as no fsync runs and no read has it open.
+
+        Until then its blocks are not free. A read that has not opened it yet gets FileGoneError.
+        """
         self._retired.append(segment)
         self._close_retired()
 
     def _close_retired(self) -> None:
-        if not self._uses and self._retired and self._closing is None:
+        if not self._fsyncs and self._retired and self._closing is None:
             self._closing = asyncio.get_running_loop().create_future()
             self._gate.spawn(self._close_files(self._closing), name="close")
 
     async def _close_files(self, done: asyncio.Future[None]) -> None:
         # Closing a deleted file is what frees its blocks: 50 ms and more for each segment, which is not the loop's.
         try:
-            while self._retired and not self._uses:
+            while self._retired and not self._fsyncs:
                 segment = self._retired.pop()
                 try:
                     await self._env.workers.run(Pool.READ, segment.file.close)
+                except HungWorkersError:
+                    # Not begun: the file is open as before.
+                    self._retired.append(segment)
+                    if self._is_closing:
+                        return
+                    await asyncio.sleep(_INSIST_PAUSE)
                 except OSError as error:
                     # Nothing in it is needed any more, and its descriptor is gone all the same.
                     _logger.warning("[%s] closing removed segment %s: %s", self._group, segment.name, error)

@@ -130,6 +130,8 @@ def test_a_removed_file_is_read_while_it_is_open_and_never_opened_again(kernel: 
         first.pread(1, 0)
     # It may be unpinned and closed all the same.
     first.close()
+    with pytest.raises(FileGoneError):
+        first.pread(1, 0)
 
 
 def test_where_the_kernel_refuses_a_descriptor_idle_files_make_room(kernel: Kernel, tmp_path: Path) -> None:

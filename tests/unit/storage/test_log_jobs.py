@@ -1,7 +1,9 @@
 """Jobs of a log: whatever they raise, nobody waits for ever; and what becomes of files of segments that left the log."""
 
 import asyncio
+import errno
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +20,7 @@ import storage.log_snapshots
 from model.ids import GroupId, Index
 from runtime.environment import system_environment
 from runtime.gate import CONTAINED
-from runtime.workers import Pool
+from runtime.workers import HungWorkersError, Pool
 from storage.errors import HungReadError, LogPoisonedError, StorageError
 from storage.log import Log
 from storage.log_health import LogHealth
@@ -51,6 +53,83 @@ def test_a_removed_segment_that_cannot_be_closed_is_logged_and_holds_up_nothing(
     assert [record.getMessage() for record in caplog.records] == [
         f"[0123-7] closing removed segment {name}: [Errno 5] Input/output error" for name in ("two", "one")
     ]
+
+
+class _CountingFile:
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self.closed.set)
+
+
+def test_a_removed_segment_is_closed_while_reads_of_the_log_follow_one_another() -> None:
+    async def scenario() -> None:
+        env = system_environment()
+        jobs = LogJobs(env, "0123-7", LogHealth(GroupId("0123-7")))
+        goes_on = threading.Event()
+        read = asyncio.ensure_future(jobs.use(Pool.READ, lambda: goes_on.wait(30)))
+        await asyncio.sleep(0)
+        segment: Any = SimpleNamespace(name="one", file=_CountingFile())
+        jobs.retire(segment)
+        async with asyncio.timeout(10):
+            await segment.file.closed.wait()
+        assert not read.done()
+        goes_on.set()
+        assert await read
+        await jobs.close()
+        env.workers.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_removed_segment_stays_open_while_an_fsync_of_the_log_runs() -> None:
+    async def scenario() -> None:
+        env = system_environment()
+        jobs = LogJobs(env, "0123-7", LogHealth(GroupId("0123-7")))
+        goes_on = threading.Event()
+        fsync = asyncio.ensure_future(jobs.use_here(Pool.FSYNC, lambda: goes_on.wait(30)))
+        await asyncio.sleep(0)
+        segment: Any = SimpleNamespace(name="one", file=_CountingFile())
+        jobs.retire(segment)
+        # As many turns of the pool as the close would need, had it been begun.
+        for _ in range(3):
+            await env.workers.run(Pool.READ, lambda: None)
+        assert not segment.file.closed.is_set()
+        goes_on.set()
+        assert await fsync
+        async with asyncio.timeout(10):
+            await segment.file.closed.wait()
+        await jobs.close()
+        env.workers.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_removed_segment_is_closed_later_where_all_threads_hang_in_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage.log_jobs, "_INSIST_PAUSE", 0.0)
+
+    async def scenario() -> None:
+        env = system_environment()
+        run, refusals = env.workers.run, iter(range(3))
+
+        async def refusing(pool: Pool, job: Callable[[], None]) -> None:
+            if next(refusals, None) is not None:
+                raise HungWorkersError(errno.EBUSY, "8 reads of the disk hang")
+            await run(pool, job)
+
+        monkeypatch.setattr(env.workers, "run", refusing)
+        jobs = LogJobs(env, "0123-7", LogHealth(GroupId("0123-7")))
+        segment: Any = SimpleNamespace(name="one", file=_CountingFile())
+        jobs.retire(segment)
+        async with asyncio.timeout(10):
+            await segment.file.closed.wait()
+        assert next(refusals, None) is None
+        await jobs.close()
+        env.workers.close()
+
+    asyncio.run(scenario())
 
 
 # -- what nobody foresaw --------------------------------------------------------------------------------------------
