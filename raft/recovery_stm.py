@@ -73,7 +73,10 @@ class RecoveryStm:
             # Said and counted by whoever has looked. The follower waits until the state is smaller.
             return
         except RefusedError as error:
-            context.logger.warning("the recovery of node %d ends, and begins again: %s", follower.node_id, error)
+            # The next one may begin with the next heartbeat's answer, and end like this one.
+            if follower.refusal != str(error):
+                context.logger.warning("cannot read what node %d lacks, and tries again: %s", follower.node_id, error)
+            follower.refusal = str(error)
         except StorageError as error:
             context.fail(error)
         finally:
