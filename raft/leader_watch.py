@@ -31,12 +31,15 @@ class LeaderWatch:
         before, self._checked_at = self._checked_at, context.now()
         if not has_majority(context.state.commit_quorums, self._heard() | {context.state.node_id}):
             context.effects.step_down("no majority has answered for an election timeout")
-        # A loop that stood still has not taken the ends of steps yet, and says nothing of the disk.
-        elif self._checked_at - before < context.options.stall_timeout / 2 and not self._is_handing_over:
+        elif not self._stood_still(before) and not self._is_handing_over:
             stall = next((stall for stall in self._stalls() if self._others_can_go_on(stall)), None)
             if stall is not None:
                 self._is_handing_over = True
                 context.gate.spawn(self._leave_office(stall), name="stall")
+
+    def _stood_still(self, before: float) -> bool:
+        """Whether the loop has not run since then: it has not taken the ends of steps, and says nothing of the disk."""
+        return self._checked_at - before >= self._context.options.stall_timeout / 2
 
     def _heard(self) -> set[NodeId]:
         """Return the followers that have answered within an election timeout."""

@@ -63,13 +63,16 @@ class WriteProbe:
         looked_at = self._now()
         while True:
             await asyncio.sleep(interval)
-            # A loop that stood still has not taken the ends of steps yet, and says nothing of the disk.
-            if self._now() - looked_at < self._timeout / 2:
+            if not self._stood_still(looked_at):
                 self._look(replicas)
             looked_at = self._now()
             if self._stalls.doubt is not None and not self._is_probing:
                 self._is_probing = True
                 self._gate.spawn(self._probe(), name="write-probe")
+
+    def _stood_still(self, looked_at: float) -> bool:
+        """Whether the loop has not run since then: it has not taken the ends of steps, and says nothing of the disk."""
+        return self._now() - looked_at >= self._timeout / 2
 
     @staticmethod
     def _now() -> float:

@@ -67,13 +67,17 @@ async def _fails(store: RocksKvStore, reason: str) -> None:
     told: list[KvStoreError] = []
     store.call_on_failure(told.append)
     with pytest.raises(KvStoreError, match=reason):
-        for number in range(_PUTS):
-            store.put(f"later-{number}", os.urandom(_VALUE_BYTES))
+        _fill(store)
     assert len(told) == 1
     with pytest.raises(KvStoreError, match=reason):
         await store.sync()
     with pytest.raises(KvStoreError, match=reason):
         store.get("vote")
+
+
+def _fill(store: RocksKvStore) -> None:
+    for number in range(_PUTS):
+        store.put(f"later-{number}", os.urandom(_VALUE_BYTES))
 
 
 async def _synced(env: Environment, path: Path) -> RocksKvStore:

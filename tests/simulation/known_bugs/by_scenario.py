@@ -136,6 +136,16 @@ BY_SCENARIO = (
         f"{_SCENARIOS}/test_hung_writes.py::test_a_leader_that_left_would_stand_in_vain_if_nothing_were_in_doubt",
     ),
     ScenarioBug(
+        "a leader counts the time in which its own loop stood still against its disk, and leaves",
+        "RFC 0003 section 7",
+        f"{_SCENARIOS}/test_stalled_loops.py::test_a_leader_would_leave_if_the_time_of_a_loop_that_stood_still_counted",
+    ),
+    ScenarioBug(
+        "a node counts the time in which its own loop stood still against its disk, and stands for no election",
+        "RFC 0003 section 7",
+        f"{_SCENARIOS}/test_stalled_loops.py::test_a_disk_would_be_doubted_if_the_time_of_a_loop_that_stood_still_counted",
+    ),
+    ScenarioBug(
         "the header of a frame is not compared with its checksum",
         "RFC 0001 section 3",
         f"{_SCENARIOS}/test_flipped_votes.py::test_a_refused_vote_elects_a_leader_if_headers_are_not_compared_with_their_checksums",
