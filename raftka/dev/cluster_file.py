@@ -120,7 +120,7 @@ class ClusterFolder:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise DevError(f"another `raftka dev` command is at work in {self.path}; try again") from None
+            raise DevError(f"another `raftka dev` command is using {self.path}; try again") from None
         try:
             yield
         finally:
@@ -143,7 +143,8 @@ class ClusterFolder:
                 raise DevError(f"{self.state_path} has format {found}; this version of raftka reads {_FORMAT}")
             return _from_document(document)
         except (ValueError, KeyError, TypeError) as error:
-            raise DevError(f"{self.state_path} is damaged ({error!r}); remove {self.path} to start anew") from None
+            cure = f"remove {self.path} to start with a new cluster"
+            raise DevError(f"{self.state_path} is damaged ({error!r}); {cure}") from None
 
     def load_existing(self) -> ClusterState:
         """Return what cluster.json says.
@@ -153,7 +154,8 @@ class ClusterFolder:
         """
         state = self.load()
         if state is None:
-            raise DevError(f"there is no cluster in {self.path} (`raftka dev` makes one; --data-dir names another)")
+            cure = "`raftka dev` creates one; --data-dir selects another folder"
+            raise DevError(f"there is no cluster in {self.path} ({cure})")
         return state
 
     def save(self, state: ClusterState) -> None:

@@ -49,7 +49,7 @@ def broker_config(folder: ClusterFolder, state: ClusterState, broker: BrokerEntr
     # What cluster.json decides wins over the file, so that a folder may be moved.
     identity = _identity_keys(folder, state, broker)
     if taken := sorted(state.options.keys() & identity.keys()):
-        raise DevError(f"-c {taken[0]}: `raftka dev` decides that itself")
+        raise DevError(f"-c {taken[0]}: `raftka dev` sets this option itself")
     flags = state.options | identity
     try:
         return load_config(flags, file=folder.node_path(broker.node_id) / "broker.toml")

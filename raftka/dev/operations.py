@@ -71,7 +71,7 @@ def kill_broker(folder: ClusterFolder, node_id: int) -> None:
     """
     process = folder.load_existing().broker(node_id).process
     if process is None or not process.send_signal(signal.SIGKILL):
-        raise DevError(f"broker {node_id} does not run")
+        raise DevError(f"broker {node_id} is not running")
     process.wait_gone(STOP_SECONDS)
 
 
@@ -103,7 +103,8 @@ def restart_broker(folder: ClusterFolder, node_id: int) -> tuple[int, list[str]]
     reasons = wait_brokers_ready(folder, {broker: child.poll}, READY_SECONDS, None, is_final)
     if not has_majority:
         words = ", ".join(map(str, dead))
-        reasons.append(f"most brokers are dead ({words}): start them too, for only a majority serves")
+        cure = "start them too; a cluster serves only while a majority of its brokers runs"
+        reasons.append(f"most brokers are dead ({words}): {cure}")
     return child.pid, reasons
 
 

@@ -89,7 +89,7 @@ def _hold(held: ExitStack, flag: str, host: str, port: int) -> None:
     try:
         held.enter_context(_listening(host, port))
     except PermissionError:
-        raise DevError(f"{flag}: {host}:{port} may not be opened by this user; choose another {flag}") from None
+        raise DevError(f"{flag}: this user is not allowed to open {host}:{port}; choose another {flag}") from None
     except OSError as error:
         raise DevError(
             f"{flag}: {host}:{port} is taken ({error.strerror}); choose another {flag}, or 0 for a free one"

@@ -92,7 +92,7 @@ class DevCluster:
             state = self.folder.load_existing()
             broker = state.broker(node_id)
             if broker.is_alive:
-                raise DevError(f"broker {node_id} runs")
+                raise DevError(f"broker {node_id} is already running")
             child = launch(self.folder, broker, broker_config(self.folder, state, broker), tied=True)
             self.children[node_id] = child
             self.state = state.with_process(node_id, ProcessIdentity.of(child.pid))
@@ -215,7 +215,7 @@ def _check_resumable(folder: ClusterFolder, state: ClusterState, request: StartR
     if supervised or any(broker.is_alive for broker in state.brokers):
         raise DevError(
             f"a cluster runs in {folder.path} already, at {state.bootstrap}"
-            f" (raftka dev stop --data-dir {folder.path}; another --data-dir makes another cluster)"
+            f" (raftka dev stop --data-dir {folder.path}; to create another cluster, use another --data-dir)"
         )
     if request.nodes not in (None, len(state.brokers)):
         raise DevError(

@@ -27,14 +27,14 @@ class NotServingError(KafkaClientError):
     def __init__(self, open_addresses: Sequence[str], silent: Sequence[str]) -> None:
         verb = "takes" if len(open_addresses) == 1 else "take"
         self.what = (
-            f"{', '.join(open_addresses)} {verb} connections, but no Kafka broker serves clients there: most likely too"
+            f"{', '.join(open_addresses)} {verb} connections, but no Kafka broker serves clients there: probably too"
             " few brokers of the cluster run to elect a controller"
         )
         self.cure = (
-            f"nobody listens at {', '.join(silent)}: start what belongs there"
+            f"nobody listens at {', '.join(silent)}: start the brokers that use these addresses"
             if silent
-            else "start the other brokers of the cluster; Raftka's say at /v1/status/ready of their admin ports what"
-            " they wait for"
+            else "start the other brokers of the cluster; a Raftka broker reports at /v1/status/ready of its admin port"
+            " what it waits for"
         )
         super().__init__(f"{self.what}; {self.cure}")
 
@@ -44,6 +44,6 @@ class NotKafkaError(NotServingError):
 
     def __init__(self, protocols: Mapping[str, str]) -> None:
         spoken = ", ".join(f"{address} ({protocol})" for address, protocol in protocols.items())
-        self.what = f"something listens that does not speak Kafka's protocol: {spoken}"
+        self.what = f"these addresses do not speak the Kafka protocol: {spoken}"
         self.cure = "name the Kafka ports of brokers, 9092 by default; their admin ports speak HTTP"
         KafkaClientError.__init__(self, f"{self.what}; {self.cure}")

@@ -18,7 +18,7 @@ A run:
 * `run_folder`       lock, checkpoints, status; `durable_files` writes.
 * `data_folder`      where results lie: format, lock.
 * `status`           how a run stands.
-* `topic_identity`   a topic that was made anew is noticed.
+* `topic_identity`   a topic that was created again is noticed.
 * `json_objects`     what is one JSON object and nothing else.
 * `progress`         what a batch came to.
 * `listener`         ... as Spark tells it.

@@ -55,8 +55,8 @@ class PipelineFile:
         else:
             known = sorted({*self.sections, *kinds})
             raise PipelineError(
-                f"there is no pipeline {name}: {self.path or DEFAULT_FILE} has none, and no kind is called"
-                f" so (there are {', '.join(known)})"
+                f"there is no pipeline {name}: {self.path or DEFAULT_FILE} does not define it, and no kind has"
+                f" this name (known: {', '.join(known)})"
             )
         if self.brokers is not None:
             own.setdefault("brokers", self.brokers)
@@ -81,7 +81,7 @@ def load_file(path: Path | None, environment: Mapping[str, str]) -> PipelineFile
     sections = document.pop("pipelines", {})
     top = dict(_flattened(document, ""))
     if unknown := sorted(set(top) - set(_TOP_KEYS)):
-        raise PipelineError(f"{path}: unknown key {unknown[0]} (there are {', '.join(_TOP_KEYS)} and [pipelines.NAME])")
+        raise PipelineError(f"{path}: unknown key {unknown[0]} (known: {', '.join(_TOP_KEYS)} and [pipelines.NAME])")
     for key, value in top.items():
         if not isinstance(value, str):
             raise PipelineError(f"{path}: {key} must be text")

@@ -61,7 +61,7 @@ class DataFolder:
         folder = cls(_local(text, cls.WHAT))
         try:
             if folder.path.is_dir() and any(folder.path.iterdir()) and not folder.own.is_dir():
-                raise PipelineError(f"{folder.path} holds other things: {cls.WHAT} needs a folder of its own")
+                raise PipelineError(f"{folder.path} has other content: {cls.WHAT} needs a folder of its own")
             folder.committed.mkdir(parents=True, exist_ok=True)
             folder.staging.mkdir(parents=True, exist_ok=True)
             if not folder._format_path.exists():
@@ -114,7 +114,7 @@ class DataFolder:
         except (OSError, msgspec.DecodeError) as error:
             raise PipelineError(f"{self._format_path}: {error}") from None
         if found != self.FORMAT:
-            raise PipelineError(f"{self.path} is {self.WHAT} of format {found}, and {self.FORMAT} is known here")
+            raise PipelineError(f"{self.path} is {self.WHAT} of format {found}; this version reads {self.FORMAT}")
 
 
 def _try_lock(descriptor: int, how: int) -> bool:

@@ -48,9 +48,7 @@ def load_kind(name: str) -> Kind:
         PipelineError: There is none, or it is not a kind.
     """
     if name not in KINDS and "." not in name:
-        raise PipelineError(
-            f"there is no kind {name} (there are {', '.join(KINDS)}, or a module with a dot in its name)"
-        )
+        raise PipelineError(f"there is no kind {name} (known: {', '.join(KINDS)}, or a module with a dot in its name)")
     module_name = KINDS[name].module if name in KINDS else name
     if name not in KINDS and str(Path.cwd()) not in sys.path:
         # The command `raftka` does not look into the folder where it was started, `python -m` would.
@@ -62,6 +60,6 @@ def load_kind(name: str) -> Kind:
     settings, build = getattr(module, "Settings", None), getattr(module, "build", None)
     if not (isinstance(settings, type) and issubclass(settings, PipelineSettings)) or not callable(build):
         raise PipelineError(
-            f"{module_name} is no kind of pipeline: it needs Settings, a PipelineSettings, and build(run)"
+            f"{module_name} is not a kind of pipeline: it needs Settings, a PipelineSettings, and build(run)"
         )
     return Kind(settings, build)

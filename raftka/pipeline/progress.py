@@ -82,7 +82,7 @@ def parse_progress(text: str) -> Progress:
             },
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"no progress of a query: {error!r}") from None
+        raise ValueError(f"not a progress report of a query: {error!r}") from None
 
 
 def _sum(found: Mapping[str, Any], key: str) -> int:

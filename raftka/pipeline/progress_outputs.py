@@ -155,7 +155,7 @@ class ProgressTopic:
     def close(self) -> None:
         """Wait for what is under way."""
         if left := self._producer.flush(_FLUSH_SECONDS):
-            self._note_failure(f"{left} were not acknowledged in time")
+            self._note_failure(f"{left} progress records were not acknowledged in time")
 
     def _on_delivery(self, error: Any, _: Any) -> None:
         if error is not None:

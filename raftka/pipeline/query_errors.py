@@ -28,7 +28,7 @@ def query_error(text: str) -> str:
         told = next((line for line in lines if re.search(r"offset|Partition|partitions", line)), lines[0])
         return _cut(
             "records are gone that were not read yet (retention was faster, or a topic was deleted);"
-            f" fail.on.data.loss = false goes on without them: {_plain(told)}"
+            f" fail.on.data.loss = false continues without them: {_plain(told)}"
         )
     # An error of our own, raised in a batch, is the cause and its words are for people.
     for line in reversed(lines):
@@ -36,7 +36,7 @@ def query_error(text: str) -> str:
             return _cut(own[2])
     if (why := cause(text)) is not None:
         return f"the query failed: {why}"
-    return _cut(f"the query failed: {_plain(lines[0])}" if lines else "the query failed, and Spark does not say why")
+    return _cut(f"the query failed: {_plain(lines[0])}" if lines else "the query failed, and Spark gives no reason")
 
 
 def cause(text: str) -> str | None:

@@ -67,7 +67,9 @@ class RunFolder:
         except BlockingIOError:
             status = self.load_readable()
             pid = "" if status is None else f" (pid {status.pid})"
-            raise PipelineError(f"pipeline {self.name} runs already{pid}: `raftka pipeline stop {self.name}`") from None
+            raise PipelineError(
+                f"pipeline {self.name} is already running{pid}: `raftka pipeline stop {self.name}`"
+            ) from None
 
     def save(self, status: Status) -> None:
         """Replace the status."""
@@ -117,7 +119,7 @@ def check_checkpoint(path: Path) -> None:
         return
     except (OSError, ValueError) as error:
         raise PipelineError(
-            f"{metadata}: no metadata of a checkpoint: {error}; a higher `version` begins anew"
+            f"{metadata}: not the metadata of a checkpoint: {error}; a higher `version` starts with a new checkpoint"
         ) from None
 
 

@@ -104,8 +104,8 @@ class Runner:
             self._note(state=State.STARTING)
             if secured := [key for key in self._settings.kafka if key.startswith(_SECURED)]:
                 complain(
-                    f"kafka.{secured[0]} is for Spark's clients only: topics and their ids are looked at over plaintext"
-                    f" connections to {self._settings.brokers}"
+                    f"kafka.{secured[0]} applies to Spark's clients only: Raftka looks up topics and their ids over"
+                    f" plaintext connections to {self._settings.brokers}"
                 )
             try:
                 identity = TopicIdentity(self._settings, self._folder.topics_path(self._settings.version))
@@ -150,7 +150,7 @@ class Runner:
             if self._jvm.wait_gone(seconds):
                 return PipelineError(
                     f"Spark's JVM (pid {self._jvm.pid}) has ended: it was killed, or ran out of memory, and"
-                    f" {self._folder.spark_log} has its last words; the next start repeats the batch"
+                    f" {self._folder.spark_log} has its last lines; the next start repeats the batch"
                 )
         if is_of_spark and not isinstance(error, OSError):
             return PipelineError(query_error(str(error)))
@@ -225,7 +225,7 @@ class Runner:
         while query.isActive and query.status["isTriggerActive"] and self._status.batches == completed:
             if time.monotonic() >= deadline:
                 complain(
-                    f"the batch took longer than stop.seconds = {self._settings.stop_seconds:g}: it is interrupted,"
+                    f"the batch took longer than stop.seconds = {self._settings.stop_seconds:g}: the run interrupts it,"
                     " and repeated by the next start"
                 )
                 return
@@ -236,7 +236,7 @@ class Runner:
             identity.check()
         except KafkaClientError as error:
             # Spark's own clients wait for the brokers, and so do we.
-            complain(f"the topics cannot be looked at: {error}")
+            complain(f"the topics cannot be looked up: {error}")
 
     def _on_batch(self, progress: Progress) -> None:
         self._note(last=progress, rows=self._status.rows + progress.rows, batches=self._status.batches + 1)

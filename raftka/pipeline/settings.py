@@ -105,7 +105,7 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             try:
                 re.compile(self.topics_pattern)
             except re.error as error:
-                raise ValueError(f"topics.pattern: no regular expression: {error}") from None
+                raise ValueError(f"topics.pattern: not a regular expression: {error}") from None
         for address in self.brokers.split(","):
             parse_address(address.strip().rpartition("://")[2])
         if self.trigger != AVAILABLE_NOW:
@@ -120,7 +120,9 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             ValueError: It is one of the topics that are read; `key` is named.
         """
         if topic is not None and self.matches(topic):
-            raise ValueError(f"{key} = {topic} is one of the topics that are read: what it gets would be read again")
+            raise ValueError(
+                f"{key} = {topic} is one of the topics that the pipeline reads: it would read its own output"
+            )
 
 
 S = TypeVar("S", bound=PipelineSettings)
@@ -134,7 +136,7 @@ def parse_duration(text: str, key: str = "duration", otherwise: str = "") -> flo
     """
     found = _DURATION.fullmatch(text.strip())
     if found is None or float(found[1]) == 0:
-        raise ValueError(f"{key}: {text!r} is no duration as 500ms, 30s, 5m, 2h or 1d{otherwise}")
+        raise ValueError(f"{key}: {text!r} is not a duration such as 500ms, 30s, 5m, 2h or 1d{otherwise}")
     return float(found[1]) * _UNIT_SECONDS[found[2]]
 
 
@@ -157,7 +159,7 @@ def check_name(name: str) -> None:
         PipelineError: Such a name.
     """
     if not _NAME.fullmatch(name):
-        raise PipelineError(f"{name!r} is no name of a pipeline: letters, digits, - and _, 64 at most")
+        raise PipelineError(f"{name!r} is not a valid name of a pipeline: use at most 64 letters, digits, - and _")
 
 
 def convert(values: Mapping[str, Any], into: type[S], where: str) -> S:
@@ -197,7 +199,7 @@ def _as_option(value: Any) -> str:
 
 def _in_words(text: str, fields: Mapping[str, Any]) -> str:
     if unknown := _UNKNOWN.match(text):
-        return f"unknown key {unknown[1]} (there are {', '.join(sorted(fields))}, kafka.* and spark.*)"
+        return f"unknown key {unknown[1]} (known: {', '.join(sorted(fields))}, kafka.* and spark.*)"
     if missing := _MISSING.match(text):
         return f"{missing[1]} is not set"
     place = _PLACE.search(text)

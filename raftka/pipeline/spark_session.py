@@ -85,7 +85,7 @@ def require_java(spark: str) -> str:
         raise SparkMissingError(f"{java} -version: {error}: {_JAVA_HINT}") from None
     release = java_release(said)
     if release is None or not _JAVA_MIN <= release <= (largest or release):
-        found = "says no version" if release is None else f"is Java {release}"
+        found = "prints no version" if release is None else f"is Java {release}"
         raise SparkMissingError(f"{wanted}, and {java} {found}: {_JAVA_HINT}")
     return java
 
@@ -134,7 +134,7 @@ def open_session(name: str, own: Mapping[str, str], log: Path) -> "SparkSession"
     try:
         log.open("ab").close()
     except OSError as error:
-        raise PipelineError(f"{log}: {error.strerror}: what Spark says is written there") from None
+        raise PipelineError(f"{log}: {error.strerror}: Spark's output goes to this file") from None
     loggers_into(log)
     begin = log.stat().st_size
     failures: tuple[type[Exception], ...] = (*spark_errors(), OSError, RuntimeError)
@@ -146,7 +146,7 @@ def open_session(name: str, own: Mapping[str, str], log: Path) -> "SparkSession"
         lines = _lines_of(log, begin)
         kind = ConnectorMissingError if _is_unresolved(lines) else PipelineError
         why = _why(lines) or cause(str(error)) or error
-        raise kind(f"Spark did not start: {why} (all of it is in {log})") from None
+        raise kind(f"Spark did not start: {why} ({log} has the whole output)") from None
     spark.sparkContext.setLogLevel(own.get("log.level", "WARN"))
     return spark
 

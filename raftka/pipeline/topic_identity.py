@@ -1,4 +1,4 @@
-"""Topics are known by their ids: one that was deleted and made anew is not the one that a checkpoint is of."""
+"""Topics are known by their ids: one that was deleted and created again is not the one that a checkpoint is of."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -27,7 +27,7 @@ class TopicIdentity:
         """Compare the topics with those that the checkpoint is of; ids of new topics are added.
 
         Raises:
-            PipelineError: One is missing, or was made anew.
+            PipelineError: One is missing, or was created again.
             KafkaClientError: The brokers do not tell.
         """
         found = topic_ids(self._settings.brokers, self._names())
@@ -54,7 +54,7 @@ def how_to_make(topic: str) -> str:
     """Return where a topic comes from that is not there."""
     if topic.startswith("__"):
         return "brokers make it themselves once they are told to use it"
-    return f"`raftka topic create {topic}` makes it"
+    return f"`raftka topic create {topic}` creates it"
 
 
 def compare(known: Mapping[str, str], found: Mapping[str, str]) -> str | None:
@@ -62,7 +62,7 @@ def compare(known: Mapping[str, str], found: Mapping[str, str]) -> str | None:
     for name, was in known.items():
         if name in found and found[name] != was:
             return (
-                f"topic {name} was deleted and made anew (its id was {was} and is {found[name]}): the checkpoint's"
+                f"topic {name} was deleted and created again (its id was {was} and is {found[name]}): the checkpoint's"
                 " offsets are of the former one; a higher `version` begins anew, an archive with another `to` as well"
             )
     return None

@@ -211,11 +211,11 @@ def test_a_topic_that_was_made_anew_is_refused_even_where_it_is_longer_than_befo
         run(spark, tmp_path, "archive", **wanted)
     create_topic(cluster, topic, 1, **{"retention.ms": "-1"})
     write(cluster.bootstrap, topic, some(50))
-    with pytest.raises(PipelineError, match=f"topic {topic} was deleted and made anew"):
+    with pytest.raises(PipelineError, match=f"topic {topic} was deleted and created again"):
         run(spark, tmp_path, "archive", **wanted)
     status = json.loads((tmp_path / "archive" / "status.json").read_text())
     assert status["state"] == "failed"
-    assert "made anew" in status["error"]
+    assert "created again" in status["error"]
     # A new checkpoint knows nothing of the former topic, and the archive does.
     with pytest.raises(PipelineError, match=f"topic {topic} was deleted .* another folder .`to`. is needed"):
         run(spark, tmp_path, "archive", version="2", **wanted)
@@ -248,7 +248,7 @@ def test_a_topic_that_is_made_anew_while_a_batch_is_read_gets_nothing_into_the_a
     monkeypatch.setattr(commits, "find_batch", found_batch)
     # What looks every few seconds must not be what notices it.
     monkeypatch.setattr(runner, "_IDENTITY_SECONDS", 600.0)
-    with pytest.raises(PipelineError, match=f"topic {topic} was deleted and made anew"):
+    with pytest.raises(PipelineError, match=f"topic {topic} was deleted and created again"):
         run(spark, tmp_path, "archive", **wanted)
     assert archived_offsets(spark, path, topic) == expected(5)
     assert load_manifest(ArchiveFolder.open(path)).ends() == {(topic, 0): 5}

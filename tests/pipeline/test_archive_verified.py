@@ -323,7 +323,7 @@ def test_an_archive_of_a_former_topic_is_told_by_its_id_and_other_topics_are_jud
     assert kinds(found) == {"former"}
     assert [(each.topic, each.proven) for each in found.partitions] == [(topics[1], 10)]
     now = topic_ids(cluster.bootstrap, topics)[topics[0]]
-    made_anew = f"topic {topics[0]} was deleted and made anew (its id was {was} and is {now})"
+    made_anew = f"topic {topics[0]} was deleted and created again (its id was {was} and is {now})"
     assert render(found)[-2] == f"former: {made_anew}: the archive has the former one"
     alone = verify(spark, folder, Wanted(cluster.bootstrap, (topics[0],), 0, 5))
     assert (alone.is_whole, alone.partitions, kinds(alone)) == (False, [], {"former"})

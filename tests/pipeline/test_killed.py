@@ -173,7 +173,7 @@ def test_a_pipeline_is_run_looked_at_and_stopped_by_its_name(
     with load.running(), started([*RAFTKA, "pipeline", "run", "cold", *file]) as process:
         progressed(RunFolder(tmp_path / "state", "cold"), process.pid)
         assert "running" in raftka("pipeline", "status", *file).stdout
-        assert "runs already (pid" in raftka("pipeline", "run", "cold", *file, code=1).stderr
+        assert "is already running (pid" in raftka("pipeline", "run", "cold", *file, code=1).stderr
         assert "archive" in raftka("pipeline", "list", *file).stdout
         assert "cold: stopped after" in finished("pipeline", "stop", "cold", "--timeout", "500", *file)
         out, errors = process.communicate(timeout=JVM_SECONDS)

@@ -147,7 +147,7 @@ class BatchWriter:
         """Compare the ids of the topics that a batch has read with those that are known; ids of new topics are added.
 
         Raises:
-            PipelineError: One was deleted, or made anew.
+            PipelineError: One was deleted, or created again.
             KafkaClientError: The brokers do not tell for long.
         """
         read = {each.topic for each in ranges}
@@ -241,7 +241,7 @@ def starting_offsets(settings: Settings, manifest: Manifest) -> str:
         if end > log_ends.get((topic, partition), end):
             raise PipelineError(
                 f"the archive has {topic}-{partition} up to offset {end - 1}, and the log ends at"
-                f" {log_ends[topic, partition] - 1}: the topic was made anew, and needs another folder (`to`)"
+                f" {log_ends[topic, partition] - 1}: the topic was created again, and needs another folder (`to`)"
             )
         found.setdefault(topic, {})[str(partition)] = end
     return json.dumps(found)

@@ -121,7 +121,7 @@ def former_topics(known: Mapping[str, ArchivedTopic], ids: Mapping[str, str]) ->
     for name, now in sorted(ids.items()):
         was = known[name].id if name in known else None
         if was is not None and was != now:
-            found[name] = f"topic {name} was deleted and made anew (its id was {was} and is {now})"
+            found[name] = f"topic {name} was deleted and created again (its id was {was} and is {now})"
     return found
 
 

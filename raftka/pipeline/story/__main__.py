@@ -209,7 +209,9 @@ def _required() -> tuple[type[Exception], ...]:
 def main() -> int:
     """Run the story; 0 if all results passed their checks."""
     parser = argparse.ArgumentParser(prog="make run-pipeline", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("build/pipeline"), help="folder of the run; it is made anew")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/pipeline"), help="folder of the run; it is created again"
+    )
     arguments = parser.parse_args()
     _handle_signals(_interrupt)
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -12,12 +12,12 @@ def prepare(path: Path) -> Path:
     """Make the folder of a run, without what an earlier run has left; returns its absolute path.
 
     Raises:
-        PipelineError: It holds other things, or cannot be made.
+        PipelineError: It has other content, or cannot be made.
     """
     path = path.absolute()
     try:
         if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not (path / _MARK).exists())):
-            raise PipelineError(f"{path} holds other things: the story needs a folder of its own (--out)")
+            raise PipelineError(f"{path} has other content: the story needs a folder of its own (--out)")
         if path.exists():
             shutil.rmtree(path)
         path.mkdir(parents=True)

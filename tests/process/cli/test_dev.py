@@ -110,7 +110,7 @@ def test_a_killed_broker_is_missing_until_it_is_restarted(three: DevFolder) -> N
     report = json.loads(three.client("cluster", "health", "--format", "json", code=1).stdout)
     assert (report["healthy"], report["brokers_missing"]) == (False, [2])
     three.client("produce", "kill", stdin="while one is dead\n")
-    assert "does not run" in raftka("dev", "kill", "2", "--data-dir", str(three.path), code=1).stderr
+    assert "is not running" in raftka("dev", "kill", "2", "--data-dir", str(three.path), code=1).stderr
     three.dev("restart", "2")
     assert all(each["alive"] for each in three.status())
     eventually("the cluster is healthy again", three.is_healthy, 30.0)

@@ -70,7 +70,7 @@ def test_a_topic_with_another_id_than_the_archived_one_is_refused_and_one_withou
     refuse_former(tmp_path, known, {"orders": "abc", "old": "x", "new": "y"})
     refuse_former(tmp_path, known, {})
     with pytest.raises(
-        PipelineError, match=r"topic orders was deleted and made anew .*another folder \(`to`\) is needed"
+        PipelineError, match=r"topic orders was deleted and created again .*another folder \(`to`\) is needed"
     ):
         refuse_former(tmp_path, known, {"orders": "abd"})
 

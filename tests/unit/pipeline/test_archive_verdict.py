@@ -158,7 +158,7 @@ def test_a_person_is_told_what_is_proven_and_what_is_not() -> None:
     good = finding(archived=90, recorded=90, told=causes)
     bad = finding(archived=98, recorded=98, differences=(difference(FaultKind.MISSING, 2, 0),))
     whole = [
-        Fault(kind=FaultKind.FORMER, count=1, why="topic orders was deleted and made anew"),
+        Fault(kind=FaultKind.FORMER, count=1, why="topic orders was deleted and created again"),
         Fault(kind=FaultKind.FILES, count=1),
         Fault(kind=FaultKind.UNREADABLE, count=1, path="topic=orders/day=2026-01-01/a.parquet"),
     ]
@@ -168,7 +168,7 @@ def test_a_person_is_told_what_is_proven_and_what_is_not() -> None:
         f"orders-0 [0, 100): whole: 90 proven, 10 offsets without a record ({by_cause})",
         "orders-0 [0, 100): NOT WHOLE: 98 proven",
         "  missing: 2 in the log and not in the archive, from 7 to 9",
-        "former: topic orders was deleted and made anew",
+        "former: topic orders was deleted and created again",
         "files: 1 files that no commit record has, or that are gone",
         "unreadable: file topic=orders/day=2026-01-01/a.parquet cannot be read",
         "the archive is NOT whole: 188 offsets proven, 10,000 bytes in 2.0 s (0.0 MB/s)",

@@ -67,7 +67,7 @@ def test_an_audit_is_of_files_or_of_a_topic(arguments: list[str], capsys: pytest
     ("arguments", "code", "reason"),
     [
         (["run", "nothing"], FAILED, "there is no pipeline nothing"),
-        (["run", "a/b"], FAILED, "'a/b' is no name of a pipeline"),
+        (["run", "a/b"], FAILED, "'a/b' is not a valid name of a pipeline"),
         (["run", "archive", "--set", "topics"], USAGE, "--set topics: must be KEY=VALUE"),
         (["run", "archive", "--brokers", "nowhere"], USAGE, "'nowhere' is not HOST:PORT"),
         (["run"], USAGE, "Missing argument"),
@@ -136,7 +136,9 @@ def test_a_checkpoint_that_names_no_query_is_refused_with_its_file(tmp_path: Pat
     metadata.write_text('{"id": "29d9bb19"}')
     check_checkpoint(tmp_path)
     metadata.write_text("{}")
-    with pytest.raises(PipelineError, match=r"no metadata of a checkpoint: .* a higher `version` begins anew"):
+    with pytest.raises(
+        PipelineError, match=r"not the metadata of a checkpoint: .* a higher `version` starts with a new checkpoint"
+    ):
         check_checkpoint(tmp_path)
 
 

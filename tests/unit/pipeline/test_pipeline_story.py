@@ -99,9 +99,9 @@ def test_the_folder_of_the_last_run_is_made_anew(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
-    with pytest.raises(PipelineError, match="holds other things"):
+    with pytest.raises(PipelineError, match="has other content"):
         prepare(tmp_path)
-    with pytest.raises(PipelineError, match="holds other things"):
+    with pytest.raises(PipelineError, match="has other content"):
         prepare(tmp_path / "thesis.txt")
     assert (tmp_path / "thesis.txt").exists()
 

@@ -133,7 +133,7 @@ def test_one_pipeline_is_run_by_one_process(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, "cold")
     with folder.locked():
         folder.save(status())
-        with pytest.raises(PipelineError, match=rf"cold runs already \(pid {os.getpid()}\)"), folder.locked():
+        with pytest.raises(PipelineError, match=rf"cold is already running \(pid {os.getpid()}\)"), folder.locked():
             pass
     with folder.locked():
         pass

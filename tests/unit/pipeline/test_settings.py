@@ -95,7 +95,7 @@ def test_a_kind_needs_no_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     found = load_file(None, {})
     assert found.path is None
     assert archive(found, "archive", topics="orders").topics == ("orders",)
-    with pytest.raises(PipelineError, match=r"there is no pipeline cold: pipelines\.toml has none"):
+    with pytest.raises(PipelineError, match=r"there is no pipeline cold: pipelines\.toml does not define it"):
         found.values_of("cold", KINDS, {})
 
 
@@ -107,7 +107,7 @@ def test_a_kind_needs_no_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ("dir = 1", "dir must be text"),
         ("pipelines = 1", "must be tables"),
         ("pipelines.cold = 1", "must be tables"),
-        ('[pipelines."a/b"]\nkind = "copy"', "is no name of a pipeline"),
+        ('[pipelines."a/b"]\nkind = "copy"', "is not a valid name of a pipeline"),
     ],
 )
 def test_a_file_that_is_none_of_pipelines_is_refused(tmp_path: Path, text: str, reason: str) -> None:
@@ -125,24 +125,30 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     [
         ({}, "either topics or topics.pattern is needed"),
         ({"topics": "a", "topics.pattern": "b"}, "either topics or topics.pattern is needed"),
-        ({"topics.pattern": "("}, "topics.pattern: no regular expression"),
+        ({"topics.pattern": "("}, "topics.pattern: not a regular expression"),
         ({"topics": "a", "topic": "b"}, "unknown key topic "),
         ({"topics": "a", "version": "0"}, "version: expected int >= 1"),
         ({"topics": "a", "version": "x"}, "version: expected int"),
-        ({"topics": "a", "trigger": "soon"}, "trigger: 'soon' is no duration .* or available-now"),
-        ({"topics": "a", "trigger": "0s"}, "is no duration"),
+        ({"topics": "a", "trigger": "soon"}, "trigger: 'soon' is not a duration .* or available-now"),
+        ({"topics": "a", "trigger": "0s"}, "is not a duration"),
         ({"topics": "a", "starting.offsets": "middle"}, "starting.offsets: Invalid enum value"),
         ({"topics": "a", "metrics.port": "70000"}, "metrics.port: expected int <= 65535"),
         ({"topics": "a", "brokers": "nowhere"}, "'nowhere' is not HOST:PORT"),
         ({"topics": "a", "json.schema": "id INT"}, "json.schema and dead.letter.topic belong together"),
-        ({"topics": "a", "json.schema": "id INT", "dead.letter.topic": "a"}, "is one of the topics that are read"),
+        (
+            {"topics": "a", "json.schema": "id INT", "dead.letter.topic": "a"},
+            "is one of the topics that the pipeline reads",
+        ),
         ({"topics": "__HIVE_DEFAULT_PARTITION__"}, "cannot be archived: Spark takes it for none"),
         (
             {"topics.pattern": "a.*", "json.schema": "id INT", "dead.letter.topic": "ab"},
-            "is one of the topics that are",
+            "is one of the topics that the",
         ),
-        ({"topics": "a", "progress.topic": "a"}, "progress.topic = a is one of the topics that are read"),
-        ({"topics.pattern": ".*", "progress.topic": "p"}, "progress.topic = p is one of the topics that are read"),
+        ({"topics": "a", "progress.topic": "a"}, "progress.topic = a is one of the topics that the pipeline reads"),
+        (
+            {"topics.pattern": ".*", "progress.topic": "p"},
+            "progress.topic = p is one of the topics that the pipeline reads",
+        ),
         ({"topics": "a", "kafka.bootstrap.servers": "h:1"}, "kafka.bootstrap.servers: is the key brokers"),
         ({"topics": "a", "kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit: is Spark's own to set"),
         ({"topics": "a", "kafka.auto.offset.reset": "earliest"}, "is the key starting.offsets"),
@@ -170,7 +176,7 @@ def test_small_files_of_an_archive_are_joined_unless_that_is_turned_off(
 @pytest.mark.parametrize("kind", ["copy", "join", "windowed-count"])
 def test_a_kind_that_writes_to_what_it_reads_is_refused(kind: str, values: dict[str, Any]) -> None:
     pytest.importorskip("pyspark", reason="pyspark comes with the extra spark")
-    with pytest.raises(PipelineError, match=f"to = {values['to']} is one of the topics that are read"):
+    with pytest.raises(PipelineError, match=f"to = {values['to']} is one of the topics that the pipeline reads"):
         convert({"kind": kind, **values}, load_kind(kind).settings, "here")
 
 
@@ -211,7 +217,7 @@ def test_a_kind_of_ones_own_is_a_module_with_settings_and_build(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     assert load_kind("own_kinds.mine").settings.__struct_fields__[-1] == "to"
-    with pytest.raises(PipelineError, match=r"own_kinds\.empty is no kind of pipeline"):
+    with pytest.raises(PipelineError, match=r"own_kinds\.empty is not a kind of pipeline"):
         load_kind("own_kinds.empty")
     with pytest.raises(PipelineError, match=r"kind own_kinds\.nothing cannot be imported"):
         load_kind("own_kinds.nothing")

@@ -130,9 +130,7 @@ def test_why_a_jvm_ended_is_read_out_of_its_log(tmp_path: Path) -> None:
 def test_a_log_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyspark", reason="pyspark comes with the extra spark")
     monkeypatch.setattr(spark_session, "require_spark", lambda: "4.0.0")
-    with pytest.raises(
-        PipelineError, match=r"nowhere/spark\.log: No such file or directory: what Spark says is written"
-    ):
+    with pytest.raises(PipelineError, match=r"nowhere/spark\.log: No such file or directory: Spark's output goes to"):
         spark_session.open_session("any", {}, tmp_path / "nowhere" / "spark.log")
 
 
@@ -199,7 +197,7 @@ def test_a_spark_that_ends_while_it_starts_is_told_in_a_line(tmp_path: Path, mon
     monkeypatch.setattr(spark_session, "loggers_into", lambda _: None)
     with pytest.raises(
         PipelineError,
-        match=r"^Spark did not start: UnsupportedOperationException: getSubject is not supported \(all of it is in .*log\)$",
+        match=r"^Spark did not start: UnsupportedOperationException: getSubject is not supported \(.*log has the whole output\)$",
     ):
         spark_session.open_session("any", {}, tmp_path / "spark.log")
 
@@ -252,7 +250,7 @@ def test_an_error_of_our_own_in_a_batch_is_the_reason() -> None:
             "An error occurred while calling o53.load.\n: java.lang.IllegalArgumentException: no such thing\n\tat a.b",
             "the query failed: IllegalArgumentException: no such thing",
         ),
-        ("", "Spark does not say why"),
+        ("", "Spark gives no reason"),
     ],
 )
 def test_pages_of_stack_traces_become_a_line(text: str, reason: str) -> None:
@@ -263,7 +261,7 @@ def test_pages_of_stack_traces_become_a_line(text: str, reason: str) -> None:
 
 
 def test_a_topic_of_the_brokers_own_is_not_for_people_to_make() -> None:
-    assert how_to_make("orders") == "`raftka topic create orders` makes it"
+    assert how_to_make("orders") == "`raftka topic create orders` creates it"
     assert how_to_make("__raftka_telemetry") == "brokers make it themselves once they are told to use it"
 
 
@@ -272,4 +270,4 @@ def test_a_topic_with_another_id_is_another_topic() -> None:
     assert compare({"a": "1", "gone": "3"}, {"a": "1"}) is None
     said = compare({"a": "1"}, {"a": "2"})
     assert said is not None
-    assert said.startswith("topic a was deleted and made anew (its id was 1 and is 2)")
+    assert said.startswith("topic a was deleted and created again (its id was 1 and is 2)")

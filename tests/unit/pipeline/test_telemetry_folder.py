@@ -74,7 +74,7 @@ def test_one_pipeline_writes(tmp_path: Path) -> None:
 def test_a_folder_that_is_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").touch()
-    with pytest.raises(PipelineError, match="holds other things"):
+    with pytest.raises(PipelineError, match="has other content"):
         TablesFolder.create(tmp_path / "notes")
     with pytest.raises(PipelineError, match="is not a folder of telemetry"):
         TablesFolder.open(tmp_path / "notes")
@@ -82,7 +82,7 @@ def test_a_folder_that_is_something_else_is_refused(tmp_path: Path) -> None:
         TablesFolder.create("s3://bucket/tables")
     folder = TablesFolder.create(tmp_path / "tables")
     (folder.path / "_raftka" / "telemetry.json").write_text('{"format": 9}')
-    with pytest.raises(PipelineError, match="folder of telemetry of format 9, and 1 is known here"):
+    with pytest.raises(PipelineError, match="folder of telemetry of format 9; this version reads 1"):
         TablesFolder.open(folder.path)
     staged(folder, record(0))
     folder.commit(record(0))
@@ -102,9 +102,9 @@ def test_telemetry_needs_no_setting() -> None:
     [
         ("window", "4s", "window = 4s: whole seconds, 5 or more"),
         ("window", "10500ms", "window = 10500ms: whole seconds"),
-        ("window", "soon", "window: 'soon' is no duration"),
-        ("watermark", "0s", "watermark: '0s' is no duration"),
-        ("windows.topic", "__raftka_telemetry", "is one of the topics that are read"),
+        ("window", "soon", "window: 'soon' is not a duration"),
+        ("watermark", "0s", "watermark: '0s' is not a duration"),
+        ("windows.topic", "__raftka_telemetry", "is one of the topics that the pipeline reads"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(key: str, value: str, reason: str) -> None:

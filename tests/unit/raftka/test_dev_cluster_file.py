@@ -58,7 +58,7 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
 
 def test_two_commands_cannot_change_a_cluster_at_once(tmp_path: Path) -> None:
     folder = ClusterFolder(tmp_path)
-    with folder.locked(), pytest.raises(DevError, match="another `raftka dev` command is at work"), folder.locked():
+    with folder.locked(), pytest.raises(DevError, match="another `raftka dev` command is using"), folder.locked():
         pass
     with folder.locked():
         pass
@@ -144,7 +144,7 @@ def test_a_folder_without_options_is_read(tmp_path: Path) -> None:
     [
         ("telemetry.enabel", "true", r"unknown option telemetry\.enabel; did you mean telemetry\.enable\?"),
         ("telemetry.enable", "perhaps", "must be true or false"),
-        ("node.id", "7", "-c node.id: `raftka dev` decides that itself"),
+        ("node.id", "7", "-c node.id: `raftka dev` sets this option itself"),
     ],
 )
 def test_options_that_no_broker_can_have_are_refused(tmp_path: Path, key: str, value: str, refusal: str) -> None:

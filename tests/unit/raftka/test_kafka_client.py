@@ -62,7 +62,7 @@ def test_brokers_that_take_connections_and_serve_nobody_are_told_from_ones_that_
     with pytest.raises(NotServingError) as told:
         kafka_client.read_cluster(f"{hangs_up},{NOBODY}", 0.5)
     assert str(told.value).startswith(f"{hangs_up} takes connections, but no Kafka broker serves clients there")
-    assert told.value.cure == f"nobody listens at {NOBODY}: start what belongs there"
+    assert told.value.cure == f"nobody listens at {NOBODY}: start the brokers that use these addresses"
     with pytest.raises(NotServingError, match="start the other brokers of the cluster"):
         kafka_client.read_cluster(hangs_up, 0.5)
     with pytest.raises(NoBrokerError, match="no Kafka broker answers"):
@@ -72,14 +72,14 @@ def test_brokers_that_take_connections_and_serve_nobody_are_told_from_ones_that_
 def test_an_address_where_something_else_than_kafka_is_spoken_is_named(
     speaks_http: str, hangs_up: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = rf"does not speak Kafka's protocol: {speaks_http} \(HTTP\); name the Kafka ports"
+    words = rf"do not speak the Kafka protocol: {speaks_http} \(HTTP\); name the Kafka ports"
     with pytest.raises(NotKafkaError, match=words):
         kafka_client.read_cluster(f"PLAINTEXT://{speaks_http},{NOBODY}", 0.5)
     with pytest.raises(NotServingError, match=f"^{hangs_up} takes connections, but no Kafka broker serves"):
         kafka_client.read_cluster(f"{speaks_http},{hangs_up}", 0.5)
     monkeypatch.setattr(kafka_client, "read_cluster", partial(kafka_client.read_cluster, seconds=0.5))
     assert run(["doctor", "cluster", "--brokers", speaks_http]) == 1
-    assert "does not speak Kafka's protocol" in capsys.readouterr().out
+    assert "do not speak the Kafka protocol" in capsys.readouterr().out
 
 
 def test_what_stands_before_an_address_is_no_part_of_it() -> None:
