@@ -64,7 +64,10 @@ def _brokers(cluster: ClusterInfo, report: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(Level.PROBLEM, "brokers", ", ".join(missing), _CURE_MISSING)
     if cluster.controller < 0:
         yield Finding(
-            Level.PROBLEM, "controller", "there is none: no topic can change", "bring a majority of the brokers back"
+            Level.PROBLEM,
+            "controller",
+            "there is none: topics cannot be changed",
+            "bring a majority of the brokers back",
         )
     if not missing:
         yield ok("brokers", f"{', '.join(map(str, cluster.brokers))} answer; {cluster.controller} is the controller")
@@ -76,7 +79,7 @@ def _leaders(report: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(
             Level.PROBLEM,
             "leaders",
-            f"nobody leads {_named(report['leaderless'])}: neither reads nor writes",
+            f"no leader for {_named(report['leaderless'])}: no reads and no writes",
             f"bring brokers back until a majority of the replicas runs (they are on {', '.join(map(str, nodes))})",
         )
     else:
@@ -124,7 +127,7 @@ def _copies(cluster: ClusterInfo, missing: int, *, is_raftka: bool) -> Iterator[
         yield Finding(
             Level.WARNING,
             "copies",
-            f"one replica only, gone with its broker: {_listed(by_count[1])}",
+            f"only one replica, lost with its broker: {_listed(by_count[1])}",
             "create topics with -r 3 (replicas cannot be added yet, so copy what matters to a new topic)"
             if is_raftka
             else "create topics with -r 3, or add replicas (kafka-reassign-partitions)",
@@ -133,12 +136,15 @@ def _copies(cluster: ClusterInfo, missing: int, *, is_raftka: bool) -> Iterator[
         yield Finding(
             Level.WARNING,
             "copies",
-            f"two replicas, of which both are needed to write: {_listed(by_count[2])}",
+            f"two replicas, and writes need both: {_listed(by_count[2])}",
             "use one replica, or three: create topics with -r 3",
         )
     if is_raftka and not missing and len(cluster.brokers) == 2:
         yield Finding(
-            Level.WARNING, "copies", "two brokers stand no more failures than one, and fail twice as often", "run three"
+            Level.WARNING,
+            "copies",
+            "like one broker, two brokers tolerate no failure, and they fail twice as often",
+            "run three",
         )
 
 
@@ -177,7 +183,10 @@ def _differences(configs: dict[int, list[ConfigValue]]) -> Iterator[Finding]:
     for key, found in different.items():
         each = ", ".join(f"{value} on {','.join(map(str, sorted(nodes)))}" for value, nodes in found.items())
         yield Finding(
-            Level.WARNING, "config", f"brokers differ in {key}: {each}", "let all have the same, and restart them"
+            Level.WARNING,
+            "config",
+            f"brokers differ in {key}: {each}",
+            "give all brokers the same value, and restart them",
         )
     if configs and not different:
         yield ok("config", "the same for all brokers")

@@ -94,11 +94,11 @@ def _clock() -> Finding:
         case Synchronisation.YES:
             return ok("clock", "synchronised")
         case Synchronisation.UNKNOWN:
-            return Finding(Level.NOTE, "clock", "the kernel does not say whether it is synchronised")
+            return Finding(Level.NOTE, "clock", "the kernel does not report whether it is synchronised")
     return Finding(
         Level.WARNING,
         "clock",
-        "not synchronised: retention, timestamps and `--offset @TIME` go by it",
+        "not synchronised: retention, timestamps and `--offset @TIME` use it",
         "run chrony or systemd-timesyncd; in a container or virtual machine, on its host",
     )
 
@@ -114,7 +114,7 @@ def _filesystem(folder: Path) -> Iterator[Finding]:
         yield Finding(
             Level.WARNING,
             "file system",
-            f"{folder}: {found} lies elsewhere, and fsync may promise less than it does on a disk",
+            f"{folder}: {found} is not local: its fsync may guarantee less than that of a local disk",
             "set data.dir to a folder on a disk of this machine",
         )
     else:
@@ -127,7 +127,7 @@ def _disk_room(folder: Path, reserve: int) -> Finding:
     cure = "make room, keep less (retention.ms, retention.bytes), or set data.dir to another disk"
     if usage.free <= reserve:
         return Finding(
-            Level.PROBLEM, "disk room", f"{words}; a broker takes no records below {reserve / 1e9:.1f} GB", cure
+            Level.PROBLEM, "disk room", f"{words}; a broker refuses records below {reserve / 1e9:.1f} GB", cure
         )
     inodes = os.statvfs(folder)
     if inodes.f_files and inodes.f_favail < _DISK_WARNING_SHARE * inodes.f_files:
@@ -147,7 +147,7 @@ def _sync_time(folder: Path) -> Finding:
             Level.PROBLEM,
             "fsync",
             f"{folder} cannot be written to: {error.strerror or error}",
-            f"let {os.environ.get('USER') or 'this user'} write there, or set data.dir",
+            f"give {os.environ.get('USER') or 'this user'} write permission, or set data.dir",
         )
     median, worst = times[len(times) // 2], times[-1]
     words = f"{folder}: median {median * 1e3:.2f} ms, worst {worst * 1e3:.2f} ms of {_SYNC_COUNT}"
@@ -197,7 +197,7 @@ def _port(name: str, host: str, port: int) -> Finding:
             Level.PROBLEM,
             f"{name} port",
             f"cannot listen at {host}:{port}: {error.strerror or error}",
-            f"set {name}.address and {name}.port to what this machine has",
+            f"set {name}.address and {name}.port to an address and a free port of this machine",
         )
     return ok(f"{name} port", f"{host}:{port} is free")
 

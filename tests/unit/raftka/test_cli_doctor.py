@@ -81,7 +81,7 @@ def test_a_python_that_is_slower_than_it_might_be_is_named(
 
 def test_a_disk_on_which_a_broker_would_take_no_records_is_a_problem(tmp_path: Path) -> None:
     found = machine_checks._disk_room(tmp_path, 2**60)
-    assert (found.level, "a broker takes no records below" in found.words) == (Level.PROBLEM, True)
+    assert (found.level, "a broker refuses records below" in found.words) == (Level.PROBLEM, True)
     assert "retention" in found.cure
 
 
@@ -138,7 +138,7 @@ def test_few_copies_are_warned_of_where_they_matter() -> None:
     assert levels(copies(cluster(3, a=one), 0, is_raftka=False)) == [Level.WARNING]
     assert levels(copies(cluster(3, a=two), 0, is_raftka=False)) == []
     (found,) = copies(cluster(3, a=two, b=three), 0, is_raftka=True)
-    assert found.words == "two replicas, of which both are needed to write: a"
+    assert found.words == "two replicas, and writes need both: a"
     (found,) = copies(cluster(2), 0, is_raftka=True)
     assert found.cure == "run three"
     assert levels(copies(cluster(2), 1, is_raftka=True)) == [], "the third one is missing, which is said elsewhere"
@@ -172,7 +172,7 @@ def test_missing_brokers_leaders_and_replicas_are_problems() -> None:
     (found,) = cluster_checks._brokers(cluster(2), report)
     assert found.words == "broker 3 does not answer, nobody listens at h3:9092"
     (found,) = cluster_checks._leaders(report)
-    assert found.words == "nobody leads t-0, t-1, t-2, t-3, t-4 and 2 more: neither reads nor writes"
+    assert found.words == "no leader for t-0, t-1, t-2, t-3, t-4 and 2 more: no reads and no writes"
     assert "(they are on 2, 3)" in found.cure
 
 
