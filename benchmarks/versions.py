@@ -168,7 +168,7 @@ def _compare(other: Path, arguments: argparse.Namespace) -> None:
         "runs": runs,
     }
     for each in document["rows"]:
-        print(f"{each['what']}: {each['raftka']} beside {each['peer']} {each['unit']}: {each['ratio']}x")
+        print(f"{each['what']}: {each['raftka']} beside {each['peer']} {each['unit']}: {each.get('ratio', '-')}x")
     print(write_result(_RESULTS, arguments.name, document))
 
 

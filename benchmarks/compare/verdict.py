@@ -53,10 +53,11 @@ def row(
     if theirs:
         # Of pairs, not of all runs: what slows the machine down for a minute slows down both runs of a pair.
         ratios = [own / other for own, other in zip(ours, theirs, strict=False) if other]
-        numbers["ratio"] = statistics.median(ratios) if ratios else float("inf")
-        spread = [round(min(ratios), 3), round(max(ratios), 3)] if ratios else []
-        found |= {"peer": round(statistics.median(theirs), 4), "peer_name": peer, "ratio": round(numbers["ratio"], 3)}
-        found["ratio_range"] = spread
+        found |= {"peer": round(statistics.median(theirs), 4), "peer_name": peer}
+        # A peer that has nothing of it, no election for example, leaves nothing to divide by.
+        if ratios:
+            numbers["ratio"] = statistics.median(ratios)
+            found |= {"ratio": round(numbers["ratio"], 3), "ratio_range": [round(min(ratios), 3), round(max(ratios), 3)]}
     found["met"] = all(each.of in numbers and each.is_met(numbers[each.of]) for each in targets) if targets else None
     return found
 
