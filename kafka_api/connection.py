@@ -139,9 +139,9 @@ class Connection(asyncio.BufferedProtocol):
         if frames:
             self._queue(frames)
         if self._splitter.wanted_bytes:
-            self._lease = self._memory.try_take(self._splitter.wanted_bytes)
+            self._lease = self._memory.try_acquire(self._splitter.wanted_bytes)
             if self._lease is not None:
-                self._splitter.take_memory()
+                self._splitter.allocate()
             else:
                 self._is_waiting_for_memory = True
                 self._gate.spawn(self._wait_for_memory(), name="memory")
@@ -221,8 +221,8 @@ class Connection(asyncio.BufferedProtocol):
         self._regulate_reading()
 
     async def _wait_for_memory(self) -> None:
-        self._lease = await self._memory.take(self._splitter.wanted_bytes)
-        self._splitter.take_memory()
+        self._lease = await self._memory.acquire(self._splitter.wanted_bytes)
+        self._splitter.allocate()
         self._is_waiting_for_memory = False
         self._regulate_reading()
 
@@ -271,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
         if header.api_key != ApiKey.PRODUCE and len(frame) > self._context.options.other_request_bytes_max:
             raise EndConnectionError(f"a request of {len(frame)} bytes for key {header.api_key}")
         request: Any = decode_request(header.api_key, header.api_version, frame, header.body_position)
-        self._context.counts.note(header.api_key, header.api_version)
+        self._context.counts.count(header.api_key, header.api_version)
         self._context.client.client_id = header.client_id or ""
         answer = await served.handler(self._context, header.api_version, request)
         if header.api_key == ApiKey.PRODUCE and request.acks == 0:
@@ -289,7 +289,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             # KIP-511: the answer to an unknown version is in the format of version 0.
             header = header._replace(api_version=0)
-        self._context.counts.note(header.api_key, header.api_version)
+        self._context.counts.count(header.api_key, header.api_version)
         self._queue_answer(header, api_versions_response(ADVERTISED, request))
 
     # -- answers ------------------------------------------------------------------------------------------------

@@ -30,11 +30,11 @@ class FetchMemory:
         """Return how much of `asked` one response may have now."""
         return max(min(asked, max((self._limit - self._budget.taken) // _SHARE, _GRANT_BYTES_MIN)), 1)
 
-    def try_take(self, size: int) -> int:
+    def try_acquire(self, size: int) -> int:
         """Take now; return the units, 0 if they are not free."""
         return self._budget.try_acquire(size)
 
-    async def take(self, size: int) -> int:
+    async def acquire(self, size: int) -> int:
         """Take, waiting in line; return the units, 0 if it took too long."""
         try:
             async with asyncio.timeout(self._wait_timeout):
@@ -42,7 +42,7 @@ class FetchMemory:
         except TimeoutError:
             return 0
 
-    def give_back(self, units: int) -> None:
+    def release(self, units: int) -> None:
         """Return units."""
         self._budget.release(units)
 
@@ -73,7 +73,7 @@ class FetchLease:
         # What a lease forgets to give back is missing from every connection's responses until the broker ends.
         assert not self._units
         granted = self._memory.grant(asked)
-        self._units = self._memory.try_take(granted) or await self._memory.take(granted)
+        self._units = self._memory.try_acquire(granted) or await self._memory.acquire(granted)
         self._granted = granted if self._units else 0
         return self._granted
 
@@ -84,14 +84,14 @@ class FetchLease:
         """
         if size <= self._granted:
             return True
-        more = self._memory.try_take(size - self._granted)
+        more = self._memory.try_acquire(size - self._granted)
         if more:
             self._units += more
             self._granted = size
             return True
         # Never wait while holding: all could.
         self.drop()
-        self._units = await self._memory.take(size)
+        self._units = await self._memory.acquire(size)
         self._granted = size if self._units else 0
         return False
 
@@ -103,7 +103,7 @@ class FetchLease:
     def shrink(self, size: int) -> None:
         """Give back what was not needed."""
         if size < self._units:
-            self._memory.give_back(self._units - size)
+            self._memory.release(self._units - size)
             self._units = size
         self._granted = min(self._granted, size)
 

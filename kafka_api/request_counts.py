@@ -12,7 +12,7 @@ class RequestCounts:
     def __init__(self) -> None:
         self._counts: Counter[tuple[int, int]] = Counter()
 
-    def note(self, api_key: int, api_version: int) -> None:
+    def count(self, api_key: int, api_version: int) -> None:
         """Count one."""
         self._counts[api_key, api_version] += 1
 

@@ -41,13 +41,13 @@ class RequestMemory:
         """Bytes out now."""
         return self._ordinary.taken + self._huge.taken
 
-    def try_take(self, size: int) -> RequestLease | None:
+    def try_acquire(self, size: int) -> RequestLease | None:
         """Take `size` bytes if they are free and nobody waits for them."""
         budget = self._budget(size)
         units = budget.try_acquire(size)
         return RequestLease(budget, units) if units else None
 
-    async def take(self, size: int) -> RequestLease:
+    async def acquire(self, size: int) -> RequestLease:
         """Take `size` bytes, waiting in line. Cancellation: nothing is taken."""
         budget = self._budget(size)
         return RequestLease(budget, await budget.acquire(size))

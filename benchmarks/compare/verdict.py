@@ -57,7 +57,8 @@ def row(
         # A peer that has nothing of it, no election for example, leaves nothing to divide by.
         if ratios:
             numbers["ratio"] = statistics.median(ratios)
-            found |= {"ratio": round(numbers["ratio"], 3), "ratio_range": [round(min(ratios), 3), round(max(ratios), 3)]}
+            found["ratio"] = round(numbers["ratio"], 3)
+            found["ratio_range"] = [round(min(ratios), 3), round(max(ratios), 3)]
     found["met"] = all(each.of in numbers and each.is_met(numbers[each.of]) for each in targets) if targets else None
     return found
 

@@ -182,14 +182,14 @@ class CoordinatedPartition:
         deadline = loop.time() + self._options.write_timeout_ms / 1000
         stages = self.partition.produce(batch, len(records), OFFSETS_LEVEL, deadline, expected_term=self.term)
 
-        def take(replicated: asyncio.Future[ReplicateResult]) -> None:
+        def on_replicated(replicated: asyncio.Future[ReplicateResult]) -> None:
             error = replicated.exception()
             if error is None:
                 done.set_result(replicated.result().last_index)
             else:
                 done.set_result(coordinator_error(error))
 
-        stages.replicated.add_done_callback(take)
+        stages.replicated.add_done_callback(on_replicated)
         return done
 
     def _is_settled(self, held: HeldGroup | None) -> bool:

@@ -108,7 +108,7 @@ class HeldGroup:
         self._write_number += 1
         number = self._write_number
 
-        def take(result: "asyncio.Future[Index | ErrorCode]") -> None:
+        def on_written(result: "asyncio.Future[Index | ErrorCode]") -> None:
             # A write counted as ended before it is would let a deletion overtake it.
             assert self.writes > 0
             self.writes -= 1
@@ -128,7 +128,7 @@ class HeldGroup:
             if not self._is_ended:
                 self._writer.settled(self)
 
-        written.add_done_callback(take)
+        written.add_done_callback(on_written)
         return done
 
     async def until_written(self) -> None:
@@ -170,12 +170,12 @@ class HeldGroup:
         group = replace(store.group, state_timestamp=self._writer.now_ms())
         written = self.write([(GroupKey(self.group_id), group)])
 
-        def take(result: asyncio.Future[ErrorCode]) -> None:
+        def on_stored(result: asyncio.Future[ErrorCode]) -> None:
             if not self._is_ended:
                 error = _STORE_ERRORS.get(result.result(), result.result())
                 self.call(lambda now: self.group.stored(now, store.number, error))
 
-        written.add_done_callback(take)
+        written.add_done_callback(on_stored)
 
     def _arm(self, at: float) -> None:
         if self._timer is not None and self._timer_at <= at:

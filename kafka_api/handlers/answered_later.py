@@ -16,9 +16,9 @@ def answer_when_done(result: "T | asyncio.Future[T]", build: Callable[[T], R]) -
         return build(result.result())
     answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
-    def take(done: "asyncio.Future[T]") -> None:
+    def on_done(done: "asyncio.Future[T]") -> None:
         if not answer.done():
             answer.set_result(build(done.result()))
 
-    result.add_done_callback(take)
+    result.add_done_callback(on_done)
     return answer

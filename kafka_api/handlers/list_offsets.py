@@ -163,12 +163,12 @@ async def _max_timestamp(workers: Workers, partition: Partition, start: Offset) 
     # It may be that of a deleted record: looked for in what is left of this batch, and in all the others.
     left: list[int] = []
 
-    def note(position: RecordPosition) -> bool:
+    def keep(position: RecordPosition) -> bool:
         if position.offset >= start:
             left[:] = [max([position.timestamp, *left])]
         return False
 
-    await _first_record(workers, hit.batch, note)
+    await _first_record(workers, hit.batch, keep)
     others = await partition.max_timestamp(first=Index(hit.log_index + 1))
     return max(left if others is None else [*left, others], default=None)
 

@@ -250,7 +250,7 @@ class _PendingAnswer:
     def _taker(
         self, result: _Partition, partition: Partition, append_time: int, sender: "_Sender"
     ) -> Callable[[asyncio.Future[ReplicateResult]], None]:
-        def take(future: asyncio.Future[ReplicateResult]) -> None:
+        def on_placed(future: asyncio.Future[ReplicateResult]) -> None:
             error = future.exception()
             if error is None:
                 placed = future.result()
@@ -266,7 +266,7 @@ class _PendingAnswer:
                 self._name_leader(result, partition.topic)
             self._close_one()
 
-        return take
+        return on_placed
 
     def _close_one(self) -> None:
         # Each partition ends once: a response that is complete too early would answer a batch that is not written yet.

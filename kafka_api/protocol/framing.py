@@ -53,7 +53,7 @@ class FrameSplitter:
 
     @property
     def wanted_bytes(self) -> int:
-        """Length of a large frame that waits for `take_memory`; until then nothing can be received. Otherwise 0."""
+        """Length of a large frame that waits for `allocate`; until then nothing can be received. Otherwise 0."""
         return self._wanted_bytes
 
     @property
@@ -66,7 +66,7 @@ class FrameSplitter:
         """Length of the frame that has begun, as far as it is known; 0 between frames."""
         return self.pending_bytes or self._wanted_bytes or len(self._rest)
 
-    def take_memory(self) -> None:
+    def allocate(self) -> None:
         """Allocate the large frame that is wanted."""
         assert self._wanted_bytes > 0
         length, self._wanted_bytes = self._wanted_bytes, 0
@@ -114,7 +114,7 @@ class FrameSplitter:
         frames: list[memoryview] = []
         while len(rest) > 0:
             if self._wanted_bytes:
-                self.take_memory()
+                self.allocate()
             space = self.get_buffer()
             count = min(len(space), len(rest))
             space[:count] = rest[:count]

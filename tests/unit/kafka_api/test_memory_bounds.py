@@ -31,14 +31,14 @@ async def still_answered(client):
 
 def test_a_huge_request_takes_all_there_is_and_keeps_only_huge_ones_waiting():
     memory = RequestMemory(32 * MIB)
-    huge = memory.try_take(100 * MIB)
+    huge = memory.try_acquire(100 * MIB)
     assert huge is not None
     assert huge.units == 16 * MIB
-    assert memory.try_take(3 * MIB) is None
-    ordinary = [memory.try_take(2 * MIB) for _ in range(9)]
+    assert memory.try_acquire(3 * MIB) is None
+    ordinary = [memory.try_acquire(2 * MIB) for _ in range(9)]
     assert [lease is not None for lease in ordinary] == [True] * 8 + [False]
     huge.release()
-    assert memory.try_take(3 * MIB) is not None
+    assert memory.try_acquire(3 * MIB) is not None
 
 
 def test_a_large_request_waits_for_memory_and_small_ones_do_not(tmp_path):

@@ -27,7 +27,7 @@ def receive(splitter: FrameSplitter, stream: bytes, sizes: list[int]) -> list[me
     position = 0
     while position < len(stream):
         if splitter.wanted_bytes:
-            splitter.take_memory()
+            splitter.allocate()
         space = splitter.get_buffer(-1)
         assert len(space) > 0
         count = min(len(space), len(stream) - position, sizes[position % len(sizes)])
@@ -66,7 +66,7 @@ def test_a_large_frame_is_received_straight_into_its_own_memory() -> None:
     splitter = FrameSplitter()
     assert splitter.feed(struct.pack(">i", 300_000) + b"head") == []
     assert (splitter.wanted_bytes, splitter.pending_bytes) == (300_000, 0)
-    splitter.take_memory()
+    splitter.allocate()
     assert (splitter.wanted_bytes, splitter.pending_bytes) == (0, 300_000)
     space = splitter.get_buffer(65_536)
     assert len(space) == 300_000 - 4
