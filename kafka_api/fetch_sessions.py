@@ -47,7 +47,7 @@ class FetchSessionOptions:
 class AskedPartition:
     """A partition that a client fetches, and in a session what it was last told of its positions (-1: nothing)."""
 
-    __slots__ = ("fields", "told_high_watermark", "told_start_offset", "topic", "topic_id")
+    __slots__ = ("cost", "fields", "told_high_watermark", "told_start_offset", "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: str, fields: FetchRequest.FetchPartition) -> None:
         self.topic = topic
@@ -55,11 +55,9 @@ class AskedPartition:
         self.fields = fields
         self.told_high_watermark = -1
         self.told_start_offset = -1
-
-    @property
-    def cost(self) -> int:
-        """Bytes it takes in a session, at most; names that it shares are counted as if they were its own."""
-        return _PARTITION_BYTES + sys.getsizeof(self.topic) + sys.getsizeof(self.topic_id)
+        # Bytes it takes in a session, at most; names that it shares are counted as if they were its own. Counted once:
+        # the size of a text grows when its UTF-8 is cached, and what was added to a sum is taken from it later.
+        self.cost = _PARTITION_BYTES + sys.getsizeof(topic) + sys.getsizeof(topic_id)
 
 
 class FetchSession:

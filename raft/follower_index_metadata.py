@@ -51,8 +51,8 @@ class FollowerIndexMetadata:
     next_index_hint: Index = NO_INDEX
     # The first request whose answer lets recovery send again: after a loss or BUSY, one that was sent later.
     first_request_to_recover: int = 0
-    # Why the storage refused its recovery last, to be said once; "" once it was handed over.
-    refusal: str = ""
+    # When the log said last that the storage refused its recovery.
+    refusal_logged_at: float = float("-inf")
     # Called whenever a request with entries (or a probe) has been answered or has failed: recovery waits for room.
     on_room: Callable[[], None] | None = None
 
@@ -149,7 +149,6 @@ class FollowerIndexMetadata:
         """Whatever it lacks is sent by the rounds and their backlog from now on."""
         assert not self.is_probing
         self.needs_recovery = False
-        self.refusal = ""
 
     @property
     def owed_answers(self) -> int:

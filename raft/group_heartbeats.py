@@ -17,8 +17,6 @@ from raft.rules.recovery import retry_index
 
 # A group is at rest after so many ticks without a change, long after its followers were told of the last one.
 _REST_AFTER_TICKS = 7
-# Then it is beaten in every n-th tick, n up to this, and so that one election timeout still sees three heartbeats.
-_REST_EVERY_MAX = 3
 
 
 class GroupHeartbeats:
@@ -27,9 +25,8 @@ class GroupHeartbeats:
     def __init__(self, context: ReplicaContext, buffer: AppendEntriesBuffer) -> None:
         self._context = context
         self._buffer = buffer
-        options = context.options
-        beats = int(options.election_timeout / (3 * options.heartbeat_interval))
-        self._rest_every = max(1, min(_REST_EVERY_MAX, beats))
+        # Then it is beaten in every n-th tick.
+        self._rest_every = context.options.rest_every
         # Where the group stood at the tick before, and for how many ticks now.
         self._stood_at: tuple[int, ...] = ()
         self._still_ticks = 0

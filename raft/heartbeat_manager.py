@@ -72,11 +72,8 @@ class HeartbeatManager:
         interval = self._options.heartbeat_interval
         next_tick = loop.time()
         while True:
-            next_tick += interval
-            if next_tick < loop.time():
-                # The loop stood still. No second tick in the same instant: `watch.check` leaves the first one's time to
-                # the loop, in which it takes the ends of steps that ended meanwhile.
-                next_tick = loop.time() + interval
+            # A late tick is followed by the next one at once: groups at rest count them.
+            next_tick = max(next_tick + interval, loop.time())
             await asyncio.sleep(next_tick - loop.time())
             led = [consensus for consensus in self._led if consensus.heartbeats.is_due()]
             for consensus in led:

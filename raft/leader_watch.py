@@ -28,6 +28,10 @@ class LeaderWatch:
         context = self._context
         if not context.state.is_leader:
             return
+        if context.now() - self._checked_at < context.options.heartbeat_interval / 2:
+            # A late tick and the next one come together. What the first one found is judged anew once the loop has
+            # taken the ends of steps that ended while it stood still.
+            return
         before, self._checked_at = self._checked_at, context.now()
         if not has_majority(context.state.commit_quorums, self._heard() | {context.state.node_id}):
             context.effects.step_down("no majority has answered for an election timeout")
@@ -39,7 +43,9 @@ class LeaderWatch:
 
     def _stood_still(self, before: float) -> bool:
         """Whether the loop has not run since then: it has not taken the ends of steps, and says nothing of the disk."""
-        return self._checked_at - before >= self._context.options.stall_timeout / 2
+        options = self._context.options
+        # Groups at rest are checked at every third tick or so: with a short stall timeout that is no stall of the loop.
+        return self._checked_at - before >= max(options.stall_timeout / 2, 2 * options.rest_interval)
 
     def _heard(self) -> set[NodeId]:
         """Return the followers that have answered within an election timeout."""

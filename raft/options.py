@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from runtime.byte_budget import ReservedBudget
 from storage.snapshot_file import STATE_BYTES_MAX
 
+# Heartbeats of a group at rest are left out in all ticks but each n-th, n up to this.
+_REST_EVERY_MAX = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftOptions:
@@ -78,6 +81,16 @@ class RaftOptions:
     tail_cache_bytes: int = 64 * 1024 * 1024
     open_segments: int = 4096
     keeps_figures: bool = False
+
+    @property
+    def rest_every(self) -> int:
+        """At every how many ticks a group at rest gets a heartbeat: three times in an election timeout at least."""
+        return max(1, min(_REST_EVERY_MAX, int(self.election_timeout / (3 * self.heartbeat_interval))))
+
+    @property
+    def rest_interval(self) -> float:
+        """Seconds between the heartbeats of a group at rest."""
+        return self.rest_every * self.heartbeat_interval
 
     def __post_init__(self) -> None:
         if not 0 < self.heartbeat_interval < self.election_timeout:

@@ -36,6 +36,8 @@ from storage.snapshot_file import snapshot_checksum
 _FLUSH_EVERY_BYTES = 1024 * 1024
 # Chunks in flight: on a long link one at a time would fill it hardly at all.
 _CHUNKS_MAX = 4
+# Between two lines on one follower whose recovery the storage refuses.
+_LOG_EVERY_SECONDS = 60.0
 
 
 class RecoveryStm:
@@ -74,9 +76,9 @@ class RecoveryStm:
             return
         except RefusedError as error:
             # The next one may begin with the next heartbeat's answer, and end like this one.
-            if follower.refusal != str(error):
+            if context.now() - follower.refusal_logged_at >= _LOG_EVERY_SECONDS:
                 context.logger.warning("cannot read what node %d lacks, and tries again: %s", follower.node_id, error)
-            follower.refusal = str(error)
+                follower.refusal_logged_at = context.now()
         except StorageError as error:
             context.fail(error)
         finally:

@@ -7,6 +7,7 @@ the GIL in the kernel or in C: write, read, fsync, RocksDB's WAL sync.
 import asyncio
 import errno
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
@@ -83,7 +84,9 @@ class ThreadWorkers:
             for pool, threads in POOL_THREADS.items()
         }
         self._quick_again_at = 0.0
-        self._reads = asyncio.Semaphore(POOL_THREADS[Pool.READ])
+        self._free_reads = POOL_THREADS[Pool.READ]
+        # Those that wait for one of these, in the order in which they came.
+        self._waiting_reads: deque[asyncio.Future[None]] = deque()
         self._hung_reads = 0
 
     def run_now(self, job: Callable[[], None]) -> bool:
@@ -108,9 +111,7 @@ class ThreadWorkers:
 
     async def _read(self, job: Callable[[], T]) -> T:
         """Run a job of `Pool.READ`: as many at once as the pool has threads, and beside them those that hang."""
-        if self._hung_reads >= HUNG_READS_MAX:
-            raise HungWorkersError(errno.EBUSY, f"{self._hung_reads} reads of the disk hang")
-        await self._reads.acquire()
+        await self._acquire_read()
         loop = asyncio.get_running_loop()
         is_hung = False
 
@@ -119,19 +120,59 @@ class ThreadWorkers:
             if self._hung_reads < HUNG_READS_MAX:
                 is_hung = True
                 self._hung_reads += 1
-                self._reads.release()
+                if self._hung_reads == HUNG_READS_MAX:
+                    self._refuse_waiting_reads()
+                self._release_read()
 
         def end(_: asyncio.Future[T]) -> None:
             deadline.cancel()
             if is_hung:
                 self._hung_reads -= 1
             else:
-                self._reads.release()
+                self._release_read()
 
         deadline = loop.call_later(HUNG_READ_SECONDS, give_up)
         future = loop.run_in_executor(self._pools[Pool.READ], job)
         future.add_done_callback(end)
         return await asyncio.shield(future)
+
+    async def _acquire_read(self) -> None:
+        """Wait for one of the threads that reads share, in line.
+
+        Raises:
+            HungWorkersError: Too many reads hang, now or before one was free: whoever waited longer might do so for as
+                long as the disk hangs.
+        """
+        if self._hung_reads >= HUNG_READS_MAX:
+            raise self._too_many_hang()
+        if self._free_reads:
+            self._free_reads -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting_reads.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._release_read()
+            raise
+
+    def _release_read(self) -> None:
+        while self._waiting_reads:
+            turn = self._waiting_reads.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free_reads += 1
+
+    def _refuse_waiting_reads(self) -> None:
+        for turn in self._waiting_reads:
+            if not turn.done():
+                turn.set_exception(self._too_many_hang())
+        self._waiting_reads.clear()
+
+    def _too_many_hang(self) -> HungWorkersError:
+        return HungWorkersError(errno.EBUSY, f"{self._hung_reads} reads of the disk hang")
 
     def close(self) -> None:
         """Wait for the running jobs and stop the threads."""

@@ -1,8 +1,8 @@
 """The work of one log that goes on when its caller is cancelled, and the descriptors that must outlive it.
 
 Writes (appends, truncations, index files) come one after the other, and so, beside them, do saves (snapshots). Reads
-and fsyncs run beside both and use the files of the segments they saw: such a file is not closed before they have
-ended, even if it was truncated away.
+and fsyncs run beside both and use the files of the segments they saw. The file of a segment that left the log is closed
+once no fsync of the log runs and no read has the file open; a read that has not opened it yet looks again.
 
 Whatever a job raises goes to its caller, and the next one may begin. What nobody foresaw poisons the log where
 it was a write, a save or an fsync, and fails that read alone where it was a read; the loop's exception handler gets it.
@@ -300,7 +300,7 @@ class LogJobs:
         self._close_retired()
 
     def _close_retired(self) -> None:
-        if not self._fsyncs and self._retired and self._closing is None:
+        if not self._fsyncs and self._retired and self._closing is None and not self._gate.is_closed:
             self._closing = asyncio.get_running_loop().create_future()
             self._gate.spawn(self._close_files(self._closing), name="close")
 
@@ -333,5 +333,9 @@ class LogJobs:
             await asyncio.shield(ending[0])
         self._close_retired()
         if self._closing is not None:
-            await asyncio.shield(self._closing)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(READ_SECONDS_MAX):
+                    await asyncio.shield(self._closing)
         await self._gate.close()
+        if self._retired:
+            _logger.warning("[%s] %d removed segments stay open: the disk hangs", self._group, len(self._retired))

@@ -10,6 +10,7 @@ from raft.errors import RaftError
 from raft.leader_watch import LeaderWatch
 from raft.leadership_transfer import LeadershipTransfer
 from raft.node_stalls import NodeStalls
+from raft.options import RaftOptions
 from raft.replica_context import ReplicaContext
 from runtime.workers import Pool
 from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario, Write
@@ -69,6 +70,17 @@ def test_others_do_not_take_over_if_the_watch_looks_at_fsyncs_only(monkeypatch) 
     monkeypatch.setattr(LeaderWatch, "_append_stall", lambda watch: None)
     with pytest.raises(AssertionError):
         _the_leaders_disk_hangs(Pool.APPEND)
+
+
+def test_others_take_over_within_a_bound_that_is_shorter_than_the_pause_of_a_group_at_rest() -> None:
+    with Scenario(321, raft=RaftOptions(stall_timeout=0.3)) as story:
+        hung = story.leader
+        story.run_for(3.0)
+        story.candidates = set(story.followers)
+        _hang(story, hung, Pool.APPEND)
+        story.write(hung, QUORUM)
+        _others_take_over(story, hung, 2.0)
+        _is_taken(story)
 
 
 def test_others_take_over_later_if_the_transfer_waits_for_the_batcher(monkeypatch) -> None:

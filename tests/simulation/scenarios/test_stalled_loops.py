@@ -2,6 +2,7 @@
 
 import pytest
 
+from raft.group_heartbeats import GroupHeartbeats
 from raft.leader_watch import LeaderWatch
 from raft.options import RaftOptions
 from raft.write_probe import WriteProbe
@@ -36,6 +37,23 @@ def _a_leaders_loop_stands_still_during_an_append() -> None:
 
 def test_a_leader_whose_loop_stood_still_stays_and_does_not_doubt_its_disk() -> None:
     _a_leaders_loop_stands_still_during_an_append()
+
+
+def test_a_late_tick_is_followed_by_the_next_one_at_once(monkeypatch) -> None:
+    """A group at rest is beaten at every third tick: on a loop that is late each time, a lost tick costs its leader."""
+    whole = GroupHeartbeats.is_due
+    ticks: list[GroupHeartbeats] = []
+    with Scenario(319) as story:
+        leader = story.machine(story.leader)
+        heartbeats = story.replica(story.leader).heartbeats
+        story.run_for(3.0)
+        monkeypatch.setattr(GroupHeartbeats, "is_due", lambda beats: (ticks.append(beats), whole(beats))[1])
+        leader.stall_loop()
+        story.run_for(0.4)
+        ticks.clear()
+        leader.resume()
+        story.run_for(0.001)
+        assert ticks.count(heartbeats) == 2
 
 
 def test_a_leader_would_leave_if_the_time_of_a_loop_that_stood_still_counted(monkeypatch) -> None:

@@ -64,7 +64,42 @@ def test_a_place_is_given_back_once_whoever_waits_or_not(is_answering: threading
         async with asyncio.timeout(30):
             while workers._hung_reads:
                 await asyncio.sleep(0.001)
-        assert workers._reads._value == THREADS
+        assert workers._free_reads == THREADS
+        workers.close()
+
+    asyncio.run(scenario())
+
+
+def test_whoever_waits_for_a_thread_is_refused_once_too_many_reads_hang(is_answering: threading.Event) -> None:
+    async def scenario() -> None:
+        workers = ThreadWorkers()
+        # As many hang as may, and those that got the last places of these hold them.
+        begun = HUNG_READS_MAX + THREADS
+        reads = [asyncio.ensure_future(workers.run(Pool.READ, is_answering.wait)) for _ in range(begun + 3)]
+        async with asyncio.timeout(30):
+            for refused in reads[begun:]:
+                with pytest.raises(HungWorkersError):
+                    await refused
+        is_answering.set()
+        await asyncio.gather(*reads[:begun], return_exceptions=True)
+        assert workers._free_reads == THREADS
+        workers.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_read_that_is_cancelled_in_line_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        workers, goes_on = ThreadWorkers(), threading.Event()
+        running = [asyncio.ensure_future(workers.run(Pool.READ, goes_on.wait)) for _ in range(THREADS)]
+        await asyncio.sleep(0)
+        waiting = [asyncio.ensure_future(workers.run(Pool.READ, goes_on.wait)) for _ in range(2)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        goes_on.set()
+        assert await waiting[1]
+        await asyncio.gather(*running)
+        assert workers._free_reads == THREADS
         workers.close()
 
     asyncio.run(scenario())

@@ -132,6 +132,32 @@ def test_a_removed_segment_is_closed_later_where_all_threads_hang_in_reads(monke
     asyncio.run(scenario())
 
 
+def test_a_log_ends_while_the_close_of_a_removed_segment_finds_no_thread_and_may_be_closed_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        env = system_environment()
+        run = env.workers.run
+
+        async def refusing(pool: Pool, job: Callable[[], None]) -> None:
+            if pool is Pool.READ:
+                raise HungWorkersError(errno.EBUSY, "8 reads of the disk hang")
+            await run(pool, job)
+
+        monkeypatch.setattr(env.workers, "run", refusing)
+        jobs = LogJobs(env, "0123-7", LogHealth(GroupId("0123-7")))
+        segment: Any = SimpleNamespace(name="one", file=_CountingFile())
+        jobs.retire(segment)
+        async with asyncio.timeout(10):
+            await jobs.close()
+            await jobs.close()
+        env.workers.close()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())
+    assert "1 removed segments stay open: the disk hangs" in caplog.text
+
+
 # -- what nobody foresaw --------------------------------------------------------------------------------------------
 
 
