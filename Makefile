@@ -2,7 +2,7 @@
 # constraints.txt change; nothing has to be done by hand.
 
 # A distribution's Python goes first where it can make environments: it is built with profile-guided optimisation, what a
-# version manager compiles is not unless told, and everything takes a quarter longer with it (docs/performance.md).
+# version manager compiles is not unless told, and everything takes a fifth longer with it (docs/performance.md).
 SYSTEM_PYTHON := /usr/bin/python3
 PYTHON ?= $(shell $(SYSTEM_PYTHON) -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
     && echo $(SYSTEM_PYTHON) || echo python3)

@@ -176,7 +176,8 @@ class AppendEntriesBuffer:
             return
         status = outcome.status
         # Without this check an append that ended under an old term would be a success of the new one: an entry that
-        # the new leader replaces would count as a copy (counterexample 19).
+        # the new leader replaces would count as a copy (counterexample 19). A replica that has stopped, for example
+        # because its fsync failed, follows nobody: it answers STALE_TERM, too.
         if state.term != request.term or state.leader_id != leader:
             status = AppendStatus.STALE_TERM
         if status is AppendStatus.SUCCESS:
