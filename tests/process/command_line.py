@@ -88,12 +88,15 @@ class DevFolder:
         return raftka(*arguments, stdin=stdin, code=code, RAFTKA_BROKERS=self.bootstrap)
 
     def is_healthy(self) -> bool:
-        done = subprocess.run(
-            [*RAFTKA, "cluster", "health", "--brokers", self.bootstrap],
-            capture_output=True,
-            timeout=SECONDS,
-            env=environment(),
-        )
+        return self._passes("cluster", "health", "--brokers", self.bootstrap)
+
+    def is_well(self) -> bool:
+        """Whether the doctor finds no problem of the cluster, whichever of the brokers it asks."""
+        brokers = self.bootstrap.split(",")
+        return all(self._passes("doctor", "cluster", "--brokers", each) for each in brokers)
+
+    def _passes(self, *arguments: str) -> bool:
+        done = subprocess.run([*RAFTKA, *arguments], capture_output=True, timeout=SECONDS, env=environment())
         return done.returncode == 0
 
 

@@ -203,6 +203,8 @@ def test_the_doctor_names_a_killed_broker_what_it_costs_and_the_cure(dev: DevFol
     lines = dev.client("doctor", "cluster", code=1).stdout
     assert "raftka dev restart N" in lines
     dev.dev("restart", "2")
+    # Each broker hears of in-sync sets by itself, half a second later at most: two of them may answer differently.
     eventually("the cluster is healthy again", dev.is_healthy, 60.0)
+    eventually("every broker knows it", dev.is_well, 60.0)
     healed = json.loads(dev.client("doctor", "cluster", "-f", "json").stdout)["findings"]
     assert [each["level"] for each in healed if each["what"] in {"brokers", "leaders", "replicas"}] == ["ok"] * 3
