@@ -22,6 +22,8 @@
 * `telemetry`             what every replica did and where it stands, each second, in a topic (RFC 0011).
 * `leadership`            who leads which partition, pushed between brokers.
 * `leadership_moves`      lets a chosen replica lead; any broker forwards to the partition's leader.
+* `events`                the newest events of this broker, each a line of its log (RFC 0016): `node_watch` records
+                          which brokers are lost and back, `leadership_events` what this one begins to lead.
 * `quorum_status`         where raft0's voters stand, as its leader knows.
 * `founding`              how the seeds become a cluster, once.
 * `data_directory`        the identity of this node's disk.

@@ -16,11 +16,14 @@ from cluster.controller_state import ControllerState
 from cluster.data_directory import GROUPS, claim_data_directory
 from cluster.data_directory_watch import DataDirectoryWatch
 from cluster.errors import ClusterError
+from cluster.events import Events
 from cluster.founding import ClusterRecord, Founding, Seed, addresses
 from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.leadership import Leadership
+from cluster.leadership_events import LeadershipEvents
 from cluster.leadership_moves import LeadershipMoves
+from cluster.node_watch import NodeWatch
 from cluster.partition_manager import PartitionManager
 from cluster.producer_ids import ProducerIds
 from cluster.producer_state import ProducerState
@@ -97,6 +100,7 @@ _Part = (
     | ControllerBackend
     | Retention
     | TelemetryPublisher
+    | NodeWatch
     | Links
 )
 
@@ -115,6 +119,7 @@ class Node:
     producer_ids: ProducerIds
     backend: ControllerBackend
     telemetry: TelemetryPublisher | None = None
+    events: Events
     replica: Replica
     cluster: ClusterRecord
 
@@ -139,6 +144,8 @@ class Node:
         self.options = options
         self._kvstore = kvstore
         self._gate = Gate("node")
+        self.events = Events(options.node_id, env.wall_clock)
+        self._watch: NodeWatch | None = None
         self._on_unusable = on_unusable or _report
         self._is_unusable = False
         self.is_registered = asyncio.Event()
@@ -158,6 +165,9 @@ class Node:
         self._kvstore.call_on_failure(self._on_kvstore_failure)
         identity = LinkIdentity(self.replica, None, options.secret)
         self.links = Links(self.env, identity, LinkOptions(source_host=options.rpc_host))
+        self._watch = NodeWatch(self.links, self.events)
+        self._watch.start()
+        self._started.append(self._watch)
         founding = Founding(self.links, self._kvstore, self.replica, options.seeds)
         cluster = founding.recall()
         if cluster is not None:
@@ -205,6 +215,7 @@ class Node:
         self.moves = LeadershipMoves(self.groups, self.leadership, self.links, options.node_id)
         self.partitions = PartitionManager()
         state = ControllerState(options.topic_defaults, options.state)
+        LeadershipEvents(self.groups, self.events, state.tables.topics)
         # Before raft0 is opened: it hears of every topic that is deleted from then on.
         self.backend = ControllerBackend(
             state.tables.topics,
@@ -296,6 +307,8 @@ class Node:
 
     async def hand_over(self, seconds: float) -> None:
         """Before `stop`: let other brokers lead what is led here; takes at most `seconds`."""
+        if self._watch is not None:
+            self._watch.say_farewell()
         await self.groups.hand_over(seconds)
 
     async def stop(self) -> None:

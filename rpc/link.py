@@ -52,7 +52,7 @@ class LinkOwner(NamedTuple):
     connections: OpenConnections
     new_handshake: Callable[[Role, NodeId | None], Handshake]
     link_is_up: Callable[[Peer], None]
-    link_is_lost: Callable[[Peer], None]
+    link_is_lost: Callable[[Peer, Role], None]
 
 
 class _InFlight(NamedTuple):
@@ -200,7 +200,7 @@ class OutgoingLink:
         if connection.peer is not None:
             if connection.damage is not None:
                 self._owner.damage.damaged(self.node_id, "a reply of", connection.damage)
-            self._owner.link_is_lost(connection.peer)
+            self._owner.link_is_lost(connection.peer, Role.DIALER)
         if connection.refusal is not None:
             self._owner.refusals.refused(self._name(), connection.refusal.refusal, connection.refusal.message)
         self._dial_later(is_refused=connection.refusal is not None)

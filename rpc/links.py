@@ -43,6 +43,7 @@ class Links:
         self._expected_directories: dict[NodeId, DirectoryId] = {}
         self._reset_listeners: list[LinkListener] = []
         self._up_listeners: list[LinkListener] = []
+        self._lost_listeners: list[Callable[[Peer], None]] = []
         self._outgoing: dict[NodeId, OutgoingLink] = {}
         self._listener: Listener | None = None
         self._owner = LinkOwner(
@@ -176,10 +177,19 @@ class Links:
         """Call `listener` when the outgoing link to a node is up."""
         self._up_listeners.append(listener)
 
+    def add_lost_listener(self, listener: Callable[[Peer], None]) -> None:
+        """Call `listener` with the other end when the outgoing link to a node, which was up, is lost (not by `close`).
+
+        Links that were made before the cluster was founded are made again then, on purpose: their other end was not
+        founded.
+        """
+        self._lost_listeners.append(listener)
+
     async def close(self) -> None:
         """Stop listening and dialing, abort every link, end the handlers' tasks."""
         self._reset_listeners.clear()
         self._up_listeners.clear()
+        self._lost_listeners.clear()
         if self._listener is not None:
             self._listener.close()
         for link in self._outgoing.values():
@@ -203,9 +213,11 @@ class Links:
         for listener in self._up_listeners:
             listener(peer.replica.node_id)
 
-    def _link_is_lost(self, peer: Peer) -> None:
+    def _link_is_lost(self, peer: Peer, role: Role) -> None:
         for listener in self._reset_listeners:
             listener(peer.replica.node_id)
+        for lost_listener in self._lost_listeners if role is Role.DIALER else ():
+            lost_listener(peer)
 
 
 async def _run(

@@ -137,7 +137,7 @@ class Server:
             del self._links[peer.replica.node_id]
         if connection.damage is not None:
             self._report_damage(connection, "a frame of", connection.damage)
-        self._owner.link_is_lost(peer)
+        self._owner.link_is_lost(peer, Role.ACCEPTOR)
 
     # Requests
 

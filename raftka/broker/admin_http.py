@@ -4,6 +4,7 @@ GET   /v1/status/ready                                                  whether 
 GET   /v1/brokers                                                       their addresses
 GET   /v1/partitions/{topic}/{partition}                                leader, replicas, positions
 POST  /v1/partitions/{topic}/{partition}/transfer_leadership?target=N   only at the leader; without target: the best one
+GET   /v1/events?since=N                                                what happened, from event N on
 GET   /v1/bounds                                                        how full is what has a bound
 GET   /metrics
 
@@ -28,6 +29,7 @@ from raftka.broker.bounds import node_fills
 from raftka.broker.metrics import render_metrics
 
 _DIGITS_MAX = 10
+_SHOWN_CHARACTERS = 60
 
 
 class AdminHttp:
@@ -63,6 +65,7 @@ class AdminHttp:
         application.router.add_get("/v1/partitions/{topic}/{partition}", self._partition)
         application.router.add_post("/v1/partitions/{topic}/{partition}/transfer_leadership", self._transfer)
         application.router.add_get("/v1/bounds", self._bounds)
+        application.router.add_get("/v1/events", self._events)
         application.router.add_get("/metrics", self._metrics)
         server_logger = logging.getLogger("aiohttp.server")
         server_logger.addFilter(_is_about_this_broker)
@@ -100,6 +103,31 @@ class AdminHttp:
     async def _bounds(self, _: web.Request) -> web.Response:
         fills = [fill._asdict() for fill in node_fills(self._node)]
         return web.json_response(sorted(fills, key=lambda fill: fill["used"] / fill["maximum"], reverse=True))
+
+    async def _events(self, request: web.Request) -> web.Response:
+        unknown = sorted(set(request.query) - {"since"})
+        if unknown:
+            return _error(400, f"unknown parameter {unknown[0][:_SHOWN_CHARACTERS]!r}: there is only since")
+        wanted = request.query.getall("since", ["1"])
+        since = parse_number(wanted[0]) if len(wanted) == 1 else None
+        if since is None:
+            return _error(400, f"since={','.join(wanted)[:_SHOWN_CHARACTERS]}: must be one number, that of an event")
+        events = self._node.events
+        found = [
+            {
+                "seq": event.seq,
+                "at_ms": event.at_ms,
+                "kind": event.kind.value,
+                "level": logging.getLevelName(event.level),
+                "partition": event.partition or None,
+                "term": event.term or None,
+                "text": event.text,
+            }
+            for event in events.since(since)
+        ]
+        return web.json_response(
+            {"node_id": events.node_id, "boot": events.boot, "next": events.next_seq, "events": found}
+        )
 
     async def _partition(self, request: web.Request) -> web.Response:
         found = self._find(request)
