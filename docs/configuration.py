@@ -53,8 +53,8 @@ TOPICS = """\
 ## Topics
 
 `raftka topic create NAME -c KEY=VALUE` and `raftka topic alter-config` set these on a topic, at any time; running
-partitions follow within a heartbeat. What a topic leaves open comes from the broker's option in the last column, of the
-broker that leads the partition. Any other key is refused.
+partitions follow within a heartbeat. If a topic does not set an option, the partition's leader uses its own broker
+option, which the last column names. Any other key is refused.
 [Compatibility](compatibility.md#topic-configuration) has the notes on single keys.
 
 """
@@ -73,7 +73,8 @@ def amount(number: int, key: str) -> str:
         units = {"days": 1_440}
     for unit, size in units.items():
         if number >= size and number % size == 0:
-            return f"{number} ({number // size} {unit})"
+            count = number // size
+            return f"{number} ({count} {unit.removesuffix('s') if unit == 'days' and count == 1 else unit})"
     return str(number)
 
 

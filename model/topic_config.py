@@ -76,8 +76,8 @@ class TopicConfig:
         "min.insync.replicas",
         ConfigType.INT,
         1,
-        "acks=all waits for so many replicas, and always for a majority of them; a topic's own value is at most its"
-        " number of replicas.",
+        "acks=all waits for this many replicas, and always for a majority of the partition's replicas. A topic's own"
+        " value is at most its number of replicas.",
         low=1,
         high=INT_MAX,
         broker_key="min.insync.replicas",
@@ -108,7 +108,7 @@ class TopicConfig:
         "retention.ms",
         ConfigType.LONG,
         _WEEK_MS,
-        "Closed segments older than this are deleted; -1 keeps them.",
+        "Segments whose records are all older than this are deleted; -1 keeps them.",
         low=-1,
         broker_key="log.retention.ms",
     )
@@ -116,7 +116,7 @@ class TopicConfig:
         "retention.bytes",
         ConfigType.LONG,
         -1,
-        "The oldest closed segments of a partition are deleted while the others hold so many bytes; -1 keeps them.",
+        "The oldest closed segments are deleted as long as the others hold this many bytes; -1 keeps them.",
         low=-1,
         broker_key="log.retention.bytes",
     )

@@ -288,7 +288,7 @@ OPTIONS: tuple[Option, ...] = (
     _milliseconds(
         "log.retention.ms",
         _WEEK_MS,
-        "Topic default: closed segments older than this are deleted; -1 keeps them.",
+        "Topic default: segments whose records are all older than this are deleted; -1 keeps them.",
         -1,
         _LONG_MAX,
     ),

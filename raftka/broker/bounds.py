@@ -22,7 +22,7 @@ _CURE_APPEND_BUFFERS = (
     "this broker's disk takes less than the leaders send: look for a disk that hangs, or raise"
     " raft.append.buffer.node.max.bytes"
 )
-_CURE_SNAPSHOTS = "none is needed: leaders send what was refused again"
+_CURE_SNAPSHOTS = "no action is needed: leaders resend refused snapshots"
 _CURE_LINK = "the link or the broker takes less than it is sent: what was refused is sent again by recovery"
 _CURE_DESCRIPTORS = "raise the limit of open files (ulimit -n, LimitNOFILE=), or segment.bytes"
 

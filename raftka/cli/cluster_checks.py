@@ -25,7 +25,7 @@ _SHOWN_MAX = 5
 _LEADERS_MIN = 12
 # Of a bound: what is fuller is worth a word.
 _FULL_SHARE = 0.9
-_CURE_MISSING = "start it (`raftka dev restart N`, or its service), and see its log; is the network between you open?"
+_CURE_MISSING = "start the broker (`raftka dev restart N`, or its service), read its log, and check the network to it"
 # What brokers have each for themselves.
 _OWN_KEY = re.compile(
     r"(?:^|\.)(?:address|port|hosts|listeners?|id|rack|dirs?|file|seeds|roles|voters|advertised\.listeners?)$"
@@ -66,7 +66,7 @@ def _brokers(cluster: ClusterInfo, report: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(
             Level.PROBLEM,
             "controller",
-            "there is none: topics cannot be changed",
+            "there is none, so clients cannot create, change or delete topics",
             "bring a majority of the brokers back",
         )
     if not missing:
@@ -220,7 +220,7 @@ def _broker(node: int, admin: str) -> Iterator[Finding]:
             "run chrony or systemd-timesyncd on both",
         )
     elif reason is None:
-        yield ok(f"broker {node}", "ready, and its clock goes like this machine's")
+        yield ok(f"broker {node}", "ready; its clock agrees with the clock of this machine")
 
 
 def _bounds(node: int, admin: str) -> Iterator[Finding]:

@@ -117,7 +117,7 @@ def _until_signal(sink: RecordSink, *, is_end_wanted: bool) -> Iterator[None]:
             return
         is_terminated = isinstance(interrupt, TerminatedError)
         name = "SIGTERM" if is_terminated else "Ctrl-C"
-        sink.warn(f"{name} came before the limit of -n or -e; {sink.printed} records are printed")
+        sink.warn(f"{name} stopped the command before the limit of -n or -e; it printed {sink.printed} records")
         raise Exit(TERMINATED if is_terminated else INTERRUPTED) from None
 
 

@@ -84,7 +84,7 @@ def app(
         if not (detach and has_started):
             print("stopping", flush=True)
             killed = cluster.stop()
-            print(f"stopped (killed, for they did not end: {killed})" if killed else "stopped", flush=True)
+            print(f"stopped (killed, because they did not end in time: {killed})" if killed else "stopped", flush=True)
 
 
 def _wait_until_writable(cluster: DevCluster, stop: threading.Event) -> None:
@@ -114,7 +114,7 @@ def _greet(cluster: DevCluster, request: StartRequest) -> None:
     print(f"admin:     {','.join(broker.addresses.admin for broker in state.brokers)}")
     print(f"data:      {folder}")
     if state.ephemeral:
-        print("ephemeral: the folder is removed at the stop")
+        print("ephemeral: the stop of the cluster removes the folder")
     print("try, in another terminal:" if not request.detach else "try:")
     if state.bootstrap != DEFAULT_BROKERS:
         # All of them, for one is to be killed below.

@@ -95,7 +95,12 @@ def _cluster(brokers: str | None, *, is_wanted: bool) -> Iterator[Finding]:
             cure = "start the brokers (`raftka dev` runs three), or say where they are: --brokers HOST:PORT"
             yield Finding(Level.PROBLEM, "brokers", str(error), cure)
         else:
-            yield Finding(Level.NOTE, "brokers", f"none at {DEFAULT_BROKERS}", "--brokers HOST:PORT names others")
+            yield Finding(
+                Level.NOTE,
+                "brokers",
+                f"no broker answers at {DEFAULT_BROKERS}",
+                "if the cluster is elsewhere: --brokers HOST:PORT",
+            )
 
 
 def _as_json(found: dict[Area, list[Finding]]) -> list[dict[str, Any]]:

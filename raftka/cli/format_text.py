@@ -19,13 +19,13 @@ _ALIASES = {"v": "s", "V": "S", "d": "T"}
 # kcat's letter for what rpk has a modifier for.
 _SIZE_IN_BINARY = {"R": ("S", "big32")}
 # What rpk has beyond that, and why it is not here.
-_UNKNOWN_TO_CLIENT = "the client library does not tell it"
+_UNKNOWN_TO_CLIENT = "the client library does not report it"
 _REFUSED = {
     **dict.fromkeys(("x", "y"), f"{_UNKNOWN_TO_CLIENT} of a record"),
-    "a": "the client library tells no more of them than the kind of the timestamp",
-    **dict.fromkeys(("[", "|", "]"), f"{_UNKNOWN_TO_CLIENT} with a record; `raftka topic describe` does"),
+    "a": "the client library reports only the timestamp type, no other attributes",
+    **dict.fromkeys(("[", "|", "]"), f"{_UNKNOWN_TO_CLIENT} with a record; `raftka topic describe` shows it"),
 }
-_INSTEAD = {"go": "strftime[...] is there for it", "unpack": "hex is there for it"}
+_INSTEAD = {"go": "use strftime[...] instead", "unpack": "use hex instead"}
 
 
 def typed_bytes(text: str) -> bytes:
@@ -136,11 +136,11 @@ class _Parser:
             raise self._error(f"%{typed}{{: there is only %{typed} by itself, which is %{letter}{{{modifier}}}")
         takes = letters[letter]
         if takes == Takes():
-            raise self._error(f"%{typed}{{: there is {takes.shown(typed)}")
+            raise self._error(f"%{typed}{{: not supported; use {takes.shown(typed)}")
         if takes.inner is not None:
             inner = tuple(self.parts(takes.inner, ends_with_brace=True))
             if not inner:
-                raise self._error(f"%{typed}{{}}: there is {takes.shown(typed)}")
+                raise self._error(f"%{typed}{{}}: not supported; use {takes.shown(typed)}")
             return Directive(letter, inner=inner)
         return self._modified(typed, letter, takes)
 
@@ -156,7 +156,7 @@ class _Parser:
         self._at = found.end()
         modifier = found["modifier"]
         if modifier not in takes.words and not (takes.size and _SIZE.fullmatch(modifier)):
-            raise self._error(f"{shown}: there is {takes.shown(typed)}")
+            raise self._error(f"{shown}: not supported; use {takes.shown(typed)}")
         return Directive(letter, "" if modifier == "ascii" else modifier)
 
     def _wrapped(self, typed: str, letter: str, takes: Takes, found: re.Match[str]) -> Directive:
@@ -167,7 +167,7 @@ class _Parser:
             raise self._error(f"{shown}: is not closed by {closing}")
         if name != "strftime" or not takes.time:
             why = f"; {_INSTEAD[name]}" if name in _INSTEAD and (takes.time or name != "go") else ""
-            raise self._error(f"{shown}...{closing}: there is {takes.shown(typed)}{why}")
+            raise self._error(f"{shown}...{closing}: not supported; use {takes.shown(typed)}{why}")
         self._at = end + len(closing)
         return Directive(letter, name, self._text[found.end() : end])
 

@@ -136,7 +136,10 @@ class GroupReader:
         if unfinished and is_end_wanted:
             raise CommandError(why)
         if not why and not self._has_been_assigned:
-            why = f"group {self._group} has given this member nothing for {PATIENCE_SECONDS:.0f} s"
+            why = (
+                f"the coordinator of group {self._group} has assigned no partitions to this member for"
+                f" {PATIENCE_SECONDS:.0f} s"
+            )
         if why and why != self._warning:
             self._sink.warn(f"{why}; still trying")
         self._warning = why

@@ -157,7 +157,7 @@ def _sync_time(folder: Path) -> Finding:
         Level.WARNING,
         "fsync",
         f"{words}: acks=all waits for it on a majority",
-        "use a disk of its own, a faster one, or stop what else writes to it",
+        "give the broker its own disk or a faster one, or stop other programs that write to it",
     )
 
 

@@ -89,7 +89,7 @@ def _leader_problem(cluster: ClusterInfo, leader: int) -> str:
     if leader < 0:
         return "has no leader (`raftka cluster health` shows which brokers are missing)"
     if leader not in cluster.brokers:
-        return f"is led by broker {leader}, which is not there"
+        return f"is led by broker {leader}, which is missing from the metadata of the cluster"
     try:
         with socket.create_connection(parse_address(cluster.brokers[leader]), timeout=_CONNECT_SECONDS):
             return ""
@@ -113,7 +113,7 @@ def silence_problem(brokers: str, topic: str, positions: Mapping[int, int]) -> s
     if not positions:
         return ""
     names = ", ".join(f"{topic}-{partition}" for partition in sorted(positions))
-    return f"nothing came from partition {names} for {PATIENCE_SECONDS:.0f} s, and no broker says why"
+    return f"partition {names} returned no records for {PATIENCE_SECONDS:.0f} s, and no broker reported an error"
 
 
 def read_problem(brokers: str, topic: str, partition: int, offset: int) -> str:
@@ -169,6 +169,6 @@ def refusal(line: str, offset: int) -> str:
     undecoded = _DECODE_ERROR.search(line)
     if undecoded is not None:
         where = "" if offset < 0 else f" at offset {offset}"
-        return f"the records{where} cannot be decoded ({undecoded['words']}); reading behind them may go on"
+        return f"the records{where} cannot be decoded ({undecoded['words']}); try a higher --offset to skip them"
     lookup = _OFFSET_ERROR.search(line)
     return "" if lookup is None else f"broker {lookup[1]} answered: {lookup['words']}"

@@ -136,8 +136,8 @@ class RecordWriter:
         while len(self._producer):
             if self._is_urgent():
                 raise GivenUpError(
-                    f"not waited for: {self.written} of the {self._sent} {self._unit} that were sent are known to be"
-                    " written, others may be"
+                    f"interrupted: brokers have acknowledged {self.written} of the {self._sent} {self._unit} that were"
+                    " sent; the others may be written too"
                 )
             self._producer.flush(_FLUSH_POLL_SECONDS)
             self._warn_if_idle()

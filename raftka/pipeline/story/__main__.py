@@ -66,7 +66,7 @@ class Story:
             self._await_brokers()
             make_topic(self._brokers)
             eventually("the brokers make the topic of their telemetry", self._has_telemetry_topic)
-            self._say(f"Spark starts; its words are in {shown(self._out / 'spark.log')}")
+            self._say(f"Spark starts; its output is in {shown(self._out / 'spark.log')}")
             with Pipelines(self._brokers, self._out) as pipelines:
                 pipelines.start()
                 eventually("both pipelines run", pipelines.running)
@@ -89,7 +89,8 @@ class Story:
         with Load(self._brokers, history) as load:
             load.start()
             self._say(
-                f"two producers write orders at acks=all, two consumers read them; all is noted in {shown(history)}"
+                "two producers write orders at acks=all, two consumers read them; the run records all of it in"
+                f" {shown(history)}"
             )
             pass_time(_STEADY_SECONDS, pipelines.check)
             self._lose_the_leader(load, pipelines, is_frozen_first=False)

@@ -110,4 +110,4 @@ def test_a_signal_before_the_end_that_was_asked_for_is_a_failure(
             reader.send_signal(number)
             _, complaints = reader.communicate(timeout=SECONDS)
         assert reader.returncode == expected
-        assert ("came before the limit of -n or -e" in complaints) == bool(arguments)
+        assert ("stopped the command before the limit of -n or -e" in complaints) == bool(arguments)

@@ -31,7 +31,7 @@ from raftka.cli.progress import read_problem, refusal
         ),
         (
             "BACKOFF [rdkafka#consumer-1] [thrd:h:1/1]: h:1/1: t [0]: Fetch backoff for 500ms: Local: Read underflow",
-            "the records at offset 7 cannot be decoded (Read underflow); reading behind them may go on",
+            "the records at offset 7 cannot be decoded (Read underflow); try a higher --offset to skip them",
         ),
         ("BACKOFF [rdkafka#consumer-1] [thrd:h:1/1]: h:1/1: t [0]: Fetch backoff for 500ms: Local: Queue full", ""),
         ("FETCH [rdkafka#consumer-1] [thrd:h:1/1]: h:1/1: Fetch topic t [0] at offset 7 (leader epoch 1)", ""),

@@ -27,7 +27,7 @@ def test_nobody_waits_for_records_on_their_way_who_does_not_want_to() -> None:
     writer = RecordWriter(REQUEST, "lines", lambda _: None, lambda: None, lambda: is_urgent)
     writer.write(InputRecord(Place("", "line", 1), None, b"x", []))
     is_urgent = True
-    with pytest.raises(GivenUpError, match="0 of the 1 lines that were sent are known to be written") as refusal:
+    with pytest.raises(GivenUpError, match="have acknowledged 0 of the 1 lines that were sent") as refusal:
         writer.finish()
     assert refusal.value.exit_code == 130
 

@@ -3,8 +3,10 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,15 @@ COMMANDS = (
 )
 # Nothing listens there: port 1 needs privileges and is assigned to a protocol that nobody runs.
 NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """`raftka dev` sets handlers for the rest of its process, which here is that of other tests."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)
