@@ -61,6 +61,10 @@ async def run_broker(config: BrokerConfig, hang_appends_while: str | None = None
     loop.set_exception_handler(errors)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    # Without a handler these end the process: a terminal that is closed, or a habit from another daemon.
+    for number in (signal.SIGHUP, signal.SIGUSR1):
+        loop.add_signal_handler(number, _ignore, number)
+    faulthandler.register(signal.SIGUSR2, all_threads=True)
     unusable: list[str] = []
 
     def end_unusable(line: str) -> None:
@@ -89,6 +93,12 @@ async def run_broker(config: BrokerConfig, hang_appends_while: str | None = None
         await broker.stop()
     _logger.info("stopped")
     return 1 if errors.died or unusable else 0
+
+
+def _ignore(number: signal.Signals) -> None:
+    _logger.info(
+        "%s changes nothing: configuration is read at the start; SIGUSR2 writes the stacks of all threads", number.name
+    )
 
 
 async def _started(broker: "Broker", stop: asyncio.Event) -> bool:
