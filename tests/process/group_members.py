@@ -57,6 +57,8 @@ class Member:
         self.values: list[str] = []
         self.rebalances = 0
         self._committed_values = 0
+        self._is_closed = False
+        self._is_static = "group.instance.id" in config
         self._is_cooperative = config.get("partition.assignment.strategy") == "cooperative-sticky"
         self.consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
@@ -84,7 +86,25 @@ class Member:
         return {each.partition: each.offset for each in done if each.error is None and each.offset >= 0}
 
     def close(self) -> None:
+        """Give the partitions back, then close.
+
+        librdkafka hangs for ever, with the GIL, if an assignment arrives while a consumer closes: its issue 4884, which
+        the death of all brokers just before a close showed here once. A static member keeps its partitions: it closes
+        without that.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if not self._is_static:
+            self._give_back()
         self.consumer.close()
+
+    def _give_back(self) -> None:
+        self.consumer.unsubscribe()
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while self.consumer.assignment():
+            assert time.monotonic() < deadline, "the partitions are not given back"
+            self.consumer.poll(0.02)
 
 
 def poll_until(members: Iterable[Member], goal: Callable[[], bool], what: str) -> None:
