@@ -82,9 +82,8 @@ class Events:
         # A reader finds the events of a range by their place.
         assert self._ring[0].seq + len(self._ring) == self._next_seq
 
-    def since(self, seq: int, limit: int = EVENTS_MAX) -> list[Event]:
-        """Return the events numbered `seq` or above that are still kept, the oldest first, `limit` at most."""
+    def since(self, seq: int) -> list[Event]:
+        """Return the events numbered `seq` or above that are still kept, the oldest first."""
         if not self._ring:
             return []
-        first = max(seq - self._ring[0].seq, 0)
-        return list(islice(self._ring, first, first + limit))
+        return list(islice(self._ring, max(seq - self._ring[0].seq, 0), None))

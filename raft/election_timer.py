@@ -4,7 +4,7 @@ after hearing a leader            election_timeout + [0, election_jitter)
 the link to the leader was reset  [0, reset_jitter): a killed leader is replaced in a few hundred milliseconds
 the leader says it has stepped down  the same short draw
 the leader hands over             at once, without a pre-vote (thesis 3.10)
-at start, no leader heard yet     the same short draw; where the links are not up yet, again after a backoff
+at start, no leader heard yet     [reset_jitter, 3 * reset_jitter); where no link is up yet, again after a backoff
 after a split or refused vote     [backoff, 2 * backoff) if no leader is heard, so that the eager do not collide
 """
 

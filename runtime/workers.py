@@ -153,23 +153,26 @@ class ThreadWorkers:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
+            if turn.cancelled():
+                self._waiting_reads.remove(turn)
+            elif turn.exception() is None:
                 self._release_read()
             raise
 
     def _release_read(self) -> None:
-        while self._waiting_reads:
-            turn = self._waiting_reads.popleft()
+        # One that was cancelled in this step of the loop is still in line, and leaves it by itself.
+        for turn in self._waiting_reads:
             if not turn.done():
+                self._waiting_reads.remove(turn)
                 turn.set_result(None)
                 return
         self._free_reads += 1
 
     def _refuse_waiting_reads(self) -> None:
-        for turn in self._waiting_reads:
-            if not turn.done():
-                turn.set_exception(self._too_many_hang())
-        self._waiting_reads.clear()
+        refused = [turn for turn in self._waiting_reads if not turn.done()]
+        for turn in refused:
+            self._waiting_reads.remove(turn)
+            turn.set_exception(self._too_many_hang())
 
     def _too_many_hang(self) -> HungWorkersError:
         return HungWorkersError(errno.EBUSY, f"{self._hung_reads} reads of the disk hang")

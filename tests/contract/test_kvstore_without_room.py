@@ -3,7 +3,6 @@
 import asyncio
 import os
 import resource
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from runtime.environment import Environment, system_environment
 from storage.errors import KvStoreError
 from storage.rocks_kvstore import RocksKvStore
+from tests.small_disks import small_disk
 
 _MIB = 1024 * 1024
 _VALUE_BYTES = 60_000
@@ -46,20 +46,6 @@ def _few_descriptors(left: int) -> Iterator[None]:
         for descriptor in taken[:left]:
             os.close(descriptor)
         yield
-
-
-@contextmanager
-def _full_disk(path: Path) -> Iterator[Path]:
-    """A small disk that another program has filled; yields the file that it wrote."""
-    command = ["mount", "-t", "tmpfs", "-o", f"size={16 * _MIB}", "tmpfs", str(path)]
-    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode != 0:
-        pytest.skip("only root can mount a small disk")
-    try:
-        filler = path / "filler"
-        filler.write_bytes(bytes(14 * _MIB))
-        yield filler
-    finally:
-        subprocess.run(["umount", str(path)], check=True)
 
 
 async def _fails(store: RocksKvStore, reason: str) -> None:
@@ -117,5 +103,7 @@ def test_a_store_on_a_disk_that_another_program_has_filled_fails_and_keeps_what_
         filler.unlink()
         await _finds_the_vote(env, tmp_path / "kvstore")
 
-    with _full_disk(tmp_path) as filler:
+    with small_disk(tmp_path, 16 * _MIB):
+        filler = tmp_path / "filler"
+        filler.write_bytes(bytes(14 * _MIB))
         asyncio.run(scenario(filler))

@@ -1,9 +1,8 @@
 """Every broker's disk fills up: producers are refused, reads go on, and room on the disks ends it by itself."""
 
 import os
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import ExitStack
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
@@ -19,6 +18,7 @@ from tests.process.acked_log import (
 )
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, ClusterMaker, eventually
 from tests.process.kafka_topics import create_topic, delete_topic
+from tests.small_disks import small_disk
 
 pytestmark = pytest.mark.process
 
@@ -33,26 +33,13 @@ _KEPT, _FILLER = "kept", "filler"
 def small_disks(make_cluster: ClusterMaker) -> Iterator[BrokerCluster]:
     """Return three brokers, not started, each with a small disk of its own; skips where nothing can be mounted."""
     cluster = make_cluster(3, **{"disk.reserve.bytes": _RESERVE_BYTES, "log.segment.bytes": _MIB})
-    mounted: list[Path] = []
-    try:
+    with ExitStack() as disks:
         for broker in cluster.brokers.values():
-            _mount(broker.data_dir)
-            mounted.append(broker.data_dir)
+            broker.data_dir.mkdir()
+            disks.enter_context(small_disk(broker.data_dir, _DISK_BYTES))
+        # Before the disks go.
+        disks.callback(cluster.stop)
         yield cluster
-    finally:
-        cluster.stop()
-        for path in mounted:
-            subprocess.run(["umount", str(path)], check=True)
-
-
-def _mount(path: Path) -> None:
-    path.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small disk")
-    command = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", str(path)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode != 0:
-        pytest.skip(f"no small disk can be mounted: {done.stderr.strip()}")
 
 
 class _Filler:

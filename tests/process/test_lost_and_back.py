@@ -1,20 +1,17 @@
 """What the other brokers tell of one that is killed, started again and stopped: in the log and at /v1/events."""
 
-import json
-import time
-import urllib.error
-import urllib.request
-
 import pytest
 
-from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, ClusterMaker
+from raftka.admin_client import get_json
+from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
 
 pytestmark = pytest.mark.process
 
 
 def _get(admin: str, path: str) -> dict:
-    with urllib.request.urlopen(f"http://{admin}{path}", timeout=10) as answer:
-        return json.load(answer)
+    status, body = get_json(admin, path, timeout=10)
+    assert status == 200, body
+    return body
 
 
 def _texts(cluster: BrokerCluster, node_id: int, since: int = 1) -> list[str]:
@@ -22,10 +19,10 @@ def _texts(cluster: BrokerCluster, node_id: int, since: int = 1) -> list[str]:
 
 
 def _wait_for(cluster: BrokerCluster, node_id: int, text: str, since: int) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not any(each.startswith(text) for each in _texts(cluster, node_id, since)):
-        assert time.monotonic() < deadline, cluster[node_id].log_tail()
-        time.sleep(0.1)
+    eventually(
+        lambda: f"no event {text!r}{cluster[node_id].log_tail()}",
+        lambda: any(each.startswith(text) for each in _texts(cluster, node_id, since)),
+    )
 
 
 def test_a_broker_that_is_killed_is_lost_and_one_that_is_stopped_stops(make_cluster: ClusterMaker) -> None:
@@ -55,7 +52,6 @@ def test_a_request_for_events_that_makes_no_sense_is_refused(
 ) -> None:
     cluster = make_cluster(1)
     cluster.start()
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        _get(cluster[1].admin, f"/v1/events{query}")
-    assert refused.value.code == 400
-    assert named in json.load(refused.value)["error"]
+    status, body = get_json(cluster[1].admin, f"/v1/events{query}", timeout=10)
+    assert status == 400
+    assert named in body["error"]

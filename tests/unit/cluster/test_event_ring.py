@@ -43,7 +43,6 @@ def test_a_reader_gets_what_is_kept_from_a_number_on(events: Events) -> None:
     assert events.next_seq == EVENTS_MAX + 11
     assert [event.seq for event in events.since(0)] == list(range(11, EVENTS_MAX + 11))
     assert [event.seq for event in events.since(EVENTS_MAX + 8)] == [EVENTS_MAX + 8, EVENTS_MAX + 9, EVENTS_MAX + 10]
-    assert [event.seq for event in events.since(20, limit=2)] == [20, 21]
     assert events.since(EVENTS_MAX + 11) == []
 
 

@@ -65,6 +65,7 @@ def test_a_place_is_given_back_once_whoever_waits_or_not(is_answering: threading
             while workers._hung_reads:
                 await asyncio.sleep(0.001)
         assert workers._free_reads == THREADS
+        assert not workers._waiting_reads
         workers.close()
 
     asyncio.run(scenario())
@@ -83,23 +84,25 @@ def test_whoever_waits_for_a_thread_is_refused_once_too_many_reads_hang(is_answe
         is_answering.set()
         await asyncio.gather(*reads[:begun], return_exceptions=True)
         assert workers._free_reads == THREADS
+        assert not workers._waiting_reads
         workers.close()
 
     asyncio.run(scenario())
 
 
-def test_a_read_that_is_cancelled_in_line_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_that_is_cancelled_in_line_takes_no_place() -> None:
     async def scenario() -> None:
         workers, goes_on = ThreadWorkers(), threading.Event()
         running = [asyncio.ensure_future(workers.run(Pool.READ, goes_on.wait)) for _ in range(THREADS)]
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # The tasks take their first step.
         waiting = [asyncio.ensure_future(workers.run(Pool.READ, goes_on.wait)) for _ in range(2)]
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # The tasks take their first step.
         waiting[0].cancel()
         goes_on.set()
         assert await waiting[1]
         await asyncio.gather(*running)
         assert workers._free_reads == THREADS
+        assert not workers._waiting_reads
         workers.close()
 
     asyncio.run(scenario())

@@ -70,7 +70,7 @@ def test_a_removed_segment_is_closed_while_reads_of_the_log_follow_one_another()
         jobs = LogJobs(env, "0123-7", LogHealth(GroupId("0123-7")))
         goes_on = threading.Event()
         read = asyncio.ensure_future(jobs.use(Pool.READ, lambda: goes_on.wait(30)))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # The tasks take their first step.
         segment: Any = SimpleNamespace(name="one", file=_CountingFile())
         jobs.retire(segment)
         async with asyncio.timeout(10):
@@ -90,7 +90,7 @@ def test_a_removed_segment_stays_open_while_an_fsync_of_the_log_runs() -> None:
         jobs = LogJobs(env, "0123-7", LogHealth(GroupId("0123-7")))
         goes_on = threading.Event()
         fsync = asyncio.ensure_future(jobs.use_here(Pool.FSYNC, lambda: goes_on.wait(30)))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # The tasks take their first step.
         segment: Any = SimpleNamespace(name="one", file=_CountingFile())
         jobs.retire(segment)
         # As many turns of the pool as the close would need, had it been begun.
