@@ -1,6 +1,7 @@
 """Each assert of the tables, of a partition and of what opens replicas can fail: a wrong state trips it."""
 
 import asyncio
+from unittest.mock import AsyncMock
 
 import pytest
 from cluster_nodes import cluster_of, run
@@ -113,14 +114,16 @@ def test_one_step_of_a_group_is_under_way_at_a_time(tmp_path):
     run(test)
 
 
-def test_a_replica_that_is_open_is_not_opened_again(tmp_path):
+def test_a_replica_that_is_open_is_not_opened_again(tmp_path, monkeypatch):
     async def test():
         async with cluster_of(tmp_path, 1) as cluster:
-            node = cluster[1]
-            topic = Topic("t", TopicId("a" * 32), ((node.replica,),), {}, TopicConfig())
-            node.backend._placed[topic.group(0)] = topic
+            await cluster.create_topic("t")
+            backend, topic = cluster[1].backend, cluster.leader_of("t").topic
+            # Without `GroupManager.create` and `PartitionManager.add`, which refuse a second replica, too.
+            backend._partitions.discard(topic.group(0))
+            monkeypatch.setattr(backend._groups, "create", AsyncMock(return_value=backend._groups.get(topic.group(0))))
             with pytest.raises(AssertionError):
-                await node.backend._start(topic, 0, topic.replicas[0])
+                await backend._start(topic, 0, topic.replicas[0])
 
     run(test)
 
