@@ -6,7 +6,6 @@ price of the machine, and only what is slower on one partition than there is the
 
 import json
 import os
-import signal
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ from benchmarks.compare.latencies import latency_options, quantiles
 from benchmarks.machine import wait_for_rest
 from benchmarks.plan import Plan
 from benchmarks.profile_broker import observed_cluster
+from benchmarks.profiled_process import BEGIN, END
 from benchmarks.report import quantile
 from benchmarks.timed_process import MOMENTS
 from raftka.kafka import client as kafka_client
@@ -99,7 +99,7 @@ def _run(
             clients[f"acks={acks}"] = held.enter_context(native_client.started("producer", options))
         first, *others = clients.values()
         runs = [
-            first.finish(lambda: os.kill(pid, signal.SIGUSR1), lambda: os.kill(pid, signal.SIGUSR2)),
+            first.finish(lambda: os.kill(pid, BEGIN), lambda: os.kill(pid, END)),
             *(client.finish() for client in others),
         ]
     told = {level: quantiles(run) for level, run in zip(clients, runs, strict=True)}

@@ -9,7 +9,6 @@ import argparse
 import os
 import pstats
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from typing import Any
 from benchmarks.cluster import BenchCluster, eventually
 from benchmarks.load import CountingProducer, latencies
 from benchmarks.machine import check_disk
+from benchmarks.profiled_process import BEGIN, END
 from benchmarks.report import ROOT
 from raftka.admin_client import not_ready_reason
 from raftka.dev.cluster_file import BrokerEntry, ClusterFolder, ClusterState
@@ -57,27 +57,27 @@ def main() -> int:
 
 
 def _record(cluster: BenchCluster, workload: str, nodes: list[int]) -> tuple[float, int]:
-    """Run a workload between SIGUSR1 and SIGUSR2; return when it began and how many records there were."""
+    """Run a workload between BEGIN and END; return when it began and how many records there were."""
     pids = cluster.pids
     if workload == "latency":
         latencies(cluster.bootstrap, "all", 0, 200)
-        _signal(pids, nodes, signal.SIGUSR1)
+        _signal(pids, nodes, BEGIN)
         began = time.perf_counter()
         records = len(latencies(cluster.bootstrap, "all", 0, _RECORDS))
     else:
         with CountingProducer(cluster.bootstrap, "all") as producer:
             time.sleep(2.0)
-            _signal(pids, nodes, signal.SIGUSR1)
+            _signal(pids, nodes, BEGIN)
             began, before = time.perf_counter(), producer.acked
             time.sleep(_SECONDS)
             records = producer.acked - before
-            _signal(pids, nodes, signal.SIGUSR2)
+            _signal(pids, nodes, END)
             return began, records
-    _signal(pids, nodes, signal.SIGUSR2)
+    _signal(pids, nodes, END)
     return began, records
 
 
-def _signal(pids: dict[int, int], nodes: list[int], number: signal.Signals) -> None:
+def _signal(pids: dict[int, int], nodes: list[int], number: int) -> None:
     for node in nodes:
         os.kill(pids[node], number)
 

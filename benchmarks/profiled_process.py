@@ -1,6 +1,7 @@
-"""One broker with cProfile around its event loop: SIGUSR1 begins to record, SIGUSR2 ends and writes the statistics.
+"""One broker with cProfile around its event loop: BEGIN begins to record, END ends and writes the statistics.
 
-A program of its own, so that the broker itself has no switch for it. What its worker threads do (write, read, fsync)
+A program of its own, so that the broker itself has no switch for it. Both are real-time signals, because the broker
+has its own use for SIGUSR1 and SIGUSR2. What its worker threads do (write, read, fsync)
 is not seen: cProfile records the thread that turned it on.
 """
 
@@ -13,12 +14,14 @@ import sys
 from raftka.broker.application import run_broker
 from raftka.config import BrokerConfig
 
+BEGIN, END = signal.SIGRTMIN, signal.SIGRTMIN + 1
+
 
 def main() -> int:
     """Run the broker until SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profiled_process")
     parser.add_argument("--config-json", required=True)
-    parser.add_argument("--stats", required=True, help="the file that SIGUSR2 writes")
+    parser.add_argument("--stats", required=True, help="the file that END writes")
     arguments = parser.parse_args()
     profile = cProfile.Profile()
 
@@ -26,8 +29,8 @@ def main() -> int:
         profile.disable()
         profile.dump_stats(arguments.stats)
 
-    signal.signal(signal.SIGUSR1, lambda *_: profile.enable())
-    signal.signal(signal.SIGUSR2, lambda *_: end())
+    signal.signal(BEGIN, lambda *_: profile.enable())
+    signal.signal(END, lambda *_: end())
     return asyncio.run(run_broker(BrokerConfig.from_json(arguments.config_json)))
 
 

@@ -1,4 +1,4 @@
-"""One broker that notes when each producer's call got on: SIGUSR1 begins to note, SIGUSR2 ends and writes what it has.
+"""One broker that notes when each producer's call got on: BEGIN begins to note, END ends and writes what it has.
 
 A program of its own, like `profiled_process`: the broker itself has no switch for it. A call's moments, in seconds of
 the process's own clock:
@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.profiled_process import BEGIN, END
 from model.ids import ConsistencyLevel, Term
 from raft import replicate_batcher
 from raft.replicate_batcher import ReplicateBatcher
@@ -101,11 +102,11 @@ def main() -> int:
     """Run the broker until SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.timed_process")
     parser.add_argument("--config-json", required=True)
-    parser.add_argument("--stats", required=True, type=Path, help="the file that SIGUSR2 writes")
+    parser.add_argument("--stats", required=True, type=Path, help="the file that END writes")
     arguments = parser.parse_args()
     _plant()
-    signal.signal(signal.SIGUSR1, lambda *_: _notes.begin())
-    signal.signal(signal.SIGUSR2, lambda *_: _notes.end(arguments.stats))
+    signal.signal(BEGIN, lambda *_: _notes.begin())
+    signal.signal(END, lambda *_: _notes.end(arguments.stats))
     return asyncio.run(run_broker(BrokerConfig.from_json(arguments.config_json)))
 
 

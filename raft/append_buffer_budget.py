@@ -32,17 +32,20 @@ class AppendBufferBudget:
 
     def has_room(self, size: int, held: int, *, is_internal: bool) -> bool:
         """Whether a group that holds `held` bytes may hold `size` more; no single request is too large for ever."""
-        fits_share = held + min(size, self.bytes.share) <= self.bytes.share
-        return fits_share and self.bytes.has_room(size, urgent=is_internal)
+        return self._fits_share(size, held) and self.bytes.has_room(size, urgent=is_internal)
+
+    def _fits_share(self, size: int, held: int) -> bool:
+        return held + min(size, self.bytes.share) <= self.bytes.share
 
     def try_acquire(self, size: int, held: int, *, is_internal: bool) -> int | None:
         """Take the bytes of a request and return what to give back to `release`; None: it is to be answered BUSY."""
         if not size:
             return 0
-        if not self.has_room(size, held, is_internal=is_internal):
+        units = self.bytes.try_acquire(size, urgent=is_internal) if self._fits_share(size, held) else 0
+        if not units:
             self._count_refusal()
             return None
-        return self.bytes.try_acquire(size, urgent=is_internal)
+        return units
 
     def release(self, units: int) -> None:
         """Give `units` bytes back."""

@@ -59,8 +59,8 @@ class FollowerIndexMetadata:
     @property
     def position(self) -> CopyPosition:
         """What counts for agreement. A foreign tail behind `match_index` never does."""
-        match = self.match_index
-        return CopyPosition(min(self.dirty_index, match), min(self.flushed_index, match))
+        match, dirty, flushed = self.match_index, self.dirty_index, self.flushed_index
+        return CopyPosition(min(match, dirty), min(match, flushed))
 
     def expects(self, first_index: int) -> bool:
         """Whether a request that starts at `first_index` is the next one in order."""

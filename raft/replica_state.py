@@ -220,14 +220,15 @@ class ReplicaState:
         Raises:
             InvariantViolatedError: Another node leads this very term (election safety is broken).
         """
+        if self.leader_id == leader and self.role is Role.FOLLOWER:
+            return None
         if self.role is Role.LEADER or self.leader_id not in (None, leader):
             raise InvariantViolatedError(f"nodes {self.leader_id or self.node_id} and {leader} both lead {self.term}")
         if self.role is Role.CANDIDATE:
             self._become_follower()
-        is_known = self.leader_id == leader
         self.leader_id = leader
         self.check_invariants()
-        return None if is_known else LEADER_CHANGED
+        return LEADER_CHANGED
 
     def lose_leader(self, reason: str) -> LeadershipLost | LeaderChanged:
         """Forget who leads the current term; the leader itself steps down by it, because of `reason`."""
@@ -338,33 +339,39 @@ class ReplicaState:
         if self.commit_index == self.visible_index == self._log.dirty_index and not self.unreplicated.total:
             # Most answers to heartbeats find a group in which there is nothing left to move.
             return PROGRESSED
-        # Each position is asked for up to four times below.
-        positions = {node: follower.position for node, follower in self.followers.items()}
-        positions[self.node_id] = self.position_of(self.node_id)
-        position = positions.__getitem__
+        log = self._log
+        dirty, flushed = {self.node_id: log.dirty_index}, {self.node_id: log.flushed_index}
+        for node, follower in self.followers.items():
+            dirty[node], flushed[node] = follower.position
         if self.unreplicated.total:
-            self.unreplicated.release(agreement.point(self.commit_quorums, lambda node: positions[node].dirty))
+            self.unreplicated.release(agreement.point(self.commit_quorums, dirty.__getitem__))
         commit = agreement.commit_point(
-            self.commit_quorums,
-            position,
-            self._log.flushed_index,
-            self.term,
-            self._log.term_at,
-            self.commit_index,
+            self.commit_quorums, flushed.__getitem__, log.flushed_index, self.term, log.term_at, self.commit_index
         )
         while self._asked and self._asked[0][1] <= commit:
             self._asked.popleft()
         first_unanswered = self._asked[0][0] if self._asked else None
-        visible = agreement.visible_point(self.answer_quorums, position, commit, self.barrier_index, first_unanswered)
+        visible = agreement.visible_point(
+            self.answer_quorums,
+            dirty.__getitem__,
+            flushed.__getitem__,
+            commit,
+            self.barrier_index,
+            first_unanswered,
+        )
         return self._move(commit, max(visible, self.visible_index)) or PROGRESSED
 
     def answer_index(self) -> Index:
         """Leader: up to where acks=all may be answered."""
-        return agreement.answer_point(self.answer_quorums, self.position_of, self.commit_index)
+        return agreement.answer_point(
+            self.answer_quorums, lambda node: self.position_of(node).flushed, self.commit_index
+        )
 
     def written_answer_index(self) -> Index:
         """Leader: up to where acks=all may be answered that does not wait for an fsync."""
-        return agreement.written_answer_point(self.answer_quorums, self.position_of, self.visible_index)
+        return agreement.written_answer_point(
+            self.answer_quorums, lambda node: self.position_of(node).dirty, self.visible_index
+        )
 
     # -- the follower's positions -------------------------------------------------------------------------------
 
@@ -438,7 +445,7 @@ class ReplicaState:
         assert self.commit_index <= self.visible_index or self.answer_quorums != self.commit_quorums
         if self.role in (Role.LEADER, Role.CANDIDATE):
             assert self.voted_for == self.node_id
-            assert (self.leader_id == self.node_id) == self.is_leader
+            assert (self.leader_id == self.node_id) == (self.role is Role.LEADER)
 
 
 def voters_of(quorums: Sequence[Quorum]) -> tuple[NodeId, ...]:

@@ -7,12 +7,12 @@ kvstore   term, vote or marker are made durable; all replicas of a node share th
 
 import asyncio
 import contextlib
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 
-class Step(Enum):
-    """A step of a write; the value is how log lines call it."""
+class Step(StrEnum):
+    """A step of a write; the value is how log lines call it. A string, because a plain Enum hashes in Python."""
 
     APPEND = "append"
     FSYNC = "fsync"

@@ -105,20 +105,17 @@ class ReservedBudget:
         assert limit >= self.PARTS
         self.limit = limit
         self.share = limit // self.PARTS
+        # What ordinary takers may have together.
+        self.ordinary = limit - self.share
         self.taken = 0
         self._urgent: deque[BudgetWaiter] = deque()
         self._ordinary: deque[BudgetWaiter] = deque()
-
-    @property
-    def ordinary(self) -> int:
-        """What ordinary takers may have together."""
-        return self.limit - self.share
 
     def try_acquire(self, size: int, *, urgent: bool = False) -> int:
         """Take `min(size, share)` bytes now and return how many; 0 if they are not free or others wait for them."""
         units = min(size, self.share)
         assert units > 0
-        if not self.has_room(size, urgent=urgent):
+        if self._urgent or (self._ordinary and not urgent) or not self._has_room(units, urgent=urgent):
             return 0
         self.taken += units
         return units
@@ -146,7 +143,8 @@ class ReservedBudget:
         """Give `units` bytes back."""
         assert 0 <= units <= self.taken
         self.taken -= units
-        self._serve()
+        if self._urgent or self._ordinary:
+            self._serve()
 
     def _has_room(self, units: int, *, urgent: bool) -> bool:
         return self.taken + units <= (self.limit if urgent else self.ordinary)

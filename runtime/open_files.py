@@ -342,12 +342,10 @@ class CachedFile:
             self.unpin()
 
     def append(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Write all of `buffers` at the end of what was written."""
-        handle = self.pin()
-        try:
-            handle.append(buffers, position)
-        finally:
-            self.unpin()
+        """Write all of `buffers` at the end of what was written; the caller has pinned it."""
+        assert self._pins > 0
+        assert self._handle is not None
+        self._handle.append(buffers, position)
 
     def pread(self, size: int, position: int) -> bytes:
         """Return up to `size` bytes from `position`."""

@@ -31,13 +31,17 @@ class CopyPosition(NamedTuple):
 
 def point(quorums: Sequence[Quorum], value: Callable[[NodeId], Index]) -> Index:
     """Return the largest index that k members of every quorum have reached: min over quorums of the k-th largest."""
+    if len(quorums) == 1:
+        # The usual case, asked for several times a record.
+        members, k = quorums[0]
+        return sorted(map(value, members))[-k]
     assert quorums
     return min([sorted(map(value, members))[-k] for members, k in quorums])
 
 
 def commit_point(
     quorums: Sequence[Quorum],
-    position: Callable[[NodeId], CopyPosition],
+    flushed: Callable[[NodeId], Index],
     own_flushed: Index,
     term: Term,
     term_at: Callable[[Index], Term],
@@ -48,7 +52,7 @@ def commit_point(
     An entry of an older term is never committed by counting copies (paper figure 8): only by an entry of `term`
     above it.
     """
-    candidate = min(point(quorums, lambda node: position(node).flushed), own_flushed)
+    candidate = min(point(quorums, flushed), own_flushed)
     if candidate <= commit or term_at(candidate) != term:
         return commit
     return candidate
@@ -59,21 +63,20 @@ def has_majority(quorums: Sequence[Quorum], granted: Collection[NodeId]) -> bool
     return all(sum(member in granted for member in members) >= k for members, k in quorums)
 
 
-def answer_point(quorums: Sequence[Quorum], position: Callable[[NodeId], CopyPosition], commit: Index) -> Index:
+def answer_point(quorums: Sequence[Quorum], flushed: Callable[[NodeId], Index], commit: Index) -> Index:
     """Return up to where acks=all may be answered."""
-    return min(commit, point(quorums, lambda node: position(node).flushed))
+    return min(commit, point(quorums, flushed))
 
 
-def written_answer_point(
-    quorums: Sequence[Quorum], position: Callable[[NodeId], CopyPosition], visible: Index
-) -> Index:
+def written_answer_point(quorums: Sequence[Quorum], dirty: Callable[[NodeId], Index], visible: Index) -> Index:
     """Return up to where acks=all may be answered under write.caching: written on k, and never before it is visible."""
-    return min(visible, point(quorums, lambda node: position(node).dirty))
+    return min(visible, point(quorums, dirty))
 
 
 def visible_point(
     quorums: Sequence[Quorum],
-    position: Callable[[NodeId], CopyPosition],
+    dirty: Callable[[NodeId], Index],
+    flushed: Callable[[NodeId], Index],
     commit: Index,
     barrier: Index,
     first_unanswered: Index | None,
@@ -82,14 +85,15 @@ def visible_point(
 
     Args:
         quorums: Of the answer.
-        position: What each member holds.
+        dirty: What each member has written.
+        flushed: What each member has fsynced.
         commit: The commit index.
         barrier: The first entry of the leader's term: what lies before it is visible once it is committed.
         first_unanswered: First entry of the oldest uncommitted write that asked for a flush, if there is one.
     """
-    visible = point(quorums, lambda node: position(node).dirty)
+    visible = point(quorums, dirty)
     if first_unanswered is not None:
-        visible = min(visible, max(Index(first_unanswered - 1), answer_point(quorums, position, commit)))
+        visible = min(visible, max(Index(first_unanswered - 1), answer_point(quorums, flushed, commit)))
     if commit >= barrier:
         visible = max(visible, barrier)
     return visible

@@ -94,9 +94,8 @@ def commit_needs_everybody(patch: pytest.MonkeyPatch) -> None:
 def old_terms_commit_by_counting(patch: pytest.MonkeyPatch) -> None:
     """A leader commits entries of older terms by counting copies."""
 
-    def commit_point(quorums, position, own_flushed, term, term_at, commit) -> Index:
-        counted = agreement.point(quorums, lambda node: position(node).flushed)
-        return max(commit, min(counted, own_flushed))
+    def commit_point(quorums, flushed, own_flushed, term, term_at, commit) -> Index:
+        return max(commit, min(agreement.point(quorums, flushed), own_flushed))
 
     patch.setattr(agreement, "commit_point", commit_point)
 
@@ -104,8 +103,8 @@ def old_terms_commit_by_counting(patch: pytest.MonkeyPatch) -> None:
 def visible_is_what_the_leader_wrote(patch: pytest.MonkeyPatch) -> None:
     """Consumers may read what only one replica has written."""
 
-    def visible_point(quorums, position, commit, barrier, first_unanswered) -> Index:
-        return max(position(member).dirty for quorum in quorums for member in quorum.members)
+    def visible_point(quorums, dirty, flushed, commit, barrier, first_unanswered) -> Index:
+        return max(dirty(member) for quorum in quorums for member in quorum.members)
 
     patch.setattr(agreement, "visible_point", visible_point)
 
@@ -114,10 +113,10 @@ def leaders_after_the_first_show_what_they_alone_wrote(patch: pytest.MonkeyPatch
     """Consumers may read what only one replica has written, once a group has had other leaders and losses of power."""
     whole = agreement.visible_point
 
-    def visible_point(quorums, position, commit, barrier, first_unanswered) -> Index:
+    def visible_point(quorums, dirty, flushed, commit, barrier, first_unanswered) -> Index:
         if barrier <= 20:
-            return whole(quorums, position, commit, barrier, first_unanswered)
-        return max(position(member).dirty for quorum in quorums for member in quorum.members)
+            return whole(quorums, dirty, flushed, commit, barrier, first_unanswered)
+        return max(dirty(member) for quorum in quorums for member in quorum.members)
 
     patch.setattr(agreement, "visible_point", visible_point)
 
@@ -136,15 +135,19 @@ def leader_hides_again_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
 
 def visible_is_commit(patch: pytest.MonkeyPatch) -> None:
     """Consumers see only what is committed."""
-    patch.setattr(agreement, "visible_point", lambda quorums, position, commit, barrier, first_unanswered: commit)
+
+    def visible_point(quorums, dirty, flushed, commit, barrier, first_unanswered) -> Index:
+        return commit
+
+    patch.setattr(agreement, "visible_point", visible_point)
 
 
 def relaxed_writes_show_the_quorum_writes_before_them(patch: pytest.MonkeyPatch) -> None:
     """What is written on a majority is shown even where it holds a write that waits for its fsyncs."""
     whole = agreement.visible_point
 
-    def visible_point(quorums, position, commit, barrier, first_unanswered) -> Index:
-        return whole(quorums, position, commit, barrier, None)
+    def visible_point(quorums, dirty, flushed, commit, barrier, first_unanswered) -> Index:
+        return whole(quorums, dirty, flushed, commit, barrier, None)
 
     patch.setattr(agreement, "visible_point", visible_point)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from model.ids import DirectoryId, Index, NodeId, Replica, Term
 from raft.group_configuration import GroupConfiguration, RaftPolicy
-from raft.rules.agreement import CopyPosition, Quorum, answer_point, commit_point, has_majority, point, visible_point
+from raft.rules.agreement import Quorum, answer_point, commit_point, has_majority, point, visible_point
 
 
 def nodes(*ids: int) -> tuple[NodeId, ...]:
@@ -78,9 +78,8 @@ def test_what_a_quorum_holds_every_later_quorum_sees(
 MAJORITY_OF_3 = [Quorum(nodes(1, 2, 3), 2)]
 
 
-def held(**flushed: int) -> object:
-    positions = {NodeId(int(name[1:])): CopyPosition(Index(at), Index(at)) for name, at in flushed.items()}
-    return positions.__getitem__
+def held(**positions: int) -> object:
+    return {NodeId(int(name[1:])): Index(at) for name, at in positions.items()}.__getitem__
 
 
 def test_an_entry_of_an_older_term_is_not_committed_by_counting() -> None:
@@ -102,34 +101,22 @@ def test_commit_is_never_above_the_leaders_own_flushed() -> None:
 
 
 def test_relaxed_data_is_visible_once_a_majority_has_written_it() -> None:
-    positions = {
-        1: CopyPosition(Index(9), Index(4)),
-        2: CopyPosition(Index(7), Index(0)),
-        3: CopyPosition(Index(0), Index(0)),
-    }
-    visible = visible_point(MAJORITY_OF_3, positions.__getitem__, Index(4), Index(1), None)
+    dirty, flushed = held(n1=9, n2=7, n3=0), held(n1=4, n2=0, n3=0)
+    visible = visible_point(MAJORITY_OF_3, dirty, flushed, Index(4), Index(1), None)
     assert visible == 7
 
 
 def test_nothing_is_visible_past_an_uncommitted_quorum_write() -> None:
     """Redpanda PR 14794: relaxed entry 8 behind quorum write 6 that is not fsynced on a majority yet."""
-    positions = {
-        1: CopyPosition(Index(9), Index(5)),
-        2: CopyPosition(Index(9), Index(5)),
-        3: CopyPosition(Index(0), Index(0)),
-    }
-    visible = visible_point(MAJORITY_OF_3, positions.__getitem__, Index(5), Index(1), Index(6))
+    dirty, flushed = held(n1=9, n2=9, n3=0), held(n1=5, n2=5, n3=0)
+    visible = visible_point(MAJORITY_OF_3, dirty, flushed, Index(5), Index(1), Index(6))
     assert visible == 5
 
 
 def test_what_lies_before_a_committed_barrier_is_visible() -> None:
     quorums = [Quorum(nodes(1, 2, 3), 3)]
-    positions = {
-        1: CopyPosition(Index(9), Index(9)),
-        2: CopyPosition(Index(9), Index(9)),
-        3: CopyPosition(Index(0), Index(0)),
-    }
-    assert visible_point(quorums, positions.__getitem__, Index(8), Index(8), None) == 8
+    held_by_two = held(n1=9, n2=9, n3=0)
+    assert visible_point(quorums, held_by_two, held_by_two, Index(8), Index(8), None) == 8
 
 
 def replicas(*ids: int) -> tuple[Replica, ...]:
