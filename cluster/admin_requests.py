@@ -1,12 +1,16 @@
-"""Administrative requests: any broker takes them and forwards them to raft0's leader, which decides.
+"""Administrative requests: any broker accepts them and forwards them to raft0's leader, which decides.
 
-The leader checks against its tables, draws ids and placements, proposes one command, and answers when it is applied
-there. A request that finds no leader is tried again until its deadline (`forwarding`). One that was sent and not
-answered is not: it may have taken effect, and the second time it would be refused for what it has done itself, or done
-twice.
+The leader checks a request against its tables, draws ids and placements, and proposes one command. It answers once it
+has applied that command. While no leader is known, or the broker that was asked does not lead, the request is tried
+again until its deadline (`forwarding`).
 
-The topics are one linearizable object. So the leader makes sure that it still leads before it looks into its tables:
-a refusal tells the asker what they hold, as much as a success does.
+If a request was sent and no reply came, it may have taken effect. Only the registration of a broker and the allocation
+of producer ids are then sent again, because they do no harm twice. A request about a topic ends with
+ControllerUnavailableError instead, and its outcome is unknown. If it were sent again, the leader could refuse it
+because the first attempt took effect, or it could undo a change that somebody made in between.
+
+The topics are one linearizable object: an answer shows what the tables hold, and a refusal does so too. So the leader
+confirms with a majority that it still leads before it reads its tables for a topic or a registration.
 """
 
 import asyncio
@@ -120,7 +124,7 @@ class AdminReply(msgspec.Struct, frozen=True, array_like=True):
     """`error` is the name of a ClusterError, empty for success; then the topic's name, id, partitions and replicas.
 
     `applied_index` is raft0's commit index as the leader has confirmed it for this request, or the index of the command
-    that the request became: who has applied as much knows all that any broker knew when the request arrived.
+    that the request became. A broker that has applied as much knows all that any broker knew when the request arrived.
     `first_producer_id` begins the block that was asked for.
     """
 

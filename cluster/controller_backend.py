@@ -1,8 +1,9 @@
-"""Makes this node's groups match the topic table: starts what is placed here, removes what was deleted.
+"""Makes this node's groups match the topic table: opens the replicas placed here, and removes those of deleted topics.
 
-A directory is deleted because a delete command was applied. A node that was away may get a snapshot instead of the
-command, so a group that exists on disk but in no table is deleted, too, but not before the table has caught up with
-the log (RFC 0001 section 5).
+A replica's directory is removed because this node applied a `delete_topic` command. A node that was away may receive a
+snapshot of raft0 instead of that command. Therefore a group that is on disk but in no table is removed, too. Such a
+group is judged only after this node has applied everything up to the commit index that raft0's leader has confirmed for
+this node's registration (RFC 0012 section 2).
 """
 
 import asyncio
@@ -85,10 +86,11 @@ class ControllerBackend:
         return self._is_idle and not self._changed.is_set() and not self._under_way
 
     def remove_leftovers(self) -> None:
-        """The table holds all that was committed when a confirmed leader of raft0 was asked, after this process began.
+        """Remove the groups on this disk whose topic is in no table.
 
-        A group whose topic is not in it was deleted: a replica is only ever made for a topic that is in the table, so
-        here it was in an earlier one (RFC 0012).
+        Call it once the table is applied up to the commit index that raft0's leader has confirmed for the registration
+        of this process. A topic that such a table lacks was deleted: a replica is made only for a topic that is in the
+        table, so an earlier process here had applied its creation (RFC 0012 section 2).
         """
         self._has_leftovers = True
         self._changed.set()
@@ -234,7 +236,7 @@ class ControllerBackend:
             return
         self._has_leftovers = False
         # Without a confirmed leader of raft0 before it (`remove_leftovers`), a table that lags would lack topics that
-        # exist, and this loop would delete replicas that hold committed records (A1 of RFC 0012).
+        # exist, and this loop would delete replicas that hold committed records (D1 of RFC 0012).
         for group in groups:
             if self._topics.get_by_id(topic_of(group)) is None:
                 self._unremoved.setdefault(group, ("(unknown by now)", ""))

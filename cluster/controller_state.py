@@ -104,7 +104,7 @@ class ControllerState:
             except InvalidConfigError as error:
                 raise UnknownCommandError(f"raft0 entry {entry.index} sets what is unknown here: {error}") from error
             reserved = self.tables.reserve_bytes(command)
-            # L3: commands are applied in the order of the log, as every other replica applies them.
+            # L3 of RFC 0008: commands are applied in the order of the log, as every other replica applies them.
             assert not self._tail or self._tail[-1][0] < entry.index
             self._tail.append((entry.index, command, reserved))
             self._reserved += reserved
@@ -118,11 +118,11 @@ class ControllerState:
         """Apply everything up to `index`."""
         while self._tail and self._tail[0][0] <= index:
             noted, command, reserved = self._tail.popleft()
-            # L3: no command changes the tables twice.
+            # L3 of RFC 0008: no command changes the tables twice.
             assert noted > self.applied_index
             self._reserved -= reserved
             self._apply(noted, command)
-        # B1: what is kept free is kept for commands that are to be applied.
+        # B1 of RFC 0008: what is kept free is kept for commands that are to be applied.
         assert self._reserved >= 0
         assert self._tail or not self._reserved
         self._advance_applied(index)

@@ -1,8 +1,9 @@
-"""Whether the data directory that this process holds open is still the one at its path, and how much room it has.
+"""Checks that the data directory that this process holds open is still the one at its path, and how much room it has.
 
-A directory that is moved away, unmounted or replaced while a broker runs is still written to through its descriptor,
-and nothing is made in what took its name. But the broker would lose all of that with its next start. So it looks,
-each second and before it makes a replica, and ends once the directory is not where it was.
+A broker creates and writes all files through the descriptor of its data directory. If that directory is moved,
+unmounted or replaced, the broker goes on writing to it, and creates nothing in the directory that now has the path. But
+the next start opens the path, and would miss everything that was written in between. Therefore the broker checks the
+directory every second and before it creates a replica, and ends if it is not at its path.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from runtime.gate import Gate
 from runtime.workers import Pool
 from storage.errors import LostDirectoryError
 
-# Whoever asks waits at most so long for a disk that does not answer.
+# A caller of `look` waits at most so long for a disk that does not answer.
 _LOOK_SECONDS = 5.0
 
 
@@ -32,7 +33,7 @@ class _Seen:
 
 
 class DataDirectoryWatch:
-    """Looks in a thread of its own, one look at a time: a mount that hangs holds up nobody but who asks for a look.
+    """Looks in a thread of its own, one look at a time: a mount that hangs delays only callers of `look`.
 
     Args:
         env: Its `files` hold the directory.
@@ -47,13 +48,13 @@ class DataDirectoryWatch:
         self._replica = replica
         self._on_lost = on_lost
         self._lost: str | None = None
-        # A start without it is refused by raft0, which says more of what is missing.
+        # If `groups/` is missing at the start, opening raft0 fails with an error that says more.
         self._has_had_groups = False
         self._looking: asyncio.Future[_Seen] | None = None
         self._gate = Gate("data directory")
 
     async def stop(self) -> None:
-        """Look no more; whoever waits for a look is refused."""
+        """Look no more; every call that waits for a look raises OSError."""
         await self._gate.close()
 
     async def look(self) -> int:

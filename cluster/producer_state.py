@@ -91,7 +91,7 @@ class ProducerState:
         if batch.is_next_after(last.last):
             return None
         # Without the look at the original a retry whose first answer was lost would be refused, and its producer would
-        # send it again under another number: the records would be in the log twice (I1).
+        # send it again under another number: the records would be in the log twice (I1 of RFC 0007).
         original = self._find(batch)
         if original is not None:
             index = Index(original.log_index)
@@ -116,8 +116,8 @@ class ProducerState:
             batch = self._tail.pop()
             producer_id = batch.sequence.producer_id
             batches = self._tails[producer_id]
-            # I2: the newest batch of the log is the newest of its producer. Another one would stay, and its retry be
-            # answered as a duplicate of a batch that is gone.
+            # I2 of RFC 0007: the newest batch of the log is the newest of its producer. Otherwise the removed batch
+            # would stay here, and its retry would be answered as a duplicate.
             assert batches[-1] is batch
             batches.pop()
             if not batches:
@@ -133,7 +133,7 @@ class ProducerState:
             batch = self._tail.popleft()
             producer_id = batch.sequence.producer_id
             batches = self._tails[producer_id]
-            # I2: the oldest batch of the log is the oldest of its producer.
+            # I2 of RFC 0007: the oldest batch of the log is the oldest of its producer.
             assert batches[0] is batch
             batches.popleft()
             if not batches:

@@ -1,9 +1,8 @@
 """Bytes of append requests that followers of this node hold until their logs have them, over all groups.
 
-A leader sends up to a window of requests to each group; where the disk stands still, or `op_lock` is held for long,
-they wait here. One group alone may hold its share, an eighth; all of them together hold at most the budget, of which
-another eighth is kept for internal groups (raft0, the topic of group offsets). Beyond it a request is answered BUSY:
-nothing of it is kept, and recovery brings it later.
+A leader sends up to a window of requests to each follower. If a follower's disk hangs, or its `op_lock` is held for
+long, they wait here. One group holds at most an eighth of the budget. Another eighth is reserved for internal groups:
+raft0 and `__consumer_offsets`. A request beyond the bound is dropped and answered BUSY, and recovery sends it later.
 """
 
 import asyncio

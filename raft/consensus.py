@@ -115,7 +115,7 @@ class Consensus:
         self.watch = LeaderWatch(self._context, self.transfer)
         self._leadership_listeners: list[Callable[[Consensus], None]] = []
         self.failure: StorageError | RaftError | None = None
-        # The newest damage that a read has found; only a replica without peers goes on after it.
+        # The newest damage that a read has found. Only a replica without peers continues after it.
         self.damage: CorruptLogError | None = None
         self._was_in_office = False
 
@@ -141,16 +141,16 @@ class Consensus:
 
     @property
     def state_bytes_max(self) -> int:
-        """How many bytes a state may have to be saved."""
+        """The most bytes of state that a snapshot may hold."""
         return self._context.options.state_bytes_max
 
     @property
     def snapshot_refusal(self) -> str | None:
-        """Why the state is too large for a snapshot; None: it was not when it was last looked at."""
+        """Why the last snapshot was refused as too large; None: it was not."""
         return self._log_state.refusal
 
     async def save_before_stop(self) -> None:
-        """Write a snapshot that spares the next start its replay, where that is much; failing to costs only that."""
+        """Write a snapshot if the next start would replay much without it. If this fails, the next start replays."""
         if self.failure is None:
             try:
                 await self._log_state.save_before_stop()
@@ -204,7 +204,7 @@ class Consensus:
 
     @property
     def figures(self) -> IntervalFigures | None:
-        """What this replica notes of its calls and fsyncs, for whoever takes it; None: nothing."""
+        """Durations of this replica's calls and fsyncs, for telemetry; None: they are not kept."""
         return self._context.figures
 
     @property
@@ -300,9 +300,10 @@ class Consensus:
         self._notify_leadership()
 
     def _on_damage(self, error: CorruptLogError) -> None:
-        """A read found durable bytes changed: another replica shall serve them, or, without peers, this one the rest.
+        """A read found durable bytes changed.
 
-        With peers it stops also where it only follows: it could not serve what it may be elected for.
+        A replica with peers stops, so that one of them serves these bytes. It stops as a follower, too: if it were
+        elected, it could not serve them. A replica without peers serves the undamaged rest.
         """
         self.damage = error
         if len(self.configuration.node_ids) > 1:
@@ -376,7 +377,7 @@ class Consensus:
         self.settle(changed)
 
     def ask_for_heartbeats(self, nodes: Collection[NodeId]) -> None:
-        """Let these followers answer now: readers wait for a majority of them."""
+        """Send these followers heartbeats now: linearizable reads wait for a majority of the answers."""
         self._owner.beat_soon(self, nodes)
 
     # -- effects ------------------------------------------------------------------------------------------------
@@ -409,7 +410,7 @@ class Consensus:
 
     def _on_moved(self, moved: Moved) -> None:
         was_in_office = self._was_in_office
-        # Whoever asks for an offset asks at commit, at visible or above.
+        # Callers ask for the end offset of no entry below both commit and visible.
         self.log.forget_marks(min(moved.commit, moved.visible))
         self._log_state.on_commit(moved.commit)
         self.monitor.on_moved()
@@ -424,7 +425,7 @@ class Consensus:
     def _begin_leadership(self) -> None:
         for follower in self.state.followers.values():
             follower.last_reply_at = self._context.now()
-        # The first entry of the term: once it is committed, everything before it is, and we are in office.
+        # The first entry of the term. Once it is committed, so is every entry before it, and this replica is in office.
         self._batcher.replicate([_BARRIER], ConsistencyLevel.QUORUM_ACK, expected_term=self.state.term)
         self._notify_leadership()
 

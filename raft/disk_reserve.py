@@ -1,11 +1,11 @@
-"""Whose disk is nearly full: what this node and the voters it hears say of their free space.
+"""Free disk space of this node, and of the voters that it hears, compared with the reserve.
 
     free bytes   0 ..... reserve .................................
                  | kept  | producers are taken
 
-Checked only where a leader admits producers (counterexample 37): a follower appends into the reserve, so barriers,
-raft0 and truncation always have room, and reads and elections go on while producers are refused. Only a node on which
-an append did find no room does not stand for election until there is some again.
+Only a leader that admits producers checks it (counterexample 37). A follower appends into the reserve, so barriers,
+raft0 and truncations have room, and reads and elections continue while producers are refused. If an append finds no
+room at all, its node stands for no election until it has seen room again.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,12 +1,12 @@
 """What the leader knows of one follower in its own term.
 
 `expected_log_end_index` is shared by replicate_entries_stm and recovery_stm: the last index that has been sent in
-order. Whoever sends first checks that its entries are the next ones the follower expects, and moves it in the same
-synchronous step; so the two never send a range twice nor leave a gap (RFC 0003 section 2; RFC 0004).
+order. Each of them, before it sends, checks that its entries directly follow that index, and advances it in the same
+synchronous step. So the two never send a range twice nor leave a gap (RFC 0003 section 2; RFC 0004).
 
-    in step     what is sent follows what was sent, and nothing has been refused
-    probing     something was refused, dropped or lost: where both logs part is unknown, only recovery asks for it
-    filling     that is known again; recovery sends what is no longer in memory, anything else that follows may be sent
+    in step     each request follows the one before, and none was refused: rounds send
+    probing     a request was refused, dropped or lost, so the last shared entry is unknown: only recovery sends
+    filling     the last shared entry is known again: recovery sends entries that are no longer in memory
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What one replica did since somebody last asked; kept only where somebody does (`RaftOptions.keeps_figures`)."""
+"""Durations of one replica's calls and fsyncs since the last telemetry record (`RaftOptions.keeps_figures`)."""
 
 from typing import NamedTuple
 

@@ -1,9 +1,13 @@
-"""Looks, on a tick of its own, whether a leader still does its work: it gives up where others would do it.
+"""Checks periodically whether a leader can still do its work. If not, the leader steps down or hands over.
 
-check-quorum    no majority has answered for an election timeout: it is alone (thesis 6.2)
-append stall    its own write hangs: it has nothing to send, and whoever it hears could lead
-flush stall     its own fsync hangs while the followers hold what it waits for (counterexample 39)
-kvstore stall   no term and no vote becomes durable here: the disk that every step of a write needs hangs
+check-quorum    no majority has answered within an election timeout (thesis 6.2): it steps down
+append stall    its own append hangs, so it has nothing to send: it hands over if a majority without it answers
+flush stall     its own fsync hangs: it hands over if commit could advance by the followers' fsyncs alone
+                (counterexample 39)
+node stall      a kvstore sync or a write of the node's probe hangs: as an append stall, for every leader on the node;
+                an fsync of the probe that hangs counts as a flush stall
+
+If a transfer fails, the leader steps down.
 """
 
 from model.ids import Index, NodeId
@@ -29,8 +33,8 @@ class LeaderWatch:
         if not context.state.is_leader:
             return
         if context.now() - self._checked_at < context.options.heartbeat_interval / 2:
-            # A late tick and the next one come together. What the first one found is judged anew once the loop has
-            # taken the ends of steps that ended while it stood still.
+            # After the loop has stood still, a late tick and the next one come together. The second one is left out, so
+            # that the loop first processes the completions of steps that ended meanwhile.
             return
         before, self._checked_at = self._checked_at, context.now()
         if not has_majority(context.state.commit_quorums, self._heard() | {context.state.node_id}):
@@ -42,9 +46,9 @@ class LeaderWatch:
                 context.gate.spawn(self._leave_office(stall), name="stall")
 
     def _stood_still(self, before: float) -> bool:
-        """Whether the loop has not run since then: it has not taken the ends of steps, and says nothing of the disk."""
+        """Whether the loop stood still since `before`: then steps may have ended, and the loop does not know it yet."""
         options = self._context.options
-        # Groups at rest are checked at every third tick or so: with a short stall timeout that is no stall of the loop.
+        # A group at rest is checked at about every third tick. A short stall timeout must not count that as a stall.
         return self._checked_at - before >= max(options.stall_timeout / 2, 2 * options.rest_interval)
 
     def _heard(self) -> set[NodeId]:
@@ -68,7 +72,7 @@ class LeaderWatch:
     def _others_can_go_on(self, stall: Stall) -> bool:
         state = self._context.state
         if stall.step is not Step.FSYNC:
-            # Nothing of this leader shows whether their disks work; that they answer is all that is known.
+            # This leader cannot see whether the followers' disks work. It knows only that they answer.
             return has_majority(state.commit_quorums, self._heard())
 
         def flushed_elsewhere(node: NodeId) -> Index:
@@ -82,7 +86,7 @@ class LeaderWatch:
         context.logger.warning("leaves office: its %s for %.1f s by now, and others can go on", stall, seconds)
         context.limits.stalls.raise_doubt(f"its {stall}")
         try:
-            # Older writes wait for the step that hangs: nobody waits for their answers.
+            # Older writes wait for the step that hangs, so the transfer does not wait for their answers.
             await self._transfer.run(None, awaits_answers=False)
         except RaftError:
             if context.state.term == term:

@@ -10,8 +10,9 @@
     votes, is a follower                     elected
     <--- barrier --------------------------- ---------------------->
 
-While it lasts nobody can write. So a target that is far from the end of the log is refused at once, one that is near
-has 300 ms to get there, and all of it ends within one election timeout. Where it fails the leader goes on in office.
+Nobody can write during a transfer. So the leader refuses a target that lags far behind at once, and waits at most
+300 ms for one that lags a little. The whole transfer ends within one election timeout. If it fails, the leader stays in
+office.
 """
 
 import asyncio

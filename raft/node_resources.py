@@ -1,4 +1,4 @@
-"""What one node gives to all of its replicas: seams, options, the kvstore, the links, and what the groups share."""
+"""What all replicas of one node share: seams, options, the kvstore, the links, and the limits over all groups."""
 
 from dataclasses import dataclass, field
 

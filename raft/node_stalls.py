@@ -1,8 +1,8 @@
-"""What a node knows of steps of writes that hang on its disk, for all its replicas.
+"""What a node knows of write steps that hang on its disk, for all its replicas.
 
-a step of a replica, or a kvstore sync, hangs      the disk is in doubt: nobody here stands for election
-a probe that began afterwards has passed in time   the doubt is over (write_probe)
-the probe hangs itself, or a kvstore sync does     every leader here leaves, where others can go on (leader_watch)
+A step of a replica, or a kvstore sync, hangs: the disk is in doubt, and no replica of the node stands for election.
+A probe that began after that passes in time: the doubt is over (`write_probe`).
+The probe itself or a kvstore sync hangs: each leader of the node leaves if the others can continue (`leader_watch`).
 """
 
 import logging

@@ -1,15 +1,15 @@
 """Brings one lagging follower up to date from the leader's log (RFC 0004).
 
-    quiet     until no request is in flight: refusals that are still to come belong to the time before
-    probe     while the shared prefix is not known: ask about one entry, back up by whole terms, until one SUCCESS
-    install   where the follower lacks what the log no longer holds: the snapshot instead, then on
-    fill      chunks from the log, up to four in flight, each the next that the follower expects
-    hand over once all that is left is in memory: in that same synchronous step the rest is sent, no reply is awaited,
-              and replicate_entries_stm takes over
+    quiet     wait until no request is in flight, so that one recovery handles all outstanding refusals
+    probe     while the last shared entry is unknown: ask about one entry, go back by whole terms, until one SUCCESS
+    install   if the follower lacks entries that the log no longer holds: send a snapshot, then continue
+    fill      send chunks from the log, up to four in flight, each the next that the follower expects
+    hand over once memory holds the rest: send it in that same synchronous step, await no reply; from then on
+              replicate_entries_stm sends
 
-Whatever is refused, lost or dropped meanwhile, chunks and rounds alike, leads back to the beginning. One fiber per
-lagging follower. Commit and visible are read before the log, so a request never carries a commit index that covers
-entries the reader has not seen.
+If a chunk or a round is refused, lost or dropped meanwhile, recovery begins again. One fiber per lagging follower.
+Commit and visible are read before the log, so a request never carries a commit index that covers entries the reader has
+not seen.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class RecoveryStm:
         await self._until_in_flight(0)
 
     async def _until_in_flight(self, most: int) -> None:
-        # R4: fewer than none are never in flight, and the recovery would wait for ever.
+        # R4: `in_flight` is never negative, so a wait for less than 0 would not end.
         assert most >= 0
         while self._follower.in_flight > most:
             self._room.clear()
@@ -188,7 +188,7 @@ class RecoveryStm:
 
     def _hand_over(self) -> None:
         context, follower = self._context, self._follower
-        # R2: what is left is in memory, or nothing is left. The backlog reads nothing else, and would find no entry.
+        # R2: what is left is in memory, or nothing is left. The backlog reads only memory, and would find no entry.
         prev_index = follower.expected_log_end_index
         assert prev_index >= context.log.dirty_index or context.log.recent(Index(prev_index + 1), 1) is not None
         follower.on_handed_over()

@@ -1,8 +1,13 @@
-"""What the fibers of one replica share: facts to read, and effects to ask for. Fibers import this, never `consensus`.
+"""What the fibers of one replica share: facts that they read, and effects that they ask for.
 
-Locks: `op_lock` orders the local log (append, truncate) and covers nothing else: never a wait for memory, for a
-follower or for an fsync. Heartbeats and votes never take it, except that a candidate waits for it once, so that its
-own appends have finished or failed before it stands (counterexample 32).
+Fibers import this module, never `consensus`.
+
+Locks: whoever changes the local log holds `op_lock`: a leader's round, a follower's appends and truncations, the
+install of a snapshot. Nobody holds it while waiting for memory, for a follower, or for the fsync that an answer needs.
+A new segment, a truncation, the undo of a failed append, and an install do fsync under it. Heartbeats and votes never
+take it. A candidate takes it twice, before its pre-vote and before it enters the new term: each time, its earlier
+appends have then finished or failed. So voters compare their logs with an end that the candidate's log keeps
+(counterexample 32).
 """
 
 import asyncio

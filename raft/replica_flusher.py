@@ -1,6 +1,6 @@
-"""When a replica fsyncs: at once where a writer waits for it, and otherwise within 100 ms or 256 KiB.
+"""When a replica fsyncs: at once if a writer waits for it, and otherwise within 100 ms or 256 KiB.
 
-The second half is what lets relaxed (leader_ack) data commit without a later quorum write (counterexample 7).
+Because of the second rule, leader_ack data commits without a later quorum write (counterexample 7).
 """
 
 from raft.replica_context import ReplicaContext

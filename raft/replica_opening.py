@@ -1,9 +1,9 @@
-"""Opens a replica's log and brings its state up to it; where entries are damaged and others have them, without these.
+"""Opens a replica's log and replays its state. Damaged entries are left out if other voters have them.
 
 Log.open           DamagedLogError
-vote floor durable the replica never votes as if it had not had what it lost (vote_floor)
+vote floor durable the replica refuses candidates that lack the entries which it had (vote_floor)
 Log.open(isolate)  the log ends before the damage, the damaged bytes are kept beside it
-recovery           the leader sends the rest like to any follower that lags
+recovery           the leader sends the removed entries, as to any lagging follower
 """
 
 import logging

@@ -6,9 +6,9 @@ change is the method's result (`raft.effects`): the state itself calls nobody.
 
 Invariants, by their numbers in RFC 0003:
     S1  `follow` refuses a second leader of a term; term and vote of a replica change together
-    S2  commit <= flushed <= dirty, visible <= dirty, matched <= dirty; with answers that wait for no more than a
-        majority, commit <= visible as well: `check_invariants`, after each change of term, role, vote or position
-    S5  a leader truncates nothing, nobody at or below commit: `on_truncating`
+    S2  commit <= flushed <= dirty, visible <= dirty, matched <= dirty; if answers need no more copies than a majority,
+        commit <= visible as well: `check_invariants`, after each change of term, role, vote or position
+    S5  a leader truncates nothing, and no replica truncates at or below commit: `on_truncating`
     S8  one vote per term: `grant_vote`
     S9  nothing is matched, committed, truncated or led in a term that a restart could forget: `_require_durable_term`
 """
@@ -30,7 +30,7 @@ from raft.unreplicated_bytes import UnreplicatedBytes
 
 
 class Role(Enum):
-    """The paper's three roles, and the end of a replica; the value is its letter in the log lines."""
+    """The paper's three roles, and FAILED: stopped for good. The value is the role's letter in log lines."""
 
     FOLLOWER = "F"
     CANDIDATE = "C"
@@ -102,10 +102,10 @@ class ReplicaState:
         self.counts_in_sync = self._needs_others_in_sync()
         self.role = Role.FOLLOWER
         self.term = Term(0)
-        # The kvstore is synced up to this term: a restart comes back in it, or in a later one. <= term.
+        # The newest term that is durable in the kvstore: a restart begins in it or in a later one. Never above `term`.
         self.durable_term = Term(0)
         self.voted_for: NodeId | None = None
-        # How far the log had reached before damage; None once it is there again (RFC 0008).
+        # The log's end before damage removed entries (RFC 0008, floor); None: it lacks none of them.
         self.lost_end: LogEnd | None = None
         self.leader_id: NodeId | None = None
         self.commit_index = Index(0)
@@ -166,12 +166,12 @@ class ReplicaState:
 
     @property
     def is_refilling(self) -> bool:
-        """Damage took entries that this replica had: it gets them from the others and cannot lead meanwhile."""
+        """Damage removed entries of this log. Until the others have sent them again, this replica does not lead."""
         return self.lost_end is not None
 
     @property
     def last_asked_index(self) -> Index:
-        """Leader: last index that must be flushed for somebody who waits, 0 if none."""
+        """Leader: last index of a write that waits for an fsync, 0 if there is none."""
         return self._asked[-1][1] if self._asked else Index(0)
 
     def position_of(self, node_id: NodeId) -> CopyPosition:
@@ -181,7 +181,7 @@ class ReplicaState:
         return self.followers[node_id].position
 
     def has_enough_in_sync(self, since: float) -> bool:
-        """Leader: whether enough voters have held all that was committed at some moment from loop time `since` on."""
+        """Leader: whether enough voters are in sync: since loop time `since`, each once held all that was committed."""
         for members, k in self._in_sync_quorums:
             in_sync = sum(node == self.node_id or self.followers[node].caught_up_at >= since for node in members)
             if in_sync < k:
@@ -194,7 +194,7 @@ class ReplicaState:
     # -- term and role ------------------------------------------------------------------------------------------
 
     def adopt_term(self, term: Term) -> LeadershipLost | LeaderChanged:
-        """Enter a newer term as follower. The vote of the new term is still free."""
+        """Enter a newer term as follower, without a vote in it."""
         was_leader = self.role is Role.LEADER
         self._enter(term)
         self.check_invariants()
@@ -207,7 +207,7 @@ class ReplicaState:
         self._become_follower()
 
     def on_term_durable(self, term: Term) -> None:
-        """The kvstore has synced `term`, which this replica was in when that began."""
+        """The kvstore has synced `term`, the replica's term when that sync began."""
         assert term <= self.term
         self.durable_term = max(self.durable_term, term)
 
@@ -215,7 +215,7 @@ class ReplicaState:
         assert self.durable_term == self.term, f"acts in term {self.term}, durable is {self.durable_term}"
 
     def follow(self, leader: NodeId) -> LeaderChanged | None:
-        """Accept `leader` as the leader of the current term; None: it was known.
+        """Accept `leader` as the leader of the current term; return None if it was already known.
 
         Raises:
             InvariantViolatedError: Another node leads this very term (election safety is broken).
@@ -231,7 +231,7 @@ class ReplicaState:
         return LEADER_CHANGED
 
     def lose_leader(self, reason: str) -> LeadershipLost | LeaderChanged:
-        """Forget who leads the current term; the leader itself steps down by it, because of `reason`."""
+        """Forget who leads the current term. If this replica leads, it steps down because of `reason`."""
         was_leader = self.role is Role.LEADER
         if was_leader:
             self._become_follower()
@@ -273,7 +273,7 @@ class ReplicaState:
         self.role = Role.LEADER
         self.leader_id = self.node_id
         self.barrier_index = Index(last + 1)
-        # Nothing relaxed of an older term becomes visible before the barrier is committed.
+        # No leader_ack entry of an older term becomes visible before the barrier is committed.
         self._asked = deque([(Index(self.visible_index + 1), self.barrier_index)])
         self.followers = {
             node: FollowerIndexMetadata(node, expected_log_end_index=last)
@@ -284,7 +284,7 @@ class ReplicaState:
         return Elected()
 
     def fail(self) -> None:
-        """End this replica: it neither leads, votes nor answers any more. Nothing is asserted: it may be the answer."""
+        """End this replica: it leads and votes no more. Asserts nothing: a failed assertion may be why it ends."""
         self._become_follower()
         self.role = Role.FAILED
         self.leader_id = None
@@ -303,7 +303,7 @@ class ReplicaState:
     def set_levels(self, policy: AgreementPolicy, *, write_caching: bool) -> Moved | Progressed | None:
         """Change what answers and visibility wait for, from now on; commit is not touched.
 
-        Writes that have their place already keep the kind of answer (fsynced or written) they were placed with.
+        A write that already has its index keeps the kind of answer that was decided then: fsynced or written.
         """
         assert policy.commit_quorums(self.configuration) == self.commit_quorums
         self.answer_quorums = policy.answer_quorums(self.configuration)
@@ -312,7 +312,7 @@ class ReplicaState:
         self.counts_in_sync = self._needs_others_in_sync()
         if self.role is Role.LEADER:
             return self.advance()
-        # What was committed on fewer copies than an answer needed may be ahead of visible; a follower shows it.
+        # While answers needed more copies than a majority, commit may have passed visible. A follower closes the gap.
         return self._move(self.commit_index, max(self.visible_index, self.commit_index))
 
     # -- the leader's positions ---------------------------------------------------------------------------------
@@ -320,8 +320,8 @@ class ReplicaState:
     def ask_flush(self, first: Index, last: Index) -> None:
         """A round is about to be written whose entries [first, last] must be committed before they are answered.
 
-        Said before the append, because once an entry is in the log recovery may send it and a reply may count it:
-        it must not become visible as if it were relaxed.
+        Called before the append: once an entry is in the log, recovery may send it and a reply may count it. Without
+        this range it could become visible before it is committed, as a leader_ack entry may.
         """
         assert self.role is Role.LEADER
         assert self._log.dirty_index < first <= last
@@ -337,7 +337,7 @@ class ReplicaState:
         if self.role is not Role.LEADER:
             return None
         if self.commit_index == self.visible_index == self._log.dirty_index and not self.unreplicated.total:
-            # Most answers to heartbeats find a group in which there is nothing left to move.
+            # Most replies to heartbeats come while no position can move.
             return PROGRESSED
         log = self._log
         dirty, flushed = {self.node_id: log.dirty_index}, {self.node_id: log.flushed_index}
@@ -362,13 +362,13 @@ class ReplicaState:
         return self._move(commit, max(visible, self.visible_index)) or PROGRESSED
 
     def answer_index(self) -> Index:
-        """Leader: up to where acks=all may be answered."""
+        """Leader: last index up to which acks=all may be answered."""
         return agreement.answer_point(
             self.answer_quorums, lambda node: self.position_of(node).flushed, self.commit_index
         )
 
     def written_answer_index(self) -> Index:
-        """Leader: up to where acks=all may be answered that does not wait for an fsync."""
+        """Leader: last index up to which acks=all may be answered without an fsync (`write.caching`)."""
         return agreement.written_answer_point(
             self.answer_quorums, lambda node: self.position_of(node).dirty, self.visible_index
         )
@@ -401,7 +401,8 @@ class ReplicaState:
         self._require_durable_term()
         last_kept = Index(first_removed - 1)
         self.matched_index = min(self.matched_index, last_kept)
-        # Visible data goes only where a holder lost its un-fsynced copy (RFC 0003, levels): consumers learn by epoch.
+        # Visible entries are truncated only if a replica lost un-fsynced copies in a power loss (RFC 0003, levels).
+        # The higher leader epoch tells consumers.
         self.visible_index = min(self.visible_index, last_kept)
         self.check_invariants()
 
@@ -414,15 +415,15 @@ class ReplicaState:
         last_kept = Index(start_index - 1)
         if self.role is Role.LEADER or last_kept <= self.commit_index:
             raise InvariantViolatedError(f"a snapshot up to {last_kept}, commit is {self.commit_index}")
-        # The entries that are removed may be of later terms than those that stay: the term must not go with them.
+        # The removed entries may be of later terms than the kept ones. The replica must not fall back to an older term.
         self._require_durable_term()
-        # What lies behind may be gone as well; the leader tells again how far it is the same.
+        # Entries behind the start may be removed, too. Later appends show again how far the log equals the leader's.
         self.matched_index = min(self.matched_index, last_kept)
         self.visible_index = min(self.visible_index, last_kept)
         self.check_invariants()
 
     def on_installed(self) -> Moved | None:
-        """Follower: the log begins with what is committed."""
+        """Follower: the log now begins at the snapshot's start, and everything before it is committed."""
         before = Index(self._log.start_index - 1)
         return self._move(max(self.commit_index, before), max(self.visible_index, before))
 
@@ -441,7 +442,7 @@ class ReplicaState:
         assert self.commit_index <= log.flushed_index <= log.dirty_index <= log.pending_index
         assert self.visible_index <= log.dirty_index
         assert self.matched_index <= log.dirty_index
-        # What must be on more copies before it is answered may be committed before it is visible.
+        # If an answer needs more copies than a majority, an entry may be committed before it is visible.
         assert self.commit_index <= self.visible_index or self.answer_quorums != self.commit_quorums
         if self.role in (Role.LEADER, Role.CANDIDATE):
             assert self.voted_for == self.node_id

@@ -1,10 +1,12 @@
-"""Bytes of snapshots that are on their way to the followers of this node, over all groups.
+"""Bounds the bytes of the snapshots that the followers of one node are receiving, over all groups.
 
-A follower collects a snapshot in memory before it installs it. Without a bound a broker that was away for long would
-collect those of all its groups at once. One may have up to 64 MiB, and so may all of them together: the one that does
-not fit is answered BUSY and begun again by its leader.
+A follower collects a snapshot in memory before it installs it. Without a bound, a broker that was away for long would
+collect the snapshots of all its groups at the same time. The budget is 64 MiB, as much as the largest snapshot may
+have. A snapshot of more than 32 MiB counts as 32 MiB, so two of them may be on their way together. If a snapshot does
+not fit, the follower answers BUSY, and the leader begins it again later.
 
-A leader may die in the middle. What nobody has added to for a while gives its place up to the next snapshot.
+A leader may die in the middle of a snapshot. If no chunk of a snapshot has arrived for 10 s, the follower drops it as
+soon as another one needs room.
 """
 
 from collections.abc import Callable
@@ -27,8 +29,8 @@ class SnapshotBudget:
     """One per node. Times are loop times in seconds.
 
     Attributes:
-        limit: Bytes that all incoming snapshots may have together.
-        taken: Bytes that those under way will have.
+        limit: Bytes that all incoming snapshots may count together.
+        taken: Bytes that the snapshots under way count.
         refused: Snapshots that were answered BUSY because there was no room.
     """
 

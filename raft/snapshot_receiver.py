@@ -1,9 +1,12 @@
 """Follower side of install_snapshot: collects the chunks of one snapshot and installs it (RFC 0008).
 
-The leader sends a follower that lacks entries below its log start what those entries have come to: start and state as
-of a committed entry. Whatever becomes of the leader meanwhile, that stays true; so a snapshot that has arrived whole
-may be installed, and one that has not is forgotten with its leader's term. Its checksum travels with it: what arrived
-otherwise than it was sent is not sealed here under a checksum of its own.
+A leader sends a snapshot to a follower that lacks entries below the leader's log start. The snapshot holds that start,
+and the state as of a committed entry. An incomplete snapshot is dropped when a chunk of another term or leader arrives.
+A complete one is installed unless the term or the leader has changed before. If either changes during the install, the
+install still goes to its end, because what the snapshot holds is committed; the answer is then STALE_TERM.
+
+The leader sends the snapshot's checksum along, and the follower compares it before the install. Without this check, the
+follower would write damaged bytes to its disk under a new, valid checksum (counterexample 45).
 """
 
 import asyncio
@@ -55,7 +58,7 @@ class SnapshotReceiver:
         incoming.place.used_at = self._context.now()
         if len(incoming.state) < request.size:
             return follower_reply(self._context, AppendStatus.ALIVE, _NO_INDEX)
-        # Its place goes with the answer: until then its bytes are in memory.
+        # Its place in the budget is given back with the answer, because its bytes are in memory until then.
         self._incoming = None
         state = bytes(incoming.state)
         snapshot = Snapshot(request.start, Index(request.applied_index), Term(request.applied_term), state)
@@ -89,7 +92,7 @@ class SnapshotReceiver:
         reply: asyncio.Future[AppendEntriesReply],
         place: IncomingPlace,
     ) -> None:
-        # However long the disk takes, it has its place; a task that was ended before this line gives it up by its age.
+        # It keeps its place however long the disk takes. If this task was cancelled before, the place expires by age.
         place.used_at = math.inf
         try:
             if await _is_as_sent(request, snapshot):
@@ -118,7 +121,7 @@ class SnapshotReceiver:
         async with context.op_lock:
             if state.term != term or state.leader_id != leader:
                 return follower_reply(context, AppendStatus.STALE_TERM, _NO_INDEX)
-            # Whoever has committed that far has nothing to replace.
+            # A log that has committed that far has nothing to replace.
             if state.commit_index < match:
                 try:
                     await self._replace(snapshot)

@@ -1,12 +1,13 @@
-"""A `LogState` beside its log, handled in steps: whatever it has to take at once, the loop runs in between.
+"""Settles, saves and restores a `LogState` in bounded steps, with other tasks of the loop in between.
 
-    commit     what a small commit settles is settled at once, more of it in the background
-    snapshot   everything committed is settled first, then the state is encoded
-    restore    decoded beside the state that it replaces
+    commit     settles (applies for good) a few entries at once, and the rest in the background
+    snapshot   settles everything that is committed, then encodes the state
+    restore    decodes the new state beside the old one, and then replaces that
 
-After a restart the commit index is learnt anew, and what is settled by one call may be all that lies behind the newest
-snapshot. Settling may lag: a state that has not settled a committed entry knows it as a noted one. While a snapshot is
-encoded or restored nothing is settled, so it is as of one entry, however many steps it takes.
+One call may settle many entries: after a restart the commit index is not known, and the first `commit` may cover
+everything behind the newest snapshot. So settling may lag behind commit. A committed entry that is not settled yet is
+still noted, so `admit` gives the same verdicts. Nothing is settled while a snapshot is encoded or restored, so the
+state that it holds is that of one index, however many steps it takes.
 """
 
 import asyncio

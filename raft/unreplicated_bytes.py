@@ -1,8 +1,8 @@
 """How far a leader has run ahead of its majority, in bytes.
 
-What it counts is what one dead leader can take with it: entries written here, perhaps acknowledged at leader_ack, and
-on no majority. A full window of one follower says nothing about that (counterexample 11: with one follower dead and
-the other one's window full, no majority of windows is ever full), so the bytes themselves are bounded.
+These bytes may be lost if the leader dies: entries that it has written, and perhaps acknowledged at leader_ack, but
+that no majority has written. The bound counts bytes, because counting full windows of followers fails: if one of two
+followers is dead and the other's window is full, no majority of windows is ever full (counterexample 11).
 """
 
 from collections import deque

@@ -1,9 +1,10 @@
-"""How far a replica's log had reached before damage took entries of it (RFC 0008).
+"""The *floor* of a replica: the end that its log had before damage removed entries (RFC 0008).
 
-Entries that were fsynced here have been counted: what was committed may lie on this replica and one other only. A
-replica that lost such entries must not vote, nor stand, as if it had never had them. So before the damaged log is
-opened without them, its former end is made durable here; until the log has reached it again (or holds a later term,
-whose leader had all that was committed), the replica never stands and refuses every candidate whose log is shorter.
+A leader may have counted the removed entries as copies, so a committed entry may be left on one other replica only. The
+replica must therefore not vote or stand as if it had never had them. Before it opens the damaged log without them, it
+makes the floor durable. Until its log has reached the floor again, it never stands, and refuses every candidate whose
+log ends below the floor. An entry of a later term also reaches it, because that term's leader had all that was
+committed.
 """
 
 import msgspec

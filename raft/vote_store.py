@@ -1,7 +1,8 @@
-"""Term and vote of one replica on disk: told to nobody, and nothing done in the term, before they are there.
+"""Term and vote of one replica in the kvstore: both are durable before the replica acts in the term or sends the vote.
 
-A candidate and a voter wait for `persist`. A term that was only heard of is persisted in the background; until it is
-durable a follower answers BUSY and moves neither commit nor visible (RFC 0003 section 8).
+A candidate waits for `persist` before it asks for votes, and a voter before it grants one. If a replica only hears of a
+term, the term is persisted in the background. Until it is durable, a follower answers BUSY, and moves neither commit
+nor visible (RFC 0003 section 8).
 """
 
 import asyncio

@@ -1,8 +1,10 @@
-"""Which steps of writes are under way, and since when: what has hung for too long is found by it (RFC 0003 section 7).
+"""Which steps of writes are under way, and when each began. `leader_watch` and `write_probe` look for steps that hang.
 
-append    bytes go into the log's files: a round, a request of the leader, a truncation, a snapshot
-fsync     they are made durable
-kvstore   term, vote or marker are made durable; all replicas of a node share these syncs
+append    bytes are written to the log's files: a leader's round, a follower's append or truncation, an install
+fsync     these bytes are made durable
+kvstore   a term, a vote or a marker is made durable; all replicas of a node share these syncs (`node_stalls`)
+
+RFC 0003 section 7 says what follows when a step hangs.
 """
 
 import asyncio

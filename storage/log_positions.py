@@ -189,7 +189,7 @@ class LogPositions:
         self.check()
 
     def check(self) -> None:
-        """Assert invariants I1 and I6."""
+        """Assert I1 and I6 of RFC 0002."""
         assert self.start_index == self.start.index >= 1
         assert self.start.base_offset <= self.start_offset == self.start.offset
         assert self.start.base_offset <= self.next_offset

@@ -106,7 +106,8 @@ class LogRecovery:
             is_behind = loader.next_index < start.index or not self._fits(loader, start)
             last_index = start.prev_index if is_behind else Index(loader.next_index - 1)
             kept = [] if is_behind else self._kept(loader, start)
-            # Nothing was changed so far (I4); what goes holds nothing of the log, and what stays is all of it.
+            # I4 of RFC 0002: nothing was changed so far. The files to be removed hold nothing of the log, the kept ones
+            # hold all of it.
             assert is_behind or all(each.base_index < start.index for each in below)
             _check_kept(kept, start, last_index)
             if flaw is None:
@@ -336,7 +337,7 @@ class LogRecovery:
         """Remove temporary files, and index files that no longer or not for long describe a closed segment."""
         closed = {index_path(segment.path) for segment in kept[:-1]}
         if kept:
-            # I3: it will be written to, so `_load` has read it whatever its index file says.
+            # I3 of RFC 0002: it will be written to, so `_load` has read it whatever its index file says.
             assert not kept[-1].has_index_file
             kept[-1].closed_ms = None
             kept[-1].file.set_active(True)

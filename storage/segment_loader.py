@@ -139,7 +139,7 @@ class SegmentLoader:
         self.segments.append(segment)
         size = file.size()
         damage = None if self._load_index_file(segment, size, is_first) else self._scan(segment, size, is_first)
-        # I1 of the log to be: what counts is what its segments hold, up to the damage.
+        # I1 of RFC 0002, for the log to be: what counts is what its segments hold, up to the damage.
         assert self.next_index == segment.last_index + 1
         return damage
 

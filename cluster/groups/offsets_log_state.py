@@ -88,7 +88,7 @@ class OffsetsLogState:
             is_admitted = admitted is not None and admitted[0] is entry.payload
             records = admitted[1] if admitted is not None and is_admitted else _decode(entry.payload)
             if records:
-                # G3: records are applied in the order of the log, as every other replica applies them.
+                # G3 of RFC 0009: every replica applies the records in the order of the log.
                 assert not self._tail or self._tail[-1][0] < entry.index
                 self._tail.append((entry.index, records))
                 self._ahead.note(records)
@@ -102,7 +102,7 @@ class OffsetsLogState:
         """Apply everything up to `index`."""
         while self._tail and self._tail[0][0] <= index:
             noted, records = self._tail.popleft()
-            # G3: no record changes the table twice.
+            # G3 of RFC 0009: no record changes the table twice.
             assert noted > self.applied_index
             for key, value in records:
                 self._ahead.commit(key)
