@@ -24,6 +24,7 @@ from benchmarks.machine import check_disk
 from benchmarks.profiled_process import BEGIN, END
 from benchmarks.report import ROOT
 from raftka.admin_client import not_ready_reason
+from raftka.config_descriptor import config_descriptor
 from raftka.dev.cluster_file import BrokerEntry, ClusterFolder, ClusterState
 from raftka.dev.launcher import broker_config, prepare_folder
 from raftka.dev.ports import PortRequest, choose_addresses
@@ -112,11 +113,14 @@ def observed_cluster(data_dir: Path, program: str) -> Iterator[tuple[BenchCluste
     children = []
     try:
         for broker in state.brokers:
-            config = broker_config(folder, state, broker).to_json()
-            module = ["-m", program, "--stats", str(stats[broker.node_id])]
+            descriptor = config_descriptor(broker_config(folder, state, broker).to_json())
+            own = ["--node-id", str(broker.node_id), "--config-fd", str(descriptor)]
+            command = [sys.executable, "-u", "-m", program, "--stats", str(stats[broker.node_id]), *own]
             with folder.log_path(broker.node_id).open("ab") as log:
-                command = [sys.executable, "-u", *module, "--config-json", config]
-                child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT)
+                child = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT, pass_fds=(descriptor,)
+                )
+            os.close(descriptor)
             children.append(child)
             state = state.with_process(broker.node_id, ProcessIdentity.of(child.pid))
         folder.save(state)

@@ -12,7 +12,7 @@ import signal
 import sys
 
 from raftka.broker.application import run_broker
-from raftka.config import BrokerConfig
+from raftka.config_descriptor import read_config
 
 BEGIN, END = signal.SIGRTMIN, signal.SIGRTMIN + 1
 
@@ -20,7 +20,8 @@ BEGIN, END = signal.SIGRTMIN, signal.SIGRTMIN + 1
 def main() -> int:
     """Run the broker until SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profiled_process")
-    parser.add_argument("--config-json", required=True)
+    parser.add_argument("--node-id", type=int, required=True)
+    parser.add_argument("--config-fd", type=int, required=True)
     parser.add_argument("--stats", required=True, help="the file that END writes")
     arguments = parser.parse_args()
     profile = cProfile.Profile()
@@ -31,7 +32,7 @@ def main() -> int:
 
     signal.signal(BEGIN, lambda *_: profile.enable())
     signal.signal(END, lambda *_: end())
-    return asyncio.run(run_broker(BrokerConfig.from_json(arguments.config_json)))
+    return asyncio.run(run_broker(read_config(arguments.config_fd, arguments.node_id)))
 
 
 if __name__ == "__main__":

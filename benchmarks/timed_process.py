@@ -27,7 +27,7 @@ from raft.replicate_batcher import ReplicateBatcher
 from raft.replicate_entries_stm import ReplicateEntriesStm
 from raft.replicate_item import NewEntry, ReplicateItem
 from raftka.broker.application import run_broker
-from raftka.config import BrokerConfig
+from raftka.config_descriptor import read_config
 
 MOMENTS = ("received", "placed", "written", "sent", "answered")
 _now = time.perf_counter
@@ -101,13 +101,14 @@ def _plant() -> None:
 def main() -> int:
     """Run the broker until SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.timed_process")
-    parser.add_argument("--config-json", required=True)
+    parser.add_argument("--node-id", type=int, required=True)
+    parser.add_argument("--config-fd", type=int, required=True)
     parser.add_argument("--stats", required=True, type=Path, help="the file that END writes")
     arguments = parser.parse_args()
     _plant()
     signal.signal(BEGIN, lambda *_: _notes.begin())
     signal.signal(END, lambda *_: _notes.end(arguments.stats))
-    return asyncio.run(run_broker(BrokerConfig.from_json(arguments.config_json)))
+    return asyncio.run(run_broker(read_config(arguments.config_fd, arguments.node_id)))
 
 
 if __name__ == "__main__":

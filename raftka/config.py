@@ -109,8 +109,8 @@ class BrokerConfig:
         return json.dumps({key: value for key, value in values.items() if value is not None}, sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str) -> "BrokerConfig":
-        """Return the configuration that `to_json` wrote.
+    def from_json(cls, text: str, source: str) -> "BrokerConfig":
+        """Return the configuration that `to_json` wrote; errors name `source`, from where the text comes.
 
         Raises:
             ConfigError: Not such a text, or its values do not fit together.
@@ -118,10 +118,10 @@ class BrokerConfig:
         try:
             values = json.loads(text)
         except ValueError as error:
-            raise ConfigError(f"--config-json: {error}") from None
+            raise ConfigError(f"{source}: {error}") from None
         if not isinstance(values, dict):
-            raise ConfigError("--config-json: must be an object of keys and values")
-        return _assemble({key: (value, "--config-json") for key, value in values.items()})
+            raise ConfigError(f"{source}: must be an object of keys and values")
+        return _assemble({key: (value, source) for key, value in values.items()})
 
 
 def load_config(

@@ -1,4 +1,4 @@
-"""`python -I -u -m raftka.broker --config-json JSON`: one broker process.
+"""`python -I -u -m raftka.broker --node-id N --config-fd FD`: one broker process.
 
 Only this process puts the broker's plain-named packages (`storage`, `model`, ...) on its path: from `raftka/_broker`
 in an installed wheel, from the project's root in a checkout. So `pip install raftka` adds no such names to anybody
@@ -24,7 +24,14 @@ def main() -> int:
         print("raftka: refusing to run under python -O: assertions are needed", file=sys.stderr)
         return 1
     parser = argparse.ArgumentParser(prog="raftka.broker")
-    parser.add_argument("--config-json", required=True, help="the resolved configuration, as `raftka start` passes it")
+    parser.add_argument("--node-id", type=int, required=True, metavar="N", help="whose process this is, for `ps`")
+    parser.add_argument(
+        "--config-fd",
+        type=int,
+        required=True,
+        metavar="N",
+        help="descriptor of the resolved configuration, as `raftka start` passes it",
+    )
     parser.add_argument(
         "--hang-appends-while",
         metavar="FILE",
@@ -34,10 +41,11 @@ def main() -> int:
     _add_broker_packages()
 
     from raftka.broker.application import run_broker
-    from raftka.config import BrokerConfig, ConfigError
+    from raftka.config import ConfigError
+    from raftka.config_descriptor import read_config
 
     try:
-        config = BrokerConfig.from_json(arguments.config_json)
+        config = read_config(arguments.config_fd, arguments.node_id)
     except ConfigError as error:
         print(f"raftka: {error}", file=sys.stderr)
         return 1

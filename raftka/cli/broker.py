@@ -35,9 +35,12 @@ def _start(**arguments: Any) -> None:
     except ConfigError as error:
         raise (UsageError if error.is_usage else CommandError)(str(error)) from None
     # Imported here, for the sake of `--help`.
+    from raftka.config_descriptor import config_descriptor
     from raftka.dev.launcher import broker_command
 
-    command = broker_command(config)
+    descriptor = config_descriptor(config.to_json())
+    os.set_inheritable(descriptor, True)
+    command = broker_command(config.node_id, descriptor)
     # The variables are in the configuration already, and the broker is to be this very process.
     os.execv(command[0], command)
 

@@ -12,19 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from raftka.config import BrokerConfig, ConfigError, load_config
+from raftka.config_descriptor import config_descriptor
 from raftka.dev.cluster_file import BrokerEntry, ClusterFolder, ClusterState
 from raftka.dev.errors import DevError
 
 _PR_SET_PDEATHSIG = 1
 
 
-def broker_command(config: BrokerConfig, hang_file: Path | None = None) -> list[str]:
+def broker_command(node_id: int, descriptor: int, hang_file: Path | None = None) -> list[str]:
     """Return the command line of a broker process; chaos runs name a file while which exists its appends hang.
+
+    The process inherits `descriptor`, where its configuration is (`config_descriptor`).
 
     -I: nothing of the caller's folder or PYTHON* variables reaches the broker; -u: log lines appear at once.
     """
     faults = [] if hang_file is None else ["--hang-appends-while", str(hang_file)]
-    return [sys.executable, "-I", "-u", "-m", "raftka.broker", "--config-json", config.to_json(), *faults]
+    own = ["--node-id", str(node_id), "--config-fd", str(descriptor)]
+    return [sys.executable, "-I", "-u", "-m", "raftka.broker", *own, *faults]
 
 
 def prepare_folder(folder: ClusterFolder, state: ClusterState) -> None:
@@ -76,17 +80,23 @@ def launch(
     """
     # The variables of this shell are for the command line; the broker has its configuration already.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTKA_")}
-    with folder.log_path(broker.node_id).open("ab") as log:
-        return subprocess.Popen(
-            broker_command(config, hang_file(folder, broker.node_id) if has_hang_file else None),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=folder.node_path(broker.node_id),
-            env=environment,
-            start_new_session=True,
-            preexec_fn=_die_with_parent() if tied else None,
-        )
+    descriptor = config_descriptor(config.to_json())
+    hangs = hang_file(folder, broker.node_id) if has_hang_file else None
+    try:
+        with folder.log_path(broker.node_id).open("ab") as log:
+            return subprocess.Popen(
+                broker_command(broker.node_id, descriptor, hangs),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=folder.node_path(broker.node_id),
+                env=environment,
+                pass_fds=(descriptor,),
+                start_new_session=True,
+                preexec_fn=_die_with_parent() if tied else None,
+            )
+    finally:
+        os.close(descriptor)
 
 
 def _die_with_parent() -> Callable[[], None]:

@@ -12,13 +12,14 @@ import resource
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from raftka.admin_client import AdminError, get_json, not_ready_reason
+from raftka.config_descriptor import config_descriptor
+from raftka.dev.launcher import broker_command
 
 # Below the range that the system gives to outgoing connections: a killed broker finds its ports free again.
 KAFKA_PORT = 19_092
@@ -88,16 +89,21 @@ class BrokerProcess:
         """Start the process; it dies with this one, however this one dies."""
         assert not self.is_running, f"node {self.node_id} runs already"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTKA_")}
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-u", "-m", "raftka.broker", "--config-json", json.dumps(self.config)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-                preexec_fn=_before_it_runs(self.open_files_max),
-            )
+        descriptor = config_descriptor(json.dumps(self.config))
+        try:
+            with self.log_path.open("ab") as log:
+                self._process = subprocess.Popen(
+                    broker_command(self.node_id, descriptor),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    pass_fds=(descriptor,),
+                    start_new_session=True,
+                    preexec_fn=_before_it_runs(self.open_files_max),
+                )
+        finally:
+            os.close(descriptor)
 
     def wait_ready(self) -> None:
         """Wait until the broker serves; fails with its log if it ends or takes too long."""

@@ -1,6 +1,5 @@
 """What the command line says without any broker: help, usage errors, exit codes."""
 
-import json
 import os
 import shlex
 import signal
@@ -14,6 +13,7 @@ import pytest
 from raftka.cli.root import COMMANDS as COMMANDS_TABLE
 from raftka.cli.root import run
 from raftka.config import load_config
+from raftka.config_descriptor import read_config
 from raftka.config_options import OPTIONS
 
 COMMANDS = (
@@ -219,9 +219,11 @@ def test_start_becomes_the_broker_process_with_flags_over_variables(monkeypatch:
     monkeypatch.setenv("RAFTKA_KAFKA_PORT", "2001")
     monkeypatch.setenv("RAFTKA_ADMIN_PORT", "2002")
     assert run(["start", "--node-id", "7", "--kafka-port", "3001"]) == 0
-    assert commands[0][:6] == [sys.executable, "-I", "-u", "-m", "raftka.broker", "--config-json"]
-    config = json.loads(commands[0][6])
-    assert (config["node.id"], config["kafka.port"], config["admin.port"]) == (7, 3001, 2002)
+    *command, descriptor = commands[0]
+    assert command == [sys.executable, "-I", "-u", "-m", "raftka.broker", "--node-id", "7", "--config-fd"]
+    assert os.get_inheritable(int(descriptor))
+    config = read_config(int(descriptor), 7)
+    assert (config.node_id, config.kafka_port, config.admin_port) == (7, 3001, 2002)
 
 
 # What `raftka --help` imports decides how long it takes; a clock would measure the machine as well.

@@ -1,6 +1,7 @@
 """Where the broker's configuration comes from and what is refused."""
 
 import json
+import os
 import re
 from operator import attrgetter
 from pathlib import Path
@@ -14,6 +15,7 @@ from model.topic_config import TOPIC_CONFIGS, TopicConfig
 from raftka.broker.application import kafka_options, node_options, topic_defaults
 from raftka.broker.described_options import broker_configs
 from raftka.config import BrokerConfig, ConfigError, load_config, parse_address, render_example
+from raftka.config_descriptor import config_descriptor, read_config
 from raftka.config_options import BY_KEY, OPTIONS
 
 SEEDS = "1@10.0.0.1:33145,2@10.0.0.2:33145"
@@ -50,7 +52,7 @@ def test_the_configuration_survives_the_way_to_the_broker_process() -> None:
     )
     assert config.log_level == "DEBUG"
     assert [seed.node_id for seed in config.seeds] == [1, 2]
-    assert BrokerConfig.from_json(config.to_json()) == config
+    assert BrokerConfig.from_json(config.to_json(), "here") == config
 
 
 def test_every_option_is_a_field_of_the_configuration() -> None:
@@ -181,8 +183,31 @@ def test_who_is_to_blame_is_told_for_the_exit_code(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["[]", "{", json.dumps({"node.id": 1, "nonsense": 2})])
 def test_a_broken_hand_over_to_the_broker_process_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError):
-        BrokerConfig.from_json(text)
+    with pytest.raises(ConfigError, match="--config-fd"):
+        read_config(config_descriptor(text), 1)
+
+
+def test_a_configuration_travels_by_descriptor_whatever_its_size_and_is_read_once() -> None:
+    hosts = [f"host-{number:05}.example" for number in range(10_000)]
+    config = load_config({"node.id": 3, "admin.allowed.hosts": hosts})
+    descriptor = config_descriptor(config.to_json())
+    assert read_config(descriptor, 3) == config
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_the_configuration_of_another_node_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--node-id 4: the configuration of --config-fd is that of node 3"):
+        read_config(config_descriptor(load_config({"node.id": 3}).to_json()), 4)
+
+
+def test_a_descriptor_that_is_not_open_is_refused_by_number() -> None:
+    descriptor = config_descriptor("")
+    os.close(descriptor)
+    with pytest.raises(
+        ConfigError, match=f"--config-fd {descriptor}: cannot be read: Bad file descriptor; `raftka start`"
+    ):
+        read_config(descriptor, 1)
 
 
 @pytest.mark.parametrize(
