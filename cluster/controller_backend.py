@@ -15,6 +15,7 @@ from cluster.leadership import Leadership
 from cluster.partition import Partition, log_options
 from cluster.partition_manager import PartitionManager
 from cluster.topic_table import Topic, TopicTable
+from model.error_text import reason_of
 from model.ids import GroupId, Replica, topic_of
 from raft.consensus import Consensus
 from raft.group_configuration import GroupConfiguration, RaftPolicy
@@ -229,7 +230,7 @@ class ControllerBackend:
             async with asyncio.timeout(_PATIENCE):
                 groups = await self._groups.partitions_on_disk()
         except (StorageError, TimeoutError) as error:
-            why = str(error) or "the disk hangs"
+            why = "the disk hangs" if isinstance(error, TimeoutError) else reason_of(error)
             if self._leftovers_refused != why:
                 _logger.error("what is left of deleted topics cannot be found: %s", why)
             self._leftovers_refused = why

@@ -9,6 +9,7 @@ import crc32c
 import msgspec
 
 from cluster.errors import StartupError
+from model.error_text import reason_of
 from model.ids import DirectoryId, NodeId, Replica
 from runtime.environment import Environment
 from runtime.files import DirectoryLock, FileSystem
@@ -65,7 +66,7 @@ def lock_data_directory(env: Environment, path: str) -> DataDirectoryLock:
     except (FileExistsError, NotADirectoryError):
         raise StartupError(f"cannot use data directory {path}: it is a file; name a directory as data.dir") from None
     except OSError as error:
-        raise StartupError(f"cannot use data directory {path}: {error}") from error
+        raise StartupError(f"cannot use data directory {path}: {reason_of(error)}") from error
     try:
         return _lock_held(files, path)
     except BaseException:
@@ -85,7 +86,7 @@ def _lock_held(files: FileSystem, path: str) -> DataDirectoryLock:
     except BlockingIOError:
         raise StartupError(f"{path} is in use by another broker process") from None
     except OSError as error:
-        raise StartupError(f"cannot use data directory {path}: {error}") from error
+        raise StartupError(f"cannot use data directory {path}: {reason_of(error)}") from error
 
 
 async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, node_id: NodeId) -> Replica:

@@ -6,5 +6,6 @@
 * `key_value_batch`  batches that brokers write themselves: keys and values.
 * `duration_histogram`  durations of one interval, in buckets that can be added up.
 * `config_definition`  one configuration key: type, default, bounds, words.
+* `error_text`  why something failed, in words.
 * `topic_config`  topic configuration: the keys that exist, their types and defaults.
 """

@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
+from model.error_text import reason_of
 from model.ids import NO_INDEX, GroupId, NodeId, Replica
 from raft.client import RaftClient
 from raft.consensus import Consensus
@@ -129,7 +130,7 @@ class GroupManager:
             except LostDirectoryError:
                 return  # The process ends.
             except OSError as error:
-                _logger.warning("the data directory and its free space cannot be looked at: %s", error)
+                _logger.warning("the data directory and its free space cannot be looked at: %s", reason_of(error))
             await asyncio.sleep(self._node.options.disk_check_interval)
 
     async def _mark_clean(self, consensus: Consensus) -> None:

@@ -18,6 +18,7 @@ office.
 import asyncio
 from collections.abc import Callable
 
+from model.error_text import reason_of
 from model.ids import Index, NodeId
 from raft.append_dispatch import is_right_replica
 from raft.errors import (
@@ -208,7 +209,9 @@ class LeadershipTransfer:
 def _check_accepted(node: NodeId, answer: asyncio.Future[TimeoutNowReply]) -> None:
     if not answer.done():
         raise TransferTimedOutError(f"node {node} did not answer in time")
-    if answer.cancelled() or (error := answer.exception()) is not None:
-        raise TransferTimedOutError(f"node {node} did not answer: {'cancelled' if answer.cancelled() else error}")
+    if answer.cancelled():
+        raise TransferTimedOutError(f"node {node} did not answer: cancelled")
+    if (error := answer.exception()) is not None:
+        raise TransferTimedOutError(f"node {node} did not answer: {reason_of(error)}")
     if not answer.result().accepted:
-        raise TransferRefusedError(f"node {node} {answer.result().reason}")
+        raise TransferRefusedError(f"node {node} {answer.result().reason or 'refuses and gives no reason'}")

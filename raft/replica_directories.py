@@ -18,6 +18,7 @@ next start, and before the replica takes part, which may truncate what "clean" v
 import re
 from collections.abc import Awaitable, Callable
 
+from model.error_text import reason_of
 from model.ids import NO_INDEX, DirectoryId, GroupId, Index
 from raft.vote_floor import floor_key
 from raft.vote_store import vote_key
@@ -111,7 +112,7 @@ class ReplicaDirectories:
         try:
             await self._look()
         except OSError as error:
-            raise LogPoisonedError(f"{self.path_of(group)} is not made: {error}") from error
+            raise LogPoisonedError(f"{self.path_of(group)} is not made: {reason_of(error)}") from error
         await self._run(group, make_log_directory)
         self._kvstore.put(marker_key(group), _CREATED)
         await self._kvstore.sync()
@@ -166,7 +167,7 @@ class ReplicaDirectories:
         try:
             names = await self._env.workers.run(Pool.READ, lambda: self._env.files.listdir(self._directory))
         except OSError as error:
-            raise LogPoisonedError(f"{self._directory}: {error}") from error
+            raise LogPoisonedError(f"{self._directory}: {reason_of(error)}") from error
         names += [key.removeprefix("raft/").removesuffix("/replica") for key, _ in self._kvstore.items("raft/")]
         groups = [GroupId(name.replace("-", "/")) for name in names if _PARTITION.fullmatch(name)]
         return list(dict.fromkeys(groups))
@@ -184,7 +185,7 @@ class ReplicaDirectories:
         try:
             return await self._env.workers.run(Pool.READ, lambda: self._env.files.exists(path))
         except OSError as error:
-            raise LogPoisonedError(f"{path}: {error}") from error
+            raise LogPoisonedError(f"{path}: {reason_of(error)}") from error
 
     async def begin_removal(self, group: GroupId) -> None:
         """Note that the group was deleted; from here on this replica never takes part again, whatever is left of it.
@@ -227,4 +228,4 @@ class ReplicaDirectories:
         try:
             await self._env.workers.run(Pool.APPEND, lambda: job(files, path, identity))
         except OSError as error:
-            raise LogPoisonedError(f"{path}: {error}") from error
+            raise LogPoisonedError(f"{path}: {reason_of(error)}") from error

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+from model.error_text import reason_of
 from model.ids import GroupId
 from raft.node_stalls import NodeStalls, count_stall
 from raft.options import RaftOptions
@@ -96,9 +97,9 @@ class WriteProbe:
         try:
             await self._write()
         except (OSError, KvStoreError) as error:
-            if str(error) != self._refused:
-                _logger.error("the disk refuses a probe write: %s", error)
-            self._refused = str(error)
+            if reason_of(error) != self._refused:
+                _logger.error("the disk refuses a probe write: %s", reason_of(error))
+            self._refused = reason_of(error)
         else:
             self._refused = ""
             # What one log waits for may hang longer than the probe.

@@ -4,6 +4,7 @@
 * `config`          the broker's configuration: where it comes from and how it fits together.
 * `config_options`  the table of options.
 * `config_descriptor` how the configuration reaches the broker process.
+* `error_text`      why something failed, in words.
 * `admin_client`    HTTP requests to a broker's admin port.
 * `kafka_client`    confluent-kafka, imported late, with errors of one line.
 * `kafka_configs`   ... and with it configurations, `kafka_groups` consumer groups, `kafka_offsets` offsets.

@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+from raftka.error_text import reason_of
+
 # One of these stands in a broker's reason where the files of a replica cannot be used.
 _PERMANENT = (" cannot start: ", " has stopped: ", " is damaged: ")
 # How the words of an AdminError begin.
@@ -30,7 +32,7 @@ def request_json(address: str, path: str, timeout: float = 2.0, *, method: str =
         response = connection.getresponse()
         return response.status, json.loads(response.read())
     except (OSError, http.client.HTTPException) as error:
-        raise AdminError(f"{_NO_ANSWER}{address}: {error}") from error
+        raise AdminError(f"{_NO_ANSWER}{address}: {reason_of(error)}") from error
     except ValueError as error:
         raise AdminError(f"{_NO_ANSWER}{address}: {path} did not answer JSON") from error
     finally:
@@ -54,7 +56,7 @@ def read_date(address: str, timeout: float = 2.0) -> tuple[str, float]:
             raise AdminError(f"{_NO_ANSWER}{address}: no Date in its answer")
         return date, time.time()
     except (OSError, http.client.HTTPException) as error:
-        raise AdminError(f"{_NO_ANSWER}{address}: {error}") from error
+        raise AdminError(f"{_NO_ANSWER}{address}: {reason_of(error)}") from error
     finally:
         connection.close()
 

@@ -22,6 +22,7 @@ from raftka.config_options import (
     parse_value,
     unknown_key,
 )
+from raftka.error_text import short_reason_of
 
 __all__ = ["BrokerConfig", "ConfigError", "SeedAddress", "load_config", "parse_address", "render_example"]
 
@@ -162,7 +163,7 @@ def _read_file(file: str | os.PathLike[str]) -> Iterator[tuple[str, Any]]:
         with open(file, "rb") as stream:
             document = tomllib.load(stream)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise ConfigError(f"{file}: cannot be read: {short_reason_of(error)}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file}: not TOML: {error}") from None
     yield from _flattened(document, "")

@@ -6,6 +6,7 @@ The starter writes the configuration as JSON and passes the descriptor on; the b
 import os
 
 from raftka.config import BrokerConfig, ConfigError
+from raftka.error_text import short_reason_of
 
 _BYTES_MAX = 1024 * 1024
 SOURCE = "--config-fd"
@@ -35,7 +36,7 @@ def read_config(descriptor: int, node_id: int) -> BrokerConfig:
         text = _read(descriptor)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{SOURCE} {descriptor}: cannot be read: {getattr(error, 'strerror', None) or error};"
+            f"{SOURCE} {descriptor}: cannot be read: {short_reason_of(error)};"
             " `raftka start` starts a broker with its configuration"
         ) from None
     config = BrokerConfig.from_json(text, SOURCE)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+from model.error_text import reason_of
 from model.ids import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -27,4 +28,6 @@ class DamageLog:
         now = asyncio.get_running_loop().time()
         if now - self._logged_at.get(node_id, float("-inf")) >= _LOG_EVERY_SECONDS:
             self._logged_at[node_id] = now
-            _logger.warning("%s node %d is damaged (number %d): %s", what, node_id, self.counts[node_id], error)
+            _logger.warning(
+                "%s node %d is damaged (number %d): %s", what, node_id, self.counts[node_id], reason_of(error)
+            )

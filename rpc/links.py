@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from model.error_text import reason_of
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.connection import OpenConnections
 from rpc.damage_log import DamageLog
@@ -88,7 +89,9 @@ class Links:
         try:
             self._listener = await self._env.network.listen(host, port, self._server.accept)
         except OSError as error:
-            raise OSError(error.errno, f"cannot listen for node links on {host}:{port}: {error.strerror}") from error
+            raise OSError(
+                error.errno, f"cannot listen for node links on {host}:{port}: {error.strerror or reason_of(error)}"
+            ) from error
         return self._listener.port
 
     def set_cluster_id(self, cluster_id: str) -> None:

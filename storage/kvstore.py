@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from model.error_text import reason_of
 from runtime.environment import Environment
 from runtime.gate import Gate
 from runtime.open_files import NO_DESCRIPTORS
@@ -112,7 +113,7 @@ class SharedSync:
     def fail(self, error: Exception) -> KvStoreError:
         """Note that a write failed: the store is of no use any more. Returns the error to raise."""
         if self._error is None:
-            self._error = KvStoreError(f"the kvstore failed: {error}")
+            self._error = KvStoreError(f"the kvstore failed: {reason_of(error)}")
             self.on_failed(self._error)
         return self._error
 
@@ -129,7 +130,7 @@ class SharedSync:
                 if error.errno not in NO_DESCRIPTORS or self._is_closing:
                     raise
                 if not is_said:
-                    _logger.error("the kvstore waits for a descriptor, raise `ulimit -n`: %s", error)
+                    _logger.error("the kvstore waits for a descriptor, raise `ulimit -n`: %s", reason_of(error))
                 is_said = True
             await asyncio.sleep(_DESCRIPTOR_PAUSE)
 

@@ -7,6 +7,7 @@ in synchronous steps.
 
 from collections.abc import Sequence
 
+from model.error_text import reason_of
 from model.ids import NO_INDEX, Index
 from runtime.environment import Environment
 from runtime.open_files import NO_DESCRIPTORS, OpenFiles
@@ -122,8 +123,8 @@ class Log(LogPositions):
             recovered = await env.workers.run(Pool.APPEND, recover)
         except OSError as error:
             if error.errno in NO_DESCRIPTORS:
-                raise OpenFilesError(f"{directory}: {error}: raise `ulimit -n`") from error
-            raise LogPoisonedError(f"{directory}: {error}") from error
+                raise OpenFilesError(f"{directory}: {reason_of(error)}: raise `ulimit -n`") from error
+            raise LogPoisonedError(f"{directory}: {reason_of(error)}") from error
         if recovered.damage is not None:
             GroupLogger(identity.group).warning(
                 "%s, %d bytes, the log ends at %d: %s",
@@ -326,7 +327,7 @@ class Log(LogPositions):
         try:
             await self._context.env.workers.run(Pool.APPEND, lambda: remove_log_directory(files, directory))
         except OSError as error:
-            raise self.health.poisoned(f"cannot be removed: {error}") from error
+            raise self.health.poisoned(f"cannot be removed: {reason_of(error)}") from error
 
     async def _settle(self) -> None:
         await self._flusher.idle()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NoReturn
 
+from model.error_text import reason_of
 from model.ids import Index
 from runtime.open_files import NO_DESCRIPTORS
 from runtime.workers import Pool
@@ -84,10 +85,10 @@ class LogAppender:
         files, directory = context.files, context.directory
         try:
             if error.errno not in (*DISK_FULL, *NO_DESCRIPTORS):
-                raise context.health.poisoned(f"write failed: {error}") from error
+                raise context.health.poisoned(f"write failed: {reason_of(error)}") from error
             await context.jobs.insist(Pool.APPEND, lambda: cut_back(files, directory, parts))
         except OSError as second:
-            raise context.health.poisoned(f"a partial write cannot be undone: {second}") from second
+            raise context.health.poisoned(f"a partial write cannot be undone: {reason_of(second)}") from second
         finally:
             for part in parts:
                 part.release()
@@ -95,8 +96,8 @@ class LogAppender:
                     part.file.close()
         context.positions.forget_pending()
         if error.errno in NO_DESCRIPTORS:
-            raise OpenFilesError(f"{directory}: {error}: raise `ulimit -n`") from error
-        raise DiskFullError(f"{directory}: {error}") from error
+            raise OpenFilesError(f"{directory}: {reason_of(error)}: raise `ulimit -n`") from error
+        raise DiskFullError(f"{directory}: {reason_of(error)}") from error
 
     def _adopt(self, part: SegmentPart) -> None:
         """The part is written: it belongs to the log now."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from model.error_text import reason_of
 from runtime.workers import Pool
 from storage.errors import StorageError
 from storage.log_context import LogContext
@@ -39,7 +40,7 @@ class LogFlusher:
         try:
             seconds = await context.jobs.use_here(Pool.FSYNC, lambda: _timed_fsync(taken, clock))
         except (OSError, StorageError) as error:
-            context.health.poisoned(f"fsync failed: {error}")
+            context.health.poisoned(f"fsync failed: {reason_of(error)}")
         else:
             if context.health.fsync_durations is not None:
                 context.health.fsync_durations.observe(seconds)

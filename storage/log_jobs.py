@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TypeVar
 
+from model.error_text import reason_of
 from runtime.environment import Environment
 from runtime.gate import Gate, report_contained
 from runtime.open_files import NO_DESCRIPTORS
@@ -169,7 +170,7 @@ class LogJobs:
             except OSError as error:
                 if error.errno not in NO_DESCRIPTORS or self._is_closing:
                     raise
-                refusal = f"waits for a descriptor, raise `ulimit -n`: {error}"
+                refusal = f"waits for a descriptor, raise `ulimit -n`: {reason_of(error)}"
             if not is_said:
                 _logger.error("[%s] %s", self._group, refusal)
             is_said = True
@@ -319,7 +320,7 @@ class LogJobs:
                     await asyncio.sleep(_INSIST_PAUSE)
                 except OSError as error:
                     # Nothing in it is needed any more, and its descriptor is gone all the same.
-                    _logger.warning("[%s] closing removed segment %s: %s", self._group, segment.name, error)
+                    _logger.warning("[%s] closing removed segment %s: %s", self._group, segment.name, reason_of(error))
         finally:
             self._closing = None
             done.set_result(None)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
+from model.error_text import reason_of
 from model.ids import NO_INDEX, Index, Offset
 from runtime.open_files import NO_DESCRIPTORS, FileGoneError
 from storage.entry import Entry, EntryKind
@@ -189,9 +190,9 @@ class LogReader:
                 continue
             except OSError as error:
                 if error.errno in NO_DESCRIPTORS:
-                    raise OpenFilesError(f"{error}: raise `ulimit -n`") from error
+                    raise OpenFilesError(f"{reason_of(error)}: raise `ulimit -n`") from error
                 if truncations == self._positions.truncations:
-                    damage = CorruptLogError(f"the disk cannot be read: {error}")
+                    damage = CorruptLogError(f"the disk cannot be read: {reason_of(error)}")
                     self._health.report_damage(damage)
                     raise damage from error
                 continue

@@ -4,6 +4,7 @@ They come one after the other, beside appends and truncations: a saved snapshot 
 truncation touches, and only the last step of an install takes its turn among the writes.
 """
 
+from model.error_text import reason_of
 from model.ids import NO_INDEX, Index
 from runtime.workers import Pool
 from storage.damaged_files import remove_damaged_copies
@@ -58,7 +59,9 @@ class LogSnapshots:
         try:
             await self._context.jobs.insist(Pool.APPEND, lambda: remove_prefix(files, directory, removed))
         except OSError as error:
-            raise self._context.health.poisoned(f"segments below the log start cannot be removed: {error}") from error
+            raise self._context.health.poisoned(
+                f"segments below the log start cannot be removed: {reason_of(error)}"
+            ) from error
         finally:
             for segment in removed:
                 self._context.jobs.retire(segment)
@@ -90,7 +93,7 @@ class LogSnapshots:
         try:
             await self._context.jobs.insist(Pool.APPEND, lambda: remove_and_cut(files, directory, removed, None, None))
         except OSError as error:
-            raise self._context.health.poisoned(f"the former log cannot be removed: {error}") from error
+            raise self._context.health.poisoned(f"the former log cannot be removed: {reason_of(error)}") from error
         finally:
             for segment in removed:
                 self._context.jobs.retire(segment)
@@ -103,7 +106,7 @@ class LogSnapshots:
         except UnsettledSnapshotError:
             await self._settle_snapshot()
         except OSError as error:
-            raise self._context.health.poisoned(f"a snapshot cannot be written: {error}") from error
+            raise self._context.health.poisoned(f"a snapshot cannot be written: {reason_of(error)}") from error
         self._record_written(snapshot)
 
     async def _settle_snapshot(self) -> None:
@@ -112,7 +115,7 @@ class LogSnapshots:
         try:
             await self._context.jobs.insist(Pool.APPEND, lambda: files.fsync_dir(directory))
         except OSError as error:
-            raise self._context.health.poisoned(f"a snapshot cannot be made durable: {error}") from error
+            raise self._context.health.poisoned(f"a snapshot cannot be made durable: {reason_of(error)}") from error
 
     def _record_written(self, snapshot: Snapshot) -> None:
         self._found = None
@@ -133,7 +136,7 @@ class LogSnapshots:
         try:
             await self._context.jobs.insist(Pool.APPEND, lambda: remove_damaged_copies(files, directory))
         except OSError as error:
-            raise self._context.health.poisoned(f"damaged copies cannot be removed: {error}") from error
+            raise self._context.health.poisoned(f"damaged copies cannot be removed: {reason_of(error)}") from error
 
     def _is_older(self, snapshot: Snapshot) -> bool:
         """Whether it would take back what is durable already."""

@@ -1,5 +1,6 @@
 """The blocking halves of a truncation: where to cut, and the removal, after the positions have moved."""
 
+from model.error_text import reason_of
 from model.ids import Index
 from runtime.workers import Pool
 from storage.errors import CorruptLogError
@@ -30,7 +31,7 @@ class LogTruncation:
                 Pool.READ, lambda: find_cut(view, first_removed, max_timestamp)
             )
         except (CorruptLogError, OSError) as error:
-            raise self._context.health.poisoned(f"cannot be truncated: {error}") from error
+            raise self._context.health.poisoned(f"cannot be truncated: {reason_of(error)}") from error
 
     async def carry_out(self, removed: list[Segment], last: Segment | None, cut: Cut | None) -> None:
         """Remove whole segments, newest first, and cut the last one that stays.
@@ -45,7 +46,7 @@ class LogTruncation:
                 Pool.APPEND, lambda: remove_and_cut(files, directory, removed, last, position)
             )
         except OSError as error:
-            raise self._context.health.poisoned(f"truncation failed: {error}") from error
+            raise self._context.health.poisoned(f"truncation failed: {reason_of(error)}") from error
         finally:
             for segment in removed:
                 self._context.jobs.retire(segment)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 import crc32c
 from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 
+from model.error_text import reason_of
 from runtime.environment import Environment
 from runtime.open_files import NO_DESCRIPTORS
 from runtime.workers import Pool
@@ -63,7 +64,7 @@ class RocksKvStore:
             try:
                 database = _open_database(opened)
             except Exception as error:
-                if not tails or "Corruption" not in str(error):
+                if not tails or "Corruption" not in reason_of(error):
                     raise
                 # RocksDB has taken its lock, found the same, and given the lock back.
                 for wal, size in tails:
@@ -227,5 +228,5 @@ def _options() -> Options:
 
 
 def _reason(error: Exception) -> str:
-    text = _HELD.sub("data.dir", str(error))
+    text = _HELD.sub("data.dir", reason_of(error))
     return f"{_LOCK_HINT} ({text})" if "lock" in text.lower() and "LOCK" in text else text

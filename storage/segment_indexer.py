@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from model.error_text import reason_of
 from runtime.workers import Pool
 from storage.errors import StorageError
 from storage.index_file import FORMAT_VERSION, IndexRecord, encode_index, index_path, write_index_file
@@ -54,7 +55,7 @@ class SegmentIndexer:
             try:
                 write_index_file(files, path, content)
             except OSError as error:
-                health.logger.warning("index file %s was not written: %s", path, error)
+                health.logger.warning("index file %s was not written: %s", path, reason_of(error))
 
         return write
 

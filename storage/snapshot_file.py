@@ -15,6 +15,7 @@ import errno
 import crc32c
 import msgspec
 
+from model.error_text import reason_of
 from model.ids import Index, Term
 from runtime.files import FileSystem
 from runtime.open_files import NO_DESCRIPTORS
@@ -163,9 +164,9 @@ def write_snapshot(files: FileSystem, directory: str, snapshot: Snapshot) -> Non
         with contextlib.suppress(OSError):
             files.unlink(temporary)
         if error.errno in DISK_FULL:
-            raise DiskFullError(f"{path}: {error}") from error
+            raise DiskFullError(f"{path}: {reason_of(error)}") from error
         if error.errno in NO_DESCRIPTORS:
-            raise OpenFilesError(f"{path}: {error}: raise `ulimit -n`") from error
+            raise OpenFilesError(f"{path}: {reason_of(error)}: raise `ulimit -n`") from error
         raise
     try:
         files.fsync_dir(directory)

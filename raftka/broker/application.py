@@ -22,6 +22,7 @@ from cluster.producer_table import ProducerOptions
 from kafka_api.groups.options import GroupOptions
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
+from model.error_text import reason_of
 from model.ids import NodeId
 from model.topic_config import TOPIC_CONFIGS, TopicConfig
 from raft.options import RaftOptions
@@ -84,7 +85,7 @@ async def run_broker(config: BrokerConfig, hang_appends_while: str | None = None
         await stop.wait()
     except (StartupError, StorageError, OSError, ValueError) as error:
         if not unusable:
-            print(f"raftka: {error}", file=sys.stderr)
+            print(f"raftka: {reason_of(error)}", file=sys.stderr)
         return 1
     finally:
         # A thread that hangs in the disk holds up the stop, the loop and the end of the interpreter alike. This

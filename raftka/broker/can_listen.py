@@ -7,6 +7,7 @@ learns it at once, with the option's name.
 import socket
 
 from cluster.errors import StartupError
+from model.error_text import reason_of
 from raftka.config import BrokerConfig
 
 
@@ -26,7 +27,7 @@ def check_can_listen(config: BrokerConfig) -> None:
         try:
             _bind(host, port)
         except OSError as error:
-            why = error.strerror or error
+            why = error.strerror or reason_of(error)
             raise StartupError(f"{name}.address, {name}.port: cannot listen at {host}:{port}: {why}") from error
 
 

@@ -4,6 +4,8 @@ import logging
 import resource
 from typing import NamedTuple
 
+from model.error_text import reason_of
+
 _logger = logging.getLogger("broker")
 
 # Enough for 10,000 clients and the files of some ten thousand partitions.
@@ -31,7 +33,7 @@ def raise_open_files_limit() -> int:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
         except (OSError, ValueError) as error:
-            _logger.warning("the limit of open files stays %d: %s", soft, error)
+            _logger.warning("the limit of open files stays %d: %s", soft, reason_of(error))
             return soft
         soft = hard
     return soft

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from model.error_text import reason_of
 from runtime.gate import CONTAINED
 
 _logger = logging.getLogger("broker")
@@ -33,7 +34,7 @@ class LoopErrors:
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Take what `loop.call_exception_handler` was called with."""
-        error = context.get("exception")
+        error: Any = context.get("exception")
         if _is_refused_accept(context):
             self._say_refused(loop.time(), error)
             return
@@ -43,11 +44,11 @@ class LoopErrors:
         self.died.append(str(context.get("message")))
         self._on_death()
 
-    def _say_refused(self, now: float, error: object) -> None:
+    def _say_refused(self, now: float, error: BaseException) -> None:
         if self._last_line is not None and now - self._last_line < _SECONDS_BETWEEN_LINES:
             return
         self._last_line = now
-        _logger.error("connections wait, because no more can be accepted (%s): raise `ulimit -n`", error)
+        _logger.error("connections wait, because no more can be accepted (%s): raise `ulimit -n`", reason_of(error))
 
 
 def _is_refused_accept(context: dict[str, Any]) -> bool:

@@ -5,6 +5,7 @@ import os
 import stat
 
 from cluster.errors import StartupError
+from model.error_text import reason_of
 
 _logger = logging.getLogger("broker")
 
@@ -27,7 +28,8 @@ def read_secret(path: str) -> bytes:
             content = file.read()
     except OSError as error:
         raise StartupError(
-            f"cluster.secret.file: {error}; name a file that this user can read and that every broker has alike"
+            f"cluster.secret.file: {reason_of(error)};"
+            " name a file that this user can read and that every broker has alike"
         ) from error
     if mode & _OTHERS:
         raise StartupError(

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from raftka.chaos.errors import ChaosError
+from raftka.error_text import short_reason_of
 
 _CLUSTER = "cluster"
 # What anomalies are found in is kept, under a name that nobody takes for rubbish.
@@ -19,7 +20,7 @@ def prepare_folder(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ChaosError(f"--out {out}: {error.strerror}") from error
+        raise ChaosError(f"--out {out}: {short_reason_of(error)}") from error
     if any(out.iterdir()):
         raise ChaosError(f"--out {out}: the folder is not empty, and a run's files are its own")
 

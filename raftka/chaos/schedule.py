@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from raftka.chaos.errors import ChaosError
+from raftka.error_text import short_reason_of
 
 # Before the first round, and after the last one: a run without anything to compare with proves little.
 WARM_UP_SECONDS = 8.0
@@ -65,7 +66,7 @@ class Schedule(msgspec.Struct):
         try:
             schedule = msgspec.json.decode(path.read_bytes(), type=cls)
         except OSError as error:
-            raise ChaosError(f"--schedule {path}: {error.strerror}") from error
+            raise ChaosError(f"--schedule {path}: {short_reason_of(error)}") from error
         except msgspec.MsgspecError as error:
             raise ChaosError(f"{path} is not a schedule: {error}") from error
         for fault in schedule.faults:

@@ -14,6 +14,7 @@ from raftka.cli.exit_codes import UnjudgedError
 from raftka.cli.options import Format, brokers_option, parse_pairs
 from raftka.cli.param_types import PATH
 from raftka.cli.progress_bar import STARTING_SPARK, underway
+from raftka.error_text import reason_of
 from raftka.kafka.errors import KafkaClientError
 from raftka.pipeline.errors import PipelineError
 
@@ -77,7 +78,7 @@ def audit(
 
             return tell(judge, model, output, explained=explain)
     except (PipelineError, KafkaClientError, OSError) as error:
-        raise UnjudgedError(str(error)) from None
+        raise UnjudgedError(reason_of(error)) from None
 
 
 def _judged(files: "list[HistoryFile]", model: Model, level: LevelName, cluster: "Cluster", folder: Path) -> "Verdict":

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from raftka.chaos.latencies import LatencyHistogram
 from raftka.cli.record_input import RECORD_BYTES_MAX
+from raftka.error_text import reason_of
 from raftka.kafka import client as kafka_client
 from raftka.kafka.errors import KafkaClientError
 
@@ -140,7 +141,7 @@ class Load:
                 tally.failures[str(error)] = 1
                 self.stop()
             except Exception as error:  # noqa: BLE001 - a thread that dies must not look like one that had nothing to do
-                tally.failures[f"{type(error).__name__}: {error}"] = 1
+                tally.failures[f"{type(error).__name__}: {reason_of(error)}"] = 1
                 self.stop()
 
         # Whoever is interrupted need not wait for them.

@@ -14,6 +14,7 @@ from raftka.cli.exit_codes import DONE, FAILED, UNJUDGED, UnjudgedError
 from raftka.cli.options import Format
 from raftka.cli.param_types import PATH, EnumChoice
 from raftka.cli.progress_bar import ProgressBar, underway
+from raftka.error_text import reason_of, short_reason_of
 
 if TYPE_CHECKING:
     from raftka.check.verdict import Verdict
@@ -96,7 +97,7 @@ def _why(error: Exception) -> str:
     if isinstance(error, UnsupportedOperation):
         return "a history must be a seekable file, and this is a pipe"
     is_named = isinstance(error, OSError) and error.filename is not None
-    return f"{error.filename}: {error.strerror}" if is_named else str(error)  # type: ignore[attr-defined]
+    return f"{error.filename}: {short_reason_of(error)}" if is_named else reason_of(error)  # type: ignore[attr-defined]
 
 
 def _print_json(document: dict[str, Any]) -> None:

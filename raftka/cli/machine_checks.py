@@ -15,6 +15,7 @@ from pathlib import Path
 from raftka.cli.clock_state import Synchronisation, clock_synchronisation
 from raftka.cli.findings import Finding, Level, ok
 from raftka.config import BrokerConfig
+from raftka.error_text import short_reason_of
 
 # What a broker raises its limit to, enough for 10,000 clients and ten thousand partitions; and what little ones need.
 _OPEN_FILES_WANTED = 65_536
@@ -146,7 +147,7 @@ def _sync_time(folder: Path) -> Finding:
         return Finding(
             Level.PROBLEM,
             "fsync",
-            f"{folder} cannot be written to: {error.strerror or error}",
+            f"{folder} cannot be written to: {short_reason_of(error)}",
             f"give {os.environ.get('USER') or 'this user'} write permission, or set data.dir",
         )
     median, worst = times[len(times) // 2], times[-1]
@@ -196,7 +197,7 @@ def _port(name: str, host: str, port: int) -> Finding:
         return Finding(
             Level.PROBLEM,
             f"{name} port",
-            f"cannot listen at {host}:{port}: {error.strerror or error}",
+            f"cannot listen at {host}:{port}: {short_reason_of(error)}",
             f"set {name}.address and {name}.port to an address and a free port of this machine",
         )
     return ok(f"{name} port", f"{host}:{port} is free")

@@ -5,6 +5,7 @@ import sys
 
 from raftka.cli.exit_codes import FAILED, INTERRUPTED
 from raftka.cli.interrupts import quiet_ctrl_c
+from raftka.error_text import short_reason_of
 
 
 def main() -> None:
@@ -26,7 +27,7 @@ def main() -> None:
     except OSError as error:
         # A command whose own writing has failed has said so.
         if not code:
-            print(f"raftka: cannot write to stdout: {error.strerror or error}", file=sys.stderr)
+            print(f"raftka: cannot write to stdout: {short_reason_of(error)}", file=sys.stderr)
         code = FAILED
         _forget_output()
     sys.exit(code)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from raftka.config import parse_address
+from raftka.error_text import short_reason_of
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import ClusterInfo
 from raftka.kafka.errors import KafkaClientError
@@ -94,7 +95,7 @@ def _leader_problem(cluster: ClusterInfo, leader: int) -> str:
         with socket.create_connection(parse_address(cluster.brokers[leader]), timeout=_CONNECT_SECONDS):
             return ""
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = short_reason_of(error)
         return f"is led by broker {leader}, which does not answer at {cluster.brokers[leader]} ({reason})"
 
 

@@ -11,6 +11,7 @@ from raftka.cli.completion import COMPLETE_VARIABLE, answer_shell
 from raftka.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, UNJUDGED, USAGE, CommandError
 from raftka.cli.lazy_group import LazyCommand, LazyGroup
 from raftka.dev.errors import DevError
+from raftka.error_text import reason_of
 from raftka.kafka.errors import KafkaClientError
 from raftka.pipeline.errors import PipelineError
 from raftka.version import installed_version
@@ -87,7 +88,7 @@ def run(arguments: list[str]) -> int:
         # Whoever read our output has seen enough, as in `raftka consume orders | head`.
         return DONE
     except OSError as error:
-        return _complain(str(error), FAILED)
+        return _complain(reason_of(error), FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     if isinstance(result, int):

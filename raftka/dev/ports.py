@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from raftka.dev.errors import DevError
+from raftka.error_text import short_reason_of
 
 LOOPBACK = "127.0.0.1"
 # Below what the system hands out to outgoing connections (32768 and up on Linux): a port that a cluster keeps for
@@ -92,7 +93,7 @@ def _hold(held: ExitStack, flag: str, host: str, port: int) -> None:
         raise DevError(f"{flag}: this user is not allowed to open {host}:{port}; choose another {flag}") from None
     except OSError as error:
         raise DevError(
-            f"{flag}: {host}:{port} is taken ({error.strerror}); choose another {flag}, or 0 for a free one"
+            f"{flag}: {host}:{port} is taken ({short_reason_of(error)}); choose another {flag}, or 0 for a free one"
         ) from None
 
 

@@ -20,6 +20,7 @@ from raftka.dev.errors import DevError, InterruptedStartError
 from raftka.dev.launcher import broker_config, launch, prepare_folder
 from raftka.dev.ports import PortRequest, check_free, choose_addresses
 from raftka.dev.process_identity import ProcessIdentity
+from raftka.error_text import short_reason_of
 
 NODES_MAX = 31
 READY_SECONDS = 60.0
@@ -193,7 +194,7 @@ def _folder(request: StartRequest) -> tuple[ClusterFolder, bool]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise DevError(f"--data-dir {path}: {error.strerror}") from None
+        raise DevError(f"--data-dir {path}: {short_reason_of(error)}") from None
     return ClusterFolder(path), is_made
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from raftka.error_text import short_reason_of
 from raftka.kafka.errors import KafkaClientError, NoBrokerError, NotKafkaError, NotServingError, UnansweredError
 
 if TYPE_CHECKING:
@@ -305,7 +306,7 @@ def _connect_problem(address: str) -> str:
     except ValueError:
         raise KafkaClientError(f"{address!r} is not HOST:PORT") from None
     except OSError as error:
-        return error.strerror or str(error)
+        return short_reason_of(error)
 
 
 def _unreachable(brokers: str, *, is_metadata: bool) -> KafkaClientError:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from raftka.error_text import short_reason_of
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.settings import check_name
 
@@ -116,7 +117,7 @@ def _read(path: Path) -> dict[str, Any]:
         with path.open("rb") as stream:
             return tomllib.load(stream)
     except (OSError, UnicodeDecodeError) as error:
-        raise PipelineError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise PipelineError(f"{path}: cannot be read: {short_reason_of(error)}") from None
     except tomllib.TOMLDecodeError as error:
         raise PipelineError(f"{path}: not TOML: {error}{_hint(str(error))}") from None
 

@@ -13,6 +13,7 @@ from typing import ClassVar, Self
 
 import msgspec
 
+from raftka.error_text import reason_of, short_reason_of
 from raftka.pipeline.durable_files import replace_file, sync_folder
 from raftka.pipeline.errors import FolderBusyError, PipelineError
 
@@ -68,7 +69,7 @@ class DataFolder:
                 replace_file(folder._format_path, msgspec.json.encode({"format": cls.FORMAT}) + b"\n")
                 sync_folder(folder.path)
         except OSError as error:
-            raise PipelineError(f"{error.filename}: {error.strerror}") from None
+            raise PipelineError(f"{error.filename}: {short_reason_of(error)}") from None
         folder._check_format()
         return folder
 
@@ -112,7 +113,7 @@ class DataFolder:
                 f"{self.path} is not {self.WHAT}: it has no {self._format_path.relative_to(self.path)}"
             ) from None
         except (OSError, msgspec.DecodeError) as error:
-            raise PipelineError(f"{self._format_path}: {error}") from None
+            raise PipelineError(f"{self._format_path}: {reason_of(error)}") from None
         if found != self.FORMAT:
             raise PipelineError(f"{self.path} is {self.WHAT} of format {found}; this version reads {self.FORMAT}")
 

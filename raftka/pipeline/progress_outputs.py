@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from raftka.error_text import short_reason_of
 from raftka.kafka import client as kafka_client
 from raftka.kafka.errors import KafkaClientError
 from raftka.pipeline.errors import PipelineError
@@ -66,7 +67,7 @@ class Prometheus:
         try:
             self._server, self._thread = start_http_server(port, addr="127.0.0.1", registry=self.registry)
         except OSError as error:
-            raise PipelineError(f"metrics.port = {port}: {error.strerror}") from None
+            raise PipelineError(f"metrics.port = {port}: {short_reason_of(error)}") from None
         self.port = int(self._server.server_address[1])
 
     def take(self, progress: Progress) -> None:

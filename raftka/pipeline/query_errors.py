@@ -2,6 +2,8 @@
 
 import re
 
+from raftka.error_text import reason_of
+
 # The option alone is no sign of it: it is in every plan of a query that is printed.
 _LOST = re.compile(r"data may have been (?:missed|lost)|option ['\"]failOnDataLoss", re.IGNORECASE)
 _CAUSE = re.compile(r"^(?:: |Caused by: )?(?:[a-z][\w$]*\.)+([A-Z][\w$]*(?:Exception|Error)): (.+)$")
@@ -18,7 +20,7 @@ _LENGTH_MAX = 500
 def is_jvm_ending(error: BaseException) -> bool:
     """Return whether the end of the JVM looks like this error: it closes its connections before it is gone."""
     is_cut = isinstance(error, (ConnectionError, EOFError)) or type(error).__name__ == "Py4JNetworkError"
-    return is_cut or _ENDING.search(str(error)) is not None
+    return is_cut or _ENDING.search(reason_of(error)) is not None
 
 
 def query_error(text: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from raftka.dev.process_identity import ProcessIdentity
+from raftka.error_text import reason_of, short_reason_of
 from raftka.pipeline.durable_files import replace_file
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.status import Status, decode_status, encode_status
@@ -53,7 +54,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise PipelineError(f"{error.filename}: {error.strerror}") from None
+            raise PipelineError(f"{error.filename}: {short_reason_of(error)}") from None
         try:
             self._take(descriptor)
             self._wait_for_jvm()
@@ -87,7 +88,7 @@ class RunFolder:
             return None
         except (OSError, ValueError) as error:
             raise PipelineError(
-                f"{self.status_path}: {error} (the next `raftka pipeline run {self.name}` replaces it)"
+                f"{self.status_path}: {reason_of(error)} (the next `raftka pipeline run {self.name}` replaces it)"
             ) from None
 
     def load_readable(self) -> Status | None:
@@ -119,7 +120,8 @@ def check_checkpoint(path: Path) -> None:
         return
     except (OSError, ValueError) as error:
         raise PipelineError(
-            f"{metadata}: not the metadata of a checkpoint: {error}; a higher `version` starts with a new checkpoint"
+            f"{metadata}: not the metadata of a checkpoint: {reason_of(error)};"
+            " a higher `version` starts with a new checkpoint"
         ) from None
 
 

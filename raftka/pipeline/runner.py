@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from raftka.dev.process_identity import ProcessIdentity
+from raftka.error_text import reason_of
 from raftka.kafka.errors import KafkaClientError
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.kinds import Kind
@@ -153,7 +154,7 @@ class Runner:
                     f" {self._folder.spark_log} has its last lines; the next start repeats the batch"
                 )
         if is_of_spark and not isinstance(error, OSError):
-            return PipelineError(query_error(str(error)))
+            return PipelineError(query_error(reason_of(error)))
         return error
 
     def _run_in(self, spark: "SparkSession", identity: TopicIdentity) -> None:
@@ -216,7 +217,7 @@ class Runner:
         except PySparkException as error:
             # A topic that is gone, or is another one now, explains more than what Spark says of its offsets.
             self._check_identity(identity)
-            raise PipelineError(query_error(str(error))) from None
+            raise PipelineError(query_error(reason_of(error))) from None
 
     def _wait_for_batch(self, query: "StreamingQuery") -> None:
         """Wait until the batch that runs is complete, or for as long as a stop may take."""

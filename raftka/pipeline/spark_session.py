@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from raftka.error_text import reason_of, short_reason_of
 from raftka.pipeline.errors import ConnectorMissingError, PipelineError, SparkMissingError
 from raftka.pipeline.query_errors import cause
 
@@ -82,7 +83,7 @@ def require_java(spark: str) -> str:
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SparkMissingError(f"{java} -version: {error}: {_JAVA_HINT}") from None
+        raise SparkMissingError(f"{java} -version: {reason_of(error)}: {_JAVA_HINT}") from None
     release = java_release(said)
     if release is None or not _JAVA_MIN <= release <= (largest or release):
         found = "prints no version" if release is None else f"is Java {release}"
@@ -134,7 +135,7 @@ def open_session(name: str, own: Mapping[str, str], log: Path) -> "SparkSession"
     try:
         log.open("ab").close()
     except OSError as error:
-        raise PipelineError(f"{log}: {error.strerror}: Spark's output goes to this file") from None
+        raise PipelineError(f"{log}: {short_reason_of(error)}: Spark's output goes to this file") from None
     loggers_into(log)
     begin = log.stat().st_size
     failures: tuple[type[Exception], ...] = (*spark_errors(), OSError, RuntimeError)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from raftka.error_text import reason_of
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import REQUEST_SECONDS
 from raftka.pipeline.durable_files import replace_file
@@ -106,4 +107,4 @@ def _load(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError) as error:
-        raise PipelineError(f"{path}: {error}") from None
+        raise PipelineError(f"{path}: {reason_of(error)}") from None

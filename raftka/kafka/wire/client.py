@@ -5,6 +5,7 @@ import random
 import struct
 from typing import Any, TypeVar
 
+from raftka.error_text import reason_of
 from raftka.kafka.wire.fields import AnswerError, Reader, i16, i32, string
 from raftka.kafka.wire.requests import Metadata, PartitionState, Request, metadata
 
@@ -53,7 +54,7 @@ class _Connection(asyncio.Protocol):
         self.transport = None
         for answer in self.waiting.values():
             if not answer.done():
-                answer.set_exception(LostError(str(exc or "the broker closed the connection")))
+                answer.set_exception(LostError("the broker closed the connection" if exc is None else reason_of(exc)))
         self.waiting.clear()
 
 
@@ -120,7 +121,9 @@ class WireClient:
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     _, connection = await asyncio.get_running_loop().create_connection(_Connection, *address)
             except (OSError, TimeoutError) as error:
-                raise NotSentError(str(error) or "no connection in time") from error
+                raise NotSentError(
+                    "no connection in time" if isinstance(error, TimeoutError) else reason_of(error)
+                ) from error
             if connection.transport is None:
                 raise NotSentError("the broker closed the connection at once")
             self._connections[address] = connection

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from raftka.error_text import reason_of
 from raftka.pipeline.archive.records import OffsetRange
 from raftka.pipeline.errors import PipelineError
 
@@ -20,7 +21,7 @@ def checkpoint_id(checkpoint: Path) -> str:
     try:
         return str(json.loads(path.read_text())["id"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PipelineError(f"{path}: no checkpoint of Spark's: {error}") from None
+        raise PipelineError(f"{path}: no checkpoint of Spark's: {reason_of(error)}") from None
 
 
 def completed_batch(checkpoint: Path) -> int | None:
@@ -101,4 +102,4 @@ def _read_offsets(path: Path) -> dict[Partition, int]:
             for partition, offset in partitions.items()
         }
     except (OSError, ValueError, IndexError, AttributeError) as error:
-        raise PipelineError(f"{path}: no offsets of Spark's: {error}") from None
+        raise PipelineError(f"{path}: no offsets of Spark's: {reason_of(error)}") from None

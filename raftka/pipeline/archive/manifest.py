@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from raftka.error_text import reason_of
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.records import (
     ArchivedFile,
@@ -175,7 +176,7 @@ def load_commit(path: Path) -> Commit:
     try:
         return decode_commit(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise PipelineError(f"{path}: {error}") from None
+        raise PipelineError(f"{path}: {reason_of(error)}") from None
 
 
 def place_of(folder: ArchiveFolder, file: ArchivedFile) -> Path:

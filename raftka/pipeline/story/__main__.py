@@ -15,6 +15,7 @@ from typing import Any
 from raftka.chaos.errors import ChaosError
 from raftka.dev.errors import DevError
 from raftka.dev.supervisor import DevCluster, StartRequest, start_cluster
+from raftka.error_text import reason_of
 from raftka.kafka import client as kafka_client
 from raftka.kafka import offsets as kafka_offsets
 from raftka.kafka.errors import KafkaClientError
@@ -236,7 +237,8 @@ def _ended(error: BaseException) -> int:
     from raftka.pipeline.query_errors import query_error
 
     is_of_spark = type(error).__module__.startswith(("py4j", "pyspark"))
-    print(f"\nThe story ends here: {query_error(str(error)) if is_of_spark else error}", file=sys.stderr)
+    why = reason_of(error)
+    print(f"\nThe story ends here: {query_error(why) if is_of_spark else why}", file=sys.stderr)
     return 1
 
 

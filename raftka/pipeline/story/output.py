@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from raftka.error_text import short_reason_of
 from raftka.pipeline.errors import PipelineError
 
 _MARK = ".raftka-pipeline-story"
@@ -23,7 +24,7 @@ def prepare(path: Path) -> Path:
         path.mkdir(parents=True)
         (path / _MARK).touch()
     except OSError as error:
-        raise PipelineError(f"{error.filename}: {error.strerror}") from None
+        raise PipelineError(f"{error.filename}: {short_reason_of(error)}") from None
     return path
 
 

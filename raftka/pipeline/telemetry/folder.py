@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from raftka.error_text import reason_of
 from raftka.pipeline.data_folder import DataFolder
 from raftka.pipeline.durable_files import replace_file, sync_file, sync_folder
 from raftka.pipeline.errors import PipelineError
@@ -108,7 +109,7 @@ class TablesFolder(DataFolder):
             try:
                 found.append(msgspec.json.decode(path.read_bytes(), type=BatchRecord))
             except (OSError, msgspec.DecodeError) as error:
-                raise PipelineError(f"{path}: {error}") from None
+                raise PipelineError(f"{path}: {reason_of(error)}") from None
         return sorted(found, key=lambda record: (record.end_ms, record.name))
 
     def table(self, name: str) -> list[str]:

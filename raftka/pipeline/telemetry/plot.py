@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from raftka.error_text import short_reason_of
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.telemetry.plot_data import COMMIT, PlotData
 
@@ -52,7 +53,7 @@ def draw(data: PlotData, path: Path) -> None:
     try:
         figure.savefig(path, format="png")
     except OSError as error:
-        raise PipelineError(f"{path}: {error.strerror or error}") from None
+        raise PipelineError(f"{path}: {short_reason_of(error)}") from None
 
 
 def _draw_lags(panel: Any, data: PlotData, colors: dict[str, str]) -> None:

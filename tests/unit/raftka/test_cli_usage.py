@@ -232,7 +232,7 @@ HELP_MODULES = {
     "raftka.kafka",
     *("raftka.pipeline", "raftka.pipeline.errors"),
     *("raftka.cli", "raftka.cli.root", "raftka.cli.lazy_group", "raftka.cli.interrupts", "raftka.cli.exit_codes"),
-    "raftka.cli.completion",
+    *("raftka.cli.completion", "raftka.error_text"),
 }
 HEAVY = (*("confluent_kafka", "rich", "asyncio", "aiohttp", "http.client", "numpy", "msgspec", "raftka.broker"),)
 # On top of what the interpreter imports by itself.
