@@ -11,6 +11,7 @@ from enum import Enum
 from itertools import islice
 
 from model.ids import NodeId
+from model.replica_tag import TAG, ReplicaTag
 from runtime.clock import WallClock
 
 EVENTS_MAX = 2_000
@@ -74,7 +75,11 @@ class Events:
 
     def record(self, level: int, kind: EventKind, text: str, *, partition: str = "", term: int = 0) -> None:
         """Write the log line and keep the event, in the place of the oldest one if there are EVENTS_MAX."""
-        _logger.log(level, "%s%s", f"[{partition} t{term}] " if partition else "", text)
+        if partition:
+            tag = ReplicaTag(partition, self.node_id, term)
+            _logger.log(level, "%s", tag.on(text), extra={TAG: tag})
+        else:
+            _logger.log(level, "%s", text)
         self._ring.append(
             Event(self._next_seq, self._clock.now_ms(), kind, level, text[:TEXT_CHARACTERS_MAX], partition, term)
         )

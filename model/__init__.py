@@ -7,5 +7,6 @@
 * `duration_histogram`  durations of one interval, in buckets that can be added up.
 * `config_definition`  one configuration key: type, default, bounds, words.
 * `error_text`  why something failed, in words.
+* `replica_tag`  of which replica a log line speaks.
 * `topic_config`  topic configuration: the keys that exist, their types and defaults.
 """

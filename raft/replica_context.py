@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from model.ids import GroupId, NodeId
+from model.replica_tag import TAG, ReplicaTag
 from raft.client import RaftClient
 from raft.effects import Effect
 from raft.errors import RaftError, ReplicaFailedError
@@ -46,7 +47,8 @@ class ReplicaLogger(logging.LoggerAdapter[logging.Logger]):
     def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[str, MutableMapping[str, Any]]:
         """Add the prefix `[group nN tT R]`."""
         state = self._state
-        return f"[{self._group} n{state.node_id} t{state.term} {state.role.value}] {msg}", kwargs
+        tag = ReplicaTag(self._group, state.node_id, state.term, state.role.value)
+        return tag.on(msg), {**kwargs, "extra": {TAG: tag}}
 
 
 class ReplicaEffects(Protocol):

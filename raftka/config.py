@@ -102,6 +102,7 @@ class BrokerConfig:
     socket_request_max_bytes: int
     telemetry_enable: bool
     log_level: str
+    log_format: str
 
     def to_json(self) -> str:
         """Return every key with its resolved value, as `from_json` reads it."""

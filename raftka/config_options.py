@@ -408,6 +408,13 @@ OPTIONS: tuple[Option, ...] = (
         choices=("DEBUG", "INFO", "WARNING", "ERROR"),
         doc="Lowest level of messages that are logged to stderr.",
     ),
+    Option(
+        key="log.format",
+        kind="string",
+        default="text",
+        choices=("text", "json"),
+        doc="Form of the log: text, or one JSON object per line, tracebacks included.",
+    ),
 )
 
 BY_KEY = {option.key: option for option in OPTIONS}

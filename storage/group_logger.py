@@ -5,6 +5,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from model.ids import GroupId
+from model.replica_tag import TAG, ReplicaTag
 
 
 class GroupLogger(logging.LoggerAdapter[logging.Logger]):
@@ -16,4 +17,5 @@ class GroupLogger(logging.LoggerAdapter[logging.Logger]):
 
     def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[str, MutableMapping[str, Any]]:
         """Add the prefix `[group]`."""
-        return f"[{self._group}] {msg}", kwargs
+        tag = ReplicaTag(self._group)
+        return tag.on(msg), {**kwargs, "extra": {TAG: tag}}

@@ -9,7 +9,6 @@ import faulthandler
 import gc
 import logging
 import signal
-import sys
 from collections.abc import Callable
 
 from cluster.commands import BrokerRecord
@@ -55,7 +54,7 @@ _logger = logging.getLogger("broker")
 
 async def run_broker(config: BrokerConfig, hang_appends_while: str | None = None) -> int:
     """Run until SIGTERM or SIGINT, until a background task dies or the node can serve no more; return the exit code."""
-    configure_logging(config.log_level)
+    tell = configure_logging(config.log_level, config.log_format, config.node_id)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     errors = LoopErrors(stop.set)
@@ -69,13 +68,13 @@ async def run_broker(config: BrokerConfig, hang_appends_while: str | None = None
     unusable: list[str] = []
 
     def end_unusable(line: str) -> None:
-        print(f"raftka: {line}", file=sys.stderr)
+        tell(line)
         unusable.append(line)
         stop.set()
 
     if hang_appends_while is not None:
         _logger.warning("for a chaos run: appends hang while %s exists", hang_appends_while)
-    broker = Broker(config, system_environment(hang_appends_while), end_unusable)
+    broker = Broker(config, system_environment(hang_appends_while), end_unusable, tell)
     try:
         if not await _started(broker, stop):
             return 1 if errors.died or unusable else 0
@@ -85,7 +84,7 @@ async def run_broker(config: BrokerConfig, hang_appends_while: str | None = None
         await stop.wait()
     except (StartupError, StorageError, OSError, ValueError) as error:
         if not unusable:
-            print(f"raftka: {reason_of(error)}", file=sys.stderr)
+            tell(reason_of(error))
         return 1
     finally:
         # A thread that hangs in the disk holds up the stop, the loop and the end of the interpreter alike. This
@@ -117,14 +116,20 @@ async def _started(broker: "Broker", stop: asyncio.Event) -> bool:
 
 
 class Broker:
-    """All parts of one broker process; `on_unusable` as in cluster.node.Node."""
+    """All parts of one broker process; `on_unusable` as in cluster.node.Node, `tell` as `configure_logging` returns."""
 
-    def __init__(self, config: BrokerConfig, env: Environment, on_unusable: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        env: Environment,
+        on_unusable: Callable[[str], None],
+        tell: Callable[[str], None],
+    ) -> None:
         self._config = config
         self._on_unusable = on_unusable
         self._env = env
         self._watch = LoopWatch()
-        self._watchdog = LoopWatchdog(lambda: self._watch.looks)
+        self._watchdog = LoopWatchdog(lambda: self._watch.looks, tell)
         self._lock: DataDirectoryLock | None = None
         self._kvstore: RocksKvStore | None = None
         self._node: Node | None = None

@@ -6,7 +6,6 @@ signals. The other brokers have elected other leaders long before; whoever super
 
 import faulthandler
 import os
-import sys
 import threading
 from collections.abc import Callable
 
@@ -24,12 +23,17 @@ class LoopWatchdog:
     def __init__(
         self,
         progress: Callable[[], int],
+        tell: Callable[[str], None],
         *,
         seconds: float = STANDS_STILL_SECONDS,
         look_seconds: float = _LOOK_SECONDS,
     ) -> None:
-        """`progress` returns a number that changes as long as the loop runs, at least once per look."""
+        """`progress` returns a number that changes as long as the loop runs, at least once per look.
+
+        `tell` takes the line with which the broker ends.
+        """
         self._progress = progress
+        self._tell = tell
         self._look_seconds = look_seconds
         self._looks_max = max(1, round(seconds / look_seconds))
         self._is_stopped = threading.Event()
@@ -52,9 +56,8 @@ class LoopWatchdog:
             if looks >= self._looks_max:
                 self._end(looks * self._look_seconds)
 
-    @staticmethod
-    def _end(seconds: float) -> None:
-        print(f"raftka: the event loop has stood still for {seconds:g} s: the broker ends", file=sys.stderr, flush=True)
+    def _end(self, seconds: float) -> None:
+        self._tell(f"the event loop has stood still for {seconds:g} s: the broker ends")
         faulthandler.dump_traceback(all_threads=True)
         # Neither the loop nor a thread that hangs in the disk would let the interpreter end.
         os._exit(1)

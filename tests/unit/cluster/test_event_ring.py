@@ -28,7 +28,7 @@ def test_an_event_is_a_line_of_the_log_and_is_kept(events: Events, caplog: pytes
         events.record(logging.INFO, EventKind.LEADER, "node 1 leads", partition="orders-0", term=3)
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
         (logging.WARNING, "node 2 lost"),
-        (logging.INFO, "[orders-0 t3] node 1 leads"),
+        (logging.INFO, "[orders-0 n1 t3] node 1 leads"),
     ]
     lost, leads = events.since(1)
     assert (lost.seq, lost.kind, lost.level, lost.text) == (1, EventKind.NODE_LOST, logging.WARNING, "node 2 lost")

@@ -4,15 +4,18 @@ import subprocess
 import sys
 
 _PROGRAM = """
-import asyncio, time
+import asyncio, sys, time
 from raftka.broker.loop_watch import LoopWatch
 from raftka.broker.loop_watchdog import LoopWatchdog
+
+def tell(line):
+    print(line, file=sys.stderr)
 
 async def run():
     watch = LoopWatch()
     watch.start()
     # A quarter of a second for the test, a minute for a broker.
-    watchdog = LoopWatchdog(lambda: watch.looks, seconds={seconds}, look_seconds=0.25)
+    watchdog = LoopWatchdog(lambda: watch.looks, tell, seconds={seconds}, look_seconds=0.25)
     watchdog.start()
     {body}
     watchdog.stop()
