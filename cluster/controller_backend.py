@@ -61,7 +61,7 @@ class ControllerBackend:
         # Deleted since the last look. A topic that is created and deleted within one replay of the log was never
         # placed by this process, but a directory of it may be left from an earlier one.
         self._deleted: list[Topic] = []
-        # What is to be removed, with its topic and why the disk has refused it, empty if it has not.
+        # What is to be removed, with what to call it and why the disk has refused it, empty if it has not.
         self._unremoved: dict[GroupId, tuple[str, str]] = {}
         # Groups that are being opened, closed or removed: one step at a time for each, as GroupManager asks.
         self._under_way: dict[GroupId, asyncio.Future[None]] = {}
@@ -143,7 +143,8 @@ class ControllerBackend:
                         await asyncio.shield(done)
             except TimeoutError:
                 for group in [group for group, done in begun.items() if not done.done()]:
-                    _logger.error("%s group %s has not ended for %g s: the disk hangs", what, group, _PATIENCE)
+                    name = self._topics.name_of(group)
+                    _logger.error("%s %s has not ended for %g s: the disk hangs", what, name, _PATIENCE)
 
     def _begin(self, group: GroupId, step: Callable[[], Coroutine[None, None, None]]) -> asyncio.Future[None]:
         # One step at a time for each group: a removal beside an open would leave a replica without its directory.
@@ -172,10 +173,10 @@ class ControllerBackend:
             self._changed.set()
 
     async def _close(self, group: GroupId) -> None:
-        topic = self._placed.pop(group)
+        del self._placed[group]
         partition = self._partitions.discard(group)
         assert partition is not None
-        _logger.warning("partition %s-%d is opened again without what is damaged", topic.name, partition.partition)
+        _logger.warning("partition %s is opened again without what is damaged", partition.name)
         await self._groups.close(group)
 
     async def _start(self, topic: Topic, number: int, replicas: tuple[Replica, ...]) -> None:
@@ -192,13 +193,14 @@ class ControllerBackend:
                     log_state,
                 ),
                 is_internal=topic.is_vital,
+                name=topic.partition_name(number),
             )
         except ReplicaRemovedError:
             # An earlier process was told to delete the topic; this one has not applied the command again yet.
             return
         except StorageError as error:
             if self.failed.get(group) != str(error):
-                _logger.error("%s-%d cannot start here: %s", topic.name, number, error)
+                _logger.error("%s cannot start here: %s", topic.partition_name(number), error)
             self.failed[group] = str(error)
             return
         self.failed.pop(group, None)
@@ -209,7 +211,8 @@ class ControllerBackend:
         self._partitions.add(group, Partition(topic, number, consensus, log_state))
         # The topic may have been altered while the replica was opened.
         self._apply_config(self._topics.get_by_id(topic.topic_id) or topic)
-        _logger.info("partition %s-%d is group %s", topic.name, number, group)
+        # The one line that has the group's id, by which files are named: all others have the partition's name.
+        _logger.info("partition %s is group %s", topic.partition_name(number), group)
 
     def _apply_config(self, topic: Topic) -> None:
         for number in range(len(topic.replicas)):
@@ -223,7 +226,7 @@ class ControllerBackend:
             self._leadership.forget(group)
             self.failed.pop(group, None)
             if self._self_replica in replicas:
-                self._unremoved[group] = (topic.name, "")
+                self._unremoved[group] = (topic.partition_name(number), "")
 
     async def _find_leftovers(self) -> None:
         try:
@@ -240,22 +243,22 @@ class ControllerBackend:
         # exist, and this loop would delete replicas that hold committed records (D1 of RFC 0012).
         for group in groups:
             if self._topics.get_by_id(topic_of(group)) is None:
-                self._unremoved.setdefault(group, ("(unknown by now)", ""))
+                self._unremoved.setdefault(group, (f"group {group}", ""))
 
-    async def _remove(self, topic: str, group: GroupId) -> None:
+    async def _remove(self, name: str, group: GroupId) -> None:
         self._placed.pop(group, None)
         self._partitions.discard(group)
         try:
             was_here = await self._groups.remove(group)
         except StorageError as error:
-            refused = (topic, str(error))
+            refused = (name, str(error))
             if self._unremoved.get(group) != refused:
-                _logger.error("group %s of deleted topic %s was not removed: %s", group, topic, error)
+                _logger.error("%s, whose topic is deleted, was not removed: %s", name, error)
             self._unremoved[group] = refused
         else:
             self._unremoved.pop(group, None)
             if was_here:
-                _logger.info("removed group %s of deleted topic %s", group, topic)
+                _logger.info("removed %s, whose topic is deleted", name)
 
 
 def _is_damaged(consensus: Consensus | None) -> bool:

@@ -4,8 +4,7 @@ import logging
 from weakref import WeakKeyDictionary
 
 from cluster.events import EventKind, Events
-from cluster.topic_table import TopicTable
-from model.ids import RAFT0, GroupId, Term, topic_of
+from model.ids import Term
 from raft.consensus import Consensus
 from raft.group_manager import GroupManager
 
@@ -13,9 +12,8 @@ from raft.group_manager import GroupManager
 class LeadershipEvents:
     """Listens to every group of this broker."""
 
-    def __init__(self, groups: GroupManager, events: Events, topics: TopicTable) -> None:
+    def __init__(self, groups: GroupManager, events: Events) -> None:
         self._events = events
-        self._topics = topics
         # The term in which each replica led last; a replica that is gone takes its term with it.
         self._told: WeakKeyDictionary[Consensus, Term] = WeakKeyDictionary()
         groups.add_leadership_listener(self._on_leadership)
@@ -29,14 +27,5 @@ class LeadershipEvents:
             return
         assert term > told
         self._told[consensus] = term
-        name = self._name_of(consensus.group)
-        self._events.record(
-            logging.INFO, EventKind.LEADER, f"node {self._events.node_id} leads", partition=name, term=term
-        )
-
-    def _name_of(self, group: GroupId) -> str:
-        if group == RAFT0:
-            return "raft0"
-        topic = self._topics.get_by_id(topic_of(group))
-        number = group.rpartition("/")[2]
-        return f"{topic.name}-{number}" if topic is not None else str(group)
+        text = f"node {self._events.node_id} leads"
+        self._events.record(logging.INFO, EventKind.LEADER, text, partition=consensus.name, term=term)

@@ -52,7 +52,7 @@ class LeadershipMoves:
         """
         leader = self._leadership.leader_of(group)
         if leader is None:
-            raise LeadershipNotMovedError(f"nobody leads {group} now")
+            raise LeadershipNotMovedError("nobody leads the partition now")
         move = Forwarded(MOVE_LEADERSHIP, MoveRequest(group, target), self._move_here)
         left = deadline - asyncio.get_running_loop().time()
         try:

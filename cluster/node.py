@@ -215,7 +215,7 @@ class Node:
         self.moves = LeadershipMoves(self.groups, self.leadership, self.links, options.node_id)
         self.partitions = PartitionManager()
         state = ControllerState(options.topic_defaults, options.state)
-        LeadershipEvents(self.groups, self.events, state.tables.topics)
+        LeadershipEvents(self.groups, self.events)
         # Before raft0 is opened: it hears of every topic that is deleted from then on.
         self.backend = ControllerBackend(
             state.tables.topics,
@@ -268,7 +268,7 @@ class Node:
 
     def _new_log_state(self, topic: Topic, number: int) -> LogState:
         if topic.name == OFFSETS_TOPIC:
-            return OffsetsLogState(f"{topic.name}-{number}", self.options.state)
+            return OffsetsLogState(topic.partition_name(number), self.options.state)
         return ProducerState(self._lived_ms, self.options.producers, topic.older_producers)
 
     @staticmethod

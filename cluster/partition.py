@@ -17,6 +17,7 @@ from raft.errors import NotLeaderError, RaftError
 from raft.group_configuration import RaftPolicy
 from raft.interval_figures import IntervalFigures
 from raft.log_state import LogState
+from raft.replica_context import ReplicaLogger
 from raft.replicate_item import NewEntry, ReplicateStages
 from storage.entry import Buffer, EntryKind
 from storage.errors import StorageError
@@ -73,6 +74,15 @@ class Partition:
     def group(self) -> GroupId:
         """The Raft group of the partition."""
         return self._consensus.group
+
+    @property
+    def name(self) -> str:
+        """What people call it: `orders-0`."""
+        return self._consensus.name
+
+    def logger_of(self, part: str) -> ReplicaLogger:
+        """Return what a part of the broker logs of this replica with; `part` is the name of its logger."""
+        return self._consensus.logger_of(part)
 
     @property
     def failure(self) -> StorageError | RaftError | None:

@@ -61,10 +61,11 @@ class Retention:
                 start = await partition.apply_retention(self._wall_clock.now_ms(), until)
             except (RaftError, StorageError) as error:
                 # The next look tries again, here or at the next leader.
-                _logger.info("%s: nothing was deleted: %s", partition.group, error)
+                partition.logger_of(_logger.name).info("nothing was deleted: %s", error)
             else:
                 if start is not None:
-                    _logger.info("%s: expired records are deleted, it starts at offset %d", partition.group, start)
+                    logger = partition.logger_of(_logger.name)
+                    logger.info("expired records are deleted, the log starts at offset %d", start)
 
     async def _look_at_raft0(self, deadline: float) -> None:
         if not self._controller.is_in_office:
@@ -73,7 +74,8 @@ class Retention:
         try:
             moved = await self._controller.apply_retention(self._controller_bytes, self._wall_clock.now_ms(), until)
         except (RaftError, StorageError) as error:
-            _logger.info("raft0: nothing was deleted: %s", error)
+            self._controller.consensus.logger_of(_logger.name).info("nothing was deleted: %s", error)
         else:
             if moved:
-                _logger.info("raft0: its log begins later; the tables as of there are in its snapshots")
+                logger = self._controller.consensus.logger_of(_logger.name)
+                logger.info("the log begins later; the tables as of there are in its snapshots")

@@ -7,7 +7,7 @@ from cluster.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, R
 from cluster.errors import InvalidPartitionsError, TopicExistsError, UnknownTopicError
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.telemetry.telemetry_topic import TELEMETRY_TOPIC
-from model.ids import DirectoryId, GroupId, NodeId, Replica, TopicId, partition_group
+from model.ids import DirectoryId, GroupId, NodeId, Replica, TopicId, number_of, partition_group, topic_of
 from model.topic_config import TopicConfig, resolve_topic_config
 
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TELEMETRY_TOPIC})
@@ -58,6 +58,10 @@ class Topic:
         """
         return self.name == OFFSETS_TOPIC
 
+    def partition_name(self, partition: int) -> str:
+        """Return what people call a partition: `orders-0`."""
+        return f"{self.name}-{partition}"
+
     def group(self, partition: int) -> GroupId:
         """Return the Raft group of a partition in [0, len(replicas))."""
         assert 0 <= partition < len(self.replicas)
@@ -95,6 +99,11 @@ class TopicTable:
     def get_by_id(self, topic_id: TopicId) -> Topic | None:
         """Return a topic by id."""
         return self._by_id.get(topic_id)
+
+    def name_of(self, group: GroupId) -> str:
+        """Return what people call a group: `orders-0`, `raft0`; its id if its topic is not in the table."""
+        topic = self.get_by_id(topic_of(group))
+        return str(group) if topic is None else topic.partition_name(number_of(group))
 
     def all(self) -> list[Topic]:
         """Return all topics in order of name."""

@@ -50,6 +50,11 @@ def partition_group(topic_id: TopicId, partition: int) -> GroupId:
     return GroupId(f"{topic_id}/{partition}")
 
 
+def number_of(group: GroupId) -> int:
+    """Return the number of a partition's group within its topic."""
+    return int(group.rpartition("/")[2])
+
+
 def topic_of(group: GroupId) -> TopicId:
     """Return the topic of a partition's group."""
     topic_id, _, _ = group.partition("/")

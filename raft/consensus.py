@@ -96,8 +96,8 @@ class Consensus:
         self.log, self._log_state = opened
         self.state = ReplicaState(node.self_replica, configuration, policy, self.log)
         self._context = ReplicaContext(group, node, self.state, self.log, self._log_state, is_internal, effects=self)
-        self._gate, self.logger = self._context.gate, self._context.logger
-        self.log.health.logger = ReplicaLogger(group, self.state, "storage")
+        self._gate, self.logger, self.name = self._context.gate, self._context.logger, self._context.name
+        self.log.health.logger = ReplicaLogger(self.name, self.state, "storage")
         self.log.health.on_damage = self._on_damage
         self.monitor = ReplicationMonitor(self.state)
         self._flusher = ReplicaFlusher(self._context)
@@ -139,6 +139,10 @@ class Consensus:
         span = (log.start_index, log.dirty_index, log.flushed_index)
         self.logger.info("starts with log [%d, %d], flushed %d, voters %s", *span, voters)
 
+    def logger_of(self, part: str) -> ReplicaLogger:
+        """Return what another part of the broker logs of this replica with; `part` is the name of its logger."""
+        return ReplicaLogger(self.name, self.state, part)
+
     @property
     def state_bytes_max(self) -> int:
         """The most bytes of state that a snapshot may hold."""
@@ -169,7 +173,7 @@ class Consensus:
 
     async def _end_fibers(self) -> None:
         self._election.stop()
-        error = ShuttingDownError(f"{self.group} is being stopped on node {self.state.node_id}")
+        error = ShuttingDownError(f"{self.name} is being stopped on node {self.state.node_id}")
         self._batcher.fail_pending(error)
         self._buffer.close()
         self._receiver.forget()
@@ -238,9 +242,9 @@ class Consensus:
         if self.failure is not None:
             return refused_stages(ReplicaFailedError(str(self.failure)))
         if self._gate.is_closed:
-            return refused_stages(ShuttingDownError(f"{self.group} is being stopped"))
+            return refused_stages(ShuttingDownError(f"{self.name} is being stopped"))
         if self.transfer.is_active:
-            return refused_stages(NotLeaderError(f"the leadership of {self.group} is being handed over"))
+            return refused_stages(NotLeaderError(f"the leadership of {self.name} is being handed over"))
         return self._batcher.replicate(entries, level, expected_term=expected_term, deadline=deadline)
 
     def apply_policy(self, policy: AgreementPolicy, *, write_caching: bool) -> None:

@@ -120,8 +120,8 @@ class GroupManager:
         if led:
             _logger.info("handed over %d of %d groups that were led here", len(led) - left, len(led))
 
-    def _steps(self) -> Iterator[tuple[GroupId, WriteSteps]]:
-        return ((group, consensus.steps) for group, consensus in self._groups.items())
+    def _steps(self) -> Iterator[tuple[str, WriteSteps]]:
+        return ((consensus.name, consensus.steps) for consensus in self._groups.values())
 
     async def _watch_disk(self) -> None:
         while True:
@@ -151,11 +151,13 @@ class GroupManager:
         log_state: LogState | None = None,
         *,
         is_internal: bool = False,
+        name: str = "",
     ) -> Consensus:
         """Open or create this node's replica of a group and start it; `log_state` follows its log, a new one each time.
 
         Args:
             is_internal: What is written to it is the system's own, and not held back with the producers' batches.
+            name: What log lines and errors call the group (`orders-0`); empty: its id.
 
         Raises:
             ReplicaRemovedError: `remove` was called for it, perhaps by an earlier process.
@@ -166,7 +168,7 @@ class GroupManager:
         has_peers = len(configuration.node_ids) > 1
         rescan = self._damaged.get(group, frozenset())
         opened = await self._opening.open(
-            group, log_options, log_state or NoLogState(), known_index, has_peers=has_peers, rescan=rescan
+            group, log_options, log_state or NoLogState(), known_index, has_peers=has_peers, rescan=rescan, name=name
         )
         self._damaged.pop(group, None)
         try:

@@ -88,13 +88,13 @@ class LeadershipTransfer:
         """
         state = self._context.state
         if not state.is_in_office:
-            raise NotLeaderError(f"not in office as the leader of {self._context.group}")
+            raise NotLeaderError(f"not in office as the leader of {self._context.name}")
         if self.is_active:
-            raise TransferRefusedError(f"a leadership transfer of {self._context.group} is under way")
+            raise TransferRefusedError(f"a leadership transfer of {self._context.name} is under way")
         follower = self._choose(target)
         self._check_near(follower)
         self._context.probe.transfers_started += 1
-        self._batcher.fail_waiting(NotLeaderError(f"the leadership of {self._context.group} is being handed over"))
+        self._batcher.fail_waiting(NotLeaderError(f"the leadership of {self._context.name} is being handed over"))
         self._changed = asyncio.Event()
         watcher = self._monitor.watch(self._changed.set)
         try:
@@ -164,7 +164,7 @@ class LeadershipTransfer:
         context.logger.info("hands over to node %d", follower.node_id)
         await self._until(lambda: not leads() or self._is_ready(follower, answers_until=until), ready_by)
         if not leads():
-            raise NotLeaderError(f"the leadership of {context.group} was lost before it was handed over")
+            raise NotLeaderError(f"the leadership of {context.name} was lost before it was handed over")
         if not self._is_ready(follower, answers_until=until):
             raise TransferTimedOutError(
                 f"node {follower.node_id} holds the log up to {follower.match_index} of {context.log.dirty_index}"

@@ -47,7 +47,7 @@ class LinearizableBarrier:
         """Begin a read now; the future is shared with others and ends with None or NotLeaderError: use `wait`."""
         state = self._context.state
         if not state.is_in_office:
-            return _failed(NotLeaderError(f"not in office as the leader of {self._context.group}"))
+            return _failed(NotLeaderError(f"not in office as the leader of {self._context.name}"))
         if has_majority(state.commit_quorums, {state.node_id}):
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             done.set_result(None)
@@ -72,7 +72,7 @@ class LinearizableBarrier:
             async with asyncio.timeout(self._context.options.election_timeout):
                 await asyncio.shield(arrived)
         except TimeoutError:
-            raise ReadTimedOutError(f"no majority of {self._context.group} has confirmed the leader in time") from None
+            raise ReadTimedOutError(f"no majority of {self._context.name} has confirmed the leader in time") from None
 
     def on_reply(self) -> None:
         """A follower has answered in the current term."""

@@ -37,17 +37,17 @@ from storage.log import Log
 
 
 class ReplicaLogger(logging.LoggerAdapter[logging.Logger]):
-    """Prefixes every line with group, node, term and role."""
+    """Prefixes every line with partition, node, term and role; `part` is the logger of the part that speaks."""
 
-    def __init__(self, group: GroupId, state: ReplicaState, name: str = "raft") -> None:
-        super().__init__(logging.getLogger(name))
-        self._group = group
+    def __init__(self, name: str, state: ReplicaState, part: str = "raft") -> None:
+        super().__init__(logging.getLogger(part))
+        self._name = name
         self._state = state
 
     def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[str, MutableMapping[str, Any]]:
-        """Add the prefix `[group nN tT R]`."""
+        """Add the prefix `[orders-0 n2 t1 L]`."""
         state = self._state
-        tag = ReplicaTag(self._group, state.node_id, state.term, state.role.value)
+        tag = ReplicaTag(self._name, state.node_id, state.term, state.role.value)
         return tag.on(msg), {**kwargs, "extra": {TAG: tag}}
 
 
@@ -86,6 +86,8 @@ class ReplicaContext:
     log_state: ReplicaLogState
     is_internal: bool
     effects: ReplicaEffects
+    # What log lines and errors call the group: `orders-0`, `raft0`.
+    name: str = field(init=False)
     # Of the node, so that a fiber reads `context.options`.
     env: Environment = field(init=False)
     options: RaftOptions = field(init=False)
@@ -105,8 +107,9 @@ class ReplicaContext:
         node = self.node
         self.env, self.options, self.kvstore, self.client = node.env, node.options, node.kvstore, node.client
         self.probe, self.limits = node.probe, node.limits
+        self.name = self.log.name
         self.gate = Gate(f"{self.group} n{self.state.node_id}")
-        self.logger = ReplicaLogger(self.group, self.state)
+        self.logger = ReplicaLogger(self.name, self.state)
         if self.options.keeps_figures:
             self.figures = IntervalFigures(self.now())
             self.log.health.fsync_durations = self.figures.fsync

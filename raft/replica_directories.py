@@ -80,9 +80,9 @@ class ReplicaDirectories:
         """Return where the replica of a group lies."""
         return f"{self._directory}/{group.replace('/', '-')}"
 
-    def identity_of(self, group: GroupId) -> LogIdentity:
-        """Return what the replica's directory must say of itself."""
-        return LogIdentity(group, self._directory_id)
+    def identity_of(self, group: GroupId, name: str = "") -> LogIdentity:
+        """Return what the replica's directory must say of itself, and what people call it."""
+        return LogIdentity(group, self._directory_id, name)
 
     async def claim(self, group: GroupId) -> Index:
         """Make sure that directory and marker exist, both durable; afterwards the replica may take part.

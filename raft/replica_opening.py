@@ -6,7 +6,6 @@ Log.open(isolate)  the log ends before the damage, the damaged bytes are kept be
 recovery           the leader sends the removed entries, as to any lagging follower
 """
 
-import logging
 from typing import NamedTuple
 
 from model.ids import NO_INDEX, GroupId, Index, Term
@@ -19,12 +18,11 @@ from raft.vote_floor import raise_floor, read_floor
 from runtime.environment import Environment
 from runtime.open_files import OpenFiles
 from storage.errors import CorruptLogError, DamagedLogError, StorageError
+from storage.group_logger import GroupLogger
 from storage.kvstore import KvStore
 from storage.log import Log
-from storage.options import LogOptions
+from storage.options import LogIdentity, LogOptions
 from storage.tail_cache import TailBudget
-
-_logger = logging.getLogger("raft")
 
 
 class OpenedLog(NamedTuple):
@@ -61,6 +59,7 @@ class ReplicaOpening:
         *,
         has_peers: bool,
         rescan: frozenset[str] = frozenset(),
+        name: str = "",
     ) -> OpenedLog:
         """Open the log of a claimed replica, and let `state` know what it holds.
 
@@ -68,20 +67,22 @@ class ReplicaOpening:
             known_index: How far the log must reach, from the claim.
             has_peers: Others hold what is damaged here.
             rescan: Segments in which a read has found damage.
+            name: What people call the group; empty: its id.
 
         Raises:
             StorageError: Lost, foreign or damaged without others to ask, or the disk refuses; nothing is open.
         """
+        identity = self._directories.identity_of(group, name)
         if read_floor(self._kvstore, group) is not None:
             # The log was opened without its damaged part before: it may be shorter than it has ever been.
             known_index = NO_INDEX
         try:
-            log = await self._open(group, options, known_index, rescan)
+            log = await self._open(identity, options, known_index, rescan)
         except DamagedLogError as damage:
             if not has_peers:
                 advice = "no other replica has what is lost: restore this one"
                 raise DamagedLogError(f"{damage}; {advice}", damage.lost_end, damage.path) from damage
-            log = await self._isolate(group, options, rescan, damage, damage.lost_end)
+            log = await self._isolate(identity, options, rescan, damage, damage.lost_end)
         log_state = ReplicaLogState(log, state, self._options)
         try:
             await log_state.replay()
@@ -91,7 +92,7 @@ class ReplicaOpening:
             await log.close()
             if not has_peers or damage.path is None:
                 raise
-            log = await self._isolate(group, options, rescan | {damage.path}, damage, lost_end)
+            log = await self._isolate(identity, options, rescan | {damage.path}, damage, lost_end)
             log_state = await self._replayed(log, state)
         except StorageError:
             await log.close()
@@ -110,25 +111,32 @@ class ReplicaOpening:
 
     async def _isolate(
         self,
-        group: GroupId,
+        identity: LogIdentity,
         options: LogOptions,
         rescan: frozenset[str],
         damage: CorruptLogError,
         lost_end: tuple[Index, Term],
     ) -> Log:
         index, term = lost_end
-        _logger.error("%s: entries up to %d@%d are damaged and come from the others: %s", group, index, term, damage)
-        await raise_floor(self._kvstore, group, LogEnd(term, index))
-        return await self._open(group, options, NO_INDEX, rescan, isolate=True)
+        GroupLogger(identity.name, "raft").error(
+            "entries up to %d@%d are damaged and come from the others: %s", index, term, damage
+        )
+        await raise_floor(self._kvstore, identity.group, LogEnd(term, index))
+        return await self._open(identity, options, NO_INDEX, rescan, isolate=True)
 
     async def _open(
-        self, group: GroupId, options: LogOptions, known_index: Index, rescan: frozenset[str], *, isolate: bool = False
+        self,
+        identity: LogIdentity,
+        options: LogOptions,
+        known_index: Index,
+        rescan: frozenset[str],
+        *,
+        isolate: bool = False,
     ) -> Log:
-        directories = self._directories
         return await Log.open(
             self._env,
-            directories.path_of(group),
-            directories.identity_of(group),
+            self._directories.path_of(identity.group),
+            identity,
             options,
             known_index=known_index,
             isolate=isolate,

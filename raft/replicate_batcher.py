@@ -173,7 +173,7 @@ class ReplicateBatcher:
         """Return why nothing of the item may be written now."""
         context, state = self._context, self._context.state
         if not state.is_leader or item.expected_term not in (None, state.term):
-            return NotLeaderError(f"not the leader of {context.group} in term {item.expected_term or state.term}")
+            return NotLeaderError(f"not the leader of {context.name} in term {item.expected_term or state.term}")
         if not self._is_producers(item):
             return None
         disk = context.limits.disk
@@ -184,7 +184,7 @@ class ReplicateBatcher:
             and state.counts_in_sync
             and not state.has_enough_in_sync(context.now() - context.options.replica_lag_max)
         ):
-            return NotEnoughReplicasError(f"{context.group} has fewer replicas in sync than min.insync.replicas")
+            return NotEnoughReplicasError(f"{context.name} has fewer replicas in sync than min.insync.replicas")
         return None
 
     def _on_deadline(self, item: ReplicateItem) -> None:

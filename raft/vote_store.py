@@ -42,14 +42,13 @@ class VoteStore:
         Raises:
             KvStoreError: The stored vote cannot be read.
         """
-        group = self._context.group
-        stored = self._context.kvstore.get(vote_key(group))
+        stored = self._context.kvstore.get(vote_key(self._context.group))
         if stored is None:
             return PersistedVote(0, None)
         try:
             return msgspec.msgpack.decode(stored, type=PersistedVote)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise KvStoreError(f"{group}: the stored vote is damaged: {error}") from error
+            raise KvStoreError(f"{self._context.name}: the stored vote is damaged: {error}") from error
 
     async def persist(self) -> bool:
         """Make the current term and vote durable; False: the replica has failed instead."""

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Iterable
 
 from model.error_text import reason_of
-from model.ids import GroupId
 from raft.node_stalls import NodeStalls, count_stall
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
@@ -30,7 +29,7 @@ _KEY = "node/write-probe"
 # How many times in a stall timeout the steps are looked at.
 _LOOKS = 10
 
-Replicas = Callable[[], Iterable[tuple[GroupId, WriteSteps]]]
+Replicas = Callable[[], Iterable[tuple[str, WriteSteps]]]
 
 
 class WriteProbe:
@@ -83,8 +82,8 @@ class WriteProbe:
         now = self._now()
         oldest = now - self._timeout
         seen = [("the node", stall) for stall in self._stalls.stalls(now)]
-        for group, steps in replicas():
-            seen += [(f"group {group}", stall) for stall in steps.stalls(oldest)]
+        for name, steps in replicas():
+            seen += [(name, stall) for stall in steps.stalls(oldest)]
         for where, stall in seen:
             self._stalls.raise_doubt(f"its {stall}")
             if (where, stall) not in self._seen:

@@ -41,6 +41,7 @@ class Log(LogPositions):
     """See the module. Made by `open`, ended by `close` or `remove`.
 
     Attributes:
+        name: What log lines and errors call it: `orders-0`.
         reader: Lookups by offset and timestamp.
         health: Whether it may still write; the owner says there how it wants to be told.
         has_damaged_copies: Damage was isolated, at this open or an earlier one, and `forget_damaged` not called since.
@@ -60,8 +61,9 @@ class Log(LogPositions):
         self.has_damaged_copies = recovered.has_damaged_copies
         self._segments = LogSegments(recovered.segments)
         self._tail = TailCache(options.tail_cache_bytes, tail_budget)
-        self.health = LogHealth(identity.group)
-        self._jobs = LogJobs(env, identity.group, self.health)
+        self.name = identity.name
+        self.health = LogHealth(identity.name)
+        self._jobs = LogJobs(env, identity.name, self.health)
         context = LogContext(
             env, open_files, directory, identity.group, self, self._segments, self._tail, self._jobs, self.health
         )
@@ -126,7 +128,7 @@ class Log(LogPositions):
                 raise OpenFilesError(f"{directory}: {reason_of(error)}: raise `ulimit -n`") from error
             raise LogPoisonedError(f"{directory}: {reason_of(error)}") from error
         if recovered.damage is not None:
-            GroupLogger(identity.group).warning(
+            GroupLogger(identity.name).warning(
                 "%s, %d bytes, the log ends at %d: %s",
                 "damage is isolated" if recovered.is_isolated else "a torn tail is cut",
                 recovered.cut_bytes,

@@ -4,13 +4,12 @@ import logging
 from collections.abc import Callable
 
 from model.duration_histogram import DurationHistogram
-from model.ids import GroupId
 from storage.errors import CorruptLogError, LogPoisonedError
 from storage.group_logger import GroupLogger
 
 
 class LogHealth:
-    """Shared by the parts of one log. The owner may put its own into the attributes.
+    """Shared by the parts of the log of that name. The owner may put its own into the attributes.
 
     Attributes:
         logger: One that says more of the replica than its group.
@@ -18,11 +17,11 @@ class LogHealth:
         fsync_durations: Where the time of each fsync is counted; None: nowhere.
     """
 
-    def __init__(self, group: GroupId) -> None:
-        self._group = group
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._poison: LogPoisonedError | None = None
         self._damaged: set[str | None] = set()
-        self.logger: logging.LoggerAdapter[logging.Logger] = GroupLogger(group)
+        self.logger: logging.LoggerAdapter[logging.Logger] = GroupLogger(name)
         self.on_damage: Callable[[CorruptLogError], None] = lambda _: None
         self.fsync_durations: DurationHistogram | None = None
 
@@ -38,7 +37,7 @@ class LogHealth:
 
     def poisoned(self, why: str) -> LogPoisonedError:
         """Note a failure; return the error to raise."""
-        error = LogPoisonedError(f"{self._group}: {why}; this replica stops")
+        error = LogPoisonedError(f"{self._name}: {why}; this replica stops")
         if self._poison is None:
             self._poison = error
             self.logger.error("%s", error)

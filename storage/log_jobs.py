@@ -10,7 +10,6 @@ it was a write, a save or an fsync, and fails that read alone where it was a rea
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TypeVar
 
@@ -28,7 +27,6 @@ T = TypeVar("T")
 # A read of the disk that takes longer is refused, long before clients give a fetch up (30 s).
 READ_SECONDS_MAX = 10.0
 _INSIST_PAUSE = 0.5
-_logger = logging.getLogger("storage")
 
 
 class _Lane:
@@ -89,11 +87,11 @@ def _contained(health: LogHealth, name: str, error: Exception) -> StorageError:
 class LogJobs:
     """See the module. One per log."""
 
-    def __init__(self, env: Environment, group: str, health: LogHealth) -> None:
+    def __init__(self, env: Environment, name: str, health: LogHealth) -> None:
         self._env = env
-        self._group = group
+        self._name = name
         self._health = health
-        self._gate = Gate(f"log {group}")
+        self._gate = Gate(f"log {name}")
         self._is_closing = False
         self._writes = _Lane(self._gate, "write", health)
         self._saves = _Lane(self._gate, "save", health)
@@ -114,7 +112,7 @@ class LogJobs:
     def check_open(self) -> None:
         """Raise StorageError once `close` has begun."""
         if self._is_closing:
-            raise StorageError(f"the log of {self._group} is closed")
+            raise StorageError(f"the log of {self._name} is closed")
 
     def spawn(self, coroutine: Coroutine[object, object, None], *, name: str) -> None:
         """Run in the background until `close`."""
@@ -172,7 +170,7 @@ class LogJobs:
                     raise
                 refusal = f"waits for a descriptor, raise `ulimit -n`: {reason_of(error)}"
             if not is_said:
-                _logger.error("[%s] %s", self._group, refusal)
+                self._health.logger.error("%s", refusal)
             is_said = True
             await asyncio.sleep(_INSIST_PAUSE)
 
@@ -194,7 +192,7 @@ class LogJobs:
             HungReadError: The disk does not answer; what else may be read, and all else, goes on.
         """
         if self._hung:
-            raise HungReadError(f"{self._group}: a read of the disk hangs, no other one is begun")
+            raise HungReadError(f"{self._name}: a read of the disk hangs, no other one is begun")
         self.check_open()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
@@ -202,10 +200,10 @@ class LogJobs:
 
         def give_up() -> None:
             if not answer.done():
-                _logger.error("[%s] a read of the disk has taken %g s: it is refused", self._group, READ_SECONDS_MAX)
+                self._health.logger.error("a read of the disk has taken %g s: it is refused", READ_SECONDS_MAX)
                 self._hung[use] = None
                 use.set_result(None)
-                answer.set_exception(HungReadError(f"{self._group}: a read of the disk hangs"))
+                answer.set_exception(HungReadError(f"{self._name}: a read of the disk hangs"))
 
         deadline = loop.call_later(READ_SECONDS_MAX, give_up)
         try:
@@ -261,7 +259,7 @@ class LogJobs:
     async def _run(
         self, pool: Pool, job: Callable[[], T], answer: asyncio.Future[T], use: asyncio.Future[None]
     ) -> None:
-        failure: Exception = StorageError(f"the log of {self._group} is closed")
+        failure: Exception = StorageError(f"the log of {self._name} is closed")
         try:
             result = await self._work(pool, job)
         except (StorageError, OSError) as error:
@@ -278,13 +276,13 @@ class LogJobs:
         try:
             return await self._env.workers.run(pool, job)
         except HungWorkersError as error:
-            raise HungReadError(f"{self._group}: {error}") from error
+            raise HungReadError(f"{self._name}: {error}") from error
         except (StorageError, OSError):
             raise
         except Exception as error:
             # Told to the caller and to the loop.
             report_contained(f"a {pool.value} job of a log failed", error)
-            raise StorageError(f"{self._group}: a {pool.value} job ended in {error!r}") from error
+            raise StorageError(f"{self._name}: a {pool.value} job ended in {error!r}") from error
 
     def _end_use(self, use: asyncio.Future[None]) -> None:
         del self._uses[use]
@@ -320,7 +318,7 @@ class LogJobs:
                     await asyncio.sleep(_INSIST_PAUSE)
                 except OSError as error:
                     # Nothing in it is needed any more, and its descriptor is gone all the same.
-                    _logger.warning("[%s] closing removed segment %s: %s", self._group, segment.name, reason_of(error))
+                    self._health.logger.warning("closing removed segment %s: %s", segment.name, reason_of(error))
         finally:
             self._closing = None
             done.set_result(None)
@@ -339,4 +337,4 @@ class LogJobs:
                     await asyncio.shield(self._closing)
         await self._gate.close()
         if self._retired:
-            _logger.warning("[%s] %d removed segments stay open: the disk hangs", self._group, len(self._retired))
+            self._health.logger.warning("%d removed segments stay open: the disk hangs", len(self._retired))

@@ -1,16 +1,25 @@
 """Options of a log. Sizes in bytes, times in milliseconds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from model.ids import DirectoryId, GroupId
 
 
 @dataclass(frozen=True, slots=True)
 class LogIdentity:
-    """Whose log it is: written into its directory when that is made, checked at every open."""
+    """Whose log it is: written into its directory when that is made, checked at every open.
+
+    Attributes:
+        name: What people call the group, in log lines and errors (`orders-0`); not written. Empty: the group's id.
+    """
 
     group: GroupId
     directory_id: DirectoryId
+    name: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", str(self.group))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,8 +84,7 @@ class CoordinatedPartition:
                 await asyncio.sleep(0)
         self.is_loaded = self.is_current
         if self.is_loaded:
-            group, text = self.partition.group, "%s: coordinator in term %d of %d groups with members"
-            _logger.info(text, group, self.term, count)
+            self.partition.logger_of(_logger.name).info("coordinator of %d groups with members", count)
 
     def end(self) -> None:
         """The term is over: everybody who waits looks for the next coordinator, and no member is known any more."""

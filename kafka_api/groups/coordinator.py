@@ -119,7 +119,7 @@ class GroupCoordinator:
     def _on_leadership(self, consensus: Consensus) -> None:
         active = self._active.get(consensus.group)
         if active is not None and not active.is_current:
-            _logger.info("%s: no coordinator any more, term %d is over", consensus.group, active.term)
+            consensus.logger_of(_logger.name).info("no coordinator any more, term %d is over", active.term)
             active.end()
             del self._active[consensus.group]
         if not consensus.is_in_office or self._gate.is_closed:

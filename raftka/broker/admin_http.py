@@ -219,13 +219,13 @@ def not_ready_reason(node: Node) -> str | None:
         return "replicas are being opened"
     if node.backend.failed:
         group, why = next(iter(node.backend.failed.items()))
-        return f"group {group} cannot start: {why}"
+        return f"{node.controller.topics.name_of(group)} cannot start: {why}"
     for consensus in node.groups:
         why_not = consensus.failure or consensus.damage
         if why_not is not None:
-            return f"group {consensus.group} {'has stopped' if consensus.failure else 'is damaged'}: {why_not}"
+            return f"{consensus.name} {'has stopped' if consensus.failure else 'is damaged'}: {why_not}"
         if (lost := consensus.state.lost_end) is not None:
-            return f"group {consensus.group} gets back what damage took, up to entry {lost.last_index}@{lost.term}"
+            return f"{consensus.name} gets back what damage took, up to entry {lost.last_index}@{lost.term}"
     for partition in node.partitions:
         if node.leadership.leader_of(partition.group) is None:
             return f"partition {partition.topic.name}-{partition.partition} has no leader"

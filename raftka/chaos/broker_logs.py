@@ -12,7 +12,8 @@ from time import strptime
 from typing import NamedTuple
 
 _LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{3})Z (\w+) +\S+ (.*)")
-_OF_GROUP = re.compile(r"\[(\S+) n(\d+) t(\d+) \S+\] (.*)")
+# raft0 is no partition, and has no number.
+_OF_PARTITION = re.compile(r"\[(\S+-\d+) n(\d+) t(\d+) \S+\] (.*)")
 _NAMED = re.compile(r"partition (\S+) is group (\S+)")
 _TRUNCATED = re.compile(r"truncated records: (.*)")
 _RANGE = re.compile(r"(\d+)@\[(\d+), (\d+)\)")
@@ -62,17 +63,16 @@ def group_names(logs: Iterable[Path]) -> dict[str, str]:
 
 def read_broker_logs(logs: Mapping[int, Path]) -> BrokerLogs:
     """Return what brokers' logs, by node id, say of partitions."""
-    names = group_names(logs.values())
     found = BrokerLogs([], [], [])
     for node, path in logs.items():
         complaints = []
         for at_ns, level, text in _lines(path):
             if level in ("ERROR", "CRITICAL"):
                 complaints.append(f"broker {node}: {text}")
-            match = _OF_GROUP.match(text)
-            tp = names.get(match[1]) if match else None
-            if match is None or tp is None:
+            match = _OF_PARTITION.match(text)
+            if match is None:
                 continue
+            tp = match[1]
             if match[4].startswith("elected by"):
                 found.elections.append(Election(tp, node, int(match[3]), at_ns))
             elif told := _TRUNCATED.match(match[4]):

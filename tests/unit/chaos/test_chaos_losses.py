@@ -11,10 +11,10 @@ from raftka.chaos.losses import LossReport, compare_losses
 
 _LOG = """\
 2026-11-21T10:00:00.000Z INFO    cluster partition orders-0 is group ab12/0
-2026-11-21T10:00:01.000Z INFO    raft [ab12/0 n1 t3 L] elected by nodes [1, 2]
-2026-11-21T10:00:09.500Z INFO    raft [ab12/0 n1 t5 F] truncated records: 3@[10, 12) 4@[12, 13)
-2026-11-21T10:00:09.600Z INFO    raft [ff00/0 n1 t5 F] truncated records: 3@[10, 12)
-2026-11-21T10:00:09.700Z ERROR   raft [ab12/0 n1 t5 F] stops: LogPoisonedError: disk
+2026-11-21T10:00:01.000Z INFO    raft [orders-0 n1 t3 L] elected by nodes [1, 2]
+2026-11-21T10:00:09.500Z INFO    raft [orders-0 n1 t5 F] truncated records: 3@[10, 12) 4@[12, 13)
+2026-11-21T10:00:09.600Z INFO    raft [raft0 n1 t5 F] truncated records: 3@[10, 12)
+2026-11-21T10:00:09.700Z ERROR   raft [orders-0 n1 t5 F] stops: LogPoisonedError: disk
 Traceback (most recent call last):
   File "x.py", line 1, in f
 KeyError: 1

@@ -91,7 +91,7 @@ def test_a_replica_without_peers_serves_what_is_not_damaged_and_says_so(tmp_path
                 assert len(await partition.fetch(Offset(offset), 1)) == 1
             await cluster.produce("t", b"and it goes on")
             assert partition.high_watermark == 5
-            assert f"group {group_of(cluster)} is damaged: {path} is damaged at byte 0" in not_ready_reason(cluster[1])
+            assert f"t-0 is damaged: {path} is damaged at byte 0" in not_ready_reason(cluster[1])
             lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
             assert [path in line for line in lines] == [True]
 

@@ -10,9 +10,9 @@ from tests.unit.cluster.cluster_nodes import cluster_of, run, until
 @pytest.mark.parametrize(
     ("reason", "permanent"),
     [
-        ("group 1af9/0 cannot start: 1-1.log is damaged at byte 7", True),
-        ("group 1af9/0 has stopped: write failed", True),
-        ("group 1af9/0 is damaged: 1-1.log", True),
+        ("orders-0 cannot start: 1-1.log is damaged at byte 7", True),
+        ("orders-0 has stopped: write failed", True),
+        ("orders-0 is damaged: 1-1.log", True),
         ("raft0 has no leader", False),
         ("partition t-0 has no leader", False),
         ("not registered with raft0 yet", False),
