@@ -6,7 +6,7 @@ import logging
 from model.error_text import reason_of
 from model.ids import NodeId
 
-_logger = logging.getLogger(__name__)
+_logger = logging.getLogger("rpc")
 
 _LOG_EVERY_SECONDS = 1.0
 

@@ -4,7 +4,7 @@ import logging
 
 from rpc.errors import RefusalCode
 
-_logger = logging.getLogger(__name__)
+_logger = logging.getLogger("rpc")
 
 # Strangers choose the node ids they claim: what they can make us remember and print is bounded.
 _MAX_REMEMBERED = 256

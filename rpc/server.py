@@ -24,7 +24,7 @@ from rpc.identity import Peer
 from rpc.link import LinkOwner, in_flight_limit
 from rpc.methods import Handler, Method
 
-_logger = logging.getLogger(__name__)
+_logger = logging.getLogger("rpc")
 
 
 class _Registered(NamedTuple):

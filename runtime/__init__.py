@@ -10,6 +10,7 @@
 * `injected_hangs`  Workers whose appends hang, for chaos runs.
 * `environment`  Environment: the four seams and the workers, injected everywhere.
 * `gate`     Gate: owner of background tasks.
+* `log_levels`  the loggers, and how much each of them writes.
 * `byte_budget`  ByteBudget: a fair semaphore counted in bytes.
 
 The deterministic simulator (tests/simulation) implements the same protocols; there is no `if testing`.

@@ -13,7 +13,8 @@
 * `transactions`, `list_partition_reassignments`: lists that are empty, because there are none.
 * `acls`, `client_quotas`, `scram_credentials`, `sasl_handshake`: what is not built, and says so.
 * `answered_later`: answers that follow while the connection reads on; `in_steps`: long requests in short steps.
-* `describe_configs`, `alter_configs`, `list_config_resources`: configurations; `config_resources`: whose.
+* `describe_configs`, `alter_configs`, `list_config_resources`: configurations; `config_resources`: whose;
+  `broker_loggers`: levels of loggers.
 * `partition_lookup`: from a name or id to the local leader, or the error code that says why not.
 * `leader_hints`: who leads instead, for the answers that say "not here".
 * `cluster_view`: brokers and leaders as this broker knows them, for the answers that name them.

@@ -1,6 +1,6 @@
 """AlterConfigs (33) and IncrementalAlterConfigs (44): what is set on topics is replaced, or changed key by key.
 
-The configuration of a broker is set at its start and cannot be changed while it runs.
+The configuration of a broker is set at its start and cannot be changed while it runs; the levels of its loggers can.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from cluster.admin_requests import AlterTopicConfigsRequest
 from cluster.errors import ClusterError
 from cluster.topic_changes import ConfigChange, ConfigOperation
 from kafka_api.error_mapping import error_code
+from kafka_api.handlers.broker_loggers import alter_loggers
 from kafka_api.handlers.config_resources import (
     ResourceRefusedError,
     ResourceType,
@@ -91,8 +92,11 @@ async def _alter_each(
                 raise ResourceRefusedError(ErrorCode.INVALID_REQUEST, "named twice in one request")
             _check_resource(context, resource_type, name, changes)
             _check_changes(changes)
-            request = AlterTopicConfigsRequest(name, changes, replaces_all, validate_only, seconds_left(deadline))
-            await _alter(context, request, deadline)
+            if resource_type == ResourceType.BROKER_LOGGER:
+                alter_loggers(context, name, changes, validate_only=validate_only, replaces_all=replaces_all)
+            else:
+                request = AlterTopicConfigsRequest(name, changes, replaces_all, validate_only, seconds_left(deadline))
+                await _alter(context, request, deadline)
         except ResourceRefusedError as refused:
             outcomes.append((refused.code, str(refused)))
         except ClusterError as error:
@@ -113,6 +117,8 @@ def _check_resource(context: RequestContext, resource_type: int, name: str, chan
                 ErrorCode.INVALID_CONFIG,
                 f"a broker's configuration is set at its start and cannot be changed while it runs: {keys or '-'}",
             )
+        case ResourceType.BROKER_LOGGER:
+            pass  # `alter_loggers` checks it.
         case _:
             raise unknown_type(resource_type)
 

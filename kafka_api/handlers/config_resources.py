@@ -17,6 +17,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
 
 
 # Kafka's client metrics and groups: none of their keys exists here, so nothing is ever set on one.
@@ -74,5 +75,7 @@ def has_nothing_set(resource_type: int, name: str) -> bool:
 def unknown_type(resource_type: int) -> ResourceRefusedError:
     """Return the refusal of a type of resource that has no configuration here."""
     return ResourceRefusedError(
-        ErrorCode.INVALID_REQUEST, f"resource type {resource_type}: only topics (2) and brokers (4) have configurations"
+        ErrorCode.INVALID_REQUEST,
+        f"resource type {resource_type}: only topics (2) and brokers (4) have configurations,"
+        " and loggers of brokers (8) levels",
     )

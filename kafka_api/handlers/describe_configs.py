@@ -1,8 +1,9 @@
-"""DescribeConfigs (32): what is set on topics and brokers, what is in force, and where it comes from."""
+"""DescribeConfigs (32): what is set on topics, brokers and their loggers, what is in force, and where it comes from."""
 
 from collections.abc import Collection, Iterable
 
 from kafka_api.described_configs import DescribedConfig, configs_of
+from kafka_api.handlers.broker_loggers import describe_loggers
 from kafka_api.handlers.config_resources import (
     ResourceRefusedError,
     ResourceType,
@@ -36,7 +37,7 @@ async def handle_describe_configs(
                 # A small request must not have an answer of any size.
                 raise ResourceRefusedError(ErrorCode.INVALID_REQUEST, "named twice in one request")
             seen.add((resource.resource_type, resource.resource_name))
-            found = _described(context, resource)
+            found = list(_described(context, resource))
         except ResourceRefusedError as refused:
             result.error_code, result.error_message = refused.code, str(refused)
             continue
@@ -52,6 +53,8 @@ def _described(context: RequestContext, resource: _Resource) -> Iterable[Describ
         case ResourceType.BROKER:
             # Nothing is ever set for all brokers at once.
             return context.options.broker_configs if is_this_broker(context, resource.resource_name) else ()
+        case ResourceType.BROKER_LOGGER:
+            return describe_loggers(context, resource.resource_name)
         case kind if has_nothing_set(kind, resource.resource_name):
             return ()
         case _:

@@ -7,8 +7,8 @@ from kafka_api.request_context import RequestContext
 
 _Resource = ListConfigResourcesResponse.ConfigResource
 
-# Kinds of Kafka's of which there are none here: broker loggers, client metrics, groups.
-_EMPTY_TYPES = frozenset({8, 16, 32})
+# Kinds of Kafka's of which there are none here: client metrics, groups.
+_EMPTY_TYPES = frozenset({16, 32})
 _CLIENT_METRICS = 16
 
 
@@ -20,9 +20,11 @@ async def handle_list_config_resources(
     if asked - _EMPTY_TYPES - frozenset(ResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
     controller = context.node.controller
+    brokers = [str(broker.node_id) for broker in controller.members.all()]
     names = {
         ResourceType.TOPIC: [topic.name for topic in controller.topics.all()],
-        ResourceType.BROKER: [str(broker.node_id) for broker in controller.members.all()],
+        ResourceType.BROKER: brokers,
+        ResourceType.BROKER_LOGGER: brokers,
     }
     return ListConfigResourcesResponse(
         config_resources=[

@@ -5,7 +5,7 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from raftka.cli import cluster_config
+from raftka.cli import cluster_config, cluster_log_level
 from raftka.cli.exit_codes import FAILED
 from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.options import Format, brokers_option, format_option
@@ -23,6 +23,7 @@ def app() -> None:
 
 
 app.add_command(cluster_config.app)
+app.add_command(cluster_log_level.log_level)
 
 
 @app.command()

@@ -74,6 +74,11 @@ def complete_broker_keys(context: click.Context, _: click.Parameter, incomplete:
     return _names(context, incomplete, _broker_keys)
 
 
+def complete_loggers(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the loggers of a broker that begin so."""
+    return _names(context, incomplete, _loggers)
+
+
 def complete_broker_pairs(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return what `complete_broker_keys` returns, each with the `=` behind which its value belongs."""
     return _names(context, incomplete, lambda brokers: [f"{key}=" for key in _broker_keys(brokers)])
@@ -97,6 +102,14 @@ def _broker_keys(brokers: str) -> list[str]:
     nodes = list(kafka_client.read_cluster(brokers, _SECONDS).brokers)[:1]
     owner = kafka_configs.Owner.BROKER
     return [each.key for node in nodes for each in kafka_configs.read_configs(brokers, owner, str(node))]
+
+
+def _loggers(brokers: str) -> list[str]:
+    from raftka.kafka import client as kafka_client
+    from raftka.kafka.loggers import read_levels
+
+    nodes = list(kafka_client.read_cluster(brokers, _SECONDS).brokers.items())[:1]
+    return [each.name for node, address in nodes for each in read_levels(node, address)]
 
 
 def _typed_topic(context: click.Context) -> str:

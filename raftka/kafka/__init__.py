@@ -4,6 +4,7 @@
 * `assignments`  which partitions a member of a group was assigned.
 * `configs`      options of topics and brokers.
 * `groups`       consumer groups: members, offsets, deletion.
+* `loggers`      levels of the loggers of brokers.
 * `offsets`      where partitions begin and end, and which offset a time has.
 * `probe`        what listens at an address that answers as no Kafka broker does.
 * `wire`         a client of our own, which shares no line with the brokers.

@@ -6,6 +6,7 @@ It speaks one version of each request that it needs, none of them flexible, whic
 * `fields`         the primitive types of the protocol.
 * `record_batches` batches of one record each; the records of what a fetch returns, and which offsets have none.
 * `requests`       requests and how their answers are read.
+* `logger_requests` levels of the loggers of a broker.
 * `client`         connections, correlation ids, and where the leaders are.
 * `error_codes`    the codes whose meaning decides what became of an operation.
 """

@@ -150,7 +150,9 @@ def test_a_broker_describes_itself_read_only(tmp_path):
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
         (BROKER, "x" * 30_000, ErrorCode.INVALID_REQUEST),
-        (LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "2", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "one", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
         (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
         (GROUP, "", ErrorCode.INVALID_REQUEST),
         (0, "", ErrorCode.INVALID_REQUEST),
@@ -365,9 +367,10 @@ def test_a_topic_named_twice_does_not_grow(tmp_path):
     ("version", "types", "told"),
     [
         (0, [], []),
-        (1, [], [(TOPIC, "a"), (TOPIC, "b"), (BROKER, "1")]),
+        (1, [], [(TOPIC, "a"), (TOPIC, "b"), (BROKER, "1"), (LOGGER, "1")]),
         (1, [BROKER], [(BROKER, "1")]),
-        (1, [TOPIC, LOGGER, 16, 32], [(TOPIC, "a"), (TOPIC, "b")]),
+        (1, [TOPIC, 16, 32], [(TOPIC, "a"), (TOPIC, "b")]),
+        (1, [LOGGER], [(LOGGER, "1")]),
         (1, [16], []),
     ],
 )

@@ -21,8 +21,8 @@ COMMANDS = (
     *("dev restart", "topic", "topic create", "topic list", "topic describe", "topic delete", "produce", "consume"),
     *("topic alter-config", "topic add-partitions", "topic trim-prefix", "group", "group list", "group describe"),
     *("group seek", "group delete", "cluster", "cluster info", "cluster health", "cluster config"),
-    *("cluster config list", "cluster config get", "cluster config set", "cluster config unset", "partition"),
-    *("partition transfer-leadership", "bench", "doctor", "check", "chaos", "completion"),
+    *("cluster config list", "cluster config get", "cluster config set", "cluster config unset", "cluster log-level"),
+    *("partition", "partition transfer-leadership", "bench", "doctor", "check", "chaos", "completion"),
 )
 # Nothing listens there: port 1 needs privileges and is assigned to a protocol that nobody runs.
 NOBODY = "127.0.0.1:1"
@@ -179,6 +179,7 @@ def test_a_usage_error_is_one_clear_line_and_exit_code_64(
         (f"topic trim-prefix t -o end --brokers {NOBODY}", "no Kafka broker answers"),
         (f"topic describe t --admin http://{NOBODY}/ --brokers {NOBODY}", "no Kafka broker answers"),
         (f"cluster config list --brokers {NOBODY}", "no Kafka broker answers"),
+        (f"cluster log-level raft DEBUG --brokers {NOBODY}", "no Kafka broker answers"),
         (f"bench --brokers {NOBODY}", "no Kafka broker answers"),
         (f"cluster health --brokers {NOBODY}", "no Kafka broker answers"),
         ("dev status", "there is no cluster in"),
