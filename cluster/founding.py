@@ -130,8 +130,8 @@ class Founding:
                 await asyncio.sleep(_ASK_PAUSE)
             if loop.time() >= remind_at:
                 remind_at = loop.time() + _REMIND_INTERVAL
-                missing = [node for node in self._seed_ids() if node not in members]
-                _logger.warning("waiting for seeds %s to found the cluster", missing)
+                missing = [seed for seed in self._seeds if seed.node_id not in members]
+                _logger.warning("waiting for seeds %s to found the cluster", _shown(missing))
         cluster = found(members)
         self._kvstore.put(_KEY, msgspec.json.encode(cluster))
         await self._kvstore.sync()

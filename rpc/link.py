@@ -199,7 +199,7 @@ class OutgoingLink:
         self._fail_all()
         if connection.peer is not None:
             if connection.damage is not None:
-                self._owner.damage.damaged(self.node_id, "a reply of", connection.damage)
+                self._owner.damage.damaged(self.node_id, "link to", "a reply", connection.damage)
             self._owner.link_is_lost(connection.peer, Role.DIALER)
         if connection.refusal is not None:
             self._owner.refusals.refused(self._name(), connection.refusal.refusal, connection.refusal.message)

@@ -111,7 +111,7 @@ class Server:
             answer = self._call(connection, method_number, items[3], payload)
         except RpcError as error:
             if isinstance(error, MalformedBodyError):
-                self._report_damage(connection, "a request of", error)
+                self._report_damage(connection, "a request", error)
             self._write_error(connection, request_id, error.code, str(error))
             return
         if not asyncio.isfuture(answer):
@@ -136,14 +136,14 @@ class Server:
         if self._links.get(peer.replica.node_id) is connection:
             del self._links[peer.replica.node_id]
         if connection.damage is not None:
-            self._report_damage(connection, "a frame of", connection.damage)
+            self._report_damage(connection, "a frame", connection.damage)
         self._owner.link_is_lost(peer, Role.ACCEPTOR)
 
     # Requests
 
     def _report_damage(self, connection: Connection, what: str, error: RpcError) -> None:
         assert connection.peer is not None
-        self._owner.damage.damaged(connection.peer.replica.node_id, what, error)
+        self._owner.damage.damaged(connection.peer.replica.node_id, "link from", what, error)
 
     def _call(self, connection: Connection, method_number: int, body: object, payload: memoryview) -> object:
         registered = self._methods.get(method_number)
@@ -172,7 +172,9 @@ class Server:
         elif isinstance(error, RpcError):
             self._write_error(connection, request_id, error.code, str(error))
         else:
-            _logger.error("a request failed in a way it should not", exc_info=error)
+            peer = connection.peer
+            where = "a link" if peer is None else f"link from node {peer.replica.node_id}"
+            _logger.error("%s: a request failed in a way it should not", where, exc_info=error)
             self._write_error(connection, request_id, ErrorCode.INTERNAL, type(error).__name__)
 
     def _reply(self, connection: Connection, request_id: int, body: object) -> None:

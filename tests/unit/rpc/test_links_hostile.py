@@ -77,7 +77,7 @@ def test_what_a_peer_damages_is_counted_and_logged(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.WARNING):
         run(test())
     said = [record.getMessage() for record in caplog.records if "damaged" in record.getMessage()]
-    assert said[0] == "a frame of node 3 is damaged (number 1): the CRC of the header does not match"
+    assert said[0] == "link from node 3: a frame is damaged (number 1): the CRC of the header does not match"
 
 
 def test_damage_is_logged_once_a_second_for_each_peer(caplog: pytest.LogCaptureFixture) -> None:
@@ -85,14 +85,14 @@ def test_damage_is_logged_once_a_second_for_each_peer(caplog: pytest.LogCaptureF
         log = DamageLog()
         for _ in range(3):
             for node in (2, 3):
-                log.damaged(NodeId(node), "a frame of", MalformedFrameError("flipped"))
+                log.damaged(NodeId(node), "link from", "a frame", MalformedFrameError("flipped"))
             await asyncio.sleep(0.6)
         assert log.counts == {2: 3, 3: 3}
 
     with World(1) as world, caplog.at_level(logging.WARNING):
         world.run(world.add_node(1), test())
     assert sorted(record.getMessage() for record in caplog.records if "flipped" in record.getMessage()) == [
-        f"a frame of node {node} is damaged (number {number}): flipped" for node in (2, 3) for number in (1, 3)
+        f"link from node {node}: a frame is damaged (number {number}): flipped" for node in (2, 3) for number in (1, 3)
     ]
 
 
