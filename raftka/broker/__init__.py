@@ -8,6 +8,7 @@
 * `bounds`          how full each state table is.
 * `can_listen`  whether its addresses are free, before anything else.
 * `admin_listener`  its socket: how many connections, for how long.
+* `event_json`      events as the admin port tells them.
 * `file_limits`     open files and sockets: the limit, and who gets what of it.
 * `loop_errors`     what ends the broker, and what does not.
 * `loop_watch`      how late the event loop is, how long the garbage collector stops it; `loop_watchdog` ends a broker

@@ -26,6 +26,7 @@ from raft.errors import RaftError, TransferTargetError, TransferTimedOutError
 from raftka.broker.admin_access import AdminAccess
 from raftka.broker.admin_listener import AdminListener
 from raftka.broker.bounds import node_fills
+from raftka.broker.event_json import render_events
 from raftka.broker.metrics import render_metrics
 
 _DIGITS_MAX = 10
@@ -112,22 +113,8 @@ class AdminHttp:
         since = parse_number(wanted[0]) if len(wanted) == 1 else None
         if since is None:
             return _error(400, f"since={','.join(wanted)[:_SHOWN_CHARACTERS]}: must be one number, that of an event")
-        events = self._node.events
-        found = [
-            {
-                "seq": event.seq,
-                "at_ms": event.at_ms,
-                "kind": event.kind.value,
-                "level": logging.getLevelName(event.level),
-                "partition": event.partition or None,
-                "term": event.term or None,
-                "text": event.text,
-            }
-            for event in events.since(since)
-        ]
-        return web.json_response(
-            {"node_id": events.node_id, "boot": events.boot, "next": events.next_seq, "events": found}
-        )
+        body = await render_events(self._node.events, since)
+        return web.Response(body=body, content_type="application/json", charset="utf-8")
 
     async def _partition(self, request: web.Request) -> web.Response:
         found = self._find(request)
