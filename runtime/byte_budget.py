@@ -115,7 +115,7 @@ class ReservedBudget:
         """Take `min(size, share)` bytes now and return how many; 0 if they are not free or others wait for them."""
         units = min(size, self.share)
         assert units > 0
-        if self._urgent or (self._ordinary and not urgent) or not self._has_room(units, urgent=urgent):
+        if not self.has_room(units, urgent=urgent):
             return 0
         self.taken += units
         return units

@@ -39,7 +39,7 @@ def alter_loggers(
 
     Raises:
         ResourceRefusedError: Another broker's; an unknown logger or level; another operation than set and delete; the
-            root's level deleted; AlterConfigs, as in Kafka.
+            root's level deleted; AlterConfigs, which is not for loggers.
     """
     _check_broker(context, name)
     if replaces_all:
