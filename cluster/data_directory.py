@@ -8,7 +8,7 @@ part of the data: the node must not start, because a wiped disk that votes under
 import crc32c
 import msgspec
 
-from cluster.errors import StartupError
+from cluster.errors import PermanentStartupError, StartupError
 from model.error_text import reason_of
 from model.ids import DirectoryId, NodeId, Replica
 from runtime.environment import Environment
@@ -47,24 +47,38 @@ class DataDirectoryLock:
         self._files.let_go()
 
 
-def lock_data_directory(env: Environment, path: str) -> DataDirectoryLock:
+def lock_data_directory(env: Environment, path: str, *, create: bool = True) -> DataDirectoryLock:
     """Make the directory if needed, hold it open and take its lock; blocking, before anything else runs.
 
     From here on whatever lies in it is found through its descriptor (`FileSystem.hold`).
 
+    Args:
+        env: Its `files` hold the directory from here on.
+        path: Of the directory.
+        create: Whether a directory that does not exist is made; the one above it never is.
+
     Raises:
-        StartupError: Another process uses it, it holds what is not a broker's, or it cannot be made.
+        PermanentStartupError: It does not exist and is not to be made, or it holds what is not a broker's.
+        StartupError: Another process uses it, or the disk refuses.
     """
     files = env.files
     try:
-        files.mkdir(path)
+        if create:
+            files.mkdir(path)
         files.hold(path)
     except FileNotFoundError:
-        raise StartupError(
+        if not create:
+            raise PermanentStartupError(
+                f"data directory {path} does not exist, and data.dir.create is false: mount its disk;"
+                f" for a new broker, make it (mkdir -m 700 {path})"
+            ) from None
+        raise PermanentStartupError(
             f"cannot make data directory {path}: the directory above it does not exist; mount its disk, or make it"
         ) from None
     except (FileExistsError, NotADirectoryError):
-        raise StartupError(f"cannot use data directory {path}: it is a file; name a directory as data.dir") from None
+        raise PermanentStartupError(
+            f"cannot use data directory {path}: it is a file; name a directory as data.dir"
+        ) from None
     except OSError as error:
         raise StartupError(f"cannot use data directory {path}: {reason_of(error)}") from error
     try:
@@ -78,7 +92,7 @@ def _lock_held(files: FileSystem, path: str) -> DataDirectoryLock:
     try:
         names = set(files.listdir(path))
         if _FILE not in names and names - _OWN_NAMES:
-            raise StartupError(
+            raise PermanentStartupError(
                 f"{path} holds {_some(names - _OWN_NAMES)} and no {_FILE}: it is not a data directory;"
                 " name an empty or a new one as data.dir"
             )
@@ -96,13 +110,13 @@ async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, no
     again.
 
     Raises:
-        StartupError: The directory is another node's, of another format, or incomplete.
+        PermanentStartupError: The directory is another node's, of another format, or incomplete.
     """
     on_disk = await env.workers.run(Pool.READ, lambda: read_identity(env, path))
     in_kvstore = kvstore.get(_KEY)
     if on_disk is None and in_kvstore is None:
         if await env.workers.run(Pool.READ, lambda: _holds_logs(env, path)):
-            raise StartupError(
+            raise PermanentStartupError(
                 f"{path}: its identity file and its kvstore are missing, but it holds logs; bring the whole data"
                 " directory back, parts of it are not enough"
             )
@@ -120,11 +134,13 @@ async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, no
     if on_disk is None or stored is None or on_disk != stored:
         missing = "its kvstore is missing" if stored is None else "its identity file is missing"
         reason = missing if on_disk is None or stored is None else "its kvstore belongs to another directory"
-        raise StartupError(f"{path}: {reason}; bring the whole data directory back, parts of it are not enough")
+        raise PermanentStartupError(
+            f"{path}: {reason}; bring the whole data directory back, parts of it are not enough"
+        )
     if on_disk.format_version != FORMAT_VERSION:
-        raise StartupError(f"{path} has format {on_disk.format_version}, this version reads {FORMAT_VERSION}")
+        raise PermanentStartupError(f"{path} has format {on_disk.format_version}, this version reads {FORMAT_VERSION}")
     if on_disk.node_id != node_id:
-        raise StartupError(f"{path} belongs to node {on_disk.node_id}, but node.id is {node_id}")
+        raise PermanentStartupError(f"{path} belongs to node {on_disk.node_id}, but node.id is {node_id}")
     if not kvstore.items("raft/"):
         await _make_groups(env, path)
     return Replica(node_id, DirectoryId(on_disk.directory_id))
@@ -148,14 +164,14 @@ def _decode(path: str, stored: bytes) -> DirectoryRecord:
     try:
         return msgspec.json.decode(stored, type=DirectoryRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise StartupError(f"{path}: its kvstore's record of the directory is damaged: {error}") from error
+        raise PermanentStartupError(f"{path}: its kvstore's record of the directory is damaged: {error}") from error
 
 
 def read_identity(env: Environment, path: str) -> DirectoryRecord | None:
     """Return what the identity file of the data directory `path` says; None if there is none. Blocking.
 
     Raises:
-        StartupError: It is damaged.
+        PermanentStartupError: It is damaged.
         OSError: The disk refuses.
     """
     name = f"{path}/{_FILE}"
@@ -169,10 +185,14 @@ def read_identity(env: Environment, path: str) -> DirectoryRecord | None:
     try:
         checksum, body = content[:8], content[9:].rstrip(b"\n")
         if int(checksum, 16) != crc32c.crc32c(body):
-            raise StartupError(f"{name} is damaged: wrong checksum; restore it from a copy of this data directory")
+            raise PermanentStartupError(
+                f"{name} is damaged: wrong checksum; restore it from a copy of this data directory"
+            )
         return msgspec.json.decode(body, type=DirectoryRecord)
     except (ValueError, msgspec.MsgspecError) as error:
-        raise StartupError(f"{name} is damaged: {error}; restore it from a copy of this data directory") from error
+        raise PermanentStartupError(
+            f"{name} is damaged: {error}; restore it from a copy of this data directory"
+        ) from error
 
 
 def _write(env: Environment, path: str, record: DirectoryRecord) -> None:

@@ -65,6 +65,14 @@ class StartupError(ClusterError):
     """The node must not start: foreign directory, other cluster, seeds that disagree. The message says the cure."""
 
 
+class PermanentStartupError(StartupError):
+    """The same start would be refused again: somebody must change the configuration or the data directory first."""
+
+
+class RefusedDirectoryError(PermanentStartupError):
+    """This data directory is new, and a founded node knows this node id by another one."""
+
+
 BY_NAME: dict[str, type[ClusterError]] = {
     error.__name__: error
     for error in (

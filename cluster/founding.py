@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from cluster.errors import StartupError
+from cluster.errors import PermanentStartupError, RefusedDirectoryError, StartupError
 from model.ids import DirectoryId, NodeId, Replica
-from rpc.errors import RpcError
+from rpc.errors import HandshakeRefusedError, RefusalCode, RpcError
 from rpc.identity import Address, Peer
 from rpc.links import Links
 from rpc.methods import Method
@@ -86,13 +86,15 @@ class Founding:
         self._replica = replica
         self._seeds = sorted(seeds)
         self._cluster: ClusterRecord | None = None
+        self._missing: list[Seed] = []
+        self._why: dict[int, RpcError] = {}
         links.register(FOUND, self._on_found)
 
     def recall(self) -> ClusterRecord | None:
         """Return the cluster this directory belongs to, None if it was never founded.
 
         Raises:
-            StartupError: The configured seeds are not its members: brokers can be neither added nor dropped yet.
+            PermanentStartupError: The configured seeds are not its members: no broker can be added or dropped yet.
         """
         stored = self._kvstore.get(_KEY)
         if stored is None:
@@ -101,7 +103,7 @@ class Founding:
         configured = self._seed_ids()
         members = [node for node, _ in cluster.members]
         if configured != members:
-            raise StartupError(
+            raise PermanentStartupError(
                 f"the configured seeds are nodes {configured}, but this directory belongs to a cluster of nodes"
                 f" {members}; adding and removing brokers is not supported yet"
             )
@@ -112,11 +114,14 @@ class Founding:
         """Wait until all seeds have answered with the same list, and write the cluster down.
 
         Raises:
-            StartupError: This node is not among its seeds, another seed has another list, or its cluster does not
-                include this directory.
+            RefusedDirectoryError: A seed is founded and knows this node by another directory. Nothing is removed: the
+                other node may be the one that is wrong.
+            PermanentStartupError: This node is not among its seeds, or a seed's cluster does not include this
+                directory.
+            StartupError: Another seed has another list.
         """
         if self._replica.node_id not in self._seed_ids():
-            raise StartupError(f"node {self._replica.node_id} is not among its seeds {_shown(self._seeds)}")
+            raise PermanentStartupError(f"node {self._replica.node_id} is not among its seeds {_shown(self._seeds)}")
         members = {int(self._replica.node_id): str(self._replica.directory_id)}
         loop = asyncio.get_running_loop()
         remind_at = loop.time() + _REMIND_INTERVAL
@@ -126,18 +131,24 @@ class Founding:
                     reply = await self._ask(NodeId(seed.node_id))
                     if reply is not None:
                         members[reply.node_id] = self._checked(reply).directory_id
+                    self._missing = [each for each in self._seeds if each.node_id not in members]
             if len(members) < len(self._seed_ids()):
                 await asyncio.sleep(_ASK_PAUSE)
             if loop.time() >= remind_at:
                 remind_at = loop.time() + _REMIND_INTERVAL
-                missing = [seed for seed in self._seeds if seed.node_id not in members]
-                _logger.warning("waiting for seeds %s to found the cluster", _shown(missing))
+                _logger.warning("waiting for seeds %s to found the cluster", _shown(self._missing))
         cluster = found(members)
         self._kvstore.put(_KEY, msgspec.json.encode(cluster))
         await self._kvstore.sync()
         self._cluster = cluster
         _logger.info("founded cluster %s of nodes %s", cluster.cluster_id, [node for node, _ in cluster.members])
         return cluster
+
+    def unanswered(self) -> list[tuple[Seed, RpcError | OSError | None]]:
+        """Return the seeds that `found` still waits for, each with the newest reason; None: there is none yet."""
+        return [
+            (seed, self._links.why_down(NodeId(seed.node_id)) or self._why.get(seed.node_id)) for seed in self._missing
+        ]
 
     def _seed_ids(self) -> list[int]:
         return [seed.node_id for seed in self._seeds] or [int(self._replica.node_id)]
@@ -146,9 +157,23 @@ class Founding:
         request = FoundRequest(self._replica.node_id, self._replica.directory_id, self._seeds)
         try:
             reply = await self._links.send(node, FOUND, request, timeout=_ASK_TIMEOUT)
-        except RpcError:
+        except RpcError as error:
+            self._why[node] = error
+            self._check_refusal(node)
             return None  # Not up yet; asked again.
         return reply if reply.node_id == node else None
+
+    def _check_refusal(self, node: NodeId) -> None:
+        """Give up where a seed knows this node by another directory: it would say so at every start.
+
+        The directory holds nothing yet, so no broker that serves ends because of what another one says.
+        """
+        why = self._links.why_down(node)
+        if isinstance(why, HandshakeRefusedError) and why.by_peer and why.refusal is RefusalCode.WRONG_DIRECTORY:
+            raise RefusedDirectoryError(
+                f"node {node} refuses this data directory: it knows node {self._replica.node_id} by another one;"
+                f" name the original data directory of node {self._replica.node_id} as data.dir, or bring it back"
+            )
 
     def _checked(self, reply: FoundReply) -> FoundReply:
         if sorted(reply.seeds) != self._seeds:
@@ -159,7 +184,7 @@ class Founding:
         if reply.cluster is not None:
             mine = (int(self._replica.node_id), str(self._replica.directory_id))
             if mine not in reply.cluster.members:
-                raise StartupError(
+                raise PermanentStartupError(
                     f"node {reply.node_id} belongs to cluster {reply.cluster.cluster_id}, which does not know this"
                     f" data directory as node {self._replica.node_id}; bring the original directory back"
                 )

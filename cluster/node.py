@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 
 from cluster.admin_requests import AdminRequests, RegisterBrokerRequest
 from cluster.commands import BrokerRecord
@@ -92,6 +93,15 @@ class NodeOptions:
     telemetry: bool = False
 
 
+class StartPhase(Enum):
+    """How far `Node.start` has come."""
+
+    DIRECTORY = auto()
+    SEEDS = auto()
+    REPLICAS = auto()
+    STARTED = auto()
+
+
 _Part = (
     DataDirectoryWatch
     | GroupManager
@@ -106,7 +116,10 @@ _Part = (
 
 
 class Node:
-    """See the module. After `start` everything below is usable; `stop` ends all of it."""
+    """See the module. After `start` everything below is usable; `stop` ends all of it.
+
+    `phase` says how far the start has come; `links` and `founding` are there from SEEDS on.
+    """
 
     links: Links
     groups: GroupManager
@@ -121,6 +134,7 @@ class Node:
     telemetry: TelemetryPublisher | None = None
     events: Events
     replica: Replica
+    founding: Founding
     cluster: ClusterRecord
 
     def __init__(
@@ -149,6 +163,7 @@ class Node:
         self._on_unusable = on_unusable or _report
         self._is_unusable = False
         self.is_registered = asyncio.Event()
+        self.phase = StartPhase.DIRECTORY
         self._started: list[_Part] = []
 
     async def start(self) -> None:
@@ -168,7 +183,7 @@ class Node:
         self._watch = NodeWatch(self.links, self.events)
         self._watch.start()
         self._started.append(self._watch)
-        founding = Founding(self.links, self._kvstore, self.replica, options.seeds)
+        founding = self.founding = Founding(self.links, self._kvstore, self.replica, options.seeds)
         cluster = founding.recall()
         if cluster is not None:
             self._know(cluster)
@@ -187,10 +202,13 @@ class Node:
             self._started.append(self.links)
             self.links.set_peers(addresses(options.seeds))
         if cluster is None:
+            self.phase = StartPhase.SEEDS
             cluster = await founding.found()
             self._know(cluster)
         self.cluster = cluster
+        self.phase = StartPhase.REPLICAS
         await self._start_groups(cluster)
+        self.phase = StartPhase.STARTED
 
     def _on_kvstore_failure(self, error: KvStoreError) -> None:
         # No term and no vote becomes durable any more, for any group: this broker can neither follow a new leader nor

@@ -17,5 +17,6 @@
 * `pipeline`        pipelines on Spark, the archive among them: `raftka pipeline`, `raftka archive`.
 * `story`           what `make run` tells.
 * `story_clients`   the producers and the reader of the story.
+* `health`          what is wrong, and the cure: rules without a broker's packages.
 * `broker`          the broker process.
 """

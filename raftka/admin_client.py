@@ -9,6 +9,8 @@ from raftka.error_text import reason_of
 _PERMANENT = (" cannot start: ", " has stopped: ", " is damaged: ")
 # How the words of an AdminError begin.
 _NO_ANSWER = "admin port "
+# How a broker's own reason begins while it starts.
+_STARTING = "starting: "
 
 
 class AdminError(Exception):
@@ -89,5 +91,5 @@ def is_leaderless(reason: str) -> bool:
 
 
 def is_answer(reason: str) -> bool:
-    """Return whether `not_ready_reason` comes from a broker, not from the lack of one."""
-    return not reason.startswith(_NO_ANSWER)
+    """Return whether `not_ready_reason` comes from a broker that has started, not from one that starts or is absent."""
+    return not reason.startswith((_NO_ANSWER, _STARTING))

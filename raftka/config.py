@@ -32,6 +32,10 @@ _CLIENT_VARIABLES = frozenset(
 )
 
 
+# Keys that extend another key: TOML takes them beside it only in quotes.
+_EXTENDING = frozenset(key for key in BY_KEY if any(key.startswith(f"{other}.") for other in BY_KEY))
+
+
 class SeedAddress(NamedTuple):
     """One broker of the cluster and where its rpc listener is."""
 
@@ -52,6 +56,7 @@ class BrokerConfig:
 
     node_id: int
     data_dir: str
+    data_dir_create: bool
     kafka_address: str
     kafka_port: int
     kafka_advertised_address: str
@@ -166,16 +171,20 @@ def _read_file(file: str | os.PathLike[str]) -> Iterator[tuple[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read: {short_reason_of(error)}") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file}: not TOML: {error}") from None
+        # The words of tomllib where a key extends one that has a value.
+        overlap = "overwrite a value" in str(error)
+        hint = f"; in a file, put {', '.join(sorted(_EXTENDING))} in quotes" if overlap else ""
+        raise ConfigError(f"{file}: not TOML: {error}{hint}") from None
     yield from _flattened(document, "")
 
 
 def _flattened(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for name, value in table.items():
-        if isinstance(value, dict) and prefix + name not in BY_KEY:
-            yield from _flattened(value, f"{prefix}{name}.")
+        key = prefix + name
+        if isinstance(value, dict) and (key not in BY_KEY or {f"{key}.{each}" for each in value} <= _EXTENDING):
+            yield from _flattened(value, f"{key}.")
         else:
-            yield prefix + name, value
+            yield key, value
 
 
 def _assemble(found: Mapping[str, tuple[Any, str]]) -> BrokerConfig:
@@ -342,7 +351,8 @@ def _render_option(option: Option) -> str:
         facts.append(f"default: {option.default_text}")
     lines = [f"# {option.doc}" + (f" ({'; '.join(facts)})" if facts else "")]
     mark = "" if option.key == "node.id" else "# "
-    lines.append(f"{mark}{option.key} = {_example_value(option)}")
+    key = f'"{option.key}"' if option.key in _EXTENDING else option.key
+    lines.append(f"{mark}{key} = {_example_value(option)}")
     return "\n".join(lines)
 
 

@@ -102,6 +102,14 @@ OPTIONS: tuple[Option, ...] = (
         doc="Data directory of this broker. A relative path starts at the working directory of the broker. The"
         " directory belongs to one node id of one cluster, permanently.",
     ),
+    Option(
+        key="data.dir.create",
+        kind="bool",
+        default=True,
+        doc="Create the data directory if it does not exist, but never the directory above it. If false, the broker"
+        " refuses to start without its directory, so it never begins anew while a disk is not mounted. In a file the"
+        " key needs quotes, because data.dir is a key, too.",
+    ),
     Option(key="kafka.address", kind="host", default="127.0.0.1", doc="Listen address for Kafka clients."),
     _port("kafka.port", 9092, "Listen port for Kafka clients; 0 picks a free port."),
     Option(

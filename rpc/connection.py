@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Protocol
 
+from model.ids import NodeId
 from rpc.codec import decode_header
 from rpc.errors import HandshakeRefusedError, MalformedFrameError, RefusalCode
 from rpc.framing import Buffer, FrameReader
@@ -108,10 +109,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._writer.unsent_bytes if self._writer is not None else 0
 
     @property
-    def claimed_node(self) -> str:
-        """Who the peer says it is, for a log line."""
-        node_id = self._handshake.claimed_node
-        return "an unknown node" if node_id is None else f"node {node_id}"
+    def claimed_node(self) -> NodeId | None:
+        """Who the peer says it is, unproven."""
+        return self._handshake.claimed_node
 
     @property
     def remote_host(self) -> str:

@@ -69,6 +69,8 @@ class OutgoingLink:
 
     Attributes:
         refused_requests: How many were not sent because too much was unsent.
+        why_down: Why there is no working link: the error of the newest attempt or the loss of the last link; None while
+            the link is up, and before the first attempt has ended.
     """
 
     def __init__(self, node_id: NodeId, address: Address, owner: LinkOwner) -> None:
@@ -87,6 +89,7 @@ class OutgoingLink:
         self._waiting_since = 0.0
         self._last_timeout = 0.0
         self.refused_requests = 0
+        self.why_down: RpcError | OSError | None = None
         self._dial()
 
     @property
@@ -171,7 +174,8 @@ class OutgoingLink:
         self._backoff = self._options.backoff_min
         self._waiting_since = self._last_timeout = 0.0
         self._sweep = self._loop.call_later(self._options.sweep_interval, self._check_deadlines)
-        self._owner.refusals.works(self._name())
+        self.why_down = None
+        self._owner.refusals.works(self._name(), self.node_id)
         self._owner.link_is_up(peer)
 
     def on_frame(self, connection: Connection, items: list[object], payload: memoryview) -> None:
@@ -197,12 +201,14 @@ class OutgoingLink:
         self._connection = None
         self._stop_sweep()
         self._fail_all()
+        when = "in the handshake" if connection.peer is None else "after it had worked"
+        self.why_down = connection.refusal or LinkDownError(f"the connection was lost {when}")
         if connection.peer is not None:
             if connection.damage is not None:
                 self._owner.damage.damaged(self.node_id, "link to", "a reply", connection.damage)
             self._owner.link_is_lost(connection.peer, Role.DIALER)
         if connection.refusal is not None:
-            self._owner.refusals.refused(self._name(), connection.refusal.refusal, connection.refusal.message)
+            self._owner.refusals.refused(self._name(), self.node_id, connection.refusal)
         self._dial_later(is_refused=connection.refusal is not None)
 
     # Dialing
@@ -219,11 +225,12 @@ class OutgoingLink:
                 await self._owner.env.network.connect(
                     *self.address, lambda: connection, source_host=self._options.source_host
                 )
-        except OSError:  # TimeoutError is one
+        except OSError as error:  # TimeoutError is one
             # A connection that stood and was lost before the dial returned has been handled by on_lost.
             if self._connection is connection:
                 connection.abort()
                 self._connection = None
+                self.why_down = error
                 self._dial_later(is_refused=False)
 
     def _dial_later(self, *, is_refused: bool) -> None:

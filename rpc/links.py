@@ -9,7 +9,7 @@ from model.error_text import reason_of
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.connection import OpenConnections
 from rpc.damage_log import DamageLog
-from rpc.errors import LinkDownError, RpcError
+from rpc.errors import HandshakeRefusedError, LinkDownError, RpcError
 from rpc.framing import Buffer
 from rpc.handshake import NONCE_BYTES, Handshake, Role
 from rpc.identity import Address, LinkIdentity, Peer
@@ -115,6 +115,7 @@ class Links:
         """Keep links to exactly these nodes; this node itself is skipped."""
         assert not self._gate.is_closed
         wanted = {node_id: peers[node_id] for node_id in peers if node_id != self._identity.replica.node_id}
+        self._owner.refusals.peers = frozenset(wanted)
         for node_id, link in list(self._outgoing.items()):
             if wanted.get(node_id) != link.address:
                 link.close()
@@ -127,6 +128,23 @@ class Links:
         """Whether the outgoing link to a node works."""
         link = self._outgoing.get(node_id)
         return link is not None and link.is_up
+
+    def why_down(self, node_id: NodeId) -> RpcError | OSError | None:
+        """Return why the outgoing link to a node does not work: the outcome of the newest attempt.
+
+        None while it works, and before the first attempt has ended. A HandshakeRefusedError: one of the two nodes
+        refuses the other.
+        """
+        link = self._outgoing.get(node_id)
+        return None if link is None else link.why_down
+
+    @property
+    def refusals(self) -> Mapping[NodeId, HandshakeRefusedError]:
+        """The newest refusal between this node and each peer since a link between them last worked, in any direction.
+
+        It stays when the other node has ended since. Of a handshake that the peer began, the node id is unproven.
+        """
+        return self._owner.refusals.newest
 
     def has_room(self, node_id: NodeId, size: int) -> bool:
         """Whether a payload of `size` bytes would not be refused because too much is unsent on the link to a node."""

@@ -100,7 +100,7 @@ class Server:
         self._links[node_id] = connection
         if replaced is not None:
             replaced.abort()
-        self._owner.refusals.works(f"node {node_id} from {connection.remote_host}")
+        self._owner.refusals.works(f"node {node_id} from {connection.remote_host}", node_id)
 
     def on_frame(self, connection: Connection, items: list[object], payload: memoryview) -> None:
         """Call the handler of one request."""
@@ -127,10 +127,12 @@ class Server:
         self._unanswered.pop(connection, None)
         self._handshaking.pop(connection, None)
         if connection.refusal is not None:
-            refusal = connection.refusal
+            claimed = connection.claimed_node
             # The port tells nothing and is another one each time: what was said once need not be said again.
-            who = f"{connection.claimed_node} from {connection.remote_host}"
-            self._owner.refusals.refused(who, refusal.refusal, refusal.message)
+            who = f"{'an unknown node' if claimed is None else f'node {claimed}'} from {connection.remote_host}"
+            # Who claims to be a node whose link works is somebody else.
+            is_other = claimed is not None and self.peer(claimed) is not None
+            self._owner.refusals.refused(who, None if is_other else claimed, connection.refusal)
         if (peer := connection.peer) is None:
             return
         if self._links.get(peer.replica.node_id) is connection:

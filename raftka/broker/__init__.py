@@ -4,10 +4,11 @@
 * `application`     wiring, start and stop order, signals.
 * `described_options`  the options as DescribeConfigs tells them.
 * `admin_access`    which requests the admin port refuses: those that a web page made a browser send.
-* `admin_http`      the admin port: readiness, partitions, brokers, metrics.
+* `admin_http`      the admin port: readiness, partitions, brokers, metrics; `admin_parameters`: what its paths take.
 * `bounds`          how full each state table is.
 * `can_listen`  whether its addresses are free, before anything else.
 * `admin_listener`  its socket: how many connections, for how long.
+* `exit_codes`      with what the process ends: whether a restart can help.
 * `event_json`      events as the admin port tells them.
 * `file_limits`     open files and sockets: the limit, and who gets what of it.
 * `loop_errors`     what ends the broker, and what does not.
@@ -15,5 +16,6 @@
                     whose loop stands still for good.
 * `permissions`     who else can read the secret and the data directory.
 * `metrics`         the node's counters as Prometheus text; `kafka_metrics`: the Kafka listener's.
+* `readiness`       whether this broker serves, and if not, why; `starting`: the same while it starts.
 * `logs`            where log lines go.
 """

@@ -19,10 +19,13 @@ def _add_broker_packages() -> None:
 
 def main() -> int:
     """Run the broker until SIGTERM or SIGINT; return the process's exit code."""
+    _add_broker_packages()
+    from raftka.broker.exit_codes import CONFIGURATION
+
     if not __debug__:
         # Assertions are part of the product: they stop a replica before it does harm.
         print("raftka: refusing to run under python -O: assertions are needed", file=sys.stderr)
-        return 1
+        return CONFIGURATION
     parser = argparse.ArgumentParser(prog="raftka.broker")
     parser.add_argument("--node-id", type=int, required=True, metavar="N", help="whose process this is, for `ps`")
     parser.add_argument(
@@ -38,7 +41,6 @@ def main() -> int:
         help="for `raftka chaos` alone: no write to a log begins while this file exists",
     )
     arguments = parser.parse_args()
-    _add_broker_packages()
 
     from raftka.broker.application import run_broker
     from raftka.config import ConfigError
@@ -48,7 +50,7 @@ def main() -> int:
         config = read_config(arguments.config_fd, arguments.node_id)
     except ConfigError as error:
         print(f"raftka: {error}", file=sys.stderr)
-        return 1
+        return CONFIGURATION
     return asyncio.run(run_broker(config, arguments.hang_appends_while))
 
 

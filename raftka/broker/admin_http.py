@@ -1,14 +1,16 @@
 """The admin port.
 
-GET   /v1/status/ready                                                  whether this broker serves
-GET   /v1/brokers                                                       their addresses
+GET   /v1/status/live                                                   whether its event loop runs
+GET   /v1/status/ready                                                  whether this broker serves; if not, why
+GET   /v1/brokers                                                       their addresses, and who refuses whom
 GET   /v1/partitions/{topic}/{partition}                                leader, replicas, positions
 POST  /v1/partitions/{topic}/{partition}/transfer_leadership?target=N   only at the leader; without target: the best one
 GET   /v1/events?since=N                                                what happened, from event N on
 GET   /v1/bounds                                                        how full is what has a bound
 GET   /metrics
 
-`admin_access` says which requests are refused before any of these is asked.
+`admin_access` says which requests are refused before any of these is asked, `admin_parameters` which parameters there
+are, and `starting` what is answered until the node has started.
 """
 
 import logging
@@ -25,33 +27,32 @@ from model.ids import NodeId
 from raft.errors import RaftError, TransferTargetError, TransferTimedOutError
 from raftka.broker.admin_access import AdminAccess
 from raftka.broker.admin_listener import AdminListener
+from raftka.broker.admin_parameters import refuse_unknown_parameters
 from raftka.broker.bounds import node_fills
 from raftka.broker.event_json import render_events
 from raftka.broker.metrics import render_metrics
+from raftka.broker.readiness import not_ready, refusals
+from raftka.broker.starting import LIVE, READY, Starting, ready_response
+from raftka.health.refusals import explain
 
 _DIGITS_MAX = 10
 _SHOWN_CHARACTERS = 60
 
 
 class AdminHttp:
-    """Routes over one node; `collectors` tell the metrics of the other parts of the broker.
+    """Routes over one node, which is there from `serve` on; until then `starting` answers.
 
     `names` are the hosts by which this port is asked for, besides its addresses (AdminAccess).
     """
 
-    def __init__(
-        self,
-        node: Node,
-        statuses: PartitionStatusReader,
-        listener: AdminListener,
-        collectors: Sequence[Collector] = (),
-        names: Sequence[str] = (),
-    ) -> None:
-        self._node = node
+    _node: Node
+    _statuses: PartitionStatusReader
+    _collectors: Sequence[Collector]
+
+    def __init__(self, starting: Starting, listener: AdminListener, names: Sequence[str] = ()) -> None:
+        self._starting = starting
         self._access = AdminAccess(names)
-        self._collectors = collectors
         self._listener = listener
-        self._statuses = statuses
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> None:
@@ -60,8 +61,14 @@ class AdminHttp:
         Raises:
             OSError: The address cannot be bound.
         """
-        application = web.Application(middlewares=[self._listener.middleware, self._access.middleware])
-        application.router.add_get("/v1/status/ready", self._ready)
+        application = web.Application(
+            middlewares=[
+                *(self._listener.middleware, self._access.middleware),
+                *(refuse_unknown_parameters, self._starting.middleware),
+            ]
+        )
+        application.router.add_get(LIVE, self._live)
+        application.router.add_get(READY, self._ready)
         application.router.add_get("/v1/brokers", self._brokers)
         application.router.add_get("/v1/partitions/{topic}/{partition}", self._partition)
         application.router.add_post("/v1/partitions/{topic}/{partition}/transfer_leadership", self._transfer)
@@ -76,19 +83,26 @@ class AdminHttp:
         await self._runner.setup()
         await self._listener.start(self._runner, host, port)
 
+    def serve(self, node: Node, statuses: PartitionStatusReader, collectors: Sequence[Collector] = ()) -> None:
+        """Answer from a node that has started; `collectors` tell the metrics of the other parts of the broker."""
+        self._node, self._statuses, self._collectors = node, statuses, collectors
+        self._starting.end()
+
     async def stop(self) -> None:
         """Close the port and what is open on it."""
         self._listener.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
+    async def _live(self, _: web.Request) -> web.Response:
+        return web.json_response({"live": True, "node_id": self._starting.node_id})
+
     async def _ready(self, _: web.Request) -> web.Response:
-        reason = not_ready_reason(self._node)
-        if reason is None:
-            return web.json_response({"ready": True, "node_id": self._node.options.node_id})
-        return web.json_response({"ready": False, "reason": reason}, status=503)
+        return ready_response(self._starting.node_id, not_ready(self._node))
 
     async def _brokers(self, _: web.Request) -> web.Response:
+        own = self._node.options.node_id
+        refused = {each.peer: explain(own, [each]) for each in refusals(self._node, now=False)}
         brokers = [
             {
                 "node_id": broker.node_id,
@@ -96,6 +110,7 @@ class AdminHttp:
                 "rpc": f"{broker.rpc_host}:{broker.rpc_port}",
                 "admin": f"{broker.admin_host}:{broker.admin_port}",
                 "alive": self._node.is_alive(NodeId(broker.node_id)),
+                "refused": None if (told := refused.get(broker.node_id)) is None else told.words,
             }
             for broker in self._node.controller.members.all()
         ]
@@ -106,9 +121,6 @@ class AdminHttp:
         return web.json_response(sorted(fills, key=lambda fill: fill["used"] / fill["maximum"], reverse=True))
 
     async def _events(self, request: web.Request) -> web.Response:
-        unknown = sorted(set(request.query) - {"since"})
-        if unknown:
-            return _error(400, f"unknown parameter {unknown[0][:_SHOWN_CHARACTERS]!r}: there is only since")
         wanted = request.query.getall("since", ["1"])
         since = parse_number(wanted[0]) if len(wanted) == 1 else None
         if since is None:
@@ -190,33 +202,6 @@ def _error(status: int, message: str) -> web.Response:
 def _is_about_this_broker(record: logging.LogRecord) -> bool:
     """Drop what aiohttp logs, with a traceback, of each malformed request: strangers must not fill the log."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
-
-
-def not_ready_reason(node: Node) -> str | None:
-    """Return what is missing until this broker can serve: registered, raft0 led, every replica here open and led."""
-    if not node.is_registered.is_set():
-        return "not registered with raft0 yet"
-    if node.controller.leader_id is None:
-        return "raft0 has no leader"
-    if len(node.controller.members.all()) < len(node.cluster.members):
-        return "not every broker has registered yet"
-    if (doubt := node.groups.limits.stalls.doubt) is not None:
-        return f"the disk hangs, and nothing is led here before a probe write has passed: {doubt}"
-    if not node.backend.is_reconciled:
-        return "replicas are being opened"
-    if node.backend.failed:
-        group, why = next(iter(node.backend.failed.items()))
-        return f"{node.controller.topics.name_of(group)} cannot start: {why}"
-    for consensus in node.groups:
-        why_not = consensus.failure or consensus.damage
-        if why_not is not None:
-            return f"{consensus.name} {'has stopped' if consensus.failure else 'is damaged'}: {why_not}"
-        if (lost := consensus.state.lost_end) is not None:
-            return f"{consensus.name} gets back what damage took, up to entry {lost.last_index}@{lost.term}"
-    for partition in node.partitions:
-        if node.leadership.leader_of(partition.group) is None:
-            return f"partition {partition.topic.name}-{partition.partition} has no leader"
-    return None
 
 
 def _positions(status: ReplicaStatus) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Wires one broker from its configuration, starts it in order, and stops it on a signal.
 
-lock the data directory -> kvstore -> links, founding, groups, raft0 (cluster.node)
--> Kafka listener -> register the addresses -> admin port
+lock the data directory -> admin port, which says what the start waits for -> kvstore
+-> links, founding, groups, raft0 (cluster.node) -> Kafka listener -> register the addresses; the admin port serves
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from cluster.commands import BrokerRecord
 from cluster.data_directory import KVSTORE, DataDirectoryLock, lock_data_directory
-from cluster.errors import StartupError
+from cluster.errors import PermanentStartupError, StartupError
 from cluster.founding import Seed
 from cluster.node import Node, NodeOptions
 from cluster.partition_status import PartitionStatusReader
@@ -29,6 +29,7 @@ from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
 from raftka.broker.can_listen import check_can_listen
 from raftka.broker.described_options import admin_host, broker_configs
+from raftka.broker.exit_codes import FAILED, STOPPED, exit_code_of
 from raftka.broker.file_limits import connection_limits, raise_open_files_limit, segment_files
 from raftka.broker.kafka_metrics import KafkaCollector
 from raftka.broker.logs import configure_logging
@@ -36,6 +37,7 @@ from raftka.broker.loop_errors import LoopErrors
 from raftka.broker.loop_watch import LoopWatch
 from raftka.broker.loop_watchdog import LoopWatchdog
 from raftka.broker.permissions import read_secret, warn_of_open_directory
+from raftka.broker.starting import Starting, node_phase
 from raftka.config import BrokerConfig
 from raftka.config_options import BY_KEY
 from runtime.environment import Environment, system_environment
@@ -77,7 +79,7 @@ async def run_broker(config: BrokerConfig, hang_appends_while: str | None = None
     broker = Broker(config, system_environment(hang_appends_while), end_unusable, tell)
     try:
         if not await _started(broker, stop):
-            return 1 if errors.died or unusable else 0
+            return FAILED if errors.died or unusable else STOPPED
         # What exists now lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -85,14 +87,14 @@ async def run_broker(config: BrokerConfig, hang_appends_while: str | None = None
     except (StartupError, StorageError, OSError, ValueError) as error:
         if not unusable:
             tell(reason_of(error))
-        return 1
+        return exit_code_of(error)
     finally:
         # A thread that hangs in the disk holds up the stop, the loop and the end of the interpreter alike. This
         # watchdog needs none of them: it says where they are and ends the process with exit code 1.
         faulthandler.dump_traceback_later(_STOP_SECONDS, exit=True)
         await broker.stop()
     _logger.info("stopped")
-    return 1 if errors.died or unusable else 0
+    return FAILED if errors.died or unusable else STOPPED
 
 
 def _ignore(number: signal.Signals) -> None:
@@ -135,31 +137,39 @@ class Broker:
         self._node: Node | None = None
         self._server: KafkaServer | None = None
         self._admin: AdminHttp | None = None
+        self._has_started_node = False
 
     async def start(self) -> None:
         """Start everything.
 
         Raises:
-            StartupError, StorageError, OSError, ValueError: One line for the operator.
+            StartupError, StorageError, OSError, ValueError: One line for the operator; `exit_code_of` tells them apart.
         """
         config, env = self._config, self._env
         open_files = raise_open_files_limit()
         limits = connection_limits(open_files, KafkaOptions().connections_max, _ADMIN_CONNECTIONS_MAX)
-        options = node_options(config, segment_files(open_files, limits))
+        try:
+            options = node_options(config, segment_files(open_files, limits))
+        except ValueError as error:
+            raise PermanentStartupError(reason_of(error)) from error
         self._watch.start()
         self._watchdog.start()
         check_can_listen(config)
-        self._lock = lock_data_directory(env, config.data_dir)
+        self._lock = lock_data_directory(env, config.data_dir, create=config.data_dir_create)
         warn_of_open_directory(config.data_dir)
+        starting = Starting(config.node_id)
+        self._admin = AdminHttp(starting, AdminListener(limits.admin), admin_names(config))
+        await self._admin.start(config.admin_address, config.admin_port)
+        starting.enter("opening the kvstore")
         self._kvstore = await RocksKvStore.open(env, f"{config.data_dir}/{KVSTORE}")
         node = self._node = Node(env, options, self._kvstore, self._on_unusable)
+        starting.enter(lambda: node_phase(node))
         await node.start()
+        self._has_started_node = True
         statuses = PartitionStatusReader(node.links, node.partitions, options.node_id)
         self._server = KafkaServer(env, node, kafka_options(config, limits.kafka))
         kafka_port = await self._server.start(config.kafka_address, config.kafka_port)
-        collectors = (self._watch, KafkaCollector(self._server))
-        self._admin = AdminHttp(node, statuses, AdminListener(limits.admin), collectors, admin_names(config))
-        await self._admin.start(config.admin_address, config.admin_port)
+        self._admin.serve(node, statuses, (self._watch, KafkaCollector(self._server)))
         node.register(
             BrokerRecord(
                 node_id=config.node_id,
@@ -184,7 +194,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Hand over what is led here, then stop in the reverse order; parts that never started are passed over."""
-        if self._node is not None and self._admin is not None:
+        if self._node is not None and self._has_started_node:
             # Clients are served meanwhile: they are told who leads instead.
             await self._node.hand_over(_HAND_OVER_SECONDS)
         if self._admin is not None:
@@ -213,7 +223,7 @@ def node_options(config: BrokerConfig, open_segments: int = RaftOptions().open_s
         open_segments: How many files of segments may be open together.
 
     Raises:
-        StartupError: The secret file cannot be read, can be read by everybody, or is too short.
+        PermanentStartupError: The secret file cannot be read, can be read by everybody, or is too short.
         ValueError: A value is out of range.
     """
     secret = None
@@ -221,7 +231,7 @@ def node_options(config: BrokerConfig, open_segments: int = RaftOptions().open_s
         secret = read_secret(config.cluster_secret_file).strip()
         if len(secret) < _SECRET_BYTES_MIN:
             found = f"has {len(secret)} bytes" if secret else "is empty"
-            raise StartupError(
+            raise PermanentStartupError(
                 f"cluster.secret.file: {config.cluster_secret_file} {found}; at least {_SECRET_BYTES_MIN} are needed"
                 " (head -c 32 /dev/urandom | base64 > FILE, the same on every broker)"
             )

@@ -4,7 +4,7 @@ import logging
 import os
 import stat
 
-from cluster.errors import StartupError
+from cluster.errors import PermanentStartupError
 from model.error_text import reason_of
 
 _logger = logging.getLogger("broker")
@@ -17,22 +17,24 @@ def read_secret(path: str) -> bytes:
     """Return the content of the secret file; its group may read it, with a warning.
 
     Raises:
-        StartupError: It cannot be read, or everybody can: whoever has the secret may join the cluster as a broker.
+        PermanentStartupError: It cannot be read, or everybody can: whoever has the secret may join as a broker.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             # Opening a pipe would wait for somebody to write into it.
-            raise StartupError(f"cluster.secret.file: {path} is no regular file; name the file that holds the secret")
+            raise PermanentStartupError(
+                f"cluster.secret.file: {path} is no regular file; name the file that holds the secret"
+            )
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             content = file.read()
     except OSError as error:
-        raise StartupError(
+        raise PermanentStartupError(
             f"cluster.secret.file: {reason_of(error)};"
             " name a file that this user can read and that every broker has alike"
         ) from error
     if mode & _OTHERS:
-        raise StartupError(
+        raise PermanentStartupError(
             f"cluster.secret.file: {path} has mode {mode:04o}: every user of this machine has the secret by which"
             f" brokers know each other; chmod 600 {path}, and draw a new secret if somebody may have read it"
         )

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from raftka.cli.exit_codes import CommandError, UsageError
+from raftka.cli.exit_codes import ConfigurationError, UsageError
 from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.param_types import PATH
 from raftka.config import ConfigError, load_config, render_example
@@ -33,7 +33,7 @@ def _start(**arguments: Any) -> None:
     try:
         config = load_config({key: value for key, value in flags.items() if value is not None}, os.environ, file)
     except ConfigError as error:
-        raise (UsageError if error.is_usage else CommandError)(str(error)) from None
+        raise (UsageError if error.is_usage else ConfigurationError)(str(error)) from None
     # Imported here, for the sake of `--help`.
     from raftka.config_descriptor import config_descriptor
     from raftka.dev.launcher import broker_command

@@ -5,6 +5,8 @@ FAILED = 1
 # `raftka check` and `raftka audit`: the history proves nothing either way.
 UNJUDGED = 2
 USAGE = 64
+# A broker that would be refused again at every start: what raftka.broker.exit_codes says of the broker process.
+CONFIGURATION = 78
 # What shells say of a command that Ctrl-C ended: 128 and the number of SIGINT.
 INTERRUPTED = 130
 # The same of SIGTERM, where a command tells it from Ctrl-C.
@@ -27,6 +29,12 @@ class GivenUpError(CommandError):
     """Work that somebody did not want to wait for, after Ctrl-C."""
 
     exit_code = INTERRUPTED
+
+
+class ConfigurationError(CommandError):
+    """A broker whose configuration cannot be used."""
+
+    exit_code = CONFIGURATION
 
 
 class UsageError(CommandError):

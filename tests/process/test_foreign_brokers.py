@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from raftka.admin_client import not_ready_reason
+from raftka.admin_client import get_json, not_ready_reason
 from tests.process.acked_log import LoadProducer, check_no_phantom, check_nothing_acked_is_lost, read_all
 from tests.process.broker_processes import ADMIN_PORT, KAFKA_PORT, ClusterMaker, eventually
 from tests.process.kafka_topics import create_topic, topics_at
@@ -33,7 +33,13 @@ def test_a_broker_of_another_cluster_is_refused_and_named_on_both_sides(make_clu
         eventually("node 1 names it", lambda: REFUSED in home[1].log_text())
         producer.wait_acked(200)
         log = producer.finish()
-    assert not_ready_reason(stranger.admin) is not None
+    status, told = get_json(stranger.admin, "/v1/status/ready")
+    assert status == 503
+    assert "brokers 1, 2 and this broker (3) belong to different clusters" in told["reason"]
+    assert "data.dir" in told["cure"]
+    _, brokers = get_json(home[1].admin, "/v1/brokers")
+    assert {each["node_id"]: bool(each["refused"]) for each in brokers} == {1: False, 2: False, 3: True}
+    assert not_ready_reason(home[1].admin) is None
     assert "foreign" not in topics_at(home[1].kafka)
     assert home[1].log_text().count(REFUSED) < 10, "said once, not with every try"
     assert stranger.terminate() == 0
@@ -71,7 +77,7 @@ def test_a_configuration_that_cannot_be_meant_is_refused_in_one_line(
     broker = make_cluster(1)[1]
     broker.config.update(changes)
     broker.start()
-    assert broker.wait_exit() != 0
+    assert broker.wait_exit() == 78
     lines = broker.log_text().splitlines()
     assert len(lines) == 1, lines
     assert lines[0].startswith("raftka: ")

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from raftka.admin_client import not_ready_reason
+from raftka.admin_client import get_json, not_ready_reason
 from tests.process.acked_log import LoadProducer, check_no_phantom, check_nothing_acked_is_lost, read_all
 from tests.process.broker_processes import (
     ADMIN_PORT,
@@ -150,7 +150,11 @@ def test_a_broker_with_another_secret_is_refused_and_named(make_cluster: Cluster
         producer.wait_acked(50)
         producer.finish()
     eventually("the stranger out of sync", lambda: cluster.partition("guarded", 0)["in_sync"] == [1, 2])
-    assert not_ready_reason(stranger.admin) is not None
+    status, told = get_json(stranger.admin, "/v1/status/ready")
+    assert status == 503
+    assert told["reason"] == "brokers 1, 2 and this broker (3) have different cluster secrets"
+    assert "cluster.secret.file" in told["cure"]
+    assert not_ready_reason(cluster[1].admin) is None
     check_nothing_acked_is_lost(read_all(cluster.bootstrap, "guarded"), producer.log)
 
     stranger.terminate()

@@ -51,7 +51,7 @@ def test_a_refusal_to_start_is_a_line_of_json(make_cluster: ClusterMaker) -> Non
     seen = len(_lines(cluster[1]))
     cluster[1].data_dir.joinpath("directory.id").write_text("damaged")
     cluster[1].start()
-    assert cluster[1].wait_exit() == 1
+    assert cluster[1].wait_exit() == 78
     refused = [each for each in _lines(cluster[1])[seen:] if each["level"] == "CRITICAL"]
     assert len(refused) == 1
     assert "directory.id" in refused[0]["message"]

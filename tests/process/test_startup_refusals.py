@@ -1,4 +1,7 @@
-"""What a broker must not start with: it says so in one line, exits with 1, and deletes nothing."""
+"""What a broker must not start with: it says so in one line, ends with an exit code other than 0, and deletes nothing.
+
+The exit code is 78 where the same start would be refused again, and 1 where the cause may go away by itself.
+"""
 
 import hashlib
 import socket
@@ -7,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from raftka.admin_client import not_ready_reason
+from raftka.admin_client import get_json, not_ready_reason
 from tests.process.acked_log import quiet_logger, read_all
 from tests.process.broker_processes import (
     ADMIN_PORT,
@@ -32,13 +35,13 @@ def _contents(folder: Path) -> dict[str, str]:
     }
 
 
-def _refusal(broker: BrokerProcess) -> str:
+def _refusal(broker: BrokerProcess, exit_code: int = 78) -> str:
     """Start a broker that must not start, and return the one line it says."""
     seen = len(broker.log_text())
     broker.start()
     code = broker.wait_exit()
     said = broker.log_text()[seen:]
-    assert code == 1, said
+    assert code == exit_code, said
     assert "Traceback" not in said
     lines = [line for line in said.splitlines() if line.startswith("raftka: ")]
     assert len(lines) == 1, said
@@ -74,7 +77,7 @@ def test_a_data_directory_in_use_is_refused(make_cluster: ClusterMaker):
     cluster = _started(make_cluster, 1)
     intruder = make_cluster(1)[1]
     intruder.config["data.dir"] = str(cluster[1].data_dir)
-    assert "in use by another broker process" in _refusal(intruder)
+    assert "in use by another broker process" in _refusal(intruder, 1)
     assert not_ready_reason(cluster[1].admin) is None
 
 
@@ -83,7 +86,7 @@ def test_a_taken_port_is_named_before_anything_is_founded(make_cluster: ClusterM
     broker = make_cluster(3)[1]
     address, port = broker.config[f"{name}.address"], broker.config[f"{name}.port"]
     with socket.create_server((str(address), int(str(port)))):
-        assert f"{name}.address, {name}.port: cannot listen at {address}:{port}: Address" in _refusal(broker)
+        assert f"{name}.address, {name}.port: cannot listen at {address}:{port}: Address" in _refusal(broker, 1)
     assert not broker.data_dir.exists()
 
 
@@ -101,19 +104,42 @@ def test_another_node_s_directory_is_refused(make_cluster: ClusterMaker):
     cluster.restart(cluster.brokers)
 
 
-def test_a_wiped_directory_stays_outside_and_is_named(make_cluster: ClusterMaker):
+def test_a_wiped_directory_is_refused_by_the_founded_brokers_and_named_on_their_admin_ports(make_cluster: ClusterMaker):
     cluster = _started(make_cluster, 3)
     cluster[3].kill()
     seen = len(cluster[3].log_text())
     cluster[3].config["data.dir"] = str(cluster.folder / "wiped")
-    cluster[3].start()
-    eventually("the newcomer is told", lambda: "but is registered with another one" in cluster[3].log_text()[seen:])
-    eventually("the others name it", lambda: "but is registered with another one" in cluster[1].log_text())
+    for _ in range(2):
+        line = _refusal(cluster[3])
+        assert "refuses this data directory: it knows node 3 by another one" in line
+        assert "bring it back" in line
+        assert (cluster.folder / "wiped" / "directory.id").exists(), "nothing is removed on a peer's word"
     assert "founded cluster" not in cluster[3].log_text()[seen:]
-    assert not_ready_reason(cluster[3].admin) is not None
-    cluster[3].terminate()
+
+    def refused(node: int) -> str | None:
+        status, brokers = get_json(cluster[node].admin, "/v1/brokers")
+        assert status == 200
+        return next((each["refused"] for each in brokers if each["node_id"] == 3), None)
+
+    told = eventually("a founded broker names it", lambda: refused(1) or refused(2))
+    assert told.startswith("broker 3 came with another data directory")
+    assert not_ready_reason(cluster[1].admin) is None
     cluster[3].config["data.dir"] = str(cluster.folder / "node-3")
     cluster.restart([3])
+    eventually("the links work again", lambda: refused(1) is None and refused(2) is None)
+
+
+def test_a_missing_directory_is_not_made_where_that_is_forbidden(make_cluster: ClusterMaker):
+    broker = make_cluster(1, **{"data.dir.create": False})[1]
+    for _ in range(2):
+        line = _refusal(broker)
+        assert f"data directory {broker.data_dir} does not exist, and data.dir.create is false" in line
+        assert f"mkdir -m 700 {broker.data_dir}" in line
+        assert not broker.data_dir.exists()
+    broker.data_dir.mkdir(0o700)
+    broker.start()
+    broker.wait_ready()
+    assert broker.terminate() == 0
 
 
 def test_wiped_logs_under_a_kept_identity_are_refused_and_the_others_serve_on(make_cluster: ClusterMaker):
@@ -237,7 +263,7 @@ def test_an_empty_and_a_missing_secret_file_are_refused(make_cluster: ClusterMak
 def test_a_taken_port_is_named(make_cluster: ClusterMaker, port: int, size: int):
     broker = make_cluster(size)[1]
     with socket.create_server((broker.host, port)):
-        line = _refusal(broker)
+        line = _refusal(broker, 1)
     assert broker.host in line
     assert str(port) in line
 
@@ -258,7 +284,7 @@ def test_a_damaged_kvstore_is_refused_and_left_as_it_is(make_cluster: ClusterMak
     data = {path: path.read_bytes() for path in (wal, *kvstore.glob("*.sst"), *kvstore.glob("MANIFEST-*"))}
     before = _contents(cluster[1].data_dir)
     for _ in range(2):
-        assert str(kvstore) in _refusal(cluster[1])
+        assert str(kvstore) in _refusal(cluster[1], 1)
         assert {path: path.read_bytes() for path in data} == data
         assert _contents(cluster[1].data_dir) == before
 

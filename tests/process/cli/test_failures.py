@@ -147,7 +147,7 @@ def test_a_cluster_starts_without_a_broker_that_refuses_its_data_and_not_without
     dev.dev("stop")
     refused = [lose_identity(dev, 2)]
     told = raftka("dev", "--detach", "--data-dir", str(dev.path))
-    assert "raftka: warning: broker 2 is not ready: it ended while starting (exit code 1): raftka: " in told.stderr
+    assert "raftka: warning: broker 2 is not ready: it ended while starting (exit code 78): raftka: " in told.stderr
     assert str(refused[0]) in told.stderr
     assert [each["alive"] for each in dev.status()] == [True, False, True]
     dev.client("topic", "create", "served", "-r", "2")

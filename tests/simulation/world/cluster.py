@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from cluster.admin_requests import AdminReply, CreateTopicRequest, RegisterBrokerRequest
 from cluster.commands import BrokerRecord
 from cluster.data_directory import GROUPS, lock_data_directory
-from cluster.errors import ClusterError, StartupError
+from cluster.errors import ClusterError, RefusedDirectoryError, StartupError
 from cluster.founding import Seed
 from cluster.node import Node, NodeOptions
 from cluster.partition import Partition
@@ -148,6 +148,11 @@ class SimCluster:
             # again. One that never starts does not converge.
             self.world.after(0.0, self._end_if_current, node)
             return
+        except RefusedDirectoryError:
+            # The disk is empty. The same would happen at every start, so nobody starts it again before its own disk is
+            # back.
+            self.world.after(0.0, self._end_refused, node)
+            return
         # Before it opens its first partition.
         if self.options.digests:
             new_state = node.backend._new_log_state
@@ -200,6 +205,11 @@ class SimCluster:
         if self.nodes.get(node.options.node_id) is node:
             self.crash(node.options.node_id, power_loss=False)
             self._note_refused_start(node.options.node_id)
+
+    def _end_refused(self, node: Node) -> None:
+        if self.nodes.get(node.options.node_id) is node:
+            self.crash(node.options.node_id, power_loss=False)
+            self.history.counts["starts with an empty disk that a broker refused"] += 1
 
     def _note_refused_start(self, node_id: int) -> None:
         self.history.counts["starts that the disk refused"] += 1

@@ -9,7 +9,7 @@ from cluster_nodes import Cluster, cluster_of, run, until
 from cluster.partition_status import Mark, replica_status
 from model.ids import NodeId, Offset
 from model.topic_config import TopicConfig
-from raftka.broker.admin_http import not_ready_reason
+from raftka.broker.readiness import not_ready_reason
 from storage.errors import CorruptLogError
 from storage.log import Log
 from tests.engine import consensus_of

@@ -1,5 +1,6 @@
 """The identity of a disk: drawn once, in two places, and never guessed."""
 
+import asyncio
 import os
 
 import crc32c
@@ -7,7 +8,7 @@ import pytest
 from cluster_nodes import run
 
 from cluster.data_directory import claim_data_directory, lock_data_directory
-from cluster.errors import StartupError
+from cluster.errors import PermanentStartupError, StartupError
 from model.ids import NodeId
 from runtime.environment import system_environment
 from storage.memory_kvstore import MemoryKvStore
@@ -58,6 +59,24 @@ def test_two_directories_draw_different_ids(tmp_path):
         assert (await disk.claim()).directory_id != (await other.claim()).directory_id
 
     with_disk(tmp_path, test)
+
+
+def test_a_directory_that_is_missing_is_not_made_where_that_is_forbidden(tmp_path):
+    async def test():
+        env = system_environment()
+        path = f"{tmp_path}/data"
+        try:
+            with pytest.raises(
+                PermanentStartupError, match=r"does not exist, and data\.dir\.create is false: mount its"
+            ):
+                lock_data_directory(env, path, create=False)
+            assert not os.path.exists(path)
+            os.mkdir(path)
+            lock_data_directory(env, path, create=False).release()
+        finally:
+            env.workers.close()
+
+    asyncio.run(test())
 
 
 def test_another_nodes_directory_is_refused(tmp_path):

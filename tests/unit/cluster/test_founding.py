@@ -2,13 +2,15 @@
 
 import asyncio
 import shutil
+from pathlib import Path
 
 import pytest
 from cluster_nodes import SECRET, Cluster, cluster_of, run, until
 
-from cluster.errors import StartupError
+from cluster.errors import RefusedDirectoryError, StartupError
 from cluster.founding import ClusterRecord, Seed, found
 from model.ids import DirectoryId, NodeId, Replica
+from rpc.errors import RefusalCode
 
 
 def refusers(caplog, word):
@@ -175,13 +177,17 @@ def test_a_wiped_directory_does_not_come_back_as_its_node(tmp_path, caplog):
             shutil.rmtree(cluster.data_dir(3))
             cluster.durable[3].clear()
             wiped = cluster.make(3)
-            starting = asyncio.create_task(wiped.start())
-            await until(lambda: refusers(caplog, "directory"))
+            # It ends by itself; nothing of its directory is removed.
+            with pytest.raises(RefusedDirectoryError, match="refuses this data directory: it knows node 3 by another"):
+                await wiped.start()
+            assert (Path(cluster.data_dir(3)) / "directory.id").exists()
+            assert refusers(caplog, "directory")
             assert wiped.replica.directory_id != old.directory_id
             assert not cluster[1].links.is_up(NodeId(3))
             assert "node/cluster" not in cluster.durable[3]
             await cluster.produce("t", b"the others go on")
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
+            await cluster.stop(3)
+            refused = [each.links.refusals.get(NodeId(3)) for each in cluster.nodes.values()]
+            assert any(each is not None and each.refusal is RefusalCode.WRONG_DIRECTORY for each in refused)
 
     run(test)

@@ -91,6 +91,8 @@ UNREACHABLE = {
     cluster.errors.ProducerIdsTakenError: "raft0's leader asks for the next block itself",
     cluster.producer_errors.ProducerRefusedError: "a base: only its subclasses are raised",
     cluster.errors.StartupError: "before the listener is open",
+    cluster.errors.PermanentStartupError: "before the listener is open",
+    cluster.errors.RefusedDirectoryError: "before the listener is open",
     cluster.commands.UnknownCommandError: "in the application of raft0, which ends the process",
     model.record_batch.MalformedBatchError: "check_produced turns it into a refusal with INVALID_RECORD",
     model.record_batch.BatchChecksumError: "check_produced turns it into a refusal with CORRUPT_MESSAGE",

@@ -3,7 +3,7 @@
 import pytest
 
 from raftka.admin_client import is_answer, is_permanent, not_ready_reason
-from raftka.broker import admin_http
+from raftka.broker import readiness
 from tests.unit.cluster.cluster_nodes import cluster_of, run, until
 
 
@@ -33,13 +33,13 @@ def test_no_answer_is_told_from_a_brokers_own_reason() -> None:
 def test_a_broker_whose_disk_hangs_is_not_ready_until_a_probe_write_has_passed(tmp_path) -> None:
     async def test() -> None:
         async with cluster_of(tmp_path, 1) as cluster:
-            await until(lambda: admin_http.not_ready_reason(cluster[1]) is None)
+            await until(lambda: readiness.not_ready_reason(cluster[1]) is None)
             cluster[1].groups.limits.stalls.raise_doubt("its append hangs")
-            reason = admin_http.not_ready_reason(cluster[1])
+            reason = readiness.not_ready_reason(cluster[1])
             assert reason is not None
             assert reason.startswith("the disk hangs")
             assert reason.endswith("its append hangs")
             assert not is_permanent(reason)
-            await until(lambda: admin_http.not_ready_reason(cluster[1]) is None)
+            await until(lambda: readiness.not_ready_reason(cluster[1]) is None)
 
     run(test)

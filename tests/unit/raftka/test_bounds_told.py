@@ -12,6 +12,7 @@ from raftka.admin_client import get_json
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
 from raftka.broker.metrics import render_metrics
+from raftka.broker.starting import Starting
 from raftka.cli import cluster_checks
 from raftka.cli.findings import Level
 from runtime.workers import Pool
@@ -41,7 +42,8 @@ def _told(tmp_path, metadata, **of_node):
                 await until(lambda: log.snapshot_refusal is not None)
             listener = AdminListener(16)
             node = broker.node
-            admin = AdminHttp(node, PartitionStatusReader(node.links, node.partitions, node.options.node_id), listener)
+            admin = AdminHttp(Starting(1), listener)
+            admin.serve(node, PartitionStatusReader(node.links, node.partitions, node.options.node_id))
             await admin.start("127.0.0.1", 0)
             try:
                 address = f"127.0.0.1:{listener.port}"

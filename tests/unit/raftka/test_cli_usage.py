@@ -163,8 +163,6 @@ def test_a_usage_error_is_one_clear_line_and_exit_code_64(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("start --node-id 1 --config missing.toml", "missing.toml: cannot be read"),
-        ("start --node-id 1 --kafka-address 192.0.2.1", "--insecure"),
         (f"topic list --brokers {NOBODY}", f"no Kafka broker answers at {NOBODY}: Connection refused"),
         (f"topic create t --brokers {NOBODY}", "(--brokers or RAFTKA_BROKERS names others)"),
         (f"produce t --brokers {NOBODY}", "no Kafka broker answers"),
@@ -195,6 +193,24 @@ def test_a_failure_is_one_clear_line_and_exit_code_1(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert run(arguments.split()) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("raftka: ")
+    assert shown.count("\n") == 1
+    assert words in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("start --node-id 1 --config missing.toml", "missing.toml: cannot be read"),
+        ("start --node-id 1 --kafka-address 192.0.2.1", "--insecure"),
+    ],
+)
+def test_a_configuration_that_would_be_refused_again_is_one_line_and_exit_code_78(
+    arguments: str, words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments.split()) == 78
     shown = capsys.readouterr().err
     assert shown.startswith("raftka: ")
     assert shown.count("\n") == 1

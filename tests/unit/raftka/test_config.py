@@ -65,10 +65,28 @@ def test_the_example_loads_and_says_nothing_but_the_defaults(tmp_path: Path) -> 
 
 def test_the_example_still_loads_with_any_line_uncommented(tmp_path: Path) -> None:
     for option in OPTIONS:
-        text = render_example().replace(f"# {option.key} = ", f"{option.key} = ")
+        example = render_example()
+        text = example.replace(f"# {option.key} = ", f"{option.key} = ")
+        text = text.replace(f'# "{option.key}" = ', f'"{option.key}" = ')
+        assert option.key == "node.id" or text != example
         # What only makes sense together with other brokers.
         if option.key not in {"seeds", "default.replication.factor"}:
             assert load_config(file=write(tmp_path, text)).node_id == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['data.dir = "d"\n"data.dir.create" = false', "data.dir.create = false", "[data.dir]\ncreate = false"],
+)
+def test_a_key_that_extends_another_one_is_read(tmp_path: Path, text: str) -> None:
+    assert load_config({"node.id": 1}, file=write(tmp_path, text)).data_dir_create is False
+
+
+def test_a_key_that_extends_another_one_without_quotes_is_told_how_to_write_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"not TOML: .*; in a file, put data\.dir\.create in quotes"):
+        load_config({"node.id": 1}, file=write(tmp_path, 'data.dir = "d"\ndata.dir.create = false'))
+    with pytest.raises(ConfigError, match="must be a string"):
+        load_config({"node.id": 1}, file=write(tmp_path, "data.dir.crate = false"))
 
 
 @pytest.mark.parametrize(

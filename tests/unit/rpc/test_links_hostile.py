@@ -11,7 +11,7 @@ from rpc_nodes import EARLY, ECHO, HOST, SECRET, Ask, Stranger, Told, identity, 
 from model.ids import NodeId
 from rpc.codec import HELLO, PROOF, REFUSED, REPLY, REQUEST, encode_header
 from rpc.damage_log import DamageLog
-from rpc.errors import LinkDownError, MalformedFrameError, RefusalCode, RemoteError
+from rpc.errors import HandshakeRefusedError, LinkDownError, MalformedFrameError, RefusalCode, RemoteError
 from rpc.framing import encode_frame
 from rpc.handshake import FORMAT_VERSION, Role
 from rpc.identity import Address
@@ -231,6 +231,48 @@ def test_a_wrong_node_is_refused_with_one_warning_on_each_side(other, words, cap
     assert len(messages) == len(set(messages)) == 2
     assert all(words in message for message in messages)
     assert SECRET.decode() not in caplog.text
+
+
+def test_the_newest_refusal_of_a_peer_is_remembered_until_a_link_works() -> None:
+    async def test() -> None:
+        options = LinkOptions(refused_backoff=0.01, backoff_max=0.05)
+        async with nodes(identity(1), identity(2, secret=b"other"), options=options) as (one, two):
+            one.dial(two)
+            two.dial(one)
+            while not (isinstance(one.links.why_down(NodeId(2)), HandshakeRefusedError) and one.links.refusals):
+                await asyncio.sleep(0.005)
+            assert one.links.refusals[NodeId(2)].refusal is RefusalCode.WRONG_SECRET
+            await two.links.close()
+            while not isinstance(one.links.why_down(NodeId(2)), OSError):
+                await asyncio.sleep(0.005)
+            assert NodeId(2) in one.links.refusals
+            async with nodes(identity(2)) as (right,):
+                one.dial(right)
+                await one.ups.get()
+                assert one.links.why_down(NodeId(2)) is None
+                assert one.links.refusals == {}
+
+    run(test())
+
+
+def test_who_claims_to_be_a_node_whose_link_works_or_that_is_unknown_is_not_remembered(caplog) -> None:
+    async def test() -> None:
+        async with pair() as (one, two):
+            two.dial(one)
+            await two.ups.get()
+            two.links.set_expected_replicas({NodeId(1): "dir-1", NodeId(9): "dir-9"})
+            for claimed in (1, 9):
+                stranger = await Stranger.dial(two.port)
+                stranger.send(encode_header(HELLO, FORMAT_VERSION, "cluster", claimed, "wiped", b"n" * 32))
+                items = await stranger.receive()
+                assert items is not None
+                assert items[:2] == [REFUSED, RefusalCode.WRONG_DIRECTORY]
+                assert await stranger.receive() is None
+                await stranger.close()
+            assert caplog.text.count("refused: node") == 2
+            assert two.links.refusals == {}
+
+    run(test())
 
 
 def test_a_wrong_inbound_node_is_told_why(caplog) -> None:

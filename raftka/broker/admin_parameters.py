@@ -1,0 +1,28 @@
+"""Which query parameters a path of the admin port takes. Any other is refused: a misspelled one must not be ignored."""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+# By the path as the router knows it; a path that is not here takes none.
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    "/v1/events": ("since",),
+    "/v1/partitions/{topic}/{partition}/transfer_leadership": ("target",),
+}
+_SHOWN_CHARACTERS = 60
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def refuse_unknown_parameters(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Answer 400, with the name, to a request with a parameter that its path does not take."""
+    resource = request.match_info.route.resource
+    if resource is None:
+        return await handler(request)  # No such path, or not with this method: 404 or 405 says more.
+    allowed = PARAMETERS.get(resource.canonical, ())
+    unknown = sorted(set(request.query) - set(allowed))
+    if not unknown:
+        return await handler(request)
+    there = f"there is only {', '.join(allowed)}" if allowed else "this path takes none"
+    message = f"unknown parameter {unknown[0][:_SHOWN_CHARACTERS]!r}: {there}"
+    return web.json_response({"error": message}, status=400)

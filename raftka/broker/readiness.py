@@ -1,0 +1,119 @@
+"""Whether this broker serves, and if not, why and what helps: `GET /v1/status/ready` once the node has started."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from cluster.node import Node
+from cluster.partition import Partition
+from model.ids import NodeId
+from raftka.health.refusals import Refusal, explain
+from rpc.errors import HandshakeRefusedError
+
+
+class NotReady(NamedTuple):
+    """Why a broker does not serve; `cure` is what an operator can do about it, None: wait, or see the reason."""
+
+    reason: str
+    cure: str | None = None
+
+
+def not_ready(node: Node) -> NotReady | None:
+    """Return what is missing until this broker can serve; None: it serves.
+
+    It serves if it is registered, raft0 has a leader, and every replica here is open, undamaged and led. A broker that
+    lacks a majority because others refuse it, or it them, does not serve, whatever it still knows of leaders.
+    """
+    refused = refusals(node, now=True)
+    explained = explain(node.options.node_id, refused)
+    if explained is not None and 2 * len(_reached(node)) <= len(node.cluster.members):
+        return NotReady(*explained)
+    found = _missing(node)
+    if explained is not None and found is not None and found.cure is None and not node.is_registered.is_set():
+        return NotReady(f"{found.reason}: {explained.words}", explained.cure)
+    return found
+
+
+def not_ready_reason(node: Node) -> str | None:
+    """Return the reason of `not_ready` alone."""
+    found = not_ready(node)
+    return None if found is None else found.reason
+
+
+def refusals(node: Node, *, now: bool) -> list[Refusal]:
+    """Return which peers refuse this node or are refused by it.
+
+    Args:
+        node: From its phase SEEDS on.
+        now: By the newest attempt of this node to reach the peer. False: also refusals of earlier, in any direction,
+            until a link with that peer has worked again.
+    """
+    if not now:
+        return [refusal_of(peer, error) for peer, error in sorted(node.links.refusals.items())]
+    outcomes = ((link.node_id, link.why_down) for link in node.links.outgoing())
+    return [refusal_of(peer, why) for peer, why in outcomes if isinstance(why, HandshakeRefusedError)]
+
+
+def refusal_of(peer: int, error: HandshakeRefusedError) -> Refusal:
+    """Return a refusal as the rules of health take it."""
+    return Refusal(int(peer), error.refusal.name, error.by_peer, error.message)
+
+
+def _missing(node: Node) -> NotReady | None:
+    if not node.is_registered.is_set():
+        return NotReady("not registered with raft0 yet", _start_a_majority(node))
+    if node.controller.leader_id is None:
+        return NotReady("raft0 has no leader", _start_a_majority(node))
+    if len(node.controller.members.all()) < len(node.cluster.members):
+        registered = {broker.node_id for broker in node.controller.members.all()}
+        others = [number for number, _ in node.cluster.members if number not in registered]
+        return NotReady("not every broker has registered yet", _start(node, others))
+    if (doubt := node.groups.limits.stalls.doubt) is not None:
+        return NotReady(
+            f"the disk hangs, and nothing is led here before a probe write has passed: {doubt}",
+            "look at the disk of data.dir and at its load",
+        )
+    if not node.backend.is_reconciled:
+        return NotReady("replicas are being opened")
+    return _unfit_replica(node)
+
+
+def _unfit_replica(node: Node) -> NotReady | None:
+    """Return which replica here does not run whole, or has no leader."""
+    if node.backend.failed:
+        group, why = next(iter(node.backend.failed.items()))
+        return NotReady(f"{node.controller.topics.name_of(group)} cannot start: {why}")
+    for consensus in node.groups:
+        why_not = consensus.failure or consensus.damage
+        if why_not is not None:
+            return NotReady(f"{consensus.name} {'has stopped' if consensus.failure else 'is damaged'}: {why_not}")
+        if (lost := consensus.state.lost_end) is not None:
+            return NotReady(f"{consensus.name} gets back what damage took, up to entry {lost.last_index}@{lost.term}")
+    for partition in node.partitions:
+        if node.leadership.leader_of(partition.group) is None:
+            name = f"{partition.topic.name}-{partition.partition}"
+            return NotReady(f"partition {name} has no leader", _start(node, _holders(partition)))
+    return None
+
+
+def _holders(partition: Partition) -> list[NodeId]:
+    return [replica.node_id for replica in partition.topic.replicas[partition.partition]]
+
+
+def _reached(node: Node) -> list[int]:
+    """Return the members of the cluster that this node can send to, itself included."""
+    return [number for number, _ in node.cluster.members if node.is_alive(NodeId(number))]
+
+
+def _start_a_majority(node: Node) -> str | None:
+    if 2 * len(_reached(node)) > len(node.cluster.members):
+        return None
+    return _start(node, (number for number, _ in node.cluster.members))
+
+
+def _start(node: Node, wanted: Iterable[int]) -> str | None:
+    """Return what helps where some of the wanted nodes cannot be reached."""
+    away = sorted(int(number) for number in wanted if not node.is_alive(NodeId(number)))
+    if not away:
+        return None
+    brokers = f"broker{'s' if len(away) > 1 else ''} {', '.join(map(str, away))}"
+    return f"start {brokers}, or repair the network to {'them' if len(away) > 1 else 'it'}"

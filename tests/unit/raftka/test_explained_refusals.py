@@ -1,0 +1,59 @@
+"""A refused handshake in words, with its cure."""
+
+import pytest
+
+from raftka.health.refusals import Refusal, explain
+from rpc.errors import RefusalCode
+
+
+@pytest.mark.parametrize("kind", [code.name for code in RefusalCode])
+@pytest.mark.parametrize("by_peer", [True, False])
+def test_every_refusal_names_the_broker_and_has_a_cure_of_its_own(kind: str, by_peer: bool) -> None:
+    found = explain(1, [Refusal(2, kind, by_peer, "the peer says: so it is")])
+    assert found is not None
+    assert "broker 2" in found.words
+    assert found.cure
+    assert "logs of both brokers" not in found.cure
+    assert "the peer says" not in found.words
+
+
+def test_an_unknown_refusal_is_told_by_its_message() -> None:
+    found = explain(1, [Refusal(2, "NEW_REASON", True, "the moon is full")])
+    assert found is not None
+    assert "the moon is full" in found.words
+
+
+def test_no_refusal_is_nothing() -> None:
+    assert explain(1, []) is None
+
+
+def test_peers_with_one_reason_are_told_together_and_the_most_frequent_reason_gives_the_cure() -> None:
+    found = explain(
+        1,
+        [
+            Refusal(4, "WRONG_CLUSTER", False, "node 4 belongs to cluster 'x', node 1 to 'y'"),
+            Refusal(3, "WRONG_SECRET", True, "of their own"),
+            Refusal(2, "WRONG_SECRET", False, "of ours"),
+        ],
+    )
+    assert found is not None
+    assert found.words == (
+        "brokers 2, 3 and this broker (1) have different cluster secrets; broker 4 and this broker (1) belong to"
+        " different clusters: node 4 belongs to cluster 'x', node 1 to 'y'"
+    )
+    assert "cluster.secret.file" in found.cure
+
+
+def test_the_directory_that_is_wrong_is_named_on_both_sides() -> None:
+    told, teller = (explain(own, [Refusal(peer, "WRONG_DIRECTORY", own == 3, "x")]) for own, peer in ((3, 1), (1, 3)))
+    assert told is not None
+    assert teller is not None
+    assert "knows this broker (3) by another data directory" in told.words
+    assert "broker 3 came with another data directory" in teller.words
+    assert all("original data directory of broker 3" in each.cure for each in (told, teller))
+
+
+def test_a_long_message_is_cut() -> None:
+    found = explain(1, [Refusal(2, "MALFORMED", True, "x" * 100_000)])
+    assert found is not None
+    assert len(found.words) < 500

@@ -1,0 +1,87 @@
+"""Why a broker does not serve, and what helps: nodes that refuse each other, and nodes that are away."""
+
+import asyncio
+
+from cluster.commands import BrokerRecord
+from model.ids import NodeId
+from raftka.broker.readiness import not_ready, refusals
+from raftka.broker.starting import node_phase
+from tests.unit.cluster.cluster_nodes import Cluster, cluster_of, run, until
+
+
+async def _start(node):
+    await node.start()
+    number = int(node.options.node_id)
+    node.register(BrokerRecord(number, node.replica.directory_id, "k", 9000 + number, "r", 1, "a", 2))
+
+
+def test_a_broker_with_another_secret_is_not_ready_and_the_others_are(tmp_path):
+    async def test():
+        async with cluster_of(tmp_path, 3) as cluster:
+            await cluster.stop(3)
+            stranger = cluster.make(3, secret=b"w" * 32)
+            await _start(stranger)
+            await until(lambda: len(refusals(stranger, now=True)) == 2)
+            found = not_ready(stranger)
+            assert found is not None
+            assert found.reason == "brokers 1, 2 and this broker (3) have different cluster secrets"
+            assert "cluster.secret.file" in found.cure
+            await until(lambda: all(3 in cluster[number].links.refusals for number in (1, 2)))
+            for number in (1, 2):
+                await until(lambda number=number: not_ready(cluster[number]) is None)
+                assert [each.kind for each in refusals(cluster[number], now=False)] == ["WRONG_SECRET"]
+
+            await cluster.stop(3)
+            assert refusals(cluster[1], now=False), "remembered until a link works"
+            await cluster.start(3)
+            await until(lambda: not any(refusals(cluster[number], now=False) for number in (1, 2, 3)))
+            await until(lambda: not_ready(cluster[3]) is None)
+
+    run(test)
+
+
+def test_a_broker_alone_names_whom_to_start(tmp_path):
+    async def test():
+        async with cluster_of(tmp_path, 3) as cluster:
+            await cluster.stop()
+            alone = cluster.make(1)
+            await _start(alone)
+            found = not_ready(alone)
+            assert found is not None
+            assert found.reason == "not registered with raft0 yet"
+            assert found.cure == "start brokers 2, 3, or repair the network to them"
+
+    run(test)
+
+
+def test_a_broker_that_waits_for_seeds_names_each_and_why(tmp_path):
+    async def test():
+        cluster = Cluster(tmp_path, 3)
+        one, two = cluster.make(1), cluster.make(2, secret=b"w" * 32)
+        assert node_phase(one).reason == "reading the data directory"
+        starting = [asyncio.create_task(node.start()) for node in (one, two)]
+        try:
+
+            def is_told():
+                return (
+                    "different cluster secrets" in node_phase(one).reason and "nobody listens" in node_phase(one).reason
+                )
+
+            await until(is_told)
+            reason, cure = node_phase(one)
+            seeds = {seed.node_id: f"{seed.node_id}@{seed.host}:{seed.port}" for seed in cluster.seeds}
+            assert reason.startswith(
+                f"waiting for seeds to found the cluster: {seeds[2]} (broker 2 and this broker (1)"
+            )
+            assert f"{seeds[3]} (nobody listens there)" in reason
+            assert seeds[1] not in reason
+            assert "cluster.secret.file" in cure
+            assert "start the brokers that do not answer (3)" in cure
+            assert not one.links.is_up(NodeId(2))
+        finally:
+            for task in starting:
+                task.cancel()
+            await asyncio.gather(*starting, return_exceptions=True)
+            await cluster.stop()
+
+    run(test)
