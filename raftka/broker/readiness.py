@@ -26,7 +26,9 @@ def not_ready(node: Node) -> NotReady | None:
     refused = refusals(node, now=True)
     explained = explain(node.options.node_id, refused)
     if explained is not None and 2 * len(_reached(node)) <= len(node.cluster.members):
-        return NotReady(*explained)
+        silent = {number for number, _ in node.cluster.members} - {refusal.peer for refusal in refused}
+        cures = [explained.cure, _start(node, silent)]
+        return NotReady(explained.words, "; ".join(cure for cure in cures if cure is not None))
     found = _missing(node)
     if explained is not None and found is not None and found.cure is None and not node.is_registered.is_set():
         return NotReady(f"{found.reason}: {explained.words}", explained.cure)

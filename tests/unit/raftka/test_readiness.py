@@ -33,6 +33,15 @@ def test_a_broker_with_another_secret_is_not_ready_and_the_others_are(tmp_path):
 
             await cluster.stop(3)
             assert refusals(cluster[1], now=False), "remembered until a link works"
+            await cluster.stop(2)
+            again = cluster.make(3, secret=b"w" * 32)
+            await _start(again)
+            await until(
+                lambda: (not_ready(again) or ("",))[0] == "broker 1 and this broker (3) have different cluster secrets"
+            )
+            assert not_ready(again).cure.endswith("; start broker 2, or repair the network to it")
+            await cluster.stop(3)
+            await cluster.start(2)
             await cluster.start(3)
             await until(lambda: not any(refusals(cluster[number], now=False) for number in (1, 2, 3)))
             await until(lambda: not_ready(cluster[3]) is None)
