@@ -92,3 +92,12 @@ class Events:
         if not self._ring:
             return []
         return list(islice(self._ring, max(seq - self._ring[0].seq, 0), None))
+
+    def lost(self) -> tuple[int, float | None]:
+        """Return how many events had no more room, and the age of the oldest one kept in seconds; None: there is none.
+
+        The age is by the wall clock, and never below 0.
+        """
+        if not self._ring:
+            return 0, None
+        return self._ring[0].seq - 1, max(self._clock.now_ms() - self._ring[0].at_ms, 0) / 1000

@@ -11,6 +11,7 @@
 * `kafka_probe`     what listens where no Kafka broker answers.
 * `kafka_assignments` what a member of a group was assigned.
 * `cli`             the command `raftka`.
+* `health`          rules that say what is wrong with a cluster; the doctor and the broker share them.
 * `dev`             `raftka dev`: a cluster of processes on this machine.
 * `check`           judges histories of clients: `raftka check`.
 * `chaos`           runs clients while faults happen, and has them judged: `raftka chaos`.

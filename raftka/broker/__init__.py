@@ -10,6 +10,7 @@
 * `admin_listener`  its socket: how many connections, for how long.
 * `exit_codes`      with what the process ends: whether a restart can help.
 * `event_json`      events as the admin port tells them.
+* `health`          what this broker finds wrong with the cluster; `stalled_partitions`: those that commit nothing.
 * `file_limits`     open files and sockets: the limit, and who gets what of it.
 * `loop_errors`     what ends the broker, and what does not.
 * `loop_watch`      how late the event loop is, how long the garbage collector stops it; `loop_watchdog` ends a broker

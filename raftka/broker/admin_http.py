@@ -7,6 +7,7 @@ GET   /v1/partitions/{topic}/{partition}                                leader, 
 POST  /v1/partitions/{topic}/{partition}/transfer_leadership?target=N   only at the leader; without target: the best one
 GET   /v1/events?since=N                                                what happened, from event N on
 GET   /v1/bounds                                                        how full is what has a bound
+GET   /v1/health                                                        what is wrong with the cluster, and the cures
 GET   /metrics
 
 `admin_access` says which requests are refused before any of these is asked, `admin_parameters` which parameters there
@@ -30,6 +31,7 @@ from raftka.broker.admin_listener import AdminListener
 from raftka.broker.admin_parameters import refuse_unknown_parameters
 from raftka.broker.bounds import node_fills
 from raftka.broker.event_json import render_events
+from raftka.broker.health import HealthReader
 from raftka.broker.metrics import render_metrics
 from raftka.broker.readiness import not_ready, refusals
 from raftka.broker.starting import LIVE, READY, Starting, ready_response
@@ -53,6 +55,7 @@ class AdminHttp:
         self._starting = starting
         self._access = AdminAccess(names)
         self._listener = listener
+        self._health: HealthReader | None = None
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> None:
@@ -73,6 +76,7 @@ class AdminHttp:
         application.router.add_get("/v1/partitions/{topic}/{partition}", self._partition)
         application.router.add_post("/v1/partitions/{topic}/{partition}/transfer_leadership", self._transfer)
         application.router.add_get("/v1/bounds", self._bounds)
+        application.router.add_get("/v1/health", self._find_health)
         application.router.add_get("/v1/events", self._events)
         application.router.add_get("/metrics", self._metrics)
         server_logger = logging.getLogger("aiohttp.server")
@@ -86,11 +90,15 @@ class AdminHttp:
     def serve(self, node: Node, statuses: PartitionStatusReader, collectors: Sequence[Collector] = ()) -> None:
         """Answer from a node that has started; `collectors` tell the metrics of the other parts of the broker."""
         self._node, self._statuses, self._collectors = node, statuses, collectors
+        self._health = HealthReader(node, lambda: not_ready(node), self._refused_links)
+        self._health.start()
         self._starting.end()
 
     async def stop(self) -> None:
         """Close the port and what is open on it."""
         self._listener.close()
+        if self._health is not None:
+            await self._health.stop()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -101,8 +109,7 @@ class AdminHttp:
         return ready_response(self._starting.node_id, not_ready(self._node))
 
     async def _brokers(self, _: web.Request) -> web.Response:
-        own = self._node.options.node_id
-        refused = {each.peer: explain(own, [each]) for each in refusals(self._node, now=False)}
+        refused = self._refused_links()
         brokers = [
             {
                 "node_id": broker.node_id,
@@ -110,11 +117,21 @@ class AdminHttp:
                 "rpc": f"{broker.rpc_host}:{broker.rpc_port}",
                 "admin": f"{broker.admin_host}:{broker.admin_port}",
                 "alive": self._node.is_alive(NodeId(broker.node_id)),
-                "refused": None if (told := refused.get(broker.node_id)) is None else told.words,
+                "refused": refused.get(broker.node_id),
             }
             for broker in self._node.controller.members.all()
         ]
         return web.json_response(brokers)
+
+    def _refused_links(self) -> dict[int, str]:
+        """Return why links with other brokers are refused, by node id."""
+        own = self._node.options.node_id
+        explained = {each.peer: explain(own, [each]) for each in refusals(self._node, now=False)}
+        return {peer: told.words for peer, told in explained.items() if told is not None}
+
+    async def _find_health(self, request: web.Request) -> web.Response:
+        assert self._health is not None
+        return await self._health.answer(request)
 
     async def _bounds(self, _: web.Request) -> web.Response:
         fills = [fill._asdict() for fill in node_fills(self._node)]

@@ -33,7 +33,7 @@ Commands:
 * `group`     `raftka group`.
 * `cluster`   `raftka cluster`, with `cluster_config` and `cluster_log_level`.
 * `bench`     `raftka bench`, with `bench_load`.
-* `doctor`    `raftka doctor`, with `findings`, `machine_checks`, `clock_state` and `cluster_checks`.
+* `doctor`    `raftka doctor`, with `machine_checks`, `clock_state`, `cluster_picture` and `admin_picture`.
 * `check`     `raftka check`.
 * `chaos`     `raftka chaos`.
 * `pipeline`  `raftka pipeline`.

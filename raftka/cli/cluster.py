@@ -76,10 +76,10 @@ def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[
     caller gave and nobody listens at.
     """
     placed = {node for partitions in cluster.topics.values() for each in partitions for node in each.replicas}
-    unreachable = {node for node, address in cluster.brokers.items() if not _connects(address, timeout)}
+    unreachable = {node for node, address in cluster.brokers.items() if not takes_connections(address, timeout)}
     missing = sorted(placed - set(cluster.brokers) | unreachable)
     known = set(cluster.brokers.values())
-    silent = [each for each in bootstrap if each not in known and not _connects(each, timeout)]
+    silent = [each for each in bootstrap if each not in known and not takes_connections(each, timeout)]
     leaderless = [
         {"topic": name, "partition": each.partition, "replicas": each.replicas}
         for name, partitions in cluster.topics.items()
@@ -102,7 +102,8 @@ def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[
     }
 
 
-def _connects(address: str, timeout: float) -> bool:
+def takes_connections(address: str, timeout: float) -> bool:
+    """Return whether a connection to HOST:PORT is made within `timeout` seconds."""
     # Imported here, for the sake of `--help`.
     import socket
 

@@ -10,11 +10,11 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from raftka.cli.exit_codes import FAILED
-from raftka.cli.findings import Finding, Level, ok
+from raftka.cli.exit_codes import FAILED, UsageError
 from raftka.cli.options import DEFAULT_BROKERS, Format, format_option, given_brokers
 from raftka.cli.output import print_json
 from raftka.cli.param_types import PATH, EnumChoice
+from raftka.health.findings import Finding, Level, ok, to_json
 from raftka.kafka.errors import KafkaClientError, NotServingError
 
 
@@ -23,6 +23,20 @@ class Area(StrEnum):
 
     MACHINE = "machine"
     CLUSTER = "cluster"
+
+
+def _given_admin(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    # Imported here, for the sake of `--help`.
+    from raftka.config import parse_address
+
+    if text is None:
+        return None
+    address = text.strip().removeprefix("http://").rstrip("/")
+    try:
+        parse_address(address)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return address
 
 
 @click.command("doctor")
@@ -43,18 +57,34 @@ class Area(StrEnum):
     callback=given_brokers,
     help=f"Bootstrap addresses of the cluster. [default: {DEFAULT_BROKERS}, if a broker answers there]",
 )
+@click.option(
+    "--admin",
+    metavar="HOST:PORT",
+    callback=_given_admin,
+    help="Admin port of one broker: show what that broker finds, for example if its Kafka port does not answer.",
+)
 @format_option
-def doctor(area: Area | None, config: Path | None, data_dir: Path | None, brokers: str | None, output: Format) -> None:
+def doctor(
+    area: Area | None,
+    config: Path | None,
+    data_dir: Path | None,
+    brokers: str | None,
+    admin: str | None,
+    output: Format,
+) -> None:
     """Report problems of this machine or cluster and how to fix them. Exit with 1 if something does not work.
 
     Machine: limits, memory, clock, free space and speed of the disk, ports, configuration. Cluster: brokers that do not
     answer, partitions without a leader or with replicas out of sync, risky topics, differences between brokers.
     """
+    if admin is not None and area is Area.MACHINE:
+        raise UsageError("--admin names a broker of a cluster: give it without `machine`")
     found: dict[Area, list[Finding]] = {}
     if area in (None, Area.MACHINE):
         found[Area.MACHINE] = list(_machine(config, data_dir))
     if area in (None, Area.CLUSTER):
-        found[Area.CLUSTER] = list(_cluster(brokers, is_wanted=area is not None or brokers is not None))
+        is_wanted = area is not None or brokers is not None
+        found[Area.CLUSTER] = list(_cluster(brokers, is_wanted=is_wanted) if admin is None else _one_broker(admin))
     counts = Counter(each.level for findings in found.values() for each in findings)
     if output is Format.JSON:
         print_json({"well": not counts[Level.PROBLEM], "findings": _as_json(found)})
@@ -84,16 +114,22 @@ def _machine(file: Path | None, data_dir: Path | None) -> Iterator[Finding]:
 
 
 def _cluster(brokers: str | None, *, is_wanted: bool) -> Iterator[Finding]:
-    from raftka.cli.cluster_checks import check_cluster
+    from raftka.cli.cluster_picture import read_picture
+    from raftka.health.rules import judge
 
     try:
-        yield from check_cluster(brokers or DEFAULT_BROKERS)
+        yield from judge(read_picture(brokers or DEFAULT_BROKERS))
     except NotServingError as error:
-        yield Finding(Level.PROBLEM, "brokers", error.what, error.cure)
+        cause = "too few brokers run to serve clients, or another program listens there"
+        yield Finding(Level.PROBLEM, "brokers", error.what, error.cure, cause)
     except KafkaClientError as error:
         if is_wanted:
-            cure = "start the brokers (`raftka dev` runs three), or say where they are: --brokers HOST:PORT"
-            yield Finding(Level.PROBLEM, "brokers", str(error), cure)
+            cure = (
+                "start the brokers (`raftka dev` runs three), or say where they are: --brokers HOST:PORT;"
+                " if one runs, ask its admin port: --admin HOST:PORT"
+            )
+            cause = "no broker runs there, or the network to it is cut"
+            yield Finding(Level.PROBLEM, "brokers", str(error), cure, cause)
         else:
             yield Finding(
                 Level.NOTE,
@@ -103,12 +139,14 @@ def _cluster(brokers: str | None, *, is_wanted: bool) -> Iterator[Finding]:
             )
 
 
+def _one_broker(admin: str) -> Iterator[Finding]:
+    from raftka.cli.admin_picture import ask_one
+
+    yield from ask_one(admin)
+
+
 def _as_json(found: dict[Area, list[Finding]]) -> list[dict[str, Any]]:
-    return [
-        {"area": area, "what": each.what, "level": each.level, "words": each.words, "cure": each.cure or None}
-        for area, findings in found.items()
-        for each in findings
-    ]
+    return [{"area": area, **to_json(each)} for area, findings in found.items() for each in findings]
 
 
 def _print(found: dict[Area, list[Finding]], counts: Counter[Level]) -> None:

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from raftka.cli.clock_state import Synchronisation, clock_synchronisation
-from raftka.cli.findings import Finding, Level, ok
 from raftka.config import BrokerConfig
 from raftka.error_text import short_reason_of
+from raftka.health.findings import Finding, Level, ok
 
 # What a broker raises its limit to, enough for 10,000 clients and ten thousand partitions; and what little ones need.
 _OPEN_FILES_WANTED = 65_536

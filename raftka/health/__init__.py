@@ -1,4 +1,9 @@
-"""What is wrong with a broker or a cluster, and the cure: pure rules that import no broker package.
+"""Whether a cluster is well: rules over a picture of it. Pure; `raftka doctor` and the broker share them.
 
+* `picture`   what is known of a cluster: the doctor fills it by clients, a broker from its tables.
+* `rules`     picture -> findings; `judge` applies all of them.
+* `broker_rules` those that look at one broker after the other.
+* `reasons`   causes and cures behind the reason of a broker that is not ready.
 * `refusals`  a handshake that one broker refused, in words.
+* `findings`  a finding: level, what, words, cause, cure.
 """

@@ -1,6 +1,6 @@
 """Configurations of topics and brokers of any Kafka, for the command line."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,6 +15,8 @@ _SOURCES = {
     "STATIC_BROKER_CONFIG": "broker",
     "DEFAULT_CONFIG": "default",
 }
+_TOPICS_PER_REQUEST = 100
+_GONE = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_OR_PARTITION"})
 
 
 class Owner(StrEnum):
@@ -49,6 +51,33 @@ def read_configs(brokers: str, owner: Owner, name: str) -> list[ConfigValue]:
         futures = admin.describe_configs([resource], request_timeout=REQUEST_SECONDS)
         entries = futures[resource].result(2 * REQUEST_SECONDS)
     return [_value(entry) for _, entry in sorted(entries.items())]
+
+
+def read_topic_configs(brokers: str, topics: Sequence[str]) -> dict[str, list[ConfigValue]]:
+    """Return the configurations of topics, a hundred at a time; of one that is gone meanwhile there is none.
+
+    Raises:
+        KafkaClientError: Refused, or no answer.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+
+    found: dict[str, list[ConfigValue]] = {}
+    with kafka_client.one_line_errors(brokers):
+        admin = kafka_client.new_admin(brokers)
+        for first in range(0, len(topics), _TOPICS_PER_REQUEST):
+            names = topics[first : first + _TOPICS_PER_REQUEST]
+            resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+            futures = admin.describe_configs(resources, request_timeout=REQUEST_SECONDS)
+            for name, resource in zip(names, resources, strict=True):
+                try:
+                    entries = futures[resource].result(2 * REQUEST_SECONDS)
+                except KafkaException as error:
+                    if error.args[0].name() not in _GONE:
+                        raise
+                    continue
+                found[name] = [_value(entry) for _, entry in sorted(entries.items())]
+    return found
 
 
 def alter_configs(

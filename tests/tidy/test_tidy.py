@@ -40,8 +40,12 @@ GENERATED_MARK_LINES = 5
 PURE_MODULES = (
     *("model", "raft.rules", "raft.messages", "raft.group_configuration", "raft.follower_index_metadata"),
     *("kafka_api.protocol", "kafka_api.groups.group", "cluster.groups.records", "rpc.framing", "storage.entry"),
+    "raftka.health",
 )
-PORT_USERS = ("raftka.cli", "raftka.dev", "raftka.check", "raftka.chaos", "raftka.pipeline", "raftka.testing")
+PORT_USERS = (
+    *("raftka.cli", "raftka.dev", "raftka.check", "raftka.chaos", "raftka.pipeline", "raftka.testing"),
+    "raftka.health",
+)
 
 # A place on one machine, or the host that packages came from, works for nobody else. Written so that the
 # patterns do not match themselves.

@@ -49,3 +49,16 @@ def test_a_reader_gets_what_is_kept_from_a_number_on(events: Events) -> None:
 def test_a_text_has_a_largest_length(events: Events) -> None:
     events.record(logging.DEBUG, EventKind.LEADER, "x" * 1_000)
     assert len(events.since(1)[0].text) == TEXT_CHARACTERS_MAX
+
+
+def test_events_without_room_are_counted_and_the_oldest_kept_has_an_age(events: Events) -> None:
+    assert events.lost() == (0, None)
+    for number in range(EVENTS_MAX):
+        events.record(logging.DEBUG, EventKind.LEADER, f"{number}")
+    assert events.lost()[0] == 0
+    for number in range(7):
+        events.record(logging.DEBUG, EventKind.LEADER, f"{number}")
+    count, age = events.lost()
+    assert count == 7
+    assert age is not None
+    assert age > 0

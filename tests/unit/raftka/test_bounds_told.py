@@ -13,8 +13,10 @@ from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
 from raftka.broker.metrics import render_metrics
 from raftka.broker.starting import Starting
-from raftka.cli import cluster_checks
-from raftka.cli.findings import Level
+from raftka.cli.admin_picture import read_fills
+from raftka.health.broker_rules import check_bounds
+from raftka.health.findings import Level
+from raftka.health.picture import BrokerPicture, Picture
 from runtime.workers import Pool
 from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import FAST, run, until
@@ -48,7 +50,8 @@ def _told(tmp_path, metadata, **of_node):
             try:
                 address = f"127.0.0.1:{listener.port}"
                 run_there = node.env.workers.run
-                findings = await run_there(Pool.READ, lambda: list(cluster_checks._bounds(1, address)))
+                read = await run_there(Pool.READ, lambda: read_fills(address))
+                findings = list(check_bounds(Picture(brokers=(BrokerPicture(1, fills=read),))))
                 _, fills = await run_there(Pool.READ, lambda: get_json(address, "/v1/bounds"))
             finally:
                 await admin.stop()
@@ -96,4 +99,4 @@ def test_a_state_that_is_too_large_for_a_snapshot_is_a_problem(tmp_path):
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1"])
 def test_a_broker_that_does_not_answer_is_said_elsewhere(address):
-    assert list(cluster_checks._bounds(1, address)) == []
+    assert read_fills(address) == ()

@@ -2,41 +2,52 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from raftka.chaos.latencies import LatencyHistogram
-from raftka.cli import cluster_checks, machine_checks
+from raftka.cli import machine_checks
 from raftka.cli.bench import histogram_lines
 from raftka.cli.cluster_config import merged
-from raftka.cli.findings import Finding, Level
 from raftka.cli.root import run
 from raftka.config import load_config
-from raftka.kafka.client import ClusterInfo, PartitionInfo
+from raftka.health.findings import Finding, Level
+from raftka.health.picture import BrokerPicture, PartitionPicture, Picture
+from raftka.health.rules import RULES, judge
 from raftka.kafka.configs import ConfigValue
 from raftka.kafka.errors import KafkaClientError
 from raftka.kafka.groups import GroupInfo, GroupMember
+from tests.unit.raftka.health_examples import found as found_by
 
 NOBODY = "127.0.0.1:1"
 
 
-def cluster(nodes: int, **topics: list[PartitionInfo]) -> ClusterInfo:
-    return ClusterInfo("c", 1, {node: f"h{node}:9092" for node in range(1, nodes + 1)}, topics)
+def cluster(
+    nodes: int, *, lost: tuple[int, ...] = (), is_raftka: bool = True, **topics: tuple[PartitionPicture, ...]
+) -> Picture:
+    brokers = tuple(BrokerPicture(node, f"h{node}:9092", node not in lost) for node in range(1, nodes + 1))
+    partitions = tuple(replace(each, topic=name) for name, numbers in topics.items() for each in numbers)
+    return Picture(brokers=brokers, controller=1, partitions=partitions, is_raftka=is_raftka)
 
 
-def partition(number: int, leader: int, *replicas: int) -> PartitionInfo:
-    return PartitionInfo(number, leader, list(replicas), list(replicas))
+def partition(number: int, leader: int, *replicas: int) -> PartitionPicture:
+    return PartitionPicture("t", number, leader, replicas, replicas)
 
 
 def config(key: str, value: str) -> ConfigValue:
     return ConfigValue(key, value, "broker", False, True)
 
 
-def levels(findings: Iterator[Finding]) -> list[Level]:
+def levels(findings: Iterable[Finding]) -> list[Level]:
     return [finding.level for finding in findings]
+
+
+def wrong(rule: str, picture: Picture) -> list[Finding]:
+    return next(found_by(each, picture) for each in RULES if each.name == rule)
 
 
 def doctor(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> dict[str, dict[str, Any]]:
@@ -99,6 +110,12 @@ def test_a_cluster_that_was_asked_for_and_does_not_answer_is_a_problem(capsys: p
     assert found["brokers"]["level"] == "problem"
 
 
+def test_the_json_of_the_doctor_has_causes(capsys: pytest.CaptureFixture[str]) -> None:
+    found = doctor(capsys, "cluster", "--brokers", NOBODY, code=1)
+    assert list(found["brokers"]) == ["area", "level", "what", "words", "cause", "cure"]
+    assert found["brokers"]["cause"] == "no broker runs there, or the network to it is cut"
+
+
 def test_the_text_has_a_cure_below_each_finding(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", "cluster", "--brokers", NOBODY]) == 1
     lines = capsys.readouterr().out.splitlines()
@@ -132,48 +149,43 @@ def test_memory_is_no_place_for_data() -> None:
 
 
 def test_few_copies_are_warned_of_where_they_matter() -> None:
-    one, two, three = ([partition(0, 1, *range(1, count + 1))] for count in (1, 2, 3))
-    copies = cluster_checks._copies
-    assert levels(copies(cluster(1, a=one), 0, is_raftka=True)) == []
-    assert levels(copies(cluster(3, a=one), 0, is_raftka=False)) == [Level.WARNING]
-    assert levels(copies(cluster(3, a=two), 0, is_raftka=False)) == []
-    (found,) = copies(cluster(3, a=two, b=three), 0, is_raftka=True)
+    one, two, three = ({"t": (partition(0, 1, *range(1, count + 1)),)} for count in (1, 2, 3))
+    assert wrong("Too few replicas", cluster(1, **one)) == []
+    assert levels(wrong("Too few replicas", cluster(3, **one, is_raftka=False))) == [Level.WARNING]
+    assert wrong("Too few replicas", cluster(3, **two, is_raftka=False)) == []
+    (found,) = wrong("Too few replicas", cluster(3, a=two["t"], b=three["t"]))
     assert found.words == "two replicas, and writes need both: a"
-    (found,) = copies(cluster(2), 0, is_raftka=True)
+    (found,) = wrong("Too few replicas", cluster(2))
     assert found.cure == "run three"
-    assert levels(copies(cluster(2), 1, is_raftka=True)) == [], "the third one is missing, which is said elsewhere"
+    assert wrong("Too few replicas", cluster(2, lost=(2,))) == [], "that one is missing is said elsewhere"
 
 
 def test_a_broker_that_leads_nearly_everything_is_noted() -> None:
-    crowded = [partition(number, 1 if number else 2, 1, 2, 3) for number in range(12)]
-    even = [partition(number, 1 + number % 3, 1, 2, 3) for number in range(12)]
-    assert levels(cluster_checks._balance(cluster(3, t=crowded))) == [Level.NOTE]
-    assert levels(cluster_checks._balance(cluster(3, t=even))) == [Level.OK]
-    assert levels(cluster_checks._balance(cluster(3, t=crowded[:11]))) == [], "too few to speak of"
+    crowded = tuple(partition(number, 1 if number else 2, 1, 2, 3) for number in range(12))
+    even = tuple(partition(number, 1 + number % 3, 1, 2, 3) for number in range(12))
+    assert levels(wrong("Unbalanced leaders", cluster(3, t=crowded))) == [Level.NOTE]
+    assert wrong("Unbalanced leaders", cluster(3, t=even)) == []
+    assert wrong("Unbalanced leaders", cluster(3, t=crowded[:11])) == [], "too few to speak of"
+    assert "balance" not in {each.what for each in judge(cluster(3, t=crowded[:11]))}
 
 
 def test_brokers_that_differ_are_warned_of_unless_they_must() -> None:
     own = ("node.id", "kafka.port", "data.dir", "advertised.listeners", "broker.rack", "admin.advertised.listener")
-    configs = {
-        node: [*(config(key, str(node)) for key in own), config("retention.ms", "5" if node == 3 else "7")]
+    brokers = tuple(
+        BrokerPicture(node, configs=dict.fromkeys(own, str(node)) | {"retention.ms": "5" if node == 3 else "7"})
         for node in (1, 2, 3)
-    }
-    (found,) = cluster_checks._differences(configs)
+    )
+    (found,) = wrong("Different configurations", Picture(brokers=brokers))
     assert found.words == "brokers differ in retention.ms: 7 on 1,2, 5 on 3"
-    assert levels(cluster_checks._differences({1: configs[1], 2: configs[1]})) == [Level.OK]
+    assert [each.level for each in judge(Picture(brokers=brokers[:2])) if each.what == "config"] == [Level.OK]
 
 
 def test_missing_brokers_leaders_and_replicas_are_problems() -> None:
-    report = {
-        "bootstrap_unreachable": ["h3:9092"],
-        "brokers_missing": [3],
-        "leaderless": [{"topic": "t", "partition": number, "replicas": [2, 3]} for number in range(7)],
-    }
-    (found,) = cluster_checks._brokers(cluster(2), report)
-    assert found.words == "broker 3 does not answer, nobody listens at h3:9092"
-    (found,) = cluster_checks._leaders(report)
-    assert found.words == "no leader for t-0, t-1, t-2, t-3, t-4 and 2 more: no reads and no writes"
-    assert "(they are on 2, 3)" in found.cure
+    offline = tuple(PartitionPicture("t", number, None, (2, 3)) for number in range(7))
+    found = {each.what: each for each in judge(replace(cluster(3, lost=(3,), t=offline), silent=("h9:9092",)))}
+    assert found["brokers"].words == "broker 3 at h3:9092 does not answer, nobody listens at h9:9092"
+    assert found["leaders"].words == "no leader for t-0, t-1, t-2, t-3, t-4 and 2 more: no reads and no writes"
+    assert "(they are on 2, 3)" in found["leaders"].cure
 
 
 def test_a_configuration_has_a_row_for_each_value() -> None:

@@ -1,0 +1,187 @@
+"""`GET /v1/health`: what this broker finds wrong with the cluster, by the rules of `raftka.health`.
+
+{"node_id": N, "worst": LEVEL, "findings": [{"level", "what", "words", "cause", "cure"}],
+ "broker": {"version", "disk_spare_bytes", "stalled": [[topic, partition]], "events_lost", "events_span"}}
+
+`broker` holds what only this broker knows: `raftka doctor` puts it into its own picture.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from aiohttp import web
+
+from cluster.node import Node
+from cluster.topic_table import Topic
+from model.ids import GroupId, NodeId
+from raftka.broker.bounds import node_fills
+from raftka.broker.stalled_partitions import StalledPartitions
+from raftka.health.findings import Finding, to_json, worst
+from raftka.health.picture import BoundFill, BrokerPicture, PartitionPicture, Picture, TopicPicture
+from raftka.health.rules import RULES, in_order
+from raftka.version import installed_version
+
+# Other tasks run after so many partitions.
+_PARTITIONS_PER_STEP = 100
+# So long everybody who asks gets the same answer.
+_KEPT_SECONDS = 1.0
+
+
+class _Judged(NamedTuple):
+    """What was found at `at` (loop time), as JSON."""
+
+    at: float
+    body: bytes
+
+
+class HealthReader:
+    """Fills the picture from the tables of one node, and judges it.
+
+    Args:
+        node: Started.
+        not_ready: Why this broker is not ready, and the cure if there is one to name; None: it is ready.
+        refused: Why links with other brokers are refused, by node id, in one line each.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        not_ready: Callable[[], tuple[str, str | None] | None],
+        refused: Callable[[], Mapping[int, str]] = dict,
+    ) -> None:
+        self._node = node
+        self._not_ready = not_ready
+        self._refused = refused
+        self._version = installed_version()
+        self._stalled = StalledPartitions(node.partitions)
+        self._judging = asyncio.Lock()
+        self._last: _Judged | None = None
+
+    def start(self) -> None:
+        """Begin to watch what a single look cannot show."""
+        self._stalled.start()
+
+    async def stop(self) -> None:
+        """Watch no more."""
+        await self._stalled.stop()
+
+    async def answer(self, _: web.Request) -> web.Response:
+        """Answer `GET /v1/health`."""
+        return web.Response(body=await self._judged(), content_type="application/json", charset="utf-8")
+
+    async def _judged(self) -> bytes:
+        # Who asks meanwhile waits for the same answer; it waits for nothing but steps of the loop.
+        async with self._judging:
+            now = asyncio.get_running_loop().time()
+            if self._last is None or now - self._last.at >= _KEPT_SECONDS:
+                self._last = _Judged(now, await self._judge())
+            return self._last.body
+
+    async def _judge(self) -> bytes:
+        picture = in_order(await self.read_picture())
+        findings: list[Finding] = []
+        for rule in RULES:
+            findings += rule.check(picture)
+            await asyncio.sleep(0)
+        own = next(each for each in picture.brokers if each.node_id == self._node.options.node_id)
+        stalled = [[each.topic, each.number] for each in picture.partitions or () if each.is_stalled]
+        return json.dumps(
+            {
+                "node_id": own.node_id,
+                "worst": worst(findings).value,
+                "findings": [to_json(each) for each in findings],
+                "broker": {
+                    "version": own.version,
+                    "disk_spare_bytes": own.disk_spare_bytes,
+                    "stalled": stalled,
+                    "events_lost": own.events_lost,
+                    "events_span": own.events_span,
+                },
+            }
+        ).encode()
+
+    async def read_picture(self) -> Picture:
+        """Return what this broker knows of the cluster; other tasks run between its steps.
+
+        Before it is registered its tables may be as old as its last life: then it knows of no partition.
+        """
+        node = self._node
+        leader = node.controller.leader_id
+        partitions, topics = await self._read_topics() if node.is_registered.is_set() else (None, ())
+        return Picture(
+            brokers=self._brokers(),
+            controller=-1 if leader is None else leader,
+            partitions=partitions,
+            topics=topics,
+        )
+
+    def _brokers(self) -> tuple[BrokerPicture, ...]:
+        node = self._node
+        kafka = {each.node_id: f"{each.kafka_host}:{each.kafka_port}" for each in node.controller.members.all()}
+        refused = self._refused()
+        short = node.groups.limits.disk.nodes_below
+        nodes = sorted({*kafka, *(int(replica.node_id) for replica in node.cluster.replicas)})
+        return tuple(
+            self._own(kafka.get(each, ""))
+            if each == node.options.node_id
+            else BrokerPicture(
+                each,
+                kafka=kafka.get(each, ""),
+                answers=node.is_alive(NodeId(each)),
+                refused=refused.get(each, ""),
+                is_disk_short=each in short,
+            )
+            for each in nodes
+        )
+
+    def _own(self, kafka: str) -> BrokerPicture:
+        node = self._node
+        not_ready = self._not_ready()
+        reason, cure = ("", None) if not_ready is None else not_ready
+        lost, span = node.events.lost()
+        return BrokerPicture(
+            node.options.node_id,
+            kafka=kafka,
+            answers=True,
+            runs=True,
+            is_ready=not_ready is None,
+            not_ready=reason,
+            cure=cure or "",
+            version=self._version,
+            configs={"disk.reserve.bytes": str(node.options.raft.disk_reserve_bytes)},
+            fills=tuple(BoundFill(*fill) for fill in node_fills(node)),
+            # Exactly 0 is what it is before the first look at the disk.
+            disk_spare_bytes=node.groups.limits.disk.spare_bytes or None,
+            events_lost=lost,
+            events_span=span,
+        )
+
+    async def _read_topics(self) -> tuple[tuple[PartitionPicture, ...], tuple[TopicPicture, ...]]:
+        stalled = self._stalled.groups()
+        partitions: list[PartitionPicture] = []
+        topics = []
+        for topic in self._node.controller.topics.all():
+            topics.append(TopicPicture(topic.name, topic.config.min_insync_replicas, topic.config.write_caching))
+            for number in range(len(topic.replicas)):
+                partitions.append(self._partition(topic, number, stalled))
+                if len(partitions) % _PARTITIONS_PER_STEP == 0:
+                    await asyncio.sleep(0)
+        return tuple(partitions), tuple(topics)
+
+    def _partition(self, topic: Topic, number: int, stalled: set[GroupId]) -> PartitionPicture:
+        group = topic.group(number)
+        leader = self._node.leadership.leader_of(group)
+        # The last leader that was heard of may be dead, and with a single replica there will be no other.
+        if leader is not None and not self._node.is_alive(leader.node_id):
+            leader = None
+        return PartitionPicture(
+            topic.name,
+            number,
+            None if leader is None else int(leader.node_id),
+            tuple(int(replica.node_id) for replica in topic.replicas[number]),
+            () if leader is None else tuple(int(node) for node in leader.in_sync),
+            topic.config.min_insync_replicas,
+            group in stalled,
+        )

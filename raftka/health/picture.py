@@ -1,0 +1,180 @@
+"""What is known of a cluster at one time, as far as rules look at it.
+
+None, an empty text and an empty tuple mean "not known" or "nothing of the kind", as each attribute says. A rule says
+nothing about what is not known.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+# The newest entries of a partition are not committed for so long, and nothing was meanwhile: it is stalled.
+STALLED_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFill:
+    """How full something is that has a bound; `/v1/bounds` has the same.
+
+    Attributes:
+        name: What has the bound, as an operator knows it.
+        unit: What is counted.
+        used: How much there is.
+        maximum: How much there may be; above 0.
+        refused: Requests that the bound has refused since the broker's start.
+        cure: What an operator may do about it; never empty.
+        is_retried: Whether brokers repeat by themselves what was refused: no client notices.
+    """
+
+    name: str
+    unit: str
+    used: int
+    maximum: int
+    refused: int
+    cure: str
+    is_retried: bool = False
+
+    @property
+    def share(self) -> float:
+        """What part of the bound is used; above 1 beyond it."""
+        return self.used / self.maximum
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPicture:
+    """One broker.
+
+    Attributes:
+        node_id: At least 0.
+        kafka: HOST:PORT for Kafka clients; empty: not known.
+        answers: Whether it serves the one who looks: the doctor by its Kafka port, a broker by its link. None: nobody
+            has looked.
+        runs: Whether its admin port answers, so that its process runs. None: nobody has looked, or its address is not
+            known.
+        is_ready: What it says of itself at `/v1/status/ready`; None: it was not asked, or did not answer.
+        not_ready: The reason that it gives for not being ready; empty if there is none.
+        cure: The cure that it names beside the reason; empty if it names none.
+        admin_error: Why its admin port did not answer, in one line; empty: it did, or was not asked.
+        refused: Why another broker refuses its links, in one line; empty: nobody is known to.
+        version: The installed version of Raftka; empty: not known.
+        configs: Its configuration by key; None: not known.
+        fills: What has a bound in it.
+        disk_spare_bytes: Free bytes above `disk.reserve.bytes`, negative below; None: not known.
+        is_disk_short: Whether another broker has heard that its disk is below the reserve.
+        clock_offset: Seconds by which the clock here is ahead of its clock; None: not compared.
+        events_lost: Events that had no more room in its ring; at least 0.
+        events_span: Seconds since the oldest event in its ring; None: there is none, or it is not known.
+    """
+
+    node_id: int
+    kafka: str = ""
+    answers: bool | None = None
+    runs: bool | None = None
+    is_ready: bool | None = None
+    not_ready: str = ""
+    cure: str = ""
+    admin_error: str = ""
+    refused: str = ""
+    version: str = ""
+    configs: Mapping[str, str | None] | None = None
+    fills: tuple[BoundFill, ...] = ()
+    disk_spare_bytes: int | None = None
+    is_disk_short: bool = False
+    clock_offset: float | None = None
+    events_lost: int = 0
+    events_span: float | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it does not answer, and nothing says that its process runs."""
+        return self.answers is False and not self.runs
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPicture:
+    """One partition.
+
+    Attributes:
+        topic, number: Its name is `topic-number`.
+        leader: Who leads; None while nobody does.
+        replicas: The nodes with a replica; at least one.
+        in_sync: Those in sync; not known, and so empty, without a leader.
+        min_isr: `min.insync.replicas` of its topic; None: not known.
+        is_stalled: Whether its newest entries are not committed for STALLED_SECONDS, as its leader says.
+        lagging: The nodes whose replica is not in sync; empty without a leader, who alone knows. Found once, when the
+            picture is filled: a broker fills it in short steps, and a rule looks at thousands of partitions in one.
+    """
+
+    topic: str
+    number: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...] = ()
+    min_isr: int | None = None
+    is_stalled: bool = False
+    lagging: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        lagging = () if self.leader is None else tuple([node for node in self.replicas if node not in self.in_sync])
+        object.__setattr__(self, "lagging", lagging)
+
+    @property
+    def name(self) -> str:
+        """What people call it: `orders-0`."""
+        return f"{self.topic}-{self.number}"
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether it serves neither reads nor writes, because nobody leads it."""
+        return self.leader is None
+
+    @property
+    def refuses_writes(self) -> bool:
+        """Whether acks=all is refused: fewer replicas are in sync than `min.insync.replicas` asks for."""
+        return (
+            not self.is_offline
+            and self.min_isr is not None
+            and len(self.in_sync) < min(self.min_isr, len(self.replicas))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPicture:
+    """Settings of a topic that risk something.
+
+    Attributes:
+        name: Its name.
+        min_isr: `min.insync.replicas`; None: not known.
+        has_write_caching: Whether acks=all is answered before the fsync.
+        has_unclean_elections: Whether a replica that lacks records may be elected (Kafka; Raftka has no such setting).
+    """
+
+    name: str
+    min_isr: int | None = None
+    has_write_caching: bool = False
+    has_unclean_elections: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """One cluster, as one looker sees it.
+
+    Attributes:
+        brokers: All that are known of, those that do not answer included.
+        controller: Its node id; -1: there is none; None: nobody has looked.
+        partitions: All partitions; None: nobody has looked.
+        topics: Settings of topics, as far as they are known.
+        silent: Addresses (HOST:PORT) that somebody named, where nobody listens and no known broker is.
+        is_raftka: Whether the brokers are Raftka's.
+    """
+
+    brokers: tuple[BrokerPicture, ...] = ()
+    controller: int | None = None
+    partitions: tuple[PartitionPicture, ...] | None = None
+    topics: tuple[TopicPicture, ...] = ()
+    silent: tuple[str, ...] = ()
+    is_raftka: bool = True
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """The node ids of lost brokers, in ascending order."""
+        return tuple(sorted(each.node_id for each in self.brokers if each.is_lost))

@@ -1,0 +1,336 @@
+"""What is wrong with the cluster in a picture: rules, each from a picture to findings.
+
+The findings of a picture depend on nothing else: not on who looks, nor on the order of brokers, topics and partitions.
+docs/operations/health.md has a section for each rule.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from raftka.health import broker_rules
+from raftka.health.findings import Finding, Level, ok
+from raftka.health.picture import PartitionPicture, Picture
+
+_SHOWN_MAX = 5
+# Below this many leaders nobody can speak of balance.
+LEADERS_MIN = 12
+_CURE_MISSING = "start the broker (`raftka dev restart N`, or its service), read its log, and check the network to it"
+_NO_MAJORITY = "fewer than a majority of the replicas run and reach each other"
+# What brokers have each for themselves.
+_OWN_KEY = re.compile(
+    r"(?:^|\.)(?:address|port|hosts|listeners?|id|rack|dirs?|file|seeds|roles|voters|advertised\.listeners?)$"
+    r"|ssl\.|sasl\.|\.name$|^listener|^zookeeper"
+)
+
+
+class Rule(NamedTuple):
+    """One rule; `name` is the title of its section in docs/operations/health.md."""
+
+    name: str
+    check: Callable[[Picture], Iterator[Finding]]
+
+
+def check_brokers(picture: Picture) -> Iterator[Finding]:
+    """Name brokers of which nothing is heard."""
+    lost = [each for each in picture.brokers if each.is_lost]
+    missing = [f"broker {each.node_id}{f' at {each.kafka}' if each.kafka else ''} does not answer" for each in lost] + [
+        f"nobody listens at {address}" for address in picture.silent
+    ]
+    if missing:
+        cause = "its process does not run, or the network to it is cut"
+        yield Finding(Level.PROBLEM, "brokers", ", ".join(missing), _CURE_MISSING, cause)
+    elif all(each.answers for each in picture.brokers) and picture.brokers:
+        controller = picture.controller if picture.controller is not None and picture.controller >= 0 else None
+        led = "" if controller is None else f"; {controller} is the controller"
+        verb = "answers" if len(picture.brokers) == 1 else "answer"
+        yield ok("brokers", f"{_nodes(each.node_id for each in picture.brokers)} {verb}{led}")
+
+
+def check_controller(picture: Picture) -> Iterator[Finding]:
+    """Say that there is no controller."""
+    if picture.controller is not None and picture.controller < 0:
+        yield Finding(
+            Level.PROBLEM,
+            "controller",
+            "there is none, so clients cannot create, change or delete topics",
+            "bring a majority of the brokers back",
+            "fewer than a majority of the brokers run and reach each other",
+        )
+
+
+def check_leaders(picture: Picture) -> Iterator[Finding]:
+    """Name partitions without a leader."""
+    if picture.partitions is None:
+        return
+    offline = [each for each in picture.partitions if each.is_offline]
+    if not offline:
+        yield ok("leaders", "every partition has one")
+        return
+    nodes = sorted({node for each in offline for node in each.replicas})
+    away = [node for node in nodes if node in picture.lost]
+    yield Finding(
+        Level.PROBLEM,
+        "leaders",
+        f"no leader for {_names(offline)}: no reads and no writes",
+        f"bring brokers back until a majority of the replicas runs (they are on {_nodes(nodes)})",
+        f"{_NO_MAJORITY}; {_who(away)} not answer" if away else f"{_NO_MAJORITY}, or an election is under way",
+    )
+
+
+def check_replicas(picture: Picture) -> Iterator[Finding]:
+    """Name partitions that are under-replicated."""
+    if picture.partitions is None:
+        return
+    lagging = [each for each in picture.partitions if each.lagging]
+    if not lagging:
+        if not any(each.is_offline for each in picture.partitions):
+            yield ok("replicas", "all in sync")
+        return
+    nodes = sorted({node for each in lagging for node in each.lagging})
+    away = [node for node in nodes if node in picture.lost]
+    names = _nodes(nodes)
+    yield Finding(
+        Level.PROBLEM,
+        "replicas",
+        f"not in sync on broker {names}: {_names(lagging)}",
+        "bring the missing brokers back"
+        if away
+        else f"wait, if broker {names} has just started; else see its log, its disk and its load",
+        f"{_who(away)} not answer" if away else "these replicas lack records that the leaders have",
+    )
+
+
+def check_writes(picture: Picture) -> Iterator[Finding]:
+    """Name partitions that refuse acks=all."""
+    by_needed: dict[int, list[PartitionPicture]] = {}
+    for each in picture.partitions or ():
+        if each.refuses_writes and each.min_isr is not None:
+            by_needed.setdefault(each.min_isr, []).append(each)
+    for needed, short in sorted(by_needed.items()):
+        topics = sorted({each.topic for each in short})
+        yield Finding(
+            Level.PROBLEM,
+            "writes",
+            f"acks=all is refused by {_names(short)}: min.insync.replicas is {needed}",
+            "bring replicas back, or lower it: raftka topic alter-config"
+            f" {topics[0] if len(topics) == 1 else 'TOPIC'} --set min.insync.replicas=...",
+            "fewer replicas than min.insync.replicas are in sync",
+        )
+
+
+def check_stalled(picture: Picture) -> Iterator[Finding]:
+    """Name partitions that commit nothing though there is something to commit."""
+    stalled = [each for each in picture.partitions or () if each.is_stalled]
+    if stalled:
+        leaders = sorted({each.leader for each in stalled if each.leader is not None})
+        followers = sorted({node for each in stalled for node in each.replicas if node != each.leader})
+        yield Finding(
+            Level.PROBLEM,
+            "stalled",
+            f"the newest entries are not committed for 10 s: {_names(stalled)}",
+            f"look at disks, logs and load of broker {_nodes(followers or leaders)}; if they are well, let another"
+            f" broker lead instead of {_nodes(leaders)}: raftka partition transfer-leadership TOPIC PARTITION",
+            "a majority of the replicas answers the leader, and does not make its entries durable",
+        )
+
+
+def check_copies(picture: Picture) -> Iterator[Finding]:
+    """Name topics with too few replicas."""
+    by_count: dict[int, list[str]] = {}
+    for topic, count in _fewest_replicas(picture).items():
+        by_count.setdefault(count, []).append(topic)
+    if len(picture.brokers) > 1 and 1 in by_count:
+        yield Finding(
+            Level.WARNING,
+            "copies",
+            f"only one replica, lost with its broker: {_listed(by_count[1])}",
+            "create topics with -r 3 (replicas cannot be added yet, so copy what matters to a new topic)"
+            if picture.is_raftka
+            else "create topics with -r 3, or add replicas (kafka-reassign-partitions)",
+            "the topic was created with one replica",
+        )
+    if picture.is_raftka and 2 in by_count:
+        yield Finding(
+            Level.WARNING,
+            "copies",
+            f"two replicas, and writes need both: {_listed(by_count[2])}",
+            "use one replica, or three: create topics with -r 3",
+            "a majority of two is two",
+        )
+    if picture.is_raftka and not picture.lost and len(picture.brokers) == 2:
+        yield Finding(
+            Level.WARNING,
+            "copies",
+            "like one broker, two brokers tolerate no failure, and they fail twice as often",
+            "run three",
+            "a majority of two is two",
+        )
+
+
+def check_settings(picture: Picture) -> Iterator[Finding]:
+    """Name topics whose settings risk records or writes."""
+    caching = [each.name for each in picture.topics if each.has_write_caching]
+    if caching:
+        yield Finding(
+            Level.NOTE,
+            "settings",
+            f"acks=all is answered before the fsync: {_listed(caching)}",
+            "set write.caching=false, unless a power cut of several brokers may cost the newest records",
+            "write.caching is true",
+        )
+    fewest = _fewest_replicas(picture)
+    strict = [
+        each.name
+        for each in picture.topics
+        if each.min_isr is not None and 1 < fewest.get(each.name, 0) <= each.min_isr
+    ]
+    if strict and len(picture.brokers) > 2:
+        yield Finding(
+            Level.NOTE,
+            "settings",
+            f"acks=all needs every replica, so one broker that is away stops producers: {_listed(strict)}",
+            "set min.insync.replicas to one less than the number of replicas",
+            "min.insync.replicas is the number of replicas, or more",
+        )
+    unclean = [each.name for each in picture.topics if each.has_unclean_elections]
+    if unclean:
+        yield Finding(
+            Level.WARNING,
+            "settings",
+            f"a replica that lacks acknowledged records may be elected: {_listed(unclean)}",
+            "set unclean.leader.election.enable=false",
+            "unclean.leader.election.enable is true",
+        )
+
+
+def check_balance(picture: Picture) -> Iterator[Finding]:
+    """Say whether one broker leads too much."""
+    leaders = Counter(each.leader for each in picture.partitions or () if each.leader is not None)
+    total = leaders.total()
+    brokers = sum(not each.is_lost for each in picture.brokers)
+    if brokers < 2 or total < LEADERS_MIN:
+        return
+    node, most = min(leaders.items(), key=lambda item: (-item[1], item[0]))
+    if most > 2 * total / brokers:
+        yield Finding(
+            Level.NOTE,
+            "balance",
+            f"broker {node} leads {most} of {total} partitions",
+            "let others lead some: raftka partition transfer-leadership TOPIC PARTITION",
+            "leaders stay where they were elected, for example after a restart of the others",
+        )
+    else:
+        yield ok("balance", f"no broker leads more than {most} of {total} partitions")
+
+
+def check_configs(picture: Picture) -> Iterator[Finding]:
+    """Name keys in which brokers differ that should be equal."""
+    values: dict[str, dict[str | None, list[int]]] = {}
+    known = [each for each in picture.brokers if each.configs is not None]
+    for broker in known:
+        for key, value in (broker.configs or {}).items():
+            if not _OWN_KEY.search(key):
+                values.setdefault(key, {}).setdefault(value, []).append(broker.node_id)
+    different = {key: found for key, found in sorted(values.items()) if len(found) > 1}
+    for key, found in different.items():
+        each = ", ".join(f"{value} on {','.join(map(str, nodes))}" for value, nodes in found.items())
+        yield Finding(
+            Level.WARNING,
+            "config",
+            f"brokers differ in {key}: {each}",
+            "give all brokers the same value, and restart them",
+            "the files or RAFTKA_* variables of the brokers differ",
+        )
+    if known and not different:
+        yield ok("config", "the same for all brokers")
+
+
+def check_versions(picture: Picture) -> Iterator[Finding]:
+    """Say that brokers run different versions."""
+    by_version: dict[str, list[int]] = {}
+    for broker in picture.brokers:
+        if broker.version:
+            by_version.setdefault(broker.version, []).append(broker.node_id)
+    if len(by_version) > 1:
+        each = ", ".join(f"{version} on {','.join(map(str, nodes))}" for version, nodes in sorted(by_version.items()))
+        yield Finding(
+            Level.NOTE,
+            "versions",
+            f"brokers run different versions: {each}",
+            "finish the upgrade: restart the other brokers with the newer version, one after the other",
+            "an upgrade is under way, or was not finished",
+        )
+
+
+RULES = (
+    Rule("Lost brokers", check_brokers),
+    Rule("Brokers that run and do not serve", broker_rules.check_ready),
+    Rule("Refused links", broker_rules.check_refused),
+    Rule("No controller", check_controller),
+    Rule("Partitions without a leader", check_leaders),
+    Rule("Under-replicated partitions", check_replicas),
+    Rule("Refused writes", check_writes),
+    Rule("Stalled partitions", check_stalled),
+    Rule("Too few replicas", check_copies),
+    Rule("Risky settings of topics", check_settings),
+    Rule("Unbalanced leaders", check_balance),
+    Rule("Different configurations", check_configs),
+    Rule("Different versions", check_versions),
+    Rule("Bounds that are reached", broker_rules.check_bounds),
+    Rule("Full disks", broker_rules.check_disks),
+    Rule("Clocks that differ", broker_rules.check_clocks),
+    Rule("Lost events", broker_rules.check_events),
+)
+
+
+def judge(picture: Picture) -> list[Finding]:
+    """Return what all rules find, in the order of RULES."""
+    ordered = in_order(picture)
+    return [finding for rule in RULES for finding in rule.check(ordered)]
+
+
+def in_order(picture: Picture) -> Picture:
+    """Return the picture in the order that `check` of a rule needs: by node id, by topic and number, by name."""
+    brokers = tuple(
+        replace(each, fills=tuple(sorted(each.fills, key=lambda fill: (-fill.share, fill.name))))
+        for each in sorted(picture.brokers, key=lambda broker: broker.node_id)
+    )
+    partitions = picture.partitions
+    return replace(
+        picture,
+        brokers=brokers,
+        partitions=None
+        if partitions is None
+        else tuple(sorted(partitions, key=lambda each: (each.topic, each.number))),
+        topics=tuple(sorted(picture.topics, key=lambda topic: topic.name)),
+        silent=tuple(sorted(picture.silent)),
+    )
+
+
+def _fewest_replicas(picture: Picture) -> dict[str, int]:
+    fewest: dict[str, int] = {}
+    for each in picture.partitions or ():
+        count = len(each.replicas)
+        if count < fewest.get(each.topic, count + 1):
+            fewest[each.topic] = count
+    return fewest
+
+
+def _names(partitions: Iterable[PartitionPicture]) -> str:
+    return _listed([each.name for each in partitions])
+
+
+def _nodes(nodes: Iterable[int]) -> str:
+    return ", ".join(map(str, nodes))
+
+
+def _who(nodes: list[int]) -> str:
+    return f"broker{'s' if len(nodes) > 1 else ''} {_nodes(nodes)} {'do' if len(nodes) > 1 else 'does'}"
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
+    return ", ".join(names[:_SHOWN_MAX]) + more

@@ -1,0 +1,190 @@
+"""Pictures of clusters for the rules of `raftka.health`: at which each rule fires, and at which it only nearly does.
+
+docs/operations/health.md shows the findings of the first kind; `python -m tests.unit.raftka.health_examples` prints
+them as that page has them.
+"""
+
+from dataclasses import replace
+
+from raftka.health.findings import Finding, Level
+from raftka.health.picture import BoundFill, BrokerPicture, PartitionPicture, Picture, TopicPicture
+from raftka.health.rules import RULES, Rule, in_order
+
+
+def broker(node: int, **changes: object) -> BrokerPicture:
+    """Return a broker that is well."""
+    well = BrokerPicture(
+        node,
+        kafka=f"10.0.0.{node}:9092",
+        answers=True,
+        runs=True,
+        is_ready=True,
+        version="0.1.0",
+        configs={"node.id": str(node), "retention.ms": "604800000", "disk.reserve.bytes": "268435456"},
+        fills=(BoundFill("the tables of raft0", "bytes", 4_096, 41_943_040, 0, "raftka topic delete"),),
+        disk_spare_bytes=90_000_000_000,
+        clock_offset=0.4,
+        events_lost=700,
+        events_span=86_400.0,
+    )
+    return replace(well, **changes)  # type: ignore[arg-type]
+
+
+def partition(topic: str = "orders", number: int = 0, **changes: object) -> PartitionPicture:
+    """Return a partition that is well."""
+    well = PartitionPicture(topic, number, 1 + number % 3, (1, 2, 3), (1, 2, 3), 2)
+    return replace(well, **changes)  # type: ignore[arg-type]
+
+
+WELL = Picture(
+    brokers=(broker(1), broker(2), broker(3)),
+    controller=2,
+    partitions=tuple(partition(number=number) for number in range(12)),
+    topics=(TopicPicture("orders", 2),),
+)
+
+
+def of_brokers(*brokers: BrokerPicture) -> Picture:
+    """Return WELL with other brokers in the place of those with the same node id."""
+    others = {each.node_id: each for each in (*WELL.brokers, *brokers)}
+    return replace(WELL, brokers=tuple(others.values()))
+
+
+def of_partitions(*partitions: PartitionPicture, topics: tuple[TopicPicture, ...] = (), **changes: object) -> Picture:
+    """Return WELL with these partitions, topics and changes."""
+    return replace(WELL, partitions=partitions, topics=topics, **changes)  # type: ignore[arg-type]
+
+
+_LOST = broker(2, answers=False, runs=None, is_ready=None)
+_TWO = replace(WELL, brokers=WELL.brokers[:2])
+
+
+def _filled(**fill: object) -> BrokerPicture:
+    bound = BoundFill(
+        *("the group table of __consumer_offsets-7", "bytes", 41_000_000, 41_943_040, 0),
+        "delete groups that nobody uses",
+    )
+    return broker(1, fills=(replace(bound, **fill),))  # type: ignore[arg-type]
+
+
+# By the name of the rule. Each picture makes it find something.
+FIRES: dict[str, tuple[Picture, ...]] = {
+    "Lost brokers": (of_brokers(_LOST), replace(WELL, silent=("10.0.0.9:9092",))),
+    "Brokers that run and do not serve": (
+        of_brokers(broker(2, answers=False, is_ready=False, not_ready="raft0 has no leader")),
+        of_brokers(broker(2, is_ready=False, not_ready="orders-0 is damaged: 1-1.log", cure="replace its disk")),
+        of_brokers(broker(2, answers=False)),
+        of_brokers(broker(2, runs=False, is_ready=None, admin_error="admin port 10.0.0.2:9644: timed out")),
+    ),
+    "Refused links": (of_brokers(broker(2, refused="its data directory is not the one that node 2 had")),),
+    "No controller": (replace(WELL, controller=-1),),
+    "Partitions without a leader": (
+        replace(of_brokers(_LOST), partitions=(partition(leader=None, replicas=(2,), in_sync=()),)),
+        of_partitions(partition(leader=None, in_sync=())),
+    ),
+    "Under-replicated partitions": (
+        replace(of_brokers(_LOST), partitions=(partition(in_sync=(1, 3)),)),
+        of_partitions(*(partition(number=number, in_sync=(1, 3)) for number in range(7))),
+    ),
+    "Refused writes": (of_partitions(partition(in_sync=(1,))),),
+    "Stalled partitions": (of_partitions(partition(is_stalled=True)),),
+    "Too few replicas": (
+        of_partitions(partition(replicas=(1,), in_sync=(1,))),
+        of_partitions(partition(replicas=(1,), in_sync=(1,)), is_raftka=False),
+        of_partitions(partition(replicas=(1, 2), in_sync=(1, 2))),
+        _TWO,
+    ),
+    "Risky settings of topics": (
+        replace(WELL, topics=(TopicPicture("orders", 2, has_write_caching=True),)),
+        replace(WELL, topics=(TopicPicture("orders", 3),)),
+        replace(WELL, topics=(TopicPicture("orders", 2, has_unclean_elections=True),), is_raftka=False),
+    ),
+    "Unbalanced leaders": (of_partitions(*(partition(number=3 * number) for number in range(12))),),
+    "Different configurations": (of_brokers(broker(3, configs={"node.id": "3", "retention.ms": "86400000"})),),
+    "Different versions": (of_brokers(broker(3, version="0.2.0")),),
+    "Bounds that are reached": (
+        of_brokers(_filled()),
+        of_brokers(_filled(refused=3)),
+        of_brokers(_filled(used=41_943_040)),
+    ),
+    "Full disks": (
+        of_brokers(broker(2, disk_spare_bytes=-120_000_000)),
+        of_brokers(broker(2, disk_spare_bytes=120_000_000)),
+        of_brokers(broker(2, disk_spare_bytes=None, is_disk_short=True)),
+    ),
+    "Clocks that differ": (of_brokers(broker(2, clock_offset=-7.0)),),
+    "Lost events": (of_brokers(broker(2, events_lost=3_100, events_span=780.0)),),
+}
+
+# At none of these the rule finds anything, though something is unlike WELL, or is not known.
+QUIET: dict[str, tuple[Picture, ...]] = {
+    "Lost brokers": (of_brokers(broker(2, answers=None)), of_brokers(broker(2, answers=False, runs=True))),
+    "Brokers that run and do not serve": (
+        of_brokers(_LOST),
+        of_brokers(broker(2, answers=None, runs=None, is_ready=None)),
+        of_brokers(broker(2, answers=False, runs=False, is_ready=None, admin_error="admin port: timed out")),
+    ),
+    "Refused links": (of_brokers(_LOST),),
+    "No controller": (replace(WELL, controller=None), replace(WELL, controller=0)),
+    "Partitions without a leader": (replace(WELL, partitions=None), of_partitions(partition(leader=0))),
+    "Under-replicated partitions": (
+        replace(WELL, partitions=None),
+        of_partitions(partition(leader=None, in_sync=())),
+        of_partitions(partition(replicas=(1,), in_sync=(1,))),
+    ),
+    "Refused writes": (
+        of_partitions(partition(in_sync=(1, 3))),
+        of_partitions(partition(in_sync=(1,), min_isr=None)),
+        of_partitions(partition(replicas=(1,), in_sync=(1,))),
+        of_partitions(partition(leader=None, in_sync=())),
+    ),
+    "Stalled partitions": (replace(WELL, partitions=None),),
+    "Too few replicas": (
+        replace(of_partitions(partition(replicas=(1,), in_sync=(1,))), brokers=WELL.brokers[:1]),
+        of_partitions(partition(replicas=(1, 2), in_sync=(1, 2)), is_raftka=False),
+        replace(_TWO, is_raftka=False),
+        replace(_TWO, brokers=(broker(1), _LOST)),
+    ),
+    "Risky settings of topics": (
+        replace(WELL, topics=(TopicPicture("orders", None),)),
+        replace(WELL, topics=(TopicPicture("gone", 3),)),
+        of_partitions(partition(replicas=(1,), in_sync=(1,)), topics=(TopicPicture("orders", 1),)),
+    ),
+    "Unbalanced leaders": (
+        of_partitions(*(partition(number=3 * number) for number in range(11))),
+        replace(of_partitions(*(partition(number=3 * number) for number in range(12))), brokers=WELL.brokers[:1]),
+    ),
+    "Different configurations": (
+        of_brokers(*(broker(node, configs={"node.id": str(node), "data.dir": f"/data/{node}"}) for node in (1, 2, 3))),
+        of_brokers(broker(2, configs=None)),
+    ),
+    "Different versions": (of_brokers(broker(2, version="")),),
+    "Bounds that are reached": (of_brokers(_filled(used=37_000_000)),),
+    "Full disks": (of_brokers(broker(2, disk_spare_bytes=None)), of_brokers(broker(2, configs=None))),
+    "Clocks that differ": (of_brokers(broker(2, clock_offset=2.5)), of_brokers(broker(2, clock_offset=None))),
+    "Lost events": (
+        of_brokers(broker(2, events_lost=0, events_span=60.0)),
+        of_brokers(broker(2, events_lost=9, events_span=None)),
+        of_brokers(broker(2, events_lost=9, events_span=3_600.0)),
+    ),
+}
+
+
+def found(rule: Rule, picture: Picture) -> list[Finding]:
+    """Return what one rule finds wrong."""
+    return [each for each in rule.check(in_order(picture)) if each.level is not Level.OK]
+
+
+def shown(rule: Rule) -> str:
+    """Return the findings at FIRES as docs/operations/health.md has them."""
+    lines = []
+    for picture in FIRES[rule.name]:
+        for each in found(rule, picture):
+            lines += [f"{each.level:<8} {each.what}: {each.words}", f"{'':9}cause: {each.cause}"]
+            lines += [f"{'':9}cure: {each.cure}"]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    for each_rule in RULES:
+        print(f"## {each_rule.name}\n\n```text\n{shown(each_rule)}\n```\n")
