@@ -3,6 +3,7 @@
 import crc32c
 import msgspec
 
+from model.ids import DirectoryId, GroupId
 from runtime.files import FileSystem
 from storage.errors import ForeignDirectoryError, MismatchedLogError
 from storage.options import LogIdentity
@@ -98,7 +99,21 @@ def _write(files: FileSystem, path: str, identity: LogIdentity) -> None:
     files.fsync_dir(path.rpartition("/")[0])
 
 
-def _check(files: FileSystem, path: str, identity: LogIdentity) -> None:
+def read_log_identity(files: FileSystem, directory: str) -> LogIdentity | None:
+    """Return whose log a directory is by its identity file; None if it has none. Blocking; changes nothing.
+
+    Raises:
+        ForeignDirectoryError: The file is damaged, or of another format.
+        OSError: The disk refuses.
+    """
+    path = f"{directory}/{_NAME}"
+    if not files.exists(path):
+        return None
+    record = _read(files, path)
+    return LogIdentity(GroupId(record.group), DirectoryId(record.directory_id))
+
+
+def _read(files: FileSystem, path: str) -> _IdentityRecord:
     file = files.open(path)
     try:
         content = file.pread(file.size(), 0)
@@ -113,6 +128,11 @@ def _check(files: FileSystem, path: str, identity: LogIdentity) -> None:
         raise ForeignDirectoryError(f"{path} is damaged: {error}") from error
     if record.format_version != FORMAT_VERSION:
         raise ForeignDirectoryError(f"{path} has format {record.format_version}, this version reads {FORMAT_VERSION}")
+    return record
+
+
+def _check(files: FileSystem, path: str, identity: LogIdentity) -> None:
+    record = _read(files, path)
     if (record.group, record.directory_id) != (identity.group, identity.directory_id):
         raise ForeignDirectoryError(
             f"{path} belongs to group {record.group} of data directory {record.directory_id},"

@@ -1,6 +1,7 @@
 """The broker process: the composition root, which nothing imports.
 
 * `__main__`        puts the broker's packages on the path and runs the application; exit codes.
+* `package_path`    where those packages are.
 * `application`     wiring, start and stop order, signals.
 * `described_options`  the options as DescribeConfigs tells them.
 * `admin_access`    which requests the admin port refuses: those that a web page made a browser send.
@@ -19,4 +20,8 @@
 * `metrics`         the node's counters as Prometheus text; `kafka_metrics`: the Kafka listener's.
 * `readiness`       whether this broker serves, and if not, why; `starting`: the same while it starts.
 * `logs`            where log lines go.
+
+A program of its own, which starts no broker:
+
+* `dump_log`        what `raftka debug log` prints, from files alone; `offline` reads them.
 """

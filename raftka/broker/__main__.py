@@ -1,25 +1,18 @@
 """`python -I -u -m raftka.broker --node-id N --config-fd FD`: one broker process.
 
-Only this process puts the broker's plain-named packages (`storage`, `model`, ...) on its path: from `raftka/_broker`
-in an installed wheel, from the project's root in a checkout. So `pip install raftka` adds no such names to anybody
-else's environment.
+Only this process and `dump_log` put the broker's plain-named packages on their path (`package_path`).
 """
 
 import argparse
 import asyncio
 import sys
-from pathlib import Path
 
-
-def _add_broker_packages() -> None:
-    package = Path(__file__).resolve().parent.parent
-    bundled = package / "_broker"
-    sys.path.insert(0, str(bundled if bundled.is_dir() else package.parent))
+from raftka.broker.package_path import add_broker_packages
 
 
 def main() -> int:
     """Run the broker until SIGTERM or SIGINT; return the process's exit code."""
-    _add_broker_packages()
+    add_broker_packages()
     from raftka.broker.exit_codes import CONFIGURATION
 
     if not __debug__:

@@ -34,6 +34,7 @@ Commands:
 * `cluster`   `raftka cluster`, with `cluster_config` and `cluster_log_level`.
 * `bench`     `raftka bench`, with `bench_load`.
 * `doctor`    `raftka doctor`, with `machine_checks`, `clock_state`, `cluster_picture` and `admin_picture`.
+* `debug`     `raftka debug`.
 * `check`     `raftka check`.
 * `chaos`     `raftka chaos`.
 * `pipeline`  `raftka pipeline`.

@@ -26,6 +26,7 @@ COMMANDS = {
     "partition": LazyCommand("raftka.cli.partition", "app", "Act on one partition."),
     "bench": LazyCommand("raftka.cli.bench", "bench", "Measure the throughput and latency of a cluster."),
     "doctor": LazyCommand("raftka.cli.doctor", "doctor", "Find problems of this machine or cluster."),
+    "debug": LazyCommand("raftka.cli.debug", "app", "Read logs offline, collect what helps to find a fault."),
     "start": LazyCommand("raftka.cli.broker", "start", "Run a broker until SIGTERM or Ctrl-C."),
     "config": LazyCommand("raftka.cli.broker", "config_app", "The broker's configuration file."),
     "check": LazyCommand("raftka.cli.check", "check", "Check histories of client operations for anomalies."),

@@ -22,6 +22,7 @@ COMMANDS = (
     *("topic alter-config", "topic add-partitions", "topic trim-prefix", "group", "group list", "group describe"),
     *("group seek", "group delete", "cluster", "cluster info", "cluster health", "cluster config"),
     *("cluster config list", "cluster config get", "cluster config set", "cluster config unset", "cluster log-level"),
+    *("debug", "debug log", "debug bundle"),
     *("partition", "partition transfer-leadership", "bench", "doctor", "check", "chaos", "completion"),
 )
 # Nothing listens there: port 1 needs privileges and is assigned to a protocol that nobody runs.
@@ -284,7 +285,7 @@ def test_a_shell_completes_a_command_without_an_import_of_any(monkeypatch: pytes
     "command",
     [
         *("start", "dev", "topic", "produce", "consume", "bench", "doctor", "group seek", "cluster config get"),
-        *("chaos", "pipeline", "archive"),
+        *("chaos", "pipeline", "archive", "debug log", "debug bundle"),
     ],
 )
 def test_no_help_loads_a_client_a_broker_or_much_else(command: str) -> None:
