@@ -70,9 +70,24 @@ class ReplicaGauges:
         return LogIndexes(log.dirty_index, log.flushed_index, state.commit_index, state.visible_index)
 
     @property
+    def min_in_sync(self) -> int:
+        """How many replicas must be in sync for acks=all to be taken: min.insync.replicas, at most the voters."""
+        return self._state.min_in_sync
+
+    @property
     def start_index(self) -> Index:
         """The index of the first entry that the log holds."""
         return self._log.start_index
+
+    @property
+    def entries(self) -> int:
+        """Entries that the log holds, of all kinds."""
+        return self._log.dirty_index - self._log.start_index + 1
+
+    @property
+    def unapplied_entries(self) -> int:
+        """Entries that are written here and that this replica's state does not include yet."""
+        return self._log.dirty_index - self._consensus.applied_index
 
     @property
     def unflushed_bytes(self) -> int:

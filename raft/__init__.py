@@ -37,7 +37,9 @@
 * `vote_floor`              until a replica has again what damage took, it grants no vote to a shorter log.
 * `follower_index_metadata` what the leader knows of one follower.
 * `group_configuration`     voters, and the policy that turns them into quorums.
-* `interval_figures`        durations of a replica's calls and fsyncs since the last telemetry record.
+* `call_figures`            calls, applies and entries of all groups of a node, by kind; always kept.
+* `interval_figures`        the same of one replica, and its fsyncs, since the last telemetry record.
+* `replica_counts`          counts what a replica does into both.
 * `deadline_queue`          one loop timer for the deadlines of all groups.
 * `messages`, `options`, `errors`, `probe`, `replica_context`
 """

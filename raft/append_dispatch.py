@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from model.ids import Index, Replica, Term
 from raft.client import Buffer
 from raft.effects import ANSWERED, RecoveryWanted
-from raft.follower_index_metadata import FollowerIndexMetadata
+from raft.follower_index_metadata import NEVER, FollowerIndexMetadata
+from raft.interval_figures import IntervalFigures
 from raft.messages import AppendEntriesReply, AppendEntriesRequest, AppendStatus, InstallSnapshotRequest
 from raft.replica_context import ReplicaContext
 from storage.entry import Entry, pack_header
@@ -179,6 +180,23 @@ def _apply_positions(context: ReplicaContext, follower: FollowerIndexMetadata, r
             follower.on_lost_contact()
             return
     context.effects.settle(context.state.advance())
+    before = follower.caught_up_at
     follower.update_caught_up(context.state.commit_index, follower.last_reply_at)
+    if context.figures is not None:
+        _note_return(context, context.figures, follower, before)
     if follower.needs_recovery and follower.may_recover and not follower.is_recovering:
         context.effects.settle(RecoveryWanted(follower.node_id))
+
+
+def _note_return(
+    context: ReplicaContext, figures: IntervalFigures, follower: FollowerIndexMetadata, before: float
+) -> None:
+    """Note how many were in sync until now, if the follower, which was caught up `before`, has just come back."""
+    oldest = follower.last_reply_at - context.options.replica_lag_max
+    # Replicas leave the set as time passes. So it is smallest just before one comes back, or when telemetry looks.
+    # A follower that this leadership has not seen caught up yet does not come back: nobody knows that it was away.
+    is_back = NEVER < before < oldest <= follower.caught_up_at
+    if is_back and context.state.is_leader:
+        in_sync = sum(each.caught_up_at >= oldest for each in context.state.followers.values())
+        # With the leader, and without the one that is back.
+        figures.saw_in_sync(in_sync)

@@ -254,6 +254,7 @@ class AppendEntriesBuffer:
         except StorageError:
             log_state.truncate(entries[0].index)
             raise
+        self._context.counts.appended_as_follower(entries)
         self._context.limits.disk.count_appended(sum(entry.size for entry in entries))
 
     def _refuse(self, asked: _Asked, reject: Reject, prev_index: Index) -> _Outcome:

@@ -108,7 +108,7 @@ class Consensus:
         self.heartbeats = GroupHeartbeats(self._context, self._buffer)
         self._floor = VoteFloor(self._context)
         self._receiver = SnapshotReceiver(self._context)
-        self._log_state.attach(self._gate, self.logger, self.fail, self._context.probe)
+        self._log_state.attach(self._gate, self.logger, self.fail, self._context.probe, self._context.counts)
         self._election = ElectionTimer(self._context, self._votes)
         self.voter = Voter(self._context, self._votes, self._election)
         self.transfer = LeadershipTransfer(self._context, self._batcher, self.monitor)
@@ -208,8 +208,13 @@ class Consensus:
 
     @property
     def figures(self) -> IntervalFigures | None:
-        """Durations of this replica's calls and fsyncs, for telemetry; None: they are not kept."""
+        """What this replica does in an interval, for telemetry; None: it is not kept."""
         return self._context.figures
+
+    @property
+    def applied_index(self) -> Index:
+        """The last committed entry that the replica's state includes."""
+        return self._log_state.applied_index
 
     @property
     def in_sync(self) -> tuple[NodeId, ...]:
@@ -239,12 +244,16 @@ class Consensus:
         Errors through `replicated`:
             RetryableError: Nothing was written. AmbiguousError: it may still commit. FatalError: the replica stopped.
         """
+        refusal: RaftError | None = None
         if self.failure is not None:
-            return refused_stages(ReplicaFailedError(str(self.failure)))
-        if self._gate.is_closed:
-            return refused_stages(ShuttingDownError(f"{self.name} is being stopped"))
-        if self.transfer.is_active:
-            return refused_stages(NotLeaderError(f"the leadership of {self.name} is being handed over"))
+            refusal = ReplicaFailedError(str(self.failure))
+        elif self._gate.is_closed:
+            refusal = ShuttingDownError(f"{self.name} is being stopped")
+        elif self.transfer.is_active:
+            refusal = NotLeaderError(f"the leadership of {self.name} is being handed over")
+        if refusal is not None:
+            self._context.counts.replicate_failed(level, entries[0].kind)
+            return refused_stages(refusal)
         return self._batcher.replicate(entries, level, expected_term=expected_term, deadline=deadline)
 
     def apply_policy(self, policy: AgreementPolicy, *, write_caching: bool) -> None:

@@ -16,6 +16,9 @@ from model.ids import NO_INDEX, Index, NodeId
 from raft.messages import AppendEntriesReply
 from raft.rules.agreement import CopyPosition
 
+# The loop time of what has not happened in this leadership.
+NEVER = float("-inf")
+
 
 @dataclass(slots=True)
 class FollowerIndexMetadata:
@@ -32,12 +35,12 @@ class FollowerIndexMetadata:
     match_index: Index = NO_INDEX
     dirty_index: Index = NO_INDEX
     flushed_index: Index = NO_INDEX
-    last_reply_at: float = float("-inf")
+    last_reply_at: float = NEVER
     # When it last held everything that was committed then; in-sync reporting goes by it.
-    caught_up_at: float = float("-inf")
+    caught_up_at: float = NEVER
     # The commit index at an earlier reply, and when that was: reached since, it was caught up then.
     _commit_then: Index = NO_INDEX
-    _then: float = float("-inf")
+    _then: float = NEVER
     in_flight: int = 0
     # Requests of any kind are numbered from 1: the newest sent, and the newest answered in this leadership's term.
     sent_requests: int = 0
@@ -52,7 +55,7 @@ class FollowerIndexMetadata:
     # The first request whose answer lets recovery send again: after a loss or BUSY, one that was sent later.
     first_request_to_recover: int = 0
     # When the log said last that the storage refused its recovery.
-    refusal_logged_at: float = float("-inf")
+    refusal_logged_at: float = NEVER
     # Called whenever a request with entries (or a probe) has been answered or has failed: recovery waits for room.
     on_room: Callable[[], None] | None = None
 

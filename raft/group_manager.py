@@ -56,7 +56,7 @@ class GroupManager:
     ) -> None:
         self._look = look
         self._node = NodeResources(env, options, self_replica, kvstore, client)
-        self.limits, self.probe = self._node.limits, self._node.probe
+        self.limits, self.probe, self.call_figures = self._node.limits, self._node.probe, self._node.call_figures
         self.open_files = OpenFiles(env.files, options.open_segments)
         frugal = replace(env, files=self.open_files)
         self._directories = ReplicaDirectories(frugal, kvstore, self_replica.directory_id, groups_directory, look)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from model.ids import Replica
+from raft.call_figures import CallFigures
 from raft.client import RaftClient
 from raft.deadline_queue import DeadlineQueue
 from raft.node_limits import NodeLimits
@@ -24,6 +25,7 @@ class NodeResources:
         client: Sends to the other nodes.
         deadlines: One timer of the loop for the deadlines of all groups.
         probe: Counters over all groups.
+        call_figures: Durations and counts by kind of entry, over all groups.
         limits: Budgets and the state of the disk, shared by all groups.
     """
 
@@ -34,6 +36,7 @@ class NodeResources:
     client: RaftClient
     deadlines: DeadlineQueue = field(init=False, default_factory=DeadlineQueue)
     probe: RaftProbe = field(init=False, default_factory=RaftProbe)
+    call_figures: CallFigures = field(init=False, default_factory=CallFigures)
     limits: NodeLimits = field(init=False)
 
     def __post_init__(self) -> None:

@@ -26,6 +26,7 @@ from raft.node_limits import NodeLimits
 from raft.node_resources import NodeResources
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
+from raft.replica_counts import ReplicaCounts
 from raft.replica_log_state import ReplicaLogState
 from raft.replica_state import ReplicaState
 from raft.write_steps import WriteSteps
@@ -102,6 +103,7 @@ class ReplicaContext:
     steps: WriteSteps = field(init=False, default_factory=WriteSteps)
     # None: nobody asks for them.
     figures: IntervalFigures | None = field(init=False, default=None)
+    counts: ReplicaCounts = field(init=False)
 
     def __post_init__(self) -> None:
         node = self.node
@@ -113,6 +115,7 @@ class ReplicaContext:
         if self.options.keeps_figures:
             self.figures = IntervalFigures(self.now())
             self.log.health.fsync_durations = self.figures.fsync
+        self.counts = ReplicaCounts(node.call_figures, self.figures)
 
     def now(self) -> float:
         """Return the loop's time in seconds."""

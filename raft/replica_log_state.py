@@ -23,6 +23,7 @@ from raft.errors import RaftError
 from raft.log_state import LogState
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
+from raft.replica_counts import ReplicaCounts
 from raft.replicate_item import NewEntry, ReplicateResult
 from raft.stepped_log_state import SteppedLogState
 from runtime.gate import Gate
@@ -50,6 +51,7 @@ class _Owner(NamedTuple):
     logger: logging.LoggerAdapter[logging.Logger]
     on_failed: Callable[[StorageError], object]
     probe: RaftProbe
+    counts: ReplicaCounts
 
 
 class ReplicaLogState:
@@ -92,10 +94,16 @@ class ReplicaLogState:
         logger: logging.LoggerAdapter[logging.Logger],
         on_failed: Callable[[StorageError], object],
         probe: RaftProbe,
+        counts: ReplicaCounts,
     ) -> None:
         """The replica takes part: snapshots are saved in `gate`, and `on_failed` is told of a log that fails."""
-        self._owner = _Owner(gate, logger, on_failed, probe)
-        self._stepped.attach(gate)
+        self._owner = _Owner(gate, logger, on_failed, probe, counts)
+        self._stepped.attach(gate, counts)
+
+    @property
+    def applied_index(self) -> Index:
+        """The last committed entry that the state includes; commit may be ahead of it for a moment."""
+        return self._stepped.applied_index
 
     # -- following the log --------------------------------------------------------------------------------------
 
@@ -114,13 +122,13 @@ class ReplicaLogState:
             if not (1 <= start.index <= entry.index and 0 <= start.base_offset <= start.offset <= entry.base_offset):
                 raise CorruptLogError(f"entry {entry.index} moves the log start to {start}")
             self._pending.append((entry.index, start))
-        self._state.note(entry)
+        self._stepped.note(entry)
 
     def truncate(self, first_removed: Index) -> None:
         """The entries from `first_removed` on are gone."""
         while self._pending and self._pending[-1][0] >= first_removed:
             self._pending.pop()
-        self._state.truncate(first_removed)
+        self._stepped.truncate(first_removed)
 
     def on_commit(self, commit: Index) -> None:
         """The commit index is `commit` now."""
@@ -141,6 +149,7 @@ class ReplicaLogState:
         try:
             self._log.advance_start(start)
         except CorruptLogError as error:
+            self._owner.counts.apply_failed(EntryKind.LOG_START)
             self._owner.on_failed(error)
         else:
             self._save_soon()

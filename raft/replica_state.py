@@ -188,6 +188,11 @@ class ReplicaState:
                 return False
         return True
 
+    @property
+    def min_in_sync(self) -> int:
+        """How many voters must be in sync for acks=all to be taken: min.insync.replicas, at most the voters."""
+        return max(k for _, k in self._in_sync_quorums)
+
     def _needs_others_in_sync(self) -> bool:
         return any(k > 1 or self.node_id not in members for members, k in self._in_sync_quorums)
 

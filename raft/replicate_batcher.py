@@ -87,12 +87,9 @@ class ReplicateBatcher:
         deadline: float | None = None,
     ) -> ReplicateStages:
         """Queue `entries` for the next round; see `Consensus.replicate`."""
-        item = ReplicateItem(entries, level, expected_term)
+        item = ReplicateItem(entries, level, expected_term, self._context.counts)
         if not self._admits(item):
             return item.stages
-        figures = self._context.figures
-        if figures is not None and item.is_data:
-            item.measure(figures.of_level(level))
         if deadline is not None:
             loop = asyncio.get_running_loop()
             item.expire_with(loop.call_at(deadline, self._on_deadline, item))

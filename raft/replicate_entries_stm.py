@@ -68,6 +68,7 @@ class ReplicateEntriesStm:
             raise
         context.probe.rounds += 1
         context.probe.entries_appended += len(self._entries)
+        context.counts.appended_as_leader(self._entries)
         size = self._size
         context.probe.bytes_appended += size
         context.limits.disk.count_appended(size)

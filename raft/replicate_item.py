@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from model.duration_histogram import DurationHistogram
 from model.ids import ConsistencyLevel, Index, Offset, Term
 from raft.errors import RaftError
+from raft.replica_counts import ReplicaCounts
 from storage.entry import EntryKind
 
 
@@ -49,16 +49,17 @@ class ReplicateStages(NamedTuple):
 
 
 class ReplicateItem:
-    """Entries, level and stages of one call. Ends exactly once."""
+    """Entries, level and stages of one call. Ends exactly once, and is counted then."""
 
     __slots__ = (
         "_began",
-        "_durations",
+        "_counts",
         "_timer",
         "asks_flush",
         "entries",
         "expected_term",
         "is_data",
+        "kind",
         "level",
         "result",
         "size",
@@ -66,7 +67,13 @@ class ReplicateItem:
         "units",
     )
 
-    def __init__(self, entries: Sequence[NewEntry], level: ConsistencyLevel, expected_term: Term | None) -> None:
+    def __init__(
+        self,
+        entries: Sequence[NewEntry],
+        level: ConsistencyLevel,
+        expected_term: Term | None,
+        counts: ReplicaCounts | None = None,
+    ) -> None:
         assert entries
         loop = asyncio.get_running_loop()
         self.entries = entries
@@ -74,14 +81,17 @@ class ReplicateItem:
         self.expected_term = expected_term
         self.size = sum(len(entry.payload) for entry in entries)
         self.stages = ReplicateStages(loop.create_future(), loop.create_future())
+        # No caller mixes kinds.
+        self.kind = entries[0].kind
         self.is_data = all(entry.kind is EntryKind.DATA for entry in entries)
         self.units = 0
         # Whether the answer waits for fsyncs, as it was decided when the entries got their place.
         self.asks_flush = level is ConsistencyLevel.QUORUM_ACK
         self.result: ReplicateResult | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._began = 0.0
-        self._durations: DurationHistogram | None = None
+        # Nobody waits for a call at no_ack: what it takes says nothing.
+        self._counts = None if level is ConsistencyLevel.NO_ACK else counts
+        self._began = loop.time()
 
     @property
     def is_done(self) -> bool:
@@ -91,13 +101,6 @@ class ReplicateItem:
     def expire_with(self, timer: asyncio.TimerHandle) -> None:
         """Keep the timer of the call's deadline, to cancel it at the end."""
         self._timer = timer
-
-    def measure(self, durations: DurationHistogram | None) -> None:
-        """Count how long it takes from now on, if it ends well."""
-        self._began, self._durations = self._now(), durations
-
-    def _now(self) -> float:
-        return self.stages.replicated.get_loop().time()
 
     def drop_entries(self) -> None:
         """The log has them: an item that waits for its answer keeps no batch in memory."""
@@ -112,14 +115,17 @@ class ReplicateItem:
         """The level is reached."""
         assert self.result is not None
         if not self.is_done:
-            if self._durations is not None:
-                self._durations.observe(self._now() - self._began)
+            if self._counts is not None:
+                now = self.stages.replicated.get_loop().time()
+                self._counts.replicated(self.level, self.kind, now - self._began, now)
             self.stages.replicated.set_result(self.result)
         self._end()
 
     def fail(self, error: RaftError) -> None:
         """Tell the caller; a caller that does not listen (acks=0) leaves no trace in the logs."""
         if not self.is_done:
+            if self._counts is not None:
+                self._counts.replicate_failed(self.level, self.kind)
             self.stages.replicated.set_exception(error)
             self.stages.replicated.exception()
         self._end()

@@ -8,15 +8,20 @@ One call may settle many entries: after a restart the commit index is not known,
 everything behind the newest snapshot. So settling may lag behind commit. A committed entry that is not settled yet is
 still noted, so `admit` gives the same verdicts. Nothing is settled while a snapshot is encoded or restored, so the
 state that it holds is that of one index, however many steps it takes.
+
+A step settles entries of one kind after the other, so that each duration is counted for its kind (`call_figures`).
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 
 from model.ids import Index, Term
 from raft.log_state import LogState, NoLogState
+from raft.replica_counts import ReplicaCounts
 from runtime.gate import Gate
+from storage.entry import Entry, EntryKind
 from storage.errors import SnapshotTooLargeError
 from storage.log import Log
 from storage.snapshot_file import Snapshot
@@ -45,6 +50,12 @@ class SteppedLogState:
         # The newest index at which the state was replaced; the log need not hold that entry.
         self._origin = (self.applied_index, log.term_at(self.applied_index))
         self._gate: Gate | None = None
+        self._counts: ReplicaCounts | None = None
+        # The loop's clock.
+        self._now: Callable[[], float] | None = None
+        # (first index, kind) of each run of entries of one kind that are noted, oldest first; the first run may have
+        # been settled in part.
+        self._runs: deque[tuple[Index, EntryKind]] = deque()
         self._is_settling = False
         # Held while the settled state must not change.
         self._lock = asyncio.Lock()
@@ -60,9 +71,23 @@ class SteppedLogState:
         index, term = self._origin
         return term if index == self.applied_index else self._log.term_at(self.applied_index)
 
-    def attach(self, gate: Gate) -> None:
-        """What a commit leaves to be settled is settled in `gate`."""
+    def attach(self, gate: Gate, counts: ReplicaCounts) -> None:
+        """What a commit leaves to be settled is settled in `gate`; how long it takes goes to `counts`."""
         self._gate = gate
+        self._counts = counts
+        self._now = asyncio.get_running_loop().time
+
+    def note(self, entry: Entry) -> None:
+        """An entry got its place at the end of the log."""
+        if entry.index > self.applied_index and (not self._runs or self._runs[-1][1] is not entry.kind):
+            self._runs.append((entry.index, entry.kind))
+        self.state.note(entry)
+
+    def truncate(self, first_removed: Index) -> None:
+        """The entries from `first_removed` on are gone; none of them is committed."""
+        while self._runs and self._runs[-1][0] >= first_removed:
+            self._runs.pop()
+        self.state.truncate(first_removed)
 
     def commit(self, index: Index) -> None:
         """Everything up to `index` is final, and was noted unless the state is being replaced just now."""
@@ -102,6 +127,7 @@ class SteppedLogState:
         for _ in self.state.restore(snapshot.state, snapshot.applied_index):
             await asyncio.sleep(0)
         self.applied_index = snapshot.applied_index
+        self._runs.clear()
         self._origin = (snapshot.applied_index, snapshot.applied_term)
         self.committed = max(self.committed, self.applied_index)
 
@@ -130,6 +156,32 @@ class SteppedLogState:
 
     def _step(self) -> None:
         index = Index(min(self.committed, self.applied_index + self._step_entries))
-        if index > self.applied_index:
-            self.state.commit(index)
-            self.applied_index = index
+        while self.applied_index < index:
+            self._apply(index)
+
+    def _apply(self, index: Index) -> None:
+        """Settle up to `index` at most: the entries that are of the kind of the next one."""
+        runs = self._runs
+        end = index if len(runs) < 2 else self._end_of_run(index)
+        counts, now = self._counts, self._now
+        if counts is None or now is None or not runs:
+            self.state.commit(end)
+            self.applied_index = end
+            return
+        kind, began, is_applied = runs[0][1], now(), False
+        try:
+            self.state.commit(end)
+            is_applied = True
+        finally:
+            if not is_applied:
+                counts.apply_failed(kind)
+        self.applied_index = end
+        ended = now()
+        counts.applied(kind, ended - began, ended)
+
+    def _end_of_run(self, index: Index) -> Index:
+        """Return the last entry up to `index` that is of the kind of the next one to settle; forget older runs."""
+        runs, first = self._runs, self.applied_index + 1
+        while len(runs) > 1 and runs[1][0] <= first:
+            runs.popleft()
+        return index if len(runs) < 2 else Index(min(index, runs[1][0] - 1))

@@ -4,17 +4,23 @@ Everything is read off what the replica keeps anyway. Nothing waits but for the 
 hold any more: that of a follower that is far behind, as a rule.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from cluster.partition import Partition
 from model.duration_histogram import Durations
-from model.ids import GroupId, Index, NodeId, Offset, Term
+from model.ids import ConsistencyLevel, GroupId, Index, NodeId, Offset, Term
+from raft.call_figures import AppendedEntries
 from raft.interval_figures import TakenFigures
 from raft.replica_state import Role
+from storage.entry import EntryKind
 
 RECORD_VERSION = 1
+QUORUM, LEADER, DATA = ConsistencyLevel.QUORUM_ACK, ConsistencyLevel.LEADER_ACK, EntryKind.DATA
+T = TypeVar("T")
+
 _ROLES = {Role.FOLLOWER: "follower", Role.CANDIDATE: "candidate", Role.LEADER: "leader"}
 
 
@@ -31,6 +37,27 @@ class ReplicateRecord(msgspec.Struct, frozen=True):
 
     quorum_ack: Durations | None
     leader_ack: Durations | None
+
+
+class OtherCallsRecord(msgspec.Struct, frozen=True):
+    """How long calls took whose entries are no producer's, by level and kind."""
+
+    quorum_ack: dict[str, Durations]
+    leader_ack: dict[str, Durations]
+
+
+class FailedCallsRecord(msgspec.Struct, frozen=True):
+    """How many calls have failed, by level and kind, those of producers included."""
+
+    quorum_ack: dict[str, int]
+    leader_ack: dict[str, int]
+
+
+class AppendedRecord(msgspec.Struct, frozen=True):
+    """Entries written as leader and as follower, by kind."""
+
+    leader: dict[str, AppendedEntries]
+    follower: dict[str, AppendedEntries]
 
 
 class TelemetryRecord(msgspec.Struct, frozen=True):
@@ -62,6 +89,16 @@ class TelemetryRecord(msgspec.Struct, frozen=True):
     replicate: ReplicateRecord
     fsync: Durations | None
     recovery_bytes: int
+    # What follows is missing in records of earlier versions. What did not happen is left out or null.
+    entries: int
+    unapplied: int
+    min_in_sync: int
+    in_sync_min: int | None
+    appended: AppendedRecord | None
+    replicate_other: OtherCallsRecord | None
+    replicate_failed: FailedCallsRecord | None
+    apply: dict[str, Durations] | None
+    apply_failed: dict[str, int] | None
 
 
 class Moment(NamedTuple):
@@ -140,6 +177,7 @@ async def read_replica(
     role, in_office, leader = _ROLES[gauges.role], partition.is_in_office, partition.leader_id
     in_sync = list(map(int, gauges.in_sync)) if partition.is_leader else None
     log_start, dirty = partition.start_offset, partition.end_offset
+    entries, unapplied, min_in_sync = gauges.entries, gauges.unapplied_entries, gauges.min_in_sync
     # The dirty end is known without a look at its entry.
     _, *indexes = gauges.indexes
     others = gauges.followers()
@@ -174,7 +212,43 @@ async def read_replica(
         commit=commit,
         visible=visible,
         followers=followers,
-        replicate=ReplicateRecord(taken.quorum_ack, taken.leader_ack),
+        replicate=ReplicateRecord(taken.replicated(QUORUM, DATA), taken.replicated(LEADER, DATA)),
         fsync=taken.fsync,
         recovery_bytes=taken.recovery_bytes,
+        entries=entries,
+        unapplied=unapplied,
+        min_in_sync=min_in_sync,
+        in_sync_min=None if in_sync is None else min(len(in_sync), taken.in_sync_min or len(in_sync)),
+        appended=_appended(taken),
+        replicate_other=_other_calls(taken),
+        replicate_failed=_failed_calls(taken),
+        apply=_by_name(taken.apply) or None,
+        apply_failed=_by_name(taken.apply_failed) or None,
     )
+
+
+def _by_name(by_kind: Mapping[EntryKind, T]) -> dict[str, T]:
+    return {kind.name.lower(): each for kind, each in sorted(by_kind.items())}
+
+
+def _appended(taken: TakenFigures) -> AppendedRecord | None:
+    if not taken.leader_appended and not taken.follower_appended:
+        return None
+    return AppendedRecord(_by_name(taken.leader_appended), _by_name(taken.follower_appended))
+
+
+def _other_calls(taken: TakenFigures) -> OtherCallsRecord | None:
+    others = {
+        level: {kind: each for kind, each in by_kind.items() if kind is not DATA}
+        for level, by_kind in taken.replicate.items()
+    }
+    if not any(others.values()):
+        return None
+    return OtherCallsRecord(_by_name(others[QUORUM]), _by_name(others[LEADER]))
+
+
+def _failed_calls(taken: TakenFigures) -> FailedCallsRecord | None:
+    failed = taken.replicate_failed
+    if not any(failed.values()):
+        return None
+    return FailedCallsRecord(_by_name(failed[QUORUM]), _by_name(failed[LEADER]))

@@ -11,9 +11,10 @@ import pytest
 
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.run_folder import RunFolder
-from raftka.pipeline.telemetry.folder import SECONDS, WINDOWS, TablesFolder
+from raftka.pipeline.telemetry.charts_data import WantedScope, charts_data
+from raftka.pipeline.telemetry.folder import REPLICATION, SECONDS, WINDOWS, TablesFolder
 from raftka.pipeline.telemetry.plot_data import plot_data
-from raftka.pipeline.telemetry.reading import Wanted, read_partition, read_table
+from raftka.pipeline.telemetry.reading import Wanted, read_partition, read_replication, read_table
 from tests.pipeline.pipelines import Record, new_topic, read, run, write
 from tests.pipeline.telemetry_reports import BASE, followers, leaderless, led, record, report
 from tests.process.broker_processes import BrokerCluster
@@ -65,6 +66,14 @@ class Pipeline:
         rows = read_table(self._spark, TablesFolder.open(self.tables), SECONDS).collect()
         return sorted(round(row.second.timestamp()) - BASE for row in rows)
 
+    def replication(self) -> dict[tuple[str, str | None, int | None], list[int]]:
+        """Return the seconds after BASE of each scope."""
+        rows = read_table(self._spark, TablesFolder.open(self.tables), REPLICATION).collect()
+        found: dict[tuple[str, str | None, int | None], list[int]] = {}
+        for row in rows:
+            found.setdefault((row.scope, row.topic, row.broker), []).append(round(row.second.timestamp()) - BASE)
+        return found
+
     def reports(self) -> list[int]:
         """Return how many reports each window of the partition has, in order of time."""
         rows = read_table(self._spark, TablesFolder.open(self.tables), WINDOWS).where("topic IS NOT NULL")
@@ -100,6 +109,15 @@ def test_windows_are_told_once_across_restarts_and_what_is_late_or_dirty_is_coun
     assert pipeline.rows() == windows_of(0, 10)
     assert pipeline.told() == records_of(0, 10)
     assert pipeline.seconds() == list(range(20))
+    # Broker 1, which led, is silent in seconds 12 and 13; in them the others report.
+    assert {key: len(found) for key, found in pipeline.replication().items()} == {
+        ("partition", "orders", None): 20,
+        ("topic", "orders", None): 20,
+        ("cluster", None, None): 20,
+        ("broker", None, 1): 18,
+        ("broker", None, 2): 20,
+        ("broker", None, 3): 20,
+    }
     assert pipeline.outages() == [("leaderless", 12, 14)]
     assert ", 1 not json, 1 other version" in pipeline.lines[0]
     # One that is late, and one that is not although it is older than others.
@@ -164,6 +182,13 @@ def test_a_killed_leader_is_drawn(spark: Any, cluster: BrokerCluster, tmp_path: 
     assert read_partition(spark, TablesFolder.open(pipeline.tables), Wanted(topic="calm"))[0] == "calm-0"
     with pytest.raises(PipelineError, match="has nothing of nowhere in that time"):
         read_partition(spark, TablesFolder.open(pipeline.tables), Wanted(topic="nowhere"))
+    folder = TablesFolder.open(pipeline.tables)
+    for wanted in (WantedScope(topic="calm"), WantedScope(broker=3), WantedScope()):
+        panel = charts_data(wanted.title, read_replication(spark, folder, wanted)).panels[-1]
+        assert panel.rows == "R46"
+        assert (panel.lines == {}) == (wanted.broker == 3), "a broker that follows only has no set in sync"
+    with pytest.raises(PipelineError, match="has nothing of broker 9 in that time"):
+        read_replication(spark, folder, WantedScope(broker=9))
     out = tmp_path / "killed.png"
     chosen = ("--begin", "2026-01-01T00:00:10", "--end", "2026-01-01T00:00:18")
     command = [*RAFTKA, "telemetry", "plot", "--parquet", str(pipeline.tables), "--out", str(out), *chosen]
@@ -171,3 +196,7 @@ def test_a_killed_leader_is_drawn(spark: Any, cluster: BrokerCluster, tmp_path: 
     assert done.returncode == 0, done.stderr
     assert "killed.png: orders-0, 8 s: leaderless 2 s" in done.stdout
     assert out.read_bytes().startswith(b"\x89PNG")
+    command = [*RAFTKA, "telemetry", "plot", "--parquet", str(pipeline.tables), "--out", str(out), "--cluster", *chosen]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=JVM_SECONDS, env=environment())
+    assert done.returncode == 0, done.stderr
+    assert "killed.png: the cluster, 8 s: 0 calls, 0 failed, smallest set in sync 3" in done.stdout

@@ -76,6 +76,9 @@ def test_every_replica_tells_where_it_stands_also_over_the_death_of_a_leader(mak
         first = reader.wait_for("both levels at the leader", tells_both_levels)
         assert first["fsync"]["n"] > 0
         assert first["in_sync"] == first["voters"] == [1, 2, 3]
+        assert (first["in_sync_min"], first["min_in_sync"], first["replicate_failed"]) == (3, 1, None)
+        assert first["appended"]["leader"]["data"]["entries"] > 0
+        assert first["apply"]["data"]["n"] > 0
         assert sorted(first["followers"]) == sorted(str(node) for node in (1, 2, 3) if node != first["broker"])
 
         old = first["broker"]
@@ -135,14 +138,27 @@ def check_lives(records: list[Record]) -> None:
         assert 0 <= record["log_start"] <= record["commit"] <= record["flushed"] <= record["dirty"]
         assert record["commit"] <= record["visible"] <= record["dirty"]
         assert (record["role"] == "leader") == (record["leader"] == record["broker"])
-        for durations in (*record["replicate"].values(), record["fsync"]):
+        others = (record["replicate_other"] or {}).values()
+        applies = (record["apply"] or {}).values()
+        by_kind = [durations for each in others for durations in each.values()]
+        for durations in (*record["replicate"].values(), record["fsync"], *by_kind, *applies):
             check_durations(durations)
+        assert 0 <= record["unapplied"] <= record["entries"]
+        check_appended(record)
     for life in lives.values():
         for before, after in itertools.pairwise(life):
             assert before["term"] <= after["term"]
             assert before["commit"] <= after["commit"]
             # A batch whose answer was lost is told again, word for word.
             assert before == after or 0 < after["at"] - before["at"] <= after["interval_ms"] + CLOCK_SLACK_MS
+
+
+def check_appended(record: Record) -> None:
+    for by_kind in (record["appended"] or {}).values():
+        for kind, written in by_kind.items():
+            assert kind in ("data", "barrier", "log_start")
+            assert written["entries"] > 0
+            assert written["bytes_max"] <= written["bytes"] <= written["entries"] * written["bytes_max"]
 
 
 def check_durations(durations: dict[str, Any] | None) -> None:

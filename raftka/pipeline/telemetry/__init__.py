@@ -5,6 +5,7 @@ What is computed, frame in, frame out:
 * `reports`  records of `__raftka_telemetry`, read and judged; gathered by partition and window.
 * `figures`  percentiles of arrays and of histograms.
 * `seconds`  a partition's state, lag and latency in each second.
+* `replication` logs, calls, applies and sets in sync in each second, by partition, topic, broker and cluster.
 * `windows`  the same over windows, by partition and for the whole cluster.
 
 The pipeline:
@@ -18,4 +19,5 @@ The plot:
 * `reading`   rows out of the tables.
 * `plot_data` what of them is drawn.
 * `plot`      the drawing, by matplotlib.
+* `charts_data`, `charts`  what is drawn of replication, and the drawing.
 """

@@ -39,10 +39,11 @@ def bucket_percentile(buckets: Column, percent: int, largest: Column) -> Column:
 
     def step(seen: Column, bucket: Column) -> Column:
         total = seen["total"] + bucket["count"]
-        found = F.coalesce(seen["upper_us"], F.when(total >= place, bucket["upper_us"]))
-        return F.struct(total.alias("total"), found.alias("upper_us"))
+        found = F.coalesce(seen["upper_us"], F.when(total >= seen["place"], bucket["upper_us"]))
+        return F.struct(seen["place"].alias("place"), total.alias("total"), found.alias("upper_us"))
 
-    start = F.struct(F.lit(0).cast("bigint").alias("total"), none.alias("upper_us"))
+    # The place goes along: Spark would count all buckets again for each of them.
+    start = F.struct(place.alias("place"), F.lit(0).cast("bigint").alias("total"), none.alias("upper_us"))
     # least() passes over a null, and there is a largest value only where there is a bucket.
     found = F.aggregate(F.array_sort(buckets), start, step)["upper_us"]
     return F.when(found.isNotNull(), F.least(found, largest))

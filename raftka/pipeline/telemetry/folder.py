@@ -2,6 +2,7 @@
 
 batches/b0000000012-1f3a5c7e/windows/*.parquet
                              seconds/*.parquet
+                             replication/*.parquet
                              batch.json
 _raftka/telemetry.json       format version
 _raftka/staging/             what is being written
@@ -19,7 +20,7 @@ from raftka.pipeline.data_folder import DataFolder
 from raftka.pipeline.durable_files import replace_file, sync_file, sync_folder
 from raftka.pipeline.errors import PipelineError
 
-WINDOWS, SECONDS = "windows", "seconds"
+WINDOWS, SECONDS, REPLICATION = "windows", "seconds", "replication"
 _RECORD = "batch.json"
 
 
@@ -31,6 +32,7 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
         batch: Its number.
         windows: Rows of the table of windows.
         seconds: Rows of the table of seconds.
+        replication: Rows of the table of replication; 0 in batches of earlier versions, which have none.
         end_ms: Where its last window ends, in ms since 1970.
     """
 
@@ -39,6 +41,7 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
     windows: int
     seconds: int
     end_ms: int
+    replication: int = 0
 
     @property
     def name(self) -> str:
@@ -113,12 +116,13 @@ class TablesFolder(DataFolder):
         return sorted(found, key=lambda record: (record.end_ms, record.name))
 
     def table(self, name: str) -> list[str]:
-        """Return the folders of a table's Parquet files.
+        """Return the folders of a table's Parquet files; batches of earlier versions may lack it.
 
         Raises:
             PipelineError: A record cannot be read.
         """
-        return [str(self.batches / record.name / name) for record in self.records()]
+        paths = [self.batches / record.name / name for record in self.records()]
+        return [str(path) for path in paths if path.exists()]
 
     def end_of_others(self, checkpoint: str) -> int:
         """Return where the windows end that were written under other checkpoints, in ms; 0: there are none.

@@ -8,7 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from raftka.pipeline.archive.batch_offsets import checkpoint_id
 from raftka.pipeline.progress_outputs import ensure_topic
 from raftka.pipeline.run import PipelineRun
-from raftka.pipeline.telemetry.folder import SECONDS, WINDOWS, BatchRecord, TablesFolder, batch_folder
+from raftka.pipeline.telemetry.folder import REPLICATION, SECONDS, WINDOWS, BatchRecord, TablesFolder, batch_folder
+from raftka.pipeline.telemetry.replication import replication
 from raftka.pipeline.telemetry.reports import counted, gathered, judged, reports
 from raftka.pipeline.telemetry.seconds import seconds, seconds_table
 from raftka.pipeline.telemetry.settings import Settings
@@ -62,11 +63,20 @@ class BatchWriter:
             staging = self._folder.staging_of(name)
             seconds_table(rows).coalesce(1).write.parquet(str(staging / SECONDS))
             windows(rows).coalesce(1).write.parquet(str(staging / WINDOWS))
+            replication(views).coalesce(1).write.parquet(str(staging / REPLICATION))
         finally:
             rows.unpersist()
         table = spark.read.parquet(str(staging / WINDOWS))
         sink = as_records(table).write.format("kafka").options(**self._run.kafka_options())
         sink.option("topic", self._run.settings.windows_topic).save()
+        replicated = spark.read.parquet(str(staging / REPLICATION)).count()
         told = table.agg(F.count("*").alias("windows"), F.max(F.unix_millis("end")).alias("end")).first()
-        record = BatchRecord(checkpoint=checkpoint, batch=batch, windows=told.windows, seconds=count, end_ms=told.end)
+        record = BatchRecord(
+            checkpoint=checkpoint,
+            batch=batch,
+            windows=told.windows,
+            seconds=count,
+            replication=replicated,
+            end_ms=told.end,
+        )
         self._folder.commit(record)

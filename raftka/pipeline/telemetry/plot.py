@@ -10,7 +10,7 @@ from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.telemetry.plot_data import COMMIT, PlotData
 
 _INCHES = (12.0, 8.0)
-_DPI = 120
+DPI = 120
 _HINT = "pip install 'raftka[spark]'"
 _SHADES = {
     "leaderless": ("tab:red", "no leader"),
@@ -39,7 +39,7 @@ def draw(data: PlotData, path: Path) -> None:
     # Not pyplot: that looks for a screen, and keeps every figure.
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=_INCHES, dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=_INCHES, dpi=DPI, layout="constrained")
     lag, leader, latency = figure.subplots(3, 1, sharex=True, height_ratios=(3, 1, 2))
     colors = {broker: f"C{number}" for number, broker in enumerate(data.brokers)}
     for panel in (lag, leader, latency):
@@ -47,7 +47,7 @@ def draw(data: PlotData, path: Path) -> None:
     _draw_lags(lag, data, colors)
     _draw_leaders(leader, data, colors)
     _draw_latency(latency, data)
-    lag.set_title(f"{data.title}, from {_clock(data.begin)} UTC")
+    lag.set_title(f"{data.title}, from {clock(data.begin)} UTC")
     latency.set_xlim(0, data.end - data.begin)
     latency.set_xlabel("seconds")
     try:
@@ -58,7 +58,7 @@ def draw(data: PlotData, path: Path) -> None:
 
 def _draw_lags(panel: Any, data: PlotData, colors: dict[str, str]) -> None:
     for name, points in data.lags.items():
-        xs, ys = _xy(points, data.begin)
+        xs, ys = xy(points, data.begin)
         if name == COMMIT:
             panel.plot(xs, ys, color="black", linestyle="--", linewidth=1, label="not committed")
         else:
@@ -68,7 +68,7 @@ def _draw_lags(panel: Any, data: PlotData, colors: dict[str, str]) -> None:
     panel.set_ylim(bottom=0)
     panel.set_ylabel("records behind the leader")
     panel.grid(alpha=0.3)
-    _legend(panel)
+    legend(panel)
 
 
 def _draw_leaders(panel: Any, data: PlotData, colors: dict[str, str]) -> None:
@@ -84,17 +84,18 @@ def _draw_leaders(panel: Any, data: PlotData, colors: dict[str, str]) -> None:
 
 def _draw_latency(panel: Any, data: PlotData) -> None:
     for number, (name, points) in enumerate(data.latency_ms.items()):
-        xs, ys = _xy(points, data.begin)
+        xs, ys = xy(points, data.begin)
         # A second alone between two without writes has no line to be seen by.
         panel.plot(xs, ys, color=f"C{number + 4}", marker=".", markersize=3, linewidth=1, label=name)
     if data.latency_ms:
         panel.set_yscale("log")
-        _legend(panel)
+        legend(panel)
     panel.set_ylabel("produce latency, ms")
     panel.grid(alpha=0.3)
 
 
-def _legend(panel: Any) -> None:
+def legend(panel: Any) -> None:
+    """Name the lines of a panel."""
     # Beside the panel: whatever is drawn last is what people look for.
     panel.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small")
 
@@ -108,10 +109,12 @@ def _shade(panel: Any, data: PlotData, is_named: bool) -> None:
         panel.axvspan(span.begin - data.begin, span.end - data.begin, color=color, alpha=0.3, linewidth=0, label=label)
 
 
-def _xy(points: list[tuple[int, Any]], begin: int) -> tuple[list[float], list[float]]:
+def xy(points: list[tuple[int, Any]], begin: int) -> tuple[list[float], list[float]]:
+    """Return places and values of points, in seconds after `begin`; what is not known breaks the line."""
     nan = float("nan")
     return [at - begin + 0.5 for at, _ in points], [nan if value is None else float(value) for _, value in points]
 
 
-def _clock(seconds: int) -> str:
+def clock(seconds: int) -> str:
+    """Return a time since 1970 as people read it, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -6,7 +6,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from raftka.pipeline.errors import PipelineError
-from raftka.pipeline.telemetry.folder import SECONDS, TablesFolder
+from raftka.pipeline.telemetry.charts_data import LOG_COLUMNS, Measured, ReplicationSecond, WantedScope
+from raftka.pipeline.telemetry.folder import REPLICATION, SECONDS, TablesFolder
 from raftka.pipeline.telemetry.plot_data import LEVELS, PERCENTILES, SECONDS_MAX, Second
 from raftka.pipeline.telemetry.seconds import UNAVAILABLE
 
@@ -31,9 +32,15 @@ def read_table(spark: SparkSession, folder: TablesFolder, name: str) -> DataFram
     """Return one of the tables.
 
     Raises:
-        PipelineError: Nothing has been written yet, or a record cannot be read.
+        PipelineError: Nothing has been written yet, or only by a version without that table, or a record cannot be
+            read.
     """
     places = folder.table(name)
+    if not places and folder.records():
+        raise PipelineError(
+            f"{folder.path} has no table of {name}: its batches are of an earlier version; the pipeline of this one"
+            " writes it with its next windows"
+        )
     if not places:
         raise PipelineError(
             f"{folder.path} has no windows yet: a window is written once reports have come that are newer than it by"
@@ -48,11 +55,7 @@ def read_partition(spark: SparkSession, folder: TablesFolder, wanted: Wanted) ->
     Raises:
         PipelineError: There is none, or it has more seconds than a picture shows.
     """
-    rows = read_table(spark, folder, SECONDS)
-    if wanted.begin is not None:
-        rows = rows.where(F.col("second") >= F.timestamp_seconds(F.lit(wanted.begin)))
-    if wanted.end is not None:
-        rows = rows.where(F.col("second") < F.timestamp_seconds(F.lit(wanted.end)))
+    rows = _between(read_table(spark, folder, SECONDS), wanted.begin, wanted.end)
     if wanted.topic is not None:
         rows = rows.where(F.col("topic") == wanted.topic)
     if wanted.partition is not None:
@@ -70,6 +73,50 @@ def read_partition(spark: SparkSession, folder: TablesFolder, wanted: Wanted) ->
     mine = mine.withColumn("at", F.unix_seconds("second")).sort("at").limit(SECONDS_MAX + 1)
     found = [_second(row) for row in mine.collect()]
     return f"{chosen.topic}-{chosen.partition}", found
+
+
+def read_replication(spark: SparkSession, folder: TablesFolder, wanted: WantedScope) -> list[ReplicationSecond]:
+    """Return the seconds of a scope; of a topic that was made anew, those of the newest.
+
+    Raises:
+        PipelineError: There are none, or more than a picture shows.
+    """
+    rows = _between(read_table(spark, folder, REPLICATION), wanted.begin, wanted.end)
+    rows = rows.where(F.col("scope") == wanted.scope)
+    if wanted.topic is not None:
+        rows = rows.where(F.col("topic") == wanted.topic)
+        newest = rows.sort(F.desc("second")).select("topic_id").first()
+        if newest is not None:
+            rows = rows.where(F.col("topic_id") == newest.topic_id)
+    if wanted.broker is not None:
+        rows = rows.where(F.col("broker") == wanted.broker)
+    found = rows.withColumn("at", F.unix_seconds("second")).sort("at").limit(SECONDS_MAX + 1).collect()
+    if not found:
+        raise PipelineError(f"{folder.path} has nothing of {wanted.title} in that time")
+    return [_replication_second(row) for row in found]
+
+
+def _between(rows: DataFrame, begin: float | None, end: float | None) -> DataFrame:
+    if begin is not None:
+        rows = rows.where(F.col("second") >= F.timestamp_seconds(F.lit(begin)))
+    if end is not None:
+        rows = rows.where(F.col("second") < F.timestamp_seconds(F.lit(end)))
+    return rows
+
+
+def _replication_second(row: Any) -> ReplicationSecond:
+    def measured(each: Any, *names: str) -> Measured:
+        return Measured(" ".join(each[name] for name in names), each.n, each.failed, each.p50_us, each.p99_us)
+
+    return ReplicationSecond(
+        at=row["at"],
+        logs={column: row[column] for column in LOG_COLUMNS},
+        written={f"{each.role} {each.kind}": each.entries for each in row.appended},
+        calls=[measured(each, "level", "kind") for each in row.calls],
+        applies=[measured(each, "kind") for each in row.applies],
+        min_in_sync=row.min_in_sync,
+        in_sync_min=row.in_sync_min,
+    )
 
 
 def _most_troubled(rows: DataFrame) -> Any:

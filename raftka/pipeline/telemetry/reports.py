@@ -21,18 +21,33 @@ _OFFSET_MAX = 1 << 53
 _BYTES_MAX = 1 << 40
 _COUNT_MAX = 1 << 32
 
+# What reports are gathered with, beside numbers; maps cannot be compared.
+APPENDED = "ARRAY<STRUCT<role: STRING, kind: STRING, entries: BIGINT, bytes: BIGINT, bytes_max: BIGINT>>"
+MEASURED = f"ARRAY<STRUCT<kind: STRING, failed: BIGINT, max_us: BIGINT, buckets: {BUCKETS}>>"
+
 PARTITION = ("topic", "topic_id", "partition")
 # By reason: what is counted of it, as the progress of a batch has it.
 REASONS = ("not_json", "other_version", "incomplete", "wrong_clock")
 
+LEVELS = ("quorum_ack", "leader_ack")
+# Kinds of entries; others are of later brokers, and left out.
+KINDS = ("data", "configuration", "barrier", "command", "log_start")
+
 _HISTOGRAM = "STRUCT<max_us: BIGINT, buckets: ARRAY<ARRAY<BIGINT>>>"
+_BY_KIND = f"MAP<STRING, {_HISTOGRAM}>"
+_COUNTS = "MAP<STRING, BIGINT>"
+_APPENDED = "MAP<STRING, STRUCT<entries: BIGINT, bytes: BIGINT, bytes_max: BIGINT>>"
 # Some of the names are words of SQL.
 _SCHEMA = (
     "`at` BIGINT, `broker` INT, `boot` STRING, `topic` STRING, `topic_id` STRING, `partition` INT, `role` STRING,"
     " `in_office` BOOLEAN, `term` BIGINT, `leader` INT, `dirty` BIGINT, `commit` BIGINT,"
     " `followers` MAP<STRING, STRUCT<dirty: BIGINT>>,"
     f" `replicate` STRUCT<quorum_ack: {_HISTOGRAM}, leader_ack: {_HISTOGRAM}>, `fsync` {_HISTOGRAM},"
-    " `recovery_bytes` BIGINT, `_corrupt` STRING"
+    " `recovery_bytes` BIGINT, `in_sync` ARRAY<INT>, `entries` BIGINT, `unapplied` BIGINT, `min_in_sync` INT,"
+    f" `in_sync_min` INT, `appended` STRUCT<leader: {_APPENDED}, follower: {_APPENDED}>,"
+    f" `replicate_other` STRUCT<quorum_ack: {_BY_KIND}, leader_ack: {_BY_KIND}>,"
+    f" `replicate_failed` STRUCT<quorum_ack: {_COUNTS}, leader_ack: {_COUNTS}>,"
+    f" `apply` {_BY_KIND}, `apply_failed` {_COUNTS}, `_corrupt` STRING"
 )
 
 
@@ -101,6 +116,15 @@ def reports(judgements: DataFrame) -> DataFrame:
         _histogram(told["replicate"]["leader_ack"]).alias("leader_ack"),
         _histogram(told["fsync"]).alias("fsync"),
         told["recovery_bytes"].alias("recovery_bytes"),
+        # Null in reports of earlier brokers, and so is each of these that cannot be.
+        F.when(F.size(told["in_sync"]) > 0, F.array_sort(told["in_sync"])).alias("in_sync"),
+        *(
+            F.when(told[name].between(0, _OFFSET_MAX), told[name]).alias(name)
+            for name in ("entries", "unapplied", "min_in_sync", "in_sync_min")
+        ),
+        _appended(told["appended"]).alias("appended"),
+        _calls(told).alias("calls"),
+        _measured(told["apply"], told["apply_failed"]).alias("applies"),
     )
     return judgements.where("reason IS NULL").select(
         *(told[name].alias(name) for name in PARTITION),
@@ -121,6 +145,86 @@ def _histogram(told: Column) -> Column:
     good = F.filter(buckets, is_bucket).cast(BUCKETS)
     largest = F.coalesce(told["max_us"], F.array_max(good)["upper_us"])
     return F.when(F.size(good) > 0, F.struct(largest.alias("max_us"), good.alias("buckets")))
+
+
+def _entries_of(by_kind: Column) -> Column:
+    """Return (key, value) of each kind that is known, in order; an empty array where there is no map."""
+    known = F.filter(F.map_entries(by_kind), lambda each: each["key"].isin(*KINDS) & each["value"].isNotNull())
+    return F.array_sort(known)
+
+
+def _appended(told: Column) -> Column:
+    """Return what was written as (role, kind, entries, bytes, bytes_max)."""
+    none = F.array().cast(APPENDED)
+
+    def of(role: str) -> Column:
+        written = F.transform(
+            _entries_of(told[role]),
+            lambda each: F.struct(
+                F.lit(role).alias("role"),
+                each["key"].alias("kind"),
+                *(each["value"][name].alias(name) for name in ("entries", "bytes", "bytes_max")),
+            ),
+        )
+        # Larger ones cannot be, and their sums would end the query.
+        sound = F.filter(
+            written,
+            lambda each: (
+                each["entries"].between(0, _COUNT_MAX)
+                & each["bytes"].between(0, _BYTES_MAX)
+                & each["bytes_max"].between(0, _BYTES_MAX)
+            ),
+        )
+        return F.coalesce(sound, none)
+
+    return F.concat(of("leader"), of("follower"))
+
+
+def _calls(told: Column) -> Column:
+    """Return calls as (level, kind, failed, max_us, buckets): durations and failures of a kind are apart."""
+
+    def of(level: str) -> Column:
+        # Older than the other kinds, the producers' calls have a key of their own.
+        data = F.map_from_arrays(F.array(F.lit("data")), F.array(told["replicate"][level]))
+        failed = told["replicate_failed"][level]
+        found = F.concat(_measured(data, None), _measured(told["replicate_other"][level], failed))
+        return F.transform(
+            found,
+            lambda each: F.struct(
+                F.lit(level).alias("level"),
+                *(each[name].alias(name) for name in ("kind", "failed", "max_us", "buckets")),
+            ),
+        )
+
+    return F.concat(*map(of, LEVELS))
+
+
+def _measured(durations: Column, failed: Column | None) -> Column:
+    """Return what was measured, and what has failed, as (kind, failed, max_us, buckets)."""
+    none = F.array().cast(MEASURED)
+    measured = F.transform(
+        _entries_of(durations),
+        lambda each: F.struct(
+            each["key"].alias("kind"),
+            F.lit(0).cast("bigint").alias("failed"),
+            _histogram(each["value"])["max_us"].alias("max_us"),
+            _histogram(each["value"])["buckets"].alias("buckets"),
+        ),
+    )
+    whole = F.coalesce(F.filter(measured, lambda each: each["buckets"].isNotNull()), none)
+    if failed is None:
+        return whole
+    failures = F.transform(
+        _entries_of(failed),
+        lambda each: F.struct(
+            each["key"].alias("kind"),
+            each["value"].alias("failed"),
+            F.lit(None).cast("bigint").alias("max_us"),
+            F.array().cast(BUCKETS).alias("buckets"),
+        ),
+    )
+    sound = F.filter(failures, lambda each: each["failed"].between(1, _COUNT_MAX))
+    return F.concat(whole, F.coalesce(sound, none))
 
 
 def gathered(found: DataFrame, window: int, watermark: float) -> DataFrame:

@@ -8,10 +8,11 @@ WINDOW_SECONDS_MIN = 5
 
 
 class Settings(PipelineSettings, frozen=True, kw_only=True):
-    """Keys of its own, and three whose defaults fit what is read.
+    """Keys of its own, and four whose defaults fit what is read.
 
     Attributes:
         topics: Where the brokers publish.
+        version: 2 since reports say what replicas have written and applied: a checkpoint of before cannot hold that.
         max_offsets_per_trigger: A batch is in the query's state twice, and what it has to catch up with is an hour.
         fail_on_data_loss: Not an error: the topic's retention is short, and a gap in figures shows.
         to: Folder of the tables; None: `telemetry` in the pipeline's folder.
@@ -21,6 +22,7 @@ class Settings(PipelineSettings, frozen=True, kw_only=True):
     """
 
     topics: tuple[str, ...] = (TELEMETRY_TOPIC,)
+    version: Positive = 2
     max_offsets_per_trigger: Positive = 100_000
     fail_on_data_loss: bool = False
     to: str | None = None

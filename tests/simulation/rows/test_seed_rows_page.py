@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.known_bugs.table import BUGS
 from tests.simulation.rows.table import ROWS
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -14,6 +15,18 @@ _LINES = {
     for line in _PAGE.splitlines()
     if re.match(r"\| P\d+ \|", line)
     for cells in [[cell.strip() for cell in line.strip("|").split("|")]]
+}
+_OTHER_ROWS = {
+    cells[0]: cells[1:]
+    for line in _PAGE.partition("## Rows of Rama and Fluvio")[2].splitlines()
+    if re.match(r"\| [RF]\d+ \|", line)
+    for cells in [[cell.strip() for cell in line.strip("|").split("|")]]
+}
+_OBJECTORS = {bug.name: bug.objectors for bug in BUGS}
+_INVARIANTS = {
+    name
+    for path in (_ROOT / "tests" / "simulation" / "invariants").glob("*.py")
+    for name in re.findall(r"^class (\w+)\(Invariant\)", path.read_text(), re.MULTILINE)
 }
 _NUMBERS = [f"P{number}" for number in range(1, 24)]
 _PROVEN = {row.number: row for row in ROWS}
@@ -31,6 +44,16 @@ def _row_tests() -> dict[str, list[str]]:
 
 
 _ROW_TESTS = _row_tests()
+
+
+def _tests_by_file() -> dict[str, set[str]]:
+    """Return the names of all tests by the name of their file, which is unique."""
+    return {
+        path.name: set(re.findall(r"def (test_\w+)", path.read_text())) for path in (_ROOT / "tests").rglob("test_*.py")
+    }
+
+
+_TESTS = _tests_by_file()
 
 
 def test_every_row_is_listed_once_and_in_order() -> None:
@@ -61,3 +84,30 @@ def test_any_other_row_names_what_exists(number: str) -> None:
     if number in _PARAGRAPHS:
         section = (_ROOT / "rfcs" / "0003-replication.md").read_text().partition("The seed RFC's remaining rows")[2]
         assert re.search(rf"\b{number}\b", section), f"RFC 0003 says nothing of {number}"
+
+
+def test_rows_of_rama_and_fluvio_are_listed_once_and_in_order() -> None:
+    for letter in "RF":
+        found = [int(number) for number in re.findall(rf"^\| {letter}(\d+) \|", _PAGE, re.MULTILINE)]
+        assert found == sorted(set(found))
+        assert len(found) > 10
+
+
+@pytest.mark.parametrize("number", list(_OTHER_ROWS))
+def test_a_row_of_rama_or_fluvio_names_tests_and_bugs_that_exist(number: str) -> None:
+    promise, shown, fails = _OTHER_ROWS[number]
+    assert promise
+    tests = [name.split("::") for name in re.findall(r"`([\w.]+\.py::\w+)`", shown)]
+    invariants = set(re.findall(r"`([A-Z]\w+)`", shown))
+    assert tests or invariants
+    assert shown.count("`") == 2 * (len(tests) + len(invariants))
+    for file, test in tests:
+        assert test in _TESTS[file], f"{file} has no {test}"
+    assert invariants <= _INVARIANTS
+    for name in re.findall(r"`([\w:]+)`", fails):
+        if name.startswith("::"):
+            assert any(name[2:] in _TESTS[file] for file, _ in tests), f"no file of {number} has {name}"
+            continue
+        # An invariant shows a row only if it is what finds the bug.
+        assert name in _OBJECTORS
+        assert tests or invariants & set(_OBJECTORS[name])

@@ -1,5 +1,6 @@
 """Tables of telemetry: a batch is there as a whole or not at all, and settings that do not fit are refused."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,13 @@ from raftka.cli.exit_codes import FAILED, USAGE
 from raftka.cli.root import run
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.settings import convert
-from raftka.pipeline.telemetry.folder import SECONDS, WINDOWS, BatchRecord, TablesFolder
+from raftka.pipeline.telemetry.folder import REPLICATION, SECONDS, WINDOWS, BatchRecord, TablesFolder
 from raftka.pipeline.telemetry.settings import Settings
 
 FIRST, SECOND = "aaaaaaaa-1", "bbbbbbbb-2"
+
+
+ONE_OF = "--topic, --broker and --cluster: choose one of them"
 
 
 def record(batch: int, checkpoint: str = FIRST, end_ms: int = 1000) -> BatchRecord:
@@ -63,6 +67,21 @@ def test_a_new_checkpoint_goes_on_where_the_windows_of_others_end(tmp_path: Path
     assert TablesFolder.create(tmp_path / "other").end_of_others(FIRST) == 0
 
 
+def test_a_batch_of_an_earlier_version_has_no_table_of_replication(tmp_path: Path) -> None:
+    folder = TablesFolder.create(tmp_path / "tables")
+    staged(folder, record(0))
+    folder.commit(record(0))
+    path = folder.batches / record(0).name / "batch.json"
+    told = json.loads(path.read_text())
+    del told["replication"]
+    path.write_text(json.dumps(told))
+    (staged(folder, record(1, end_ms=2000)) / REPLICATION).mkdir()
+    folder.commit(record(1, end_ms=2000))
+    assert [each.replication for each in folder.records()] == [0, 0]
+    assert folder.table(REPLICATION) == [str(folder.batches / record(1).name / REPLICATION)]
+    assert len(folder.table(SECONDS)) == 2
+
+
 def test_one_pipeline_writes(tmp_path: Path) -> None:
     folder = TablesFolder.create(tmp_path / "tables")
     with folder.written(), pytest.raises(PipelineError, match="another pipeline writes to it"), folder.written():
@@ -94,6 +113,8 @@ def test_a_folder_that_is_something_else_is_refused(tmp_path: Path) -> None:
 def test_telemetry_needs_no_setting() -> None:
     settings = convert({"kind": "telemetry"}, Settings, "telemetry")
     assert settings.topics == ("__raftka_telemetry",)
+    # A checkpoint of version 1 holds reports without what replicas have written and applied.
+    assert settings.version == 2
     assert (settings.window_seconds, settings.watermark_seconds, settings.fail_on_data_loss) == (10, 10.0, False)
 
 
@@ -117,6 +138,8 @@ def test_settings_that_do_not_fit_are_refused(key: str, value: str, reason: str)
     [
         (["--parquet", "nowhere"], USAGE, "Missing option '--out'"),
         (["--parquet", "nowhere", "--out", "a.png", "--partition", "1"], USAGE, "--partition needs --topic"),
+        (["--parquet", "nowhere", "--out", "a.png", "--topic", "t", "--broker", "1"], USAGE, ONE_OF),
+        (["--parquet", "nowhere", "--out", "a.png", "--cluster", "--topic", "t", "--partition", "0"], USAGE, ONE_OF),
         (["--parquet", "nowhere", "--out", "a.png", "--begin", "noon"], USAGE, "--begin noon: must be a time such as"),
         (["--parquet", "nowhere", "--out", "a.png", "--spark", "x"], USAGE, "--spark x: must be KEY=VALUE"),
     ],

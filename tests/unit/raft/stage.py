@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from model.ids import ConsistencyLevel, GroupId, Index, NodeId, Offset, Term
+from raft.call_figures import CallFigures
 from raft.consensus import Consensus
 from raft.errors import RaftError
 from raft.follower_index_metadata import FollowerIndexMetadata
@@ -66,6 +67,7 @@ class Actor:
     limits: NodeLimits
     durable: dict[str, bytes] = field(default_factory=dict)
     probe: RaftProbe = field(default_factory=RaftProbe)
+    call_figures: CallFigures = field(default_factory=CallFigures)
     consensus: Consensus | None = None
     last_words: str = ""
     # Whom the readers of the replica have asked for a heartbeat, round by round.
@@ -209,7 +211,7 @@ class Stage:
         kvstore, client = MemoryKvStore(actor.environment, actor.durable), WireClient(self.wire, actor.node_id)
         node = NodeResources(actor.environment, self.options, replica(actor.node_id), kvstore, client)
         # They outlive the process here: a script looks at them afterwards.
-        node.probe, node.limits = actor.probe, actor.limits
+        node.probe, node.limits, node.call_figures = actor.probe, actor.limits, actor.call_figures
         actor.consensus = Consensus(GROUP, node, actor, self.configuration, self._policy, OpenedLog(log, stm))
         actor.consensus.start()
 

@@ -1,5 +1,6 @@
 """Where the broker's configuration comes from and what is refused."""
 
+import base64
 import json
 import os
 import re
@@ -357,6 +358,18 @@ def test_session_timeouts_have_room_between_their_bounds() -> None:
 def test_topics_are_created_on_demand_unless_it_is_forbidden() -> None:
     assert kafka_options(load_config({"node.id": 1}), 10).auto_create_topics
     assert not kafka_options(load_config({"node.id": 1, "auto.create.topics.enable": "false"}), 10).auto_create_topics
+
+
+def test_a_topic_has_three_replicas_unless_there_are_fewer_brokers_or_its_creator_says_so(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(base64.b64encode(bytes(range(32))))
+    secret.chmod(0o600)
+    for brokers, factor in ((1, 1), (2, 2), (3, 3), (5, 3)):
+        seeds = ",".join(f"{number}@127.0.0.{number}:33145" for number in range(1, brokers + 1))
+        flags = {"node.id": 1, "seeds": seeds, "cluster.secret.file": str(secret)}
+        told = {each.key: each.value for each in broker_configs(load_config(flags))}
+        # With the second one a majority of the replicas answers acks=all.
+        assert (told["default.replication.factor"], told["min.insync.replicas"]) == (str(factor), "1")
 
 
 def test_every_option_is_described_with_its_value_and_where_it_comes_from() -> None:
