@@ -5,11 +5,10 @@
 * `config_options`  the table of options.
 * `config_descriptor` how the configuration reaches the broker process.
 * `error_text`      why something failed, in words.
+* `partition_health` what is wrong with a partition, in a word.
+* `suggestions`     names that somebody may have meant.
 * `admin_client`    HTTP requests to a broker's admin port.
-* `kafka_client`    confluent-kafka, imported late, with errors of one line.
-* `kafka_configs`   ... and with it configurations, `kafka_groups` consumer groups, `kafka_offsets` offsets.
-* `kafka_probe`     what listens where no Kafka broker answers.
-* `kafka_assignments` what a member of a group was assigned.
+* `kafka`           Kafka clients.
 * `cli`             the command `raftka`.
 * `health`          rules that say what is wrong with a cluster; the doctor and the broker share them.
 * `dev`             `raftka dev`: a cluster of processes on this machine.

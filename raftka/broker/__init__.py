@@ -16,6 +16,7 @@
 * `loop_errors`     what ends the broker, and what does not.
 * `loop_watch`      how late the event loop is, how long the garbage collector stops it; `loop_watchdog` ends a broker
                     whose loop stands still for good.
+* `partition_json`  all partitions as the admin port tells them.
 * `permissions`     who else can read the secret and the data directory.
 * `metrics`         the node's counters as Prometheus text; `kafka_metrics`: the Kafka listener's.
 * `readiness`       whether this broker serves, and if not, why; `starting`: the same while it starts.

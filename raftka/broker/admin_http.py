@@ -3,6 +3,7 @@
 GET   /v1/status/live                                                   whether its event loop runs
 GET   /v1/status/ready                                                  whether this broker serves; if not, why
 GET   /v1/brokers                                                       their addresses, and who refuses whom
+GET   /v1/partitions?topic=T                                            a row for each; offsets of those led here
 GET   /v1/partitions/{topic}/{partition}                                leader, replicas, positions
 POST  /v1/partitions/{topic}/{partition}/transfer_leadership?target=N   only at the leader; without target: the best one
 GET   /v1/events?since=N                                                what happened, from event N on
@@ -33,6 +34,7 @@ from raftka.broker.bounds import node_fills
 from raftka.broker.event_json import render_events
 from raftka.broker.health import HealthReader
 from raftka.broker.metrics import render_metrics
+from raftka.broker.partition_json import chosen_topics, render_partitions
 from raftka.broker.readiness import not_ready, refusals
 from raftka.broker.starting import LIVE, READY, Starting, ready_response
 from raftka.health.refusals import explain
@@ -73,6 +75,7 @@ class AdminHttp:
         application.router.add_get(LIVE, self._live)
         application.router.add_get(READY, self._ready)
         application.router.add_get("/v1/brokers", self._brokers)
+        application.router.add_get("/v1/partitions", self._partitions)
         application.router.add_get("/v1/partitions/{topic}/{partition}", self._partition)
         application.router.add_post("/v1/partitions/{topic}/{partition}/transfer_leadership", self._transfer)
         application.router.add_get("/v1/bounds", self._bounds)
@@ -143,6 +146,16 @@ class AdminHttp:
         if since is None:
             return _error(400, f"since={','.join(wanted)[:_SHOWN_CHARACTERS]}: must be one number, that of an event")
         body = await render_events(self._node.events, since)
+        return web.Response(body=body, content_type="application/json", charset="utf-8")
+
+    async def _partitions(self, request: web.Request) -> web.Response:
+        names = request.query.getall("topic", [])
+        if len(names) > 1:
+            return _error(400, f"topic={','.join(names)[:_SHOWN_CHARACTERS]}: must be one name")
+        topics = chosen_topics(self._node, names[0] if names else None)
+        if names and not topics:
+            return _error(404, f"no topic {names[0][:_SHOWN_CHARACTERS]!r}")
+        body = await render_partitions(self._node, topics)
         return web.Response(body=body, content_type="application/json", charset="utf-8")
 
     async def _partition(self, request: web.Request) -> web.Response:

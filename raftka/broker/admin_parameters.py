@@ -7,6 +7,7 @@ from aiohttp import web
 # By the path as the router knows it; a path that is not here takes none.
 PARAMETERS: dict[str, tuple[str, ...]] = {
     "/v1/events": ("since",),
+    "/v1/partitions": ("topic",),
     "/v1/partitions/{topic}/{partition}/transfer_leadership": ("target",),
 }
 _SHOWN_CHARACTERS = 60

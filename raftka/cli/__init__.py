@@ -5,6 +5,7 @@ The command itself:
 * `main`       the entry point.
 * `root`       the table of commands, errors of one line.
 * `lazy_group` groups of commands, which are imported when they are asked for.
+* `examples`   examples of every command.
 * `interrupts` Ctrl-C while modules are imported, SIGTERM that works like it, both as the end of an input.
 * `completion` `raftka completion`, and names of topics, groups and keys for shells.
 * `exit_codes` what a shell script may rely on, and the errors behind it.
@@ -27,7 +28,7 @@ Commands:
 * `broker`    `raftka start` and `raftka config`.
 * `dev`       `raftka dev`.
 * `topic`     `raftka topic`.
-* `partition` `raftka partition`.
+* `partition` `raftka partition`, with `partition_rows`.
 * `produce`   `raftka produce`, with `record_writer`.
 * `consume`   `raftka consume`, with `assigned_reader`, `group_reader`, `partition_ends` and `record_sink`.
 * `group`     `raftka group`.

@@ -13,6 +13,7 @@ from raftka.cli.options import Format, brokers_option, format_option, parse_pair
 from raftka.cli.output import print_json, print_table
 from raftka.cli.param_types import PATH, BoundedInt
 from raftka.cli.progress_bar import STARTING_SPARK, underway
+from raftka.kafka import client as kafka_client
 
 if TYPE_CHECKING:
     from raftka.pipeline.archive.folder import ArchiveFolder
@@ -95,6 +96,7 @@ def verify(
     Values are compared by their CRC32C, and keys, timestamps and headers in full. A range is not clipped. If both sides
     lack an offset, the log must explain it: control records, aborted transactions or compaction.
     """
+    kafka_client.check_quorum(brokers)
     with _spark(path, session) as (spark, folder):
         import msgspec
 
@@ -139,6 +141,7 @@ def restore(
     session: tuple[str, ...],
 ) -> None:
     """Restore a range of a topic into an empty topic, with the same partitions, order, keys, headers and timestamps."""
+    kafka_client.check_quorum(brokers)
     with _spark(path, session) as (spark, folder):
         from raftka.pipeline.archive.restoring import Restore
         from raftka.pipeline.archive.restoring import restore as restored

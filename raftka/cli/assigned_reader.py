@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.partition_ends import PartitionEnds
 from raftka.cli.positions import Anchor, Position
-from raftka.cli.progress import Stopwatch, leader_problem, silence_problem
+from raftka.cli.progress import QuorumWatch, Stopwatch, leader_problem, silence_problem
 from raftka.cli.record_sink import RecordSink
 from raftka.kafka import client as kafka_client
+from raftka.kafka.errors import NoQuorumError
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -30,6 +31,7 @@ class AssignedReader:
         self._assigned: dict[int, TopicPartition] = {}
         self._ends = PartitionEnds(brokers, topic)
         self._idle = Stopwatch()
+        self._quorum = QuorumWatch(brokers)
         self._warning = ""
 
     def assign(self, partitions: list[int], begin: Position, *, is_end_wanted: bool) -> None:
@@ -48,15 +50,19 @@ class AssignedReader:
 
         Raises:
             CommandError: A partition cannot be read; where an end was asked for, also one that is not read for long.
+            NoQuorumError: An end was asked for, and too few brokers answer.
         """
+        is_end_wanted = exit_at_end or count is not None
         self._idle.restart()
         while (count is None or self._sink.printed < count) and not (exit_at_end and not self._ends.unfinished):
             message = self._consumer.poll(POLL_SECONDS)
             if message is None:
                 # Nothing to do just now.
                 self._sink.flush()
+                if is_end_wanted:
+                    self._quorum.look()
                 if self._idle.has_expired:
-                    self._look_why(is_end_wanted=exit_at_end or count is not None)
+                    self._look_why(is_end_wanted=is_end_wanted)
                 continue
             self._idle.restart()
             error = message.error()
@@ -128,9 +134,14 @@ class AssignedReader:
         """Find out why nothing comes; at the end of every partition, nothing may be wrong."""
         self._idle.restart()
         unfinished = self._ends.unfinished
-        why = leader_problem(self._brokers, self._topic, unfinished or self._assigned) or silence_problem(
-            self._brokers, self._topic, {partition: self._position(partition) for partition in unfinished}
-        )
+        try:
+            why = leader_problem(self._brokers, self._topic, unfinished or self._assigned) or silence_problem(
+                self._brokers, self._topic, {partition: self._position(partition) for partition in unfinished}
+            )
+        except NoQuorumError as error:
+            if is_end_wanted:
+                raise
+            why = str(error)
         if unfinished and is_end_wanted:
             raise CommandError(why)
         if why and why != self._warning:

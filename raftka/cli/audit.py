@@ -11,11 +11,13 @@ import click
 
 from raftka.cli.check import LevelName, Model, explain_option, level_option, model_option, output_option, tell
 from raftka.cli.exit_codes import UnjudgedError
+from raftka.cli.lazy_group import Command
 from raftka.cli.options import Format, brokers_option, parse_pairs
 from raftka.cli.param_types import PATH
 from raftka.cli.progress_bar import STARTING_SPARK, underway
 from raftka.error_text import reason_of
-from raftka.kafka.errors import KafkaClientError
+from raftka.kafka import client as kafka_client
+from raftka.kafka.errors import KafkaClientError, NoQuorumError
 from raftka.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from raftka.pipeline.audit.parts import HistoryFile
 
 
-@click.command("audit")
+@click.command("audit", cls=Command)
 @click.argument("files", nargs=-1, type=PATH, metavar="[FILE...]", help="History files, read as one history.")
 @click.option("--topic", metavar="TOPIC", help="Topic whose values are the lines of the history, instead of files.")
 @model_option
@@ -62,6 +64,9 @@ def audit(
     if bool(files) == (topic is not None):
         raise click.BadParameter("use either FILE... or --topic")
     own = parse_pairs(session, "--spark")
+    if topic is not None:
+        # Before Spark, which takes longer to start than this to ask.
+        kafka_client.check_quorum(brokers)
     try:
         with _spark(own, scratch) as (cluster, folder, read_topic):
 
@@ -77,6 +82,8 @@ def audit(
                     return _judged(histories, model, level, cluster, folder)
 
             return tell(judge, model, output, explained=explain)
+    except NoQuorumError:
+        raise
     except (PipelineError, KafkaClientError, OSError) as error:
         raise UnjudgedError(reason_of(error)) from None
 

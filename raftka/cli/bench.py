@@ -1,9 +1,10 @@
 """`raftka bench`: how fast a cluster takes and gives records, and how long each one takes."""
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from click.exceptions import Exit
@@ -11,21 +12,25 @@ from click.exceptions import Exit
 from raftka.chaos.latencies import LatencyHistogram
 from raftka.cli.bench_load import RECORD_BYTES_MIN, Load, LoadRequest, Tally
 from raftka.cli.completion import complete_topics
-from raftka.cli.exit_codes import FAILED
+from raftka.cli.exit_codes import FAILED, INTERRUPTED
 from raftka.cli.interrupts import sigterm_as_ctrl_c
+from raftka.cli.lazy_group import Command
 from raftka.cli.options import Format, brokers_option, format_option
 from raftka.cli.output import print_json, print_table
 from raftka.cli.param_types import BoundedFloat, BoundedInt, EnumChoice
 from raftka.cli.produce import Acks, Compression
+from raftka.cli.progress import QuorumWatch
 from raftka.cli.progress_bar import ProgressBar
 from raftka.kafka import client as kafka_client
 from raftka.kafka import offsets as kafka_offsets
-from raftka.kafka.errors import KafkaClientError, UnansweredError
+from raftka.kafka.errors import KafkaClientError, NoQuorumError, UnansweredError
 
 _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
 _BAR_COLUMNS = 40
 _POLL_SECONDS = 0.1
 _LEADER_SECONDS = 30.0
+# So long nothing may come back before it is asked whether anything can.
+_IDLE_SECONDS = 2.0
 _PARTITIONS = 6
 # A record in seventeen minutes: with fewer a bench is over before the second one.
 _RATE_MIN = 0.001
@@ -33,7 +38,7 @@ _RATE_MIN = 0.001
 _INTERNAL_PREFIX = "__"
 
 
-@click.command("bench")
+@click.command("bench", cls=Command)
 @click.option(
     *("--topic", "-t"),
     metavar="TOPIC",
@@ -99,7 +104,8 @@ def bench(
 ) -> None:
     """Write and read records for some seconds; print records/s, MB/s and latencies to acknowledgement and consumer.
 
-    If you publish numbers, say whether clients and brokers shared a machine.
+    Ctrl-C prints the results so far, and exits with 130. If you publish numbers, say whether clients and brokers
+    shared a machine.
     """
     _check_rate(rate)
     _check_topic(topic, partitions, replicas)
@@ -127,14 +133,38 @@ def bench(
                 "batch_size": batch_bytes,
             },
         )
-        produced, consumed = _run(request)
-    report = _report(request, len(found), produced, consumed)
+        run = _run(request)
+        # Before the topic is deleted: a cluster that refuses that must not keep the results.
+        _tell(run, len(found), output)
+        if isinstance(run.ended_by, NoQuorumError):
+            raise run.ended_by
+    if run.ended_by is not None:
+        raise Exit(INTERRUPTED)
+    if run.produced.failures or run.consumed.failures:
+        raise Exit(FAILED)
+
+
+class _Run(NamedTuple):
+    """What a run has measured, in how many seconds; `ended_by`: Ctrl-C or a lost quorum, before its end."""
+
+    request: LoadRequest
+    produced: Tally
+    consumed: Tally
+    seconds: float
+    ended_by: KeyboardInterrupt | NoQuorumError | None
+
+
+def _tell(run: _Run, partitions: int, output: Format) -> None:
+    if run.ended_by is not None:
+        why = "too few brokers answer" if isinstance(run.ended_by, NoQuorumError) else "interrupted"
+        print(f"raftka: {why}: {run.seconds:.1f} of {run.request.seconds:g} s were measured", file=sys.stderr)
+        if not run.seconds:
+            return
+    report = _report(run, partitions)
     if output is Format.JSON:
         print_json(report)
     else:
-        _print(report, produced, consumed)
-    if produced.failures or consumed.failures:
-        raise Exit(FAILED)
+        _print(report, run.produced, run.consumed)
 
 
 def _check_rate(rate: float) -> None:
@@ -171,8 +201,14 @@ def _topic(brokers: str, name: str, partitions: int, replicas: int | None, *, is
         raise
     try:
         yield
-    finally:
+    except NoQuorumError:
+        words = f"topic {name} is still there; delete it when the brokers are back: raftka topic delete {name}"
+        print(f"raftka: {words}", file=sys.stderr)
+        raise
+    except BaseException:
         kafka_client.delete_topic(brokers, name)
+        raise
+    kafka_client.delete_topic(brokers, name)
 
 
 def _wait_for_leaders(brokers: str, topic: str) -> list[int]:
@@ -192,20 +228,30 @@ def _wait_for_leaders(brokers: str, topic: str) -> list[int]:
         time.sleep(_POLL_SECONDS)
 
 
-def _run(request: LoadRequest) -> tuple[Tally, Tally]:
-    load = Load(request)
+def _run(request: LoadRequest) -> _Run:
+    load, quorum = Load(request), QuorumWatch(request.brokers)
+    ended_by: KeyboardInterrupt | NoQuorumError | None = None
     load.start()
     with ProgressBar("s", round(request.warmup + request.seconds)) as bar:
         try:
             while not load.is_over:
                 bar.show(int(load.seconds_passed))
                 time.sleep(_POLL_SECONDS)
-        finally:
+                if load.seconds_idle >= _IDLE_SECONDS:
+                    quorum.look()
+        except (KeyboardInterrupt, NoQuorumError) as error:
+            ended_by = error
+        measured = load.seconds_measured
+        if ended_by is None:
             load.stop()
-        return load.join()
+        else:
+            load.abandon()
+        produced, consumed = load.join()
+    return _Run(request, produced, consumed, measured if ended_by else request.seconds, ended_by)
 
 
-def _report(request: LoadRequest, partitions: int, produced: Tally, consumed: Tally) -> dict[str, Any]:
+def _report(run: _Run, partitions: int) -> dict[str, Any]:
+    request = run.request
     report: dict[str, Any] = {
         "topic": request.topic,
         "partitions": partitions,
@@ -214,23 +260,24 @@ def _report(request: LoadRequest, partitions: int, produced: Tally, consumed: Ta
         "record_bytes": request.size,
         "rate": request.rate,
         "warmup_seconds": request.warmup,
-        "seconds": request.seconds,
+        "seconds": round(run.seconds, 3),
+        "complete": run.ended_by is None,
         **request.producer_options,
-        "produced": _side(request, produced),
+        "produced": _side(run, run.produced),
     }
     if request.ends:
-        report["consumed"] = _side(request, consumed)
+        report["consumed"] = _side(run, run.consumed)
     return report
 
 
-def _side(request: LoadRequest, tally: Tally) -> dict[str, Any]:
+def _side(run: _Run, tally: Tally) -> dict[str, Any]:
     latencies = tally.latencies
     found = {name: round(latencies.percentile(percent), 3) for name, percent in _PERCENTILES.items()}
     found["max"] = round(latencies.largest / 1e6, 3)
     return {
         "records": latencies.count,
-        "records_per_second": round(latencies.count / request.seconds, 1),
-        "mb_per_second": round(latencies.count * request.size / request.seconds / 1e6, 3),
+        "records_per_second": round(latencies.count / run.seconds, 1),
+        "mb_per_second": round(latencies.count * run.request.size / run.seconds / 1e6, 3),
         "latency_ms": found if latencies.count else {},
         "histogram_ms": [
             {"from": round(low, 6), "below": round(high, 6), "records": count}

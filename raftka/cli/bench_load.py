@@ -91,6 +91,8 @@ class Load:
         self._run = int.from_bytes(os.urandom(4))
         self._stopped = threading.Event()
         self._drained = threading.Event()
+        self._abandoned = threading.Event()
+        self._progressed = time.monotonic()
         self._lock = threading.Lock()
         # Records that are written and not yet read.
         self._unread = 0
@@ -113,6 +115,16 @@ class Load:
         return (time.monotonic_ns() - self._begin) / 1e9
 
     @property
+    def seconds_idle(self) -> float:
+        """Seconds since the last record was acknowledged or read, or the start."""
+        return time.monotonic() - self._progressed
+
+    @property
+    def seconds_measured(self) -> float:
+        """Seconds that have counted so far, after the warm-up; 0: none."""
+        return max(0.0, min(time.monotonic_ns(), self._last) - self._first) / 1e9
+
+    @property
     def is_over(self) -> bool:
         """Whether every producer has ended, and has an outcome for all its records."""
         return not any(thread.is_alive() for thread in self._writers)
@@ -121,12 +133,23 @@ class Load:
         """Let producers send nothing more; to be called at the end as well as before it."""
         self._stopped.set()
 
+    def abandon(self) -> None:
+        """Send nothing more, and wait neither for acknowledgements nor for readers: `join` returns what there is."""
+        self._abandoned.set()
+        self._drained.set()
+        self.stop()
+
     def join(self) -> tuple[Tally, Tally]:
         """Wait until what was written is read, or nothing more comes; return what was produced and consumed."""
         for thread in self._writers:
             thread.join()
         deadline = time.monotonic() + _FLUSH_SECONDS
-        while self._unread > 0 and any(each.is_alive() for each in self._readers) and time.monotonic() < deadline:
+        while (
+            not self._drained.is_set()
+            and self._unread > 0
+            and any(each.is_alive() for each in self._readers)
+            and time.monotonic() < deadline
+        ):
             time.sleep(_POLL_SECONDS)
         self._drained.set()
         for thread in self._readers:
@@ -155,8 +178,10 @@ class Load:
             **self._request.producer_options,
         )
         self._send_all(producer, tally)
-        producer.flush(_FLUSH_SECONDS)
-        if waiting := len(producer):
+        deadline = time.monotonic() + _FLUSH_SECONDS
+        while len(producer) and time.monotonic() < deadline and not self._abandoned.is_set():
+            producer.flush(_POLL_SECONDS)
+        if (waiting := len(producer)) and not self._abandoned.is_set():
             tally.failures[f"not acknowledged in {_FLUSH_SECONDS:.0f} s"] = waiting
 
     def _send_all(self, producer: "Producer", tally: Tally) -> None:
@@ -171,6 +196,7 @@ class Load:
             if error is not None:
                 tally.fail(error)
                 return
+            self._progressed = time.monotonic()
             self._count(tally, message.value())
             if self._readers:
                 with self._lock:
@@ -203,6 +229,7 @@ class Load:
                 found = consumer.consume(_CONSUMED_AT_ONCE, _POLL_SECONDS)
                 read = sum(self._take(tally, message) for message in found)
                 if read:
+                    self._progressed = time.monotonic()
                     with self._lock:
                         self._unread -= read
         except KafkaException as error:

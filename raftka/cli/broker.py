@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from raftka.cli.exit_codes import ConfigurationError, UsageError
-from raftka.cli.lazy_group import CommandGroup
+from raftka.cli.lazy_group import Command, CommandGroup
 from raftka.cli.param_types import PATH
 from raftka.config import ConfigError, load_config, render_example
 from raftka.config_options import OPTIONS, Option
@@ -57,7 +57,7 @@ def _flag(option: Option) -> click.Option:
 
 
 # One flag for each option of the table, so that neither can lack what the other has.
-start = click.Command(
+start = Command(
     "start",
     callback=_start,
     help=_start.__doc__,

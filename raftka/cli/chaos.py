@@ -9,8 +9,10 @@ from pathlib import Path
 import click
 
 from raftka.cli.exit_codes import DONE, FAILED, UNJUDGED
+from raftka.cli.lazy_group import Command
 from raftka.cli.param_types import PATH, BoundedFloat, BoundedInt, EnumChoice
 from raftka.dev.supervisor import NODES_MAX
+from raftka.kafka.client import check_quorum
 
 _NONE = "none"
 _EXIT_CODES = {"valid": DONE, "anomalies": FAILED, "invalid": UNJUDGED}
@@ -38,7 +40,7 @@ class AcksName(StrEnum):
 _RATES = {Workload.LOG: 1_200.0, Workload.REGISTER: 200.0}
 
 
-@click.command("chaos")
+@click.command("chaos", cls=Command)
 @click.option("--out", type=PATH, required=True, metavar="DIR", help="Directory of the run, new or empty.")
 @click.option(
     "--brokers",
@@ -90,6 +92,8 @@ def chaos(
     """
     _check_finite(minutes=minutes, rate=rate)
     names = _nemeses(nemesis, bootstrap, brokers, workload)
+    if bootstrap is not None:
+        check_quorum(bootstrap)
     try:
         from raftka.chaos.errors import ChaosError
         from raftka.chaos.run import carry_out

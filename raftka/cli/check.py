@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from raftka.cli.exit_codes import DONE, FAILED, UNJUDGED, UnjudgedError
+from raftka.cli.lazy_group import Command
 from raftka.cli.options import Format
 from raftka.cli.param_types import PATH, EnumChoice
 from raftka.cli.progress_bar import ProgressBar, underway
@@ -54,7 +55,7 @@ output_option = click.option(
 explain_option = click.option("--explain", is_flag=True, help="Explain each anomaly.")
 
 
-@click.command("check")
+@click.command("check", cls=Command)
 @click.argument(
     "files", nargs=-1, required=True, type=PATH, metavar="FILE...", help="History files, read as one history."
 )

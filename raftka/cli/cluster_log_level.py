@@ -7,6 +7,7 @@ import click
 from raftka.cli.cluster_config import node_option
 from raftka.cli.completion import complete_loggers
 from raftka.cli.exit_codes import CommandError
+from raftka.cli.lazy_group import Command
 from raftka.cli.options import Format, brokers_option, format_option
 from raftka.cli.output import print_json, print_table
 from raftka.kafka import client as kafka_client
@@ -16,7 +17,7 @@ from raftka.kafka.errors import KafkaClientError
 _INHERIT = "inherit"
 
 
-@click.command("log-level")
+@click.command("log-level", cls=Command)
 @click.argument(
     "logger", required=False, metavar="[LOGGER]", shell_complete=complete_loggers, help="Name of the logger."
 )

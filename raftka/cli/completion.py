@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import click
 
+from raftka.cli.lazy_group import Command
+
 # A person waits for the key that was pressed.
 _SECONDS = 1.0
 # What stands for itself in every shell; the scripts have a comma between what they are told.
@@ -15,7 +17,7 @@ COMPLETE_VARIABLE = "_RAFTKA_COMPLETE"
 _SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command("completion")
+@click.command("completion", cls=Command)
 @click.argument("shell", type=click.Choice(_SHELLS), metavar="|".join(_SHELLS), help="Shell that loads the script.")
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:

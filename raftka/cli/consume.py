@@ -12,6 +12,7 @@ from click.exceptions import Exit
 from raftka.cli.completion import complete_groups, complete_topics
 from raftka.cli.exit_codes import INTERRUPTED, TERMINATED, CommandError
 from raftka.cli.interrupts import TerminatedError, sigterm_as_ctrl_c
+from raftka.cli.lazy_group import Command
 from raftka.cli.options import brokers_option, existing_partitions, given_group, partitions_option
 from raftka.cli.param_types import BoundedInt
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Position, parse_position, resolve
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _STORED = "stored"
 
 
-@click.command("consume")
+@click.command("consume", cls=Command)
 @click.argument("topic", metavar="TOPIC", shell_complete=complete_topics, help="Topic to read.")
 @click.option(
     *("--offset", "-o"),

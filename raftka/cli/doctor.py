@@ -11,11 +11,12 @@ import click
 from click.exceptions import Exit
 
 from raftka.cli.exit_codes import FAILED, UsageError
+from raftka.cli.lazy_group import Command
 from raftka.cli.options import DEFAULT_BROKERS, Format, format_option, given_brokers
 from raftka.cli.output import print_json
 from raftka.cli.param_types import PATH, EnumChoice
 from raftka.health.findings import Finding, Level, ok, to_json
-from raftka.kafka.errors import KafkaClientError, NotServingError
+from raftka.kafka.errors import KafkaClientError, NoQuorumError, NotServingError
 
 
 class Area(StrEnum):
@@ -39,7 +40,7 @@ def _given_admin(_: click.Context, __: click.Parameter, text: str | None) -> str
     return address
 
 
-@click.command("doctor")
+@click.command("doctor", cls=Command)
 @click.argument(
     "area",
     type=EnumChoice(Area),
@@ -119,6 +120,11 @@ def _cluster(brokers: str | None, *, is_wanted: bool) -> Iterator[Finding]:
 
     try:
         yield from judge(read_picture(brokers or DEFAULT_BROKERS))
+    except NoQuorumError as error:
+        cure = f"{error.cure} (`raftka dev restart N`, or their services), and read their logs if they end again"
+        yield Finding(
+            Level.PROBLEM, "brokers", error.what, cure, "more than half of the brokers ended or cannot be reached"
+        )
     except NotServingError as error:
         cause = "too few brokers run to serve clients, or another program listens there"
         yield Finding(Level.PROBLEM, "brokers", error.what, error.cure, cause)

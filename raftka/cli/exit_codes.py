@@ -5,6 +5,8 @@ FAILED = 1
 # `raftka check` and `raftka audit`: the history proves nothing either way.
 UNJUDGED = 2
 USAGE = 64
+# EX_UNAVAILABLE of sysexits.h: too few brokers answer, so the cluster can decide nothing (kafka.errors.NoQuorumError).
+UNAVAILABLE = 69
 # A broker that would be refused again at every start: what raftka.broker.exit_codes says of the broker process.
 CONFIGURATION = 78
 # What shells say of a command that Ctrl-C ended: 128 and the number of SIGINT.

@@ -13,6 +13,7 @@ from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.options import (
     Format,
     brokers_option,
+    chosen_partitions,
     dry_run_option,
     format_option,
     given_group,
@@ -61,7 +62,7 @@ def describe(group: str, brokers: str, output: Format) -> None:
     found = kafka_groups.read_group(brokers, group)
     commits = kafka_groups.read_commits(brokers, group)
     if not found.exists and not commits:
-        raise _unknown(group)
+        raise _unknown(brokers, group)
     report = _report(found, commits, *_ends(brokers, found, commits))
     if output is Format.JSON:
         print_json(report)
@@ -174,8 +175,17 @@ def _note(words: str) -> None:
     print(f"raftka: {words}", file=sys.stderr)
 
 
-def _unknown(group: str) -> CommandError:
-    return CommandError(f"group {group} does not exist (`raftka group list` shows the groups)")
+def _unknown(brokers: str, group: str) -> CommandError:
+    # Imported here: only whoever has mistyped needs it.
+    from raftka.suggestions import did_you_mean
+
+    question = did_you_mean(group, (each.name for each in kafka_groups.list_groups(brokers)))
+    name = printable(group)
+    return CommandError(
+        f"no group '{name}': {printable(question)}"
+        if question
+        else f"no group '{name}' (`raftka group list` lists all)"
+    )
 
 
 def _ends(brokers: str, group: GroupInfo, commits: dict[Partition, int]) -> tuple[dict[Partition, int], set[Partition]]:
@@ -262,10 +272,7 @@ def _partitions(
     cluster = kafka_client.read_cluster(brokers)
     found: dict[str, set[int]] = {}
     for topic, numbers in chosen or [(topic, [number]) for topic, number in commits]:
-        known = {each.partition for each in cluster.topic(topic)}
-        if missing := sorted(set(numbers) - known):
-            raise CommandError(f"topic {topic} has partitions 0 to {len(known) - 1}, not {missing[0]}")
-        found.setdefault(topic, set()).update(numbers or known)
+        found.setdefault(topic, set()).update(chosen_partitions(topic, cluster.topic(topic), numbers))
     return {topic: sorted(numbers) for topic, numbers in found.items()}
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from raftka.cli.assigned_reader import FETCH_WAIT_MS, POLL_SECONDS, check_passing, partition_number
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.partition_ends import PartitionEnds
-from raftka.cli.progress import PATIENCE_SECONDS, Stopwatch, leader_problem, silence_problem
+from raftka.cli.progress import PATIENCE_SECONDS, QuorumWatch, Stopwatch, leader_problem, silence_problem
 from raftka.cli.record_sink import RecordSink
 from raftka.kafka import client as kafka_client
+from raftka.kafka.errors import NoQuorumError
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
@@ -43,6 +44,7 @@ class GroupReader:
         self._unsettled: dict[int, Message] = {}
         self._unsettled_count = 0
         self._idle = Stopwatch()
+        self._quorum = QuorumWatch(brokers)
         self._warning = ""
         self._consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
@@ -54,16 +56,20 @@ class GroupReader:
         Raises:
             CommandError: The group or the topic refuses; where an end was asked for, also a partition that is not read
                 for long.
+            NoQuorumError: An end was asked for, and too few brokers answer.
         """
         self._exits_at_end = exit_at_end
+        is_end_wanted = exit_at_end or count is not None
         self._idle.restart()
         try:
             while (count is None or self._sink.printed < count) and not (exit_at_end and self._is_at_end):
                 message = self._consumer.poll(POLL_SECONDS)
                 if message is None:
                     self._settle()
+                    if is_end_wanted:
+                        self._quorum.look()
                     if self._idle.has_expired:
-                        self._look_why(is_end_wanted=exit_at_end or count is not None)
+                        self._look_why(is_end_wanted=is_end_wanted)
                     continue
                 self._idle.restart()
                 self._take(message)
@@ -130,9 +136,14 @@ class GroupReader:
     def _look_why(self, is_end_wanted: bool) -> None:
         self._idle.restart()
         unfinished = self._ends.unfinished if self._has_been_assigned else set()
-        why = leader_problem(self._brokers, self._topic, unfinished) or silence_problem(
-            self._brokers, self._topic, {partition: self._position(partition) for partition in unfinished}
-        )
+        try:
+            why = leader_problem(self._brokers, self._topic, unfinished) or silence_problem(
+                self._brokers, self._topic, {partition: self._position(partition) for partition in unfinished}
+            )
+        except NoQuorumError as error:
+            if is_end_wanted:
+                raise
+            why = str(error)
         if unfinished and is_end_wanted:
             raise CommandError(why)
         if not why and not self._has_been_assigned:

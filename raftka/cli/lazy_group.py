@@ -36,8 +36,32 @@ class LazyCommand(NamedTuple):
         return found
 
 
-class CommandGroup(click.Group):
+class _WithExamples(click.Command):
+    """A command whose help ends with examples."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples of the command."""
+        # Imported here: only a help needs it.
+        from raftka.cli.examples import folded, lines_of
+
+        _, _, path = ctx.command_path.partition(" ")
+        lines = lines_of(path)
+        if lines:
+            with formatter.section("Examples"):
+                columns = formatter.width - formatter.current_indent
+                for line in lines:
+                    for piece in folded(line, columns):
+                        formatter.write(f"{'':{formatter.current_indent}}{piece}\n")
+
+
+class Command(_WithExamples):
+    """A command; of the command line, all are of this class."""
+
+
+class CommandGroup(_WithExamples, click.Group):
     """A group that lists its commands as they were added; without one of them it is used wrongly, and no help."""
+
+    command_class: type[click.Command] | None = Command
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)

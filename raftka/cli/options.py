@@ -9,7 +9,7 @@ from raftka.cli.completion import complete_partitions
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.param_types import PATH, BoundedInt, EnumChoice
 from raftka.kafka import client as kafka_client
-from raftka.kafka.client import DEFAULT_BROKERS
+from raftka.kafka.client import DEFAULT_BROKERS, PartitionInfo
 
 
 class Format(StrEnum):
@@ -84,9 +84,19 @@ def existing_partitions(brokers: str, topic: str, chosen: Sequence[int]) -> list
         CommandError: One of them does not exist.
         KafkaClientError: The topic does not exist, or no broker answers.
     """
-    known = [each.partition for each in kafka_client.read_cluster(brokers).topic(topic)]
+    return chosen_partitions(topic, kafka_client.read_cluster(brokers).topic(topic), chosen)
+
+
+def chosen_partitions(topic: str, partitions: Sequence[PartitionInfo], chosen: Sequence[int]) -> list[int]:
+    """Return the chosen numbers among the partitions of a topic, in order; all of them where none were chosen.
+
+    Raises:
+        CommandError: One of them does not exist.
+    """
+    known = [each.partition for each in partitions]
     if missing := sorted(set(chosen) - set(known)):
-        raise CommandError(f"topic {topic} has partitions 0 to {len(known) - 1}, not {missing[0]}")
+        there_is = "partition 0 only" if len(known) == 1 else f"partitions 0 to {len(known) - 1}"
+        raise CommandError(f"topic {topic} has {there_is}, not {missing[0]}")
     return sorted(set(chosen or known))
 
 
@@ -123,6 +133,7 @@ __all__ = [
     "Format",
     "brokers_option",
     "check_brokers",
+    "chosen_partitions",
     "data_dir_option",
     "dry_run_option",
     "existing_partitions",

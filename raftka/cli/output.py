@@ -29,6 +29,11 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
         print("  ".join(padded).rstrip())
 
 
+def node_list(nodes: Sequence[int]) -> str:
+    """Return node ids as one cell."""
+    return ",".join(map(str, nodes)) or "-"
+
+
 def printable(text: str) -> str:
     """Return a text with escapes for what a terminal would obey: clients may give groups and themselves any name."""
     return "".join(

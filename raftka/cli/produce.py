@@ -14,7 +14,8 @@ from raftka.cli.completion import complete_partitions, complete_topics
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.input_stream import InputStream
 from raftka.cli.interrupts import InputEnd
-from raftka.cli.options import brokers_option
+from raftka.cli.lazy_group import Command
+from raftka.cli.options import brokers_option, chosen_partitions
 from raftka.cli.param_types import PATH, BoundedFloat, BoundedInt, EnumChoice
 from raftka.cli.progress_bar import ProgressBar
 from raftka.cli.record_format import record_printer
@@ -59,7 +60,7 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
-@click.command("produce")
+@click.command("produce", cls=Command)
 @click.argument("topic", metavar="TOPIC", shell_complete=complete_topics, help="Topic to write to.")
 @click.argument("files", nargs=-1, type=PATH, metavar="[FILE]...", help="Files to read; - is stdin. [default: -]")
 @click.option(
@@ -181,10 +182,10 @@ def _check_sources(sources: Sequence[Path]) -> None:
 
 
 def _partition_count(brokers: str, topic: str, wanted: int | None) -> int:
-    count = len(kafka_client.read_cluster(brokers).topic(topic))
-    if wanted is not None and wanted >= count:
-        raise CommandError(f"topic {topic} has partitions 0 to {count - 1}")
-    return count
+    found = kafka_client.read_cluster(brokers).topic(topic)
+    if wanted is not None:
+        chosen_partitions(topic, found, [wanted])
+    return len(found)
 
 
 def _common_headers(texts: Sequence[str]) -> Headers:

@@ -10,10 +10,12 @@ from raftka.config import parse_address
 from raftka.error_text import short_reason_of
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import ClusterInfo
-from raftka.kafka.errors import KafkaClientError
+from raftka.kafka.errors import KafkaClientError, NoQuorumError
 
 # How long nothing may happen before somebody looks why.
 PATIENCE_SECONDS = 10.0
+# The same before a reader that is to end by itself looks whether a quorum is left.
+QUORUM_PATIENCE_SECONDS = 2.5
 _METADATA_SECONDS = 3.0
 _CONNECT_SECONDS = 1.0
 _PROBE_SECONDS = 2.0
@@ -31,9 +33,10 @@ _OFFSET_ERROR = re.compile(r"/(\d+): Offset reply error for topic \S+ \[\d+\] \(
 
 
 class Stopwatch:
-    """Says when nothing has happened for too long."""
+    """Says when nothing has happened for too long: for `patience` seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
+        self._patience = patience
         self._since = time.monotonic()
 
     def restart(self) -> None:
@@ -42,8 +45,23 @@ class Stopwatch:
 
     @property
     def has_expired(self) -> bool:
-        """Whether nothing has happened for PATIENCE_SECONDS."""
-        return time.monotonic() - self._since >= PATIENCE_SECONDS
+        """Whether nothing has happened for so long."""
+        return time.monotonic() - self._since >= self._patience
+
+
+class QuorumWatch:
+    """Ends the wait of somebody who waits in vain, because too few brokers answer; asks them now and then."""
+
+    def __init__(self, brokers: str) -> None:
+        self._brokers = brokers
+        self._since_look = Stopwatch(QUORUM_PATIENCE_SECONDS)
+
+    def look(self) -> None:
+        """Raise NoQuorumError if the quorum is lost; to be called while nothing comes, as often as one likes."""
+        if self._since_look.has_expired:
+            self._since_look.restart()
+            kafka_client.check_quorum(self._brokers)
+            self._since_look.restart()
 
 
 def leader_problem(brokers: str, topic: str, partitions: Iterable[int]) -> str:
@@ -53,10 +71,15 @@ def leader_problem(brokers: str, topic: str, partitions: Iterable[int]) -> str:
         brokers: HOST:PORT,...
         topic: Its name.
         partitions: The numbers that matter; ones that do not exist are passed over.
+
+    Raises:
+        NoQuorumError: Nobody can serve any partition.
     """
     try:
         cluster = kafka_client.read_cluster(brokers, _METADATA_SECONDS)
         known = {each.partition: each.leader for each in cluster.topic(topic)}
+    except NoQuorumError:
+        raise
     except KafkaClientError as error:
         return str(error)
     causes: dict[str, list[str]] = {}
@@ -68,13 +91,19 @@ def leader_problem(brokers: str, topic: str, partitions: Iterable[int]) -> str:
 
 
 def write_problem(brokers: str, topic: str, partitions: Iterable[int], *, acks: str) -> str:
-    """Return what `leader_problem` returns, or, at acks=all, which of the partitions have too few replicas in sync."""
+    """Return what `leader_problem` returns, or, at acks=all, which of the partitions have too few replicas in sync.
+
+    Raises:
+        NoQuorumError: As `leader_problem`.
+    """
     why = leader_problem(brokers, topic, partitions)
     if why or acks != "all":
         return why
     try:
         needed = int(kafka_client.read_topic_config(brokers, topic).get("min.insync.replicas", "1"))
         known = kafka_client.read_cluster(brokers, _METADATA_SECONDS).topic(topic)
+    except NoQuorumError:
+        raise
     except (KafkaClientError, ValueError) as error:
         return str(error)
     wanted = set(partitions)

@@ -10,6 +10,7 @@ from raftka.cli.exit_codes import CommandError, GivenUpError
 from raftka.cli.progress import Stopwatch, write_problem
 from raftka.cli.record_input import RECORD_BYTES_MAX, Headers, InputError, InputRecord, Place
 from raftka.kafka import client as kafka_client
+from raftka.kafka.errors import NoQuorumError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -82,6 +83,7 @@ class RecordWriter:
         self.written = 0
         self._sent = 0
         self._error = ""
+        self._lost_quorum: NoQuorumError | None = None
         self._idle = Stopwatch()
         self._warning = ""
 
@@ -125,6 +127,7 @@ class RecordWriter:
         self._producer.poll(0)
         if self._error:
             self.finish()
+        self._warn_if_idle()
 
     def finish(self) -> None:
         """Wait until each record has an outcome; each has one after the timeout at the latest.
@@ -132,6 +135,7 @@ class RecordWriter:
         Raises:
             CommandError: A record has failed.
             GivenUpError: Nobody wants to wait any longer.
+            NoQuorumError: Too few brokers answer for any record to be acknowledged.
         """
         while len(self._producer):
             if self._is_urgent():
@@ -141,6 +145,7 @@ class RecordWriter:
                 )
             self._producer.flush(_FLUSH_POLL_SECONDS)
             self._warn_if_idle()
+        self._check_quorum()
         if self._error:
             raise CommandError(
                 f"{self._error}; {self.written} of the {self._sent} {self._unit} that were sent are written"
@@ -161,10 +166,20 @@ class RecordWriter:
             return
         self._idle.restart()
         why = self._write_problem(self._partitions())
+        self._check_quorum()
         if why and why != self._warning:
             self._before_words()
             print(f"raftka: {why}; still trying", file=sys.stderr)
         self._warning = why
+
+    def _check_quorum(self) -> None:
+        if self._lost_quorum is None:
+            return
+        if self._sent:
+            self._before_words()
+            words = f"brokers have acknowledged {self.written} of the {self._sent} {self._unit} that were sent"
+            print(f"raftka: {words}; the others may be written too", file=sys.stderr)
+        raise self._lost_quorum
 
     def _on_delivery(self, place: Place, headers: Headers, error: "KafkaError | None", message: "Message") -> None:
         self._idle.restart()
@@ -188,7 +203,12 @@ class RecordWriter:
         return kafka_client.error_text(error)
 
     def _write_problem(self, partitions: Iterable[int]) -> str:
-        return write_problem(self._request.brokers, self._request.topic, partitions, acks=self._request.acks)
+        try:
+            return write_problem(self._request.brokers, self._request.topic, partitions, acks=self._request.acks)
+        except NoQuorumError as error:
+            # Kept, for librdkafka's callbacks must not raise anything.
+            self._lost_quorum = error
+            return str(error)
 
     def _partitions(self, number: int | None = None) -> Iterable[int]:
         """Return the partition of a record; all of them where that is not known."""

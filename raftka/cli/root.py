@@ -4,15 +4,15 @@ import os
 import sys
 
 import click
-from click.exceptions import Exit
+from click.exceptions import Exit, NoSuchCommand, NoSuchOption
 
 from raftka.admin_client import AdminError
 from raftka.cli.completion import COMPLETE_VARIABLE, answer_shell
-from raftka.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, UNJUDGED, USAGE, CommandError
+from raftka.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, UNAVAILABLE, UNJUDGED, USAGE, CommandError
 from raftka.cli.lazy_group import LazyCommand, LazyGroup
 from raftka.dev.errors import DevError
 from raftka.error_text import reason_of
-from raftka.kafka.errors import KafkaClientError
+from raftka.kafka.errors import KafkaClientError, NoQuorumError
 from raftka.pipeline.errors import PipelineError
 from raftka.version import installed_version
 
@@ -23,7 +23,7 @@ COMMANDS = {
     "consume": LazyCommand("raftka.cli.consume", "consume", "Print records, alone or in a consumer group."),
     "group": LazyCommand("raftka.cli.group", "app", "List, describe, seek and delete consumer groups."),
     "cluster": LazyCommand("raftka.cli.cluster", "app", "Show brokers, health and configuration of a cluster."),
-    "partition": LazyCommand("raftka.cli.partition", "app", "Act on one partition."),
+    "partition": LazyCommand("raftka.cli.partition", "app", "List partitions, and choose who leads them."),
     "bench": LazyCommand("raftka.cli.bench", "bench", "Measure the throughput and latency of a cluster."),
     "doctor": LazyCommand("raftka.cli.doctor", "doctor", "Find problems of this machine or cluster."),
     "debug": LazyCommand("raftka.cli.debug", "app", "Read logs offline, collect what helps to find a fault."),
@@ -83,6 +83,8 @@ def run(arguments: list[str]) -> int:
         return _complain(error.format_message(), FAILED)
     except CommandError as error:
         return _complain(str(error), error.exit_code)
+    except NoQuorumError as error:
+        return _complain(str(error), UNAVAILABLE)
     except (DevError, KafkaClientError, AdminError, PipelineError) as error:
         return _complain(str(error), FAILED)
     except BrokenPipeError:
@@ -119,8 +121,27 @@ def _usage(error: click.UsageError) -> int:
     if context is not None:
         print(context.get_usage(), file=sys.stderr)
     hint = f" (`{context.command_path} --help` explains)" if context is not None else ""
+    if isinstance(error, (NoSuchOption, NoSuchCommand)):
+        what, question = _unknown(error)
+        return _complain(f"{what}: {question}" if question else f"{what}{hint}", USAGE)
     # Where a choice is missing, click has each on a line of its own.
     return _complain(f"{' '.join(error.format_message().split())}{hint}", USAGE)
+
+
+def _unknown(error: NoSuchOption | NoSuchCommand) -> tuple[str, str]:
+    """Return what there is none of, and a question about what was meant instead, which may be empty."""
+    # Imported here: only whoever has mistyped needs it.
+    from raftka.suggestions import did_you_mean
+
+    context = error.ctx
+    assert context is not None
+    if isinstance(error, NoSuchCommand):
+        assert isinstance(context.command, click.Group)
+        known = context.command.list_commands(context)
+        return f"no such command {error.command_name!r}", did_you_mean(error.command_name, known)
+    options = [name for each in context.command.get_params(context) for name in [*each.opts, *each.secondary_opts]]
+    long_options = [name for name in options if name.startswith("--")]
+    return f"no such option {error.option_name!r}", did_you_mean(error.option_name, long_options)
 
 
 def _complain(text: str, code: int) -> int:

@@ -21,7 +21,7 @@ from raftka.cli.options import (
     parse_pairs,
     partitions_option,
 )
-from raftka.cli.output import print_json, print_table
+from raftka.cli.output import node_list, print_json, print_table
 from raftka.cli.param_types import BoundedInt
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Position, parse_position, resolve
 from raftka.kafka import client as kafka_client
@@ -120,7 +120,13 @@ def describe(name: str, brokers: str, admin: str | None, configs: bool, output: 
     print_table(
         ["PARTITION", "LEADER", "TERM", "REPLICAS", "IN-SYNC"],
         [
-            [each["partition"], each["leader"], each.get("term", "-"), _ids(each["replicas"]), _ids(each["in_sync"])]
+            [
+                each["partition"],
+                each["leader"],
+                each.get("term", "-"),
+                node_list(each["replicas"]),
+                node_list(each["in_sync"]),
+            ]
             for each in partitions
         ],
     )
@@ -293,7 +299,3 @@ def _read_partition(admin: str, topic: str, partition: int) -> dict[str, Any]:
         why = body.get("error") if isinstance(body, dict) else None
         raise CommandError(f"admin port {admin}: {why or f'HTTP status {status}'}")
     return body
-
-
-def _ids(nodes: list[int]) -> str:
-    return ",".join(map(str, nodes)) or "-"

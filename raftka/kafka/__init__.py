@@ -3,9 +3,11 @@
 * `client`       librdkafka: topics, producers, consumers, and errors in one line.
 * `assignments`  which partitions a member of a group was assigned.
 * `configs`      options of topics and brokers.
+* `elections`    preferred replicas that are to lead.
 * `groups`       consumer groups: members, offsets, deletion.
 * `loggers`      levels of the loggers of brokers.
 * `offsets`      where partitions begin and end, and which offset a time has.
 * `probe`        what listens at an address that answers as no Kafka broker does.
+* `quorum`       whether so many brokers answer that the cluster can decide anything.
 * `wire`         a client of our own, which shares no line with the brokers.
 """

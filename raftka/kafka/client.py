@@ -4,17 +4,22 @@ Importing confluent_kafka takes longer than `raftka --help` may, so it is import
 here works against any Kafka.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from raftka.error_text import short_reason_of
 from raftka.kafka.errors import KafkaClientError, NoBrokerError, NotKafkaError, NotServingError, UnansweredError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from confluent_kafka import Consumer, KafkaException, Message, Producer
     from confluent_kafka.admin import AdminClient
+
+T = TypeVar("T")
 
 DEFAULT_BROKERS = "127.0.0.1:9092"
 REQUEST_SECONDS = 10.0
@@ -22,12 +27,22 @@ REQUEST_SECONDS = 10.0
 CREATE_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 _CONNECT_SECONDS = 3.0
+# The same with the time in which a name becomes an address.
+_REACHED_SECONDS = 4.0
 _PROBE_SECONDS = 2.0
+# How often somebody who waits for an answer looks whether the cluster still has a quorum.
+QUORUM_LOOK_SECONDS = 1.5
 # librdkafka wants a group name even where partitions are assigned by hand; nothing is ever committed under it. It asks
 # for the coordinator nevertheless and cannot be kept from it, so brokers create __consumer_offsets.
 _UNUSED_GROUP = "raftka-cli"
 # Names of librdkafka's errors that mean: nobody is there, for now.
 UNREACHABLE = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"})
+# Names of errors that come of how the brokers are; any other one is about what was asked for.
+CAUSED_BY_BROKERS = UNREACHABLE | {
+    *("BROKER_NOT_AVAILABLE", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "REPLICA_NOT_AVAILABLE"),
+    *("KAFKA_STORAGE_ERROR", "NOT_ENOUGH_REPLICAS", "OFFSET_NOT_AVAILABLE", "REQUEST_TIMED_OUT"),
+    *("NOT_CONTROLLER", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
+}
 # The options by which librdkafka refuses a bad list of brokers, as they are known on the command line.
 _FLAG_OF_OPTION = {"bootstrap.servers": "--brokers"}
 
@@ -69,8 +84,21 @@ class ClusterInfo:
             KafkaClientError: There is no such topic.
         """
         if name not in self.topics:
-            raise KafkaClientError(f"topic {name} does not exist (`raftka topic list` shows the topics)")
+            raise KafkaClientError(_no_topic(name, self.topics))
         return self.topics[name]
+
+
+def _no_topic(name: str, topics: Iterable[str]) -> str:
+    # Imported here: `raftka --help` imports this module.
+    import shlex
+
+    from raftka.suggestions import did_you_mean
+
+    is_internal = name.startswith("_")
+    question = did_you_mean(name, (each for each in topics if is_internal or each not in INTERNAL_TOPICS))
+    return f"no topic {name!r}" + (
+        f": {question}" if question else f"; create it: raftka topic create {shlex.quote(name)}"
+    )
 
 
 def addresses(brokers: str) -> list[str]:
@@ -139,8 +167,7 @@ def read_cluster(brokers: str, seconds: float = REQUEST_SECONDS) -> ClusterInfo:
         KafkaClientError: No broker answers.
     """
     with one_line_errors(brokers, is_metadata=True):
-        # All topics, not one: to ask for one by name may create it.
-        metadata = new_admin(brokers).list_topics(timeout=seconds)
+        metadata = _list_topics(brokers, seconds)
     # The stubs of confluent-kafka say that it is always None.
     cluster_id: Any = metadata.cluster_id
     topics = {
@@ -152,6 +179,68 @@ def read_cluster(brokers: str, seconds: float = REQUEST_SECONDS) -> ClusterInfo:
     }
     nodes = {node: f"{each.host}:{each.port}" for node, each in sorted(metadata.brokers.items())}
     return ClusterInfo(cluster_id or "", metadata.controller_id, nodes, topics)
+
+
+def _list_topics(brokers: str, seconds: float) -> Any:
+    from confluent_kafka import KafkaException
+
+    admin = new_admin(brokers)
+    # All topics, not one: to ask for one by name may create it. In one go: an answer with many partitions takes long.
+    future = in_background(lambda: admin.list_topics(timeout=seconds), KafkaException)
+    return result_of(future, brokers, seconds + QUORUM_LOOK_SECONDS)
+
+
+def in_background(call: Callable[[], T], *expected: type[Exception]) -> "Future[T]":
+    """Return the future result of a call that blocks, for `result_of`; it raises what is expected.
+
+    It runs in a thread for which nobody waits at the end of the process: an answer may never come.
+    """
+    # Imported here: `raftka --help` imports this module.
+    from concurrent.futures import Future
+    from threading import Thread
+
+    future: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except expected as error:
+            future.set_exception(error)
+        finally:
+            # Of no effect if it is done; whoever waits must not wait for a thread that has died.
+            future.cancel()
+
+    Thread(target=work, daemon=True).start()
+    return future
+
+
+def check_quorum(brokers: str) -> None:
+    """Raise NoQuorumError if so few brokers answer that the cluster can decide nothing; takes 2 s at most."""
+    # Imported here: `raftka --help` imports this module.
+    from raftka.kafka.quorum import lost_quorum
+
+    error = lost_quorum(addresses(brokers))
+    if error is not None:
+        raise error
+
+
+def result_of(future: Any, brokers: str, seconds: float) -> Any:
+    """Return the result of a request of an admin client.
+
+    Raises:
+        NoQuorumError: It cannot come.
+        TimeoutError: It has not come in time.
+        Exception: What the future raises.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return future.result(max(0.0, min(QUORUM_LOOK_SECONDS, left)))
+        except TimeoutError:
+            if left <= QUORUM_LOOK_SECONDS:
+                raise
+            check_quorum(brokers)
 
 
 def create_topic(
@@ -181,7 +270,7 @@ def create_topic(
         # Kept in a variable: a client that nobody holds is destroyed, and its requests with it.
         admin = new_admin(brokers)
         futures = admin.create_topics([topic], operation_timeout=seconds, request_timeout=seconds)
-        futures[name].result(2 * seconds)
+        result_of(futures[name], brokers, 2 * seconds)
 
 
 def delete_topic(brokers: str, name: str) -> None:
@@ -194,16 +283,16 @@ def delete_topic(brokers: str, name: str) -> None:
         # Kept in a variable: a client that nobody holds is destroyed, and its requests with it.
         admin = new_admin(brokers)
         futures = admin.delete_topics([name], operation_timeout=REQUEST_SECONDS, request_timeout=REQUEST_SECONDS)
-        futures[name].result(2 * REQUEST_SECONDS)
+        result_of(futures[name], brokers, 2 * REQUEST_SECONDS)
 
 
-def read_broker_config(brokers: str, node_id: int) -> dict[str, str]:
-    """Return the configuration of one broker, as DescribeConfigs tells it.
+def read_broker_config(brokers: str, node_id: int, seconds: float = REQUEST_SECONDS) -> dict[str, str]:
+    """Return the configuration of one broker, as DescribeConfigs tells it; wait so long for the answer.
 
     Raises:
         KafkaClientError: Refused, or no answer.
     """
-    return _read_config(brokers, "BROKER", str(node_id))
+    return _read_config(brokers, "BROKER", str(node_id), seconds)
 
 
 def read_topic_config(brokers: str, topic: str) -> dict[str, str]:
@@ -212,18 +301,18 @@ def read_topic_config(brokers: str, topic: str) -> dict[str, str]:
     Raises:
         KafkaClientError: Refused, or no answer.
     """
-    return _read_config(brokers, "TOPIC", topic)
+    return _read_config(brokers, "TOPIC", topic, REQUEST_SECONDS)
 
 
-def _read_config(brokers: str, kind: str, name: str) -> dict[str, str]:
+def _read_config(brokers: str, kind: str, name: str, seconds: float) -> dict[str, str]:
     from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
     resource = ConfigResource(ConfigResource.Type[kind], name)
     with one_line_errors(brokers):
         # Kept in a variable: a client that nobody holds is destroyed, and its requests with it.
         admin = new_admin(brokers)
-        futures = admin.describe_configs([resource], request_timeout=REQUEST_SECONDS)
-        entries = futures[resource].result(2 * REQUEST_SECONDS)
+        futures = admin.describe_configs([resource], request_timeout=seconds)
+        entries = result_of(futures[resource], brokers, 2 * seconds)
     return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
 
@@ -282,11 +371,38 @@ def one_line_errors(brokers: str, *, is_metadata: bool = False) -> Iterator[None
 
 
 def _check_reachable(brokers: str) -> None:
-    reason = "no address is given"
-    for address in addresses(brokers):
-        reason = _connect_problem(address)
-        if not reason:
+    """Raise NoBrokerError unless somebody listens at one of the addresses.
+
+    All are tried at the same time: of those that name dead machines, each would take its time-out.
+    """
+    # Imported here: `raftka --help` imports this module.
+    from queue import Empty, SimpleQueue
+    from threading import Thread
+
+    problems: SimpleQueue[str | KafkaClientError] = SimpleQueue()
+
+    def look(address: str) -> None:
+        try:
+            problems.put(_connect_problem(address))
+        except KafkaClientError as error:
+            problems.put(error)
+
+    given = addresses(brokers)
+    for address in given:
+        # Nobody waits for those that are left when one has answered.
+        Thread(target=look, args=(address,), daemon=True).start()
+    reason, deadline = "", time.monotonic() + _REACHED_SECONDS
+    for _ in given:
+        try:
+            found = problems.get(timeout=max(0.0, deadline - time.monotonic()))
+        except Empty:
+            # Nobody tells the address of a name.
+            found = "no answer in time"
+        if isinstance(found, KafkaClientError):
+            raise found
+        if not found:
             return
+        reason = reason or found
     raise NoBrokerError(f"no Kafka broker answers at {brokers}: {reason}")
 
 
@@ -310,7 +426,12 @@ def _connect_problem(address: str) -> str:
 
 
 def _unreachable(brokers: str, *, is_metadata: bool) -> KafkaClientError:
-    """Return what to say where librdkafka knows no more than that nobody has answered."""
+    """Return what to say where librdkafka knows no more than that nobody has answered.
+
+    Raises:
+        NoQuorumError: Too few brokers answer.
+    """
+    check_quorum(brokers)
     if not is_metadata and _serves(brokers):
         return UnansweredError(f"a broker of {brokers} has not answered in time (`raftka cluster health` tells more)")
     # Imported here: `raftka --help` imports this module.
@@ -346,6 +467,8 @@ def _one_line(failure: "KafkaException", brokers: str, *, is_metadata: bool) -> 
     if error.name() in UNREACHABLE:
         return _unreachable(brokers, is_metadata=is_metadata)
     text = error_text(error)
+    if error.name() in CAUSED_BY_BROKERS:
+        check_quorum(brokers)
     if error.name() == "REQUEST_TIMED_OUT":
         return UnansweredError(f"{brokers}: {text}")
     for option, flag in _FLAG_OF_OPTION.items():

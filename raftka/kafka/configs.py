@@ -49,7 +49,7 @@ def read_configs(brokers: str, owner: Owner, name: str) -> list[ConfigValue]:
     with kafka_client.one_line_errors(brokers):
         admin = kafka_client.new_admin(brokers)
         futures = admin.describe_configs([resource], request_timeout=REQUEST_SECONDS)
-        entries = futures[resource].result(2 * REQUEST_SECONDS)
+        entries = kafka_client.result_of(futures[resource], brokers, 2 * REQUEST_SECONDS)
     return [_value(entry) for _, entry in sorted(entries.items())]
 
 
@@ -103,7 +103,7 @@ def alter_configs(
     with kafka_client.one_line_errors(brokers):
         admin = kafka_client.new_admin(brokers)
         futures = admin.incremental_alter_configs([resource], validate_only=is_dry_run, request_timeout=REQUEST_SECONDS)
-        futures[resource].result(2 * REQUEST_SECONDS)
+        kafka_client.result_of(futures[resource], brokers, 2 * REQUEST_SECONDS)
 
 
 def add_partitions(brokers: str, topic: str, total: int, *, is_dry_run: bool = False) -> None:
@@ -123,7 +123,7 @@ def add_partitions(brokers: str, topic: str, total: int, *, is_dry_run: bool = F
             operation_timeout=CREATE_SECONDS,
             request_timeout=CREATE_SECONDS,
         )
-        futures[topic].result(2 * CREATE_SECONDS)
+        kafka_client.result_of(futures[topic], brokers, 2 * CREATE_SECONDS)
 
 
 def _value(entry: object) -> ConfigValue:

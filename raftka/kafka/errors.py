@@ -21,6 +21,23 @@ class NoBrokerError(KafkaClientError):
         self.what = what
 
 
+class NoQuorumError(KafkaClientError):
+    """So many brokers do not answer that the others can decide nothing: every request would wait in vain.
+
+    Args:
+        silent: Node ids of the brokers that do not answer.
+        total: How many brokers the cluster has.
+    """
+
+    def __init__(self, silent: Sequence[int], total: int) -> None:
+        names = ", ".join(map(str, sorted(silent)))
+        is_one = len(silent) == 1
+        verb = "does" if is_one else "do"
+        self.what = f"no quorum: broker{'' if is_one else 's'} {names} of {total} {verb} not answer"
+        self.cure = f"start {'it' if is_one else 'them'}"
+        super().__init__(f"{self.what}; {self.cure}")
+
+
 class NotServingError(KafkaClientError):
     """Addresses take connections, and no broker behind them serves clients; `what` says it, `cure` what to do."""
 

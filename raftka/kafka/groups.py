@@ -84,7 +84,9 @@ def list_groups(brokers: str) -> list[GroupListing]:
     """
     with kafka_client.one_line_errors(brokers):
         admin = kafka_client.new_admin(brokers)
-        result = admin.list_consumer_groups(request_timeout=REQUEST_SECONDS).result(2 * REQUEST_SECONDS)
+        result = kafka_client.result_of(
+            admin.list_consumer_groups(request_timeout=REQUEST_SECONDS), brokers, 2 * REQUEST_SECONDS
+        )
         if result.errors:
             raise _partial_list(result.errors[0])
     found = [GroupListing(each.group_id, _state(each.state), each.is_simple_consumer_group) for each in result.valid]
@@ -103,7 +105,7 @@ def read_group(brokers: str, name: str) -> GroupInfo:
         admin = kafka_client.new_admin(brokers)
         future = admin.describe_consumer_groups([name], request_timeout=REQUEST_SECONDS)[name]
         try:
-            found = future.result(2 * REQUEST_SECONDS)
+            found = kafka_client.result_of(future, brokers, 2 * REQUEST_SECONDS)
         except KafkaException as error:
             # Newer brokers have a code for it, older ones describe a dead group.
             if error.args[0].name() == "GROUP_ID_NOT_FOUND":
@@ -158,7 +160,7 @@ def read_commits(brokers: str, group: str) -> dict[Partition, int]:
         admin = kafka_client.new_admin(brokers)
         request = [ConsumerGroupTopicPartitions(group)]
         futures = admin.list_consumer_group_offsets(request, request_timeout=REQUEST_SECONDS)
-        found = futures[group].result(2 * REQUEST_SECONDS).topic_partitions or []
+        found = kafka_client.result_of(futures[group], brokers, 2 * REQUEST_SECONDS).topic_partitions or []
     for each in found:
         if each.error is not None:
             raise KafkaClientError(f"offset of {each.topic}-{each.partition}: {error_text(each.error)}")
@@ -178,7 +180,7 @@ def write_commits(brokers: str, group: str, offsets: Mapping[Partition, int]) ->
         admin = kafka_client.new_admin(brokers)
         request = [ConsumerGroupTopicPartitions(group, wanted)]
         futures = admin.alter_consumer_group_offsets(request, request_timeout=REQUEST_SECONDS)
-        done = futures[group].result(2 * REQUEST_SECONDS).topic_partitions or []
+        done = kafka_client.result_of(futures[group], brokers, 2 * REQUEST_SECONDS).topic_partitions or []
     for each in done:
         if each.error is not None:
             why = f"group {group}: {_refusal_text(each.error)}"
@@ -199,7 +201,7 @@ def delete_groups(brokers: str, names: Sequence[str]) -> dict[str, str]:
         futures = admin.delete_consumer_groups(list(names), request_timeout=REQUEST_SECONDS)
         for name in names:
             try:
-                futures[name].result(2 * REQUEST_SECONDS)
+                kafka_client.result_of(futures[name], brokers, 2 * REQUEST_SECONDS)
             except KafkaException as error:
                 if error.args[0].name() in kafka_client.UNREACHABLE:
                     raise

@@ -4,15 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from raftka.kafka import client as kafka_client
-from raftka.kafka.client import REQUEST_SECONDS, UNREACHABLE, error_text
+from raftka.kafka.client import CAUSED_BY_BROKERS, REQUEST_SECONDS, error_text
 from raftka.kafka.errors import KafkaClientError
 from raftka.kafka.groups import Partition
-
-# Names of errors that come of how the brokers are; any other one is about what was asked for.
-_CAUSED_BY_BROKERS = UNREACHABLE | {
-    *("BROKER_NOT_AVAILABLE", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "REPLICA_NOT_AVAILABLE"),
-    *("KAFKA_STORAGE_ERROR", "NOT_ENOUGH_REPLICAS", "OFFSET_NOT_AVAILABLE", "REQUEST_TIMED_OUT"),
-}
 
 
 def first_offsets(brokers: str, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -75,9 +69,11 @@ def delete_records(brokers: str, before: Mapping[Partition, int]) -> dict[Partit
         futures = admin.delete_records(wanted, request_timeout=REQUEST_SECONDS, operation_timeout=REQUEST_SECONDS)
         for where, future in futures.items():
             try:
-                done[where.topic, where.partition] = future.result(2 * REQUEST_SECONDS).low_watermark
+                done[where.topic, where.partition] = kafka_client.result_of(
+                    future, brokers, 2 * REQUEST_SECONDS
+                ).low_watermark
             except KafkaException as error:
-                raise _partition_error((where.topic, where.partition), error) from None
+                raise _partition_error(brokers, (where.topic, where.partition), error) from None
     return dict(sorted(done.items()))
 
 
@@ -94,14 +90,19 @@ def _look_up(
         admin = kafka_client.new_admin(brokers)
         for where, future in admin.list_offsets(wanted, request_timeout=REQUEST_SECONDS).items():
             try:
-                found[where.topic, where.partition] = future.result(2 * REQUEST_SECONDS).offset
+                found[where.topic, where.partition] = kafka_client.result_of(
+                    future, brokers, 2 * REQUEST_SECONDS
+                ).offset
             except KafkaException as error:
                 if not is_partial:
-                    raise _partition_error((where.topic, where.partition), error) from None
+                    raise _partition_error(brokers, (where.topic, where.partition), error) from None
     return dict(sorted(found.items()))
 
 
-def _partition_error(partition: Partition, error: Any) -> KafkaClientError:
-    cause = error.args[0]
-    hint = " (`raftka cluster health` tells more)" if cause.name() in _CAUSED_BY_BROKERS else ""
+def _partition_error(brokers: str, partition: Partition, error: Any) -> KafkaClientError:
+    """Return what to say; raises NoQuorumError if that is the cause."""
+    cause, hint = error.args[0], ""
+    if cause.name() in CAUSED_BY_BROKERS:
+        kafka_client.check_quorum(brokers)
+        hint = " (`raftka cluster health` tells more)"
     return KafkaClientError(f"partition {partition[0]}-{partition[1]}: {error_text(cause)}{hint}")

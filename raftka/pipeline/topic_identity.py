@@ -85,7 +85,7 @@ def topic_ids(brokers: str, names: list[str]) -> dict[str, str]:
         futures = admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_SECONDS)
         for name, future in futures.items():
             try:
-                found[name] = str(future.result(2 * REQUEST_SECONDS).topic_id)
+                found[name] = str(kafka_client.result_of(future, brokers, 2 * REQUEST_SECONDS).topic_id)
             except KafkaException as error:
                 if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
                     raise

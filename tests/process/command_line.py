@@ -87,6 +87,11 @@ class DevFolder:
     def client(self, *arguments: str, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
         return raftka(*arguments, stdin=stdin, code=code, RAFTKA_BROKERS=self.bootstrap)
 
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """As `client`, however it ends."""
+        variables = environment() | {"RAFTKA_BROKERS": self.bootstrap}
+        return subprocess.run([*RAFTKA, *arguments], capture_output=True, text=True, timeout=SECONDS, env=variables)
+
     def is_healthy(self) -> bool:
         return self._passes("cluster", "health", "--brokers", self.bootstrap)
 

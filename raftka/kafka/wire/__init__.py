@@ -1,12 +1,15 @@
 """A Kafka client of this package's own, which shares no line with the brokers that it is to judge.
 
-It speaks one version of each request that it needs, none of them flexible, which every Kafka since 2.4 knows.
+It speaks one version of each request that it needs, none of them flexible but DescribeCluster, which a Kafka knows
+since 2.8; the others are known since 2.4.
 `raftka archive verify` takes it too, for what Spark does not show of a log.
 
 * `fields`         the primitive types of the protocol.
 * `record_batches` batches of one record each; the records of what a fetch returns, and which offsets have none.
 * `requests`       requests and how their answers are read.
 * `logger_requests` levels of the loggers of a broker.
+* `cluster_requests` who is in the cluster, by a broker that knows no controller.
+* `election_requests` preferred leaders.
 * `client`         connections, correlation ids, and where the leaders are.
 * `error_codes`    the codes whose meaning decides what became of an operation.
 """

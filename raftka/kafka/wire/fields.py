@@ -1,10 +1,12 @@
-"""The primitive types of the Kafka protocol, as its non-flexible versions spell them."""
+"""The primitive types of the Kafka protocol, as its non-flexible versions spell them, and the compact ones to read."""
 
 import struct
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
+
+_UVARINT_BITS_MAX = 28
 
 
 class AnswerError(Exception):
@@ -94,6 +96,32 @@ class Reader:
     def array(self, read: Callable[[], T]) -> list[T]:
         """Return an ARRAY, each of its items read by `read`; one that is null is empty."""
         return [read() for _ in range(self.i32())]
+
+    def uvarint(self) -> int:
+        """Return an UNSIGNED_VARINT."""
+        value, shift = 0, 0
+        while True:
+            byte = self.i8()
+            value |= (byte & 0x7F) << shift
+            if byte >= 0:
+                return value
+            shift += 7
+            if shift > _UVARINT_BITS_MAX:
+                raise AnswerError("an unsigned varint has more than five bytes")
+
+    def compact_string(self) -> str:
+        """Return a COMPACT_STRING; one that is null is empty."""
+        return self._bytes(self.uvarint() - 1).decode()
+
+    def compact_array(self, read: Callable[[], T]) -> list[T]:
+        """Return a COMPACT_ARRAY, each of its items read by `read`; one that is null is empty."""
+        return [read() for _ in range(self.uvarint() - 1)]
+
+    def tags(self) -> None:
+        """Read a section of tagged fields, whose values do not matter."""
+        for _ in range(self.uvarint()):
+            self.uvarint()
+            self._bytes(self.uvarint())
 
     def skip(self, *fields: Callable[[], object]) -> None:
         """Read these fields, whose values do not matter."""

@@ -50,8 +50,11 @@ def test_a_topic_lives_from_create_to_delete(three: DevFolder) -> None:
     assert [sorted(each["replicas"]) for each in described["partitions"]] == [[1, 2, 3], [1, 2, 3]]
     assert "exists" in three.client("topic", "create", "life", code=1).stderr
     three.client("topic", "delete", "life")
-    assert "does not exist" in three.client("topic", "delete", "life", code=1).stderr
-    assert "does not exist" in three.client("topic", "describe", "life", code=1).stderr
+    assert "no topic 'life'" in three.client("topic", "delete", "life", code=1).stderr
+    assert (
+        "no topic 'life'; create it: raftka topic create life"
+        in three.client("topic", "describe", "life", code=1).stderr
+    )
 
 
 def test_describe_shows_positions_where_an_admin_port_is_given(three: DevFolder) -> None:

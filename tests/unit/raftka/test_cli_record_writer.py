@@ -3,10 +3,13 @@
 import pytest
 from confluent_kafka import Message
 
+from raftka.cli import record_writer
 from raftka.cli.exit_codes import GivenUpError
+from raftka.cli.progress import PATIENCE_SECONDS, Stopwatch
 from raftka.cli.record_format import record_printer
 from raftka.cli.record_input import Headers, InputRecord, Place
 from raftka.cli.record_writer import RecordWriter, WriteRequest
+from raftka.kafka.errors import NoQuorumError
 
 # Nobody listens there.
 REQUEST = WriteRequest(
@@ -30,6 +33,52 @@ def test_nobody_waits_for_records_on_their_way_who_does_not_want_to() -> None:
     with pytest.raises(GivenUpError, match="have acknowledged 0 of the 1 lines that were sent") as refusal:
         writer.finish()
     assert refusal.value.exit_code == 130
+
+
+def _without_progress(monkeypatch: pytest.MonkeyPatch) -> tuple[RecordWriter, Stopwatch]:
+    """Return a writer whose partitions no quorum serves, and a watch by which nothing has happened for long."""
+
+    def no_quorum(*_: object, **__: object) -> str:
+        raise NoQuorumError([2, 3], 3)
+
+    expired = Stopwatch(0.0)
+    monkeypatch.setattr(record_writer, "write_problem", no_quorum)
+    return RecordWriter(REQUEST, "lines", lambda _: None, lambda: None), expired
+
+
+def _told(error: pytest.ExceptionInfo[NoQuorumError], capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    return str(error.value), capsys.readouterr().err
+
+
+TOLD = (
+    "no quorum: brokers 2, 3 of 3 do not answer; start them",
+    "raftka: brokers have acknowledged 0 of the 1 lines that were sent; the others may be written too\n",
+)
+
+
+def test_a_writer_that_sends_ends_where_no_quorum_can_acknowledge(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer, expired = _without_progress(monkeypatch)
+    monkeypatch.setattr(writer, "_idle", expired)
+    with pytest.raises(NoQuorumError) as error:
+        writer.write(InputRecord(Place("", "line", 1), None, b"x", []))
+    assert _told(error, capsys) == TOLD
+
+
+def test_a_writer_that_waits_at_the_end_ends_where_no_quorum_can_acknowledge(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer, expired = _without_progress(monkeypatch)
+    writer.write(InputRecord(Place("", "line", 1), None, b"x", []))
+    monkeypatch.setattr(writer, "_idle", expired)
+    with pytest.raises(NoQuorumError) as error:
+        writer.finish()
+    assert _told(error, capsys) == TOLD
+
+
+def test_produce_waits_ten_seconds_for_progress() -> None:
+    assert PATIENCE_SECONDS == 10.0
 
 
 def test_a_record_is_reported_with_its_headers_which_the_client_forgets() -> None:

@@ -75,8 +75,12 @@ def test_the_version_is_printed(arguments: list[str], capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("frobnicate", "No such command"),
-        ("--frobnicate", "No such option"),
+        ("frobnicate", "no such command 'frobnicate' (`raftka --help` explains)"),
+        ("--frobnicate", "no such option '--frobnicate' ("),
+        ("topc list", "no such command 'topc': did you mean topic?"),
+        ("topic lst", "no such command 'lst': did you mean list?"),
+        ("topic create t --partitons 3", "no such option '--partitons': did you mean --partitions?"),
+        ("dev --no-ephemeral", "no such option '--no-ephemeral': did you mean --ephemeral?"),
         ("topic", "Missing command"),
         ("topic create", "Missing argument"),
         ("topic create t -p none", "Invalid value for '--partitions'"),
@@ -145,7 +149,7 @@ def test_the_version_is_printed(arguments: list[str], capsys: pytest.CaptureFixt
         ("topic describe t --admin a:1,b:1", "one address is wanted, not a list"),
         ("start", "node.id is not set"),
         ("start --node-id one", "must be an integer"),
-        ("start --node-id 1 --kafka-address 192.0.2.1 --kafka-prot 1", "No such option"),
+        ("start --node-id 1 --kafka-address 192.0.2.1 --kafka-prot 1", "did you mean --kafka-port"),
     ],
 )
 def test_a_usage_error_is_one_clear_line_and_exit_code_64(
@@ -270,7 +274,7 @@ def modules_of(arguments: str) -> list[str]:
 
 def test_the_help_imports_the_names_of_commands_and_not_the_commands() -> None:
     found = modules_of("--help")
-    assert {name for name in found if name.startswith("raftka")} == HELP_MODULES
+    assert {name for name in found if name.startswith("raftka")} == HELP_MODULES | {"raftka.cli.examples"}
     assert len(found) <= HELP_MODULES_MAX, found
 
 

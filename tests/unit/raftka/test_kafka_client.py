@@ -122,7 +122,7 @@ def test_a_change_that_is_not_answered_in_time_is_said_to_be_under_way(
 @pytest.mark.parametrize(("name", "is_told"), [("TOPIC_EXCEPTION", False), ("LEADER_NOT_AVAILABLE", True)])
 def test_the_health_of_the_cluster_is_pointed_at_where_it_is_the_cause(name: str, is_told: bool) -> None:
     failure = KafkaException(KafkaError(getattr(KafkaError, name)))
-    told = str(kafka_offsets._partition_error(("t", 0), failure))
+    told = str(kafka_offsets._partition_error(NOBODY, ("t", 0), failure))
     assert told.startswith("partition t-0: ")
     assert ("`raftka cluster health`" in told) is is_told
 
