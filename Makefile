@@ -18,6 +18,7 @@ DOCS_STAMP := $(VENV)/.installed-docs
 BUILD_STAMP := $(VENV)/.installed-build
 FUZZ_STAMP := $(VENV)/.installed-fuzz
 GO_STAMP := $(VENV)/.installed-go
+LONG_STAMP := $(VENV)/.installed-long
 PINS := pyproject.toml constraints.txt
 
 SHELL := /bin/bash
@@ -134,12 +135,13 @@ system-packages:  ## install the tools that pip cannot by apt when root; without
 # Go may have been installed into the environment.
 WITH_TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
 GO_WANTED := $(shell sed -n 's/^go //p' tests/clients/go/go.mod)
-system-packages-long: system-packages $(TESTS_STAMP) $(PIPELINE_STAMP)  ## what test-long runs on: JDK, Maven, Node, npm (apt), Go (pip)
+system-packages-long: system-packages $(LONG_STAMP) $(PIPELINE_STAMP)  ## what test-long runs on: JDK, Maven, Node, npm, systemd (apt), Go (pip)
 	@wanted=""; \
 	command -v javac >/dev/null || wanted+=" default-jdk-headless"; \
 	command -v mvn >/dev/null || wanted+=" maven"; \
 	command -v node >/dev/null || wanted+=" nodejs"; \
 	command -v npm >/dev/null || wanted+=" npm"; \
+	command -v systemd-analyze >/dev/null || wanted+=" systemd"; \
 	if [ -z "$$wanted" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    echo "installing$$wanted ..."; \
@@ -209,6 +211,11 @@ $(DOCS_STAMP): $(TESTS_STAMP)
 $(BUILD_STAMP): $(TESTS_STAMP)
 	@echo "installing the package builder (5 MB) into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[build]'
+	@touch $@
+
+$(LONG_STAMP): $(TESTS_STAMP)
+	@echo "installing the schemas of Kubernetes (110 MB) into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[long]'
 	@touch $@
 
 # Distributions are years behind what the Go clients want.

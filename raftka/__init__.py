@@ -16,6 +16,7 @@
 * `chaos`           runs clients while faults happen, and has them judged: `raftka chaos`.
 * `pipeline`        pipelines on Spark, the archive among them: `raftka pipeline`, `raftka archive`.
 * `debug`           collects what helps to find a fault: `raftka debug bundle`.
+* `deploy`          units, images and manifests: `raftka generate`.
 * `story`           what `make run` tells.
 * `story_clients`   the producers and the reader of the story.
 * `health`          what is wrong, and the cure: rules without a broker's packages.

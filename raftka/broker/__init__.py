@@ -18,6 +18,7 @@
                     whose loop stands still for good.
 * `partition_json`  all partitions as the admin port tells them.
 * `permissions`     who else can read the secret and the data directory.
+* `service_manager` READY=1 and signs of life for systemd (sd_notify).
 * `metrics`         the node's counters as Prometheus text; `kafka_metrics`: the Kafka listener's.
 * `readiness`       whether this broker serves, and if not, why; `starting`: the same while it starts.
 * `logs`            where log lines go.

@@ -8,6 +8,7 @@ import asyncio
 import faulthandler
 import gc
 import logging
+import os
 import signal
 from collections.abc import Callable
 
@@ -37,6 +38,8 @@ from raftka.broker.loop_errors import LoopErrors
 from raftka.broker.loop_watch import LoopWatch
 from raftka.broker.loop_watchdog import LoopWatchdog
 from raftka.broker.permissions import read_secret, warn_of_open_directory
+from raftka.broker.readiness import not_ready_reason
+from raftka.broker.service_manager import ServiceManager
 from raftka.broker.starting import Starting, node_phase
 from raftka.config import BrokerConfig
 from raftka.config_options import BY_KEY
@@ -67,6 +70,8 @@ async def run_broker(config: BrokerConfig, hang_appends_while: str | None = None
     for number in (signal.SIGHUP, signal.SIGUSR1):
         loop.add_signal_handler(number, _ignore, number)
     faulthandler.register(signal.SIGUSR2, all_threads=True)
+    # Stacks before the end, too: systemd's watchdog ends a process that hangs by SIGABRT.
+    faulthandler.enable()
     unusable: list[str] = []
 
     def end_unusable(line: str) -> None:
@@ -77,6 +82,8 @@ async def run_broker(config: BrokerConfig, hang_appends_while: str | None = None
     if hang_appends_while is not None:
         _logger.warning("for a chaos run: appends hang while %s exists", hang_appends_while)
     broker = Broker(config, system_environment(hang_appends_while), end_unusable, tell)
+    manager = ServiceManager(os.environ)
+    manager.start(broker.is_serving, broker.status)
     try:
         if not await _started(broker, stop):
             return FAILED if errors.died or unusable else STOPPED
@@ -86,13 +93,16 @@ async def run_broker(config: BrokerConfig, hang_appends_while: str | None = None
         await stop.wait()
     except (StartupError, StorageError, OSError, ValueError) as error:
         if not unusable:
-            tell(reason_of(error))
+            unusable.append(reason_of(error))
+            tell(unusable[0])
         return exit_code_of(error)
     finally:
+        manager.tell_stopping(unusable[0] if unusable else "stopping")
         # A thread that hangs in the disk holds up the stop, the loop and the end of the interpreter alike. This
         # watchdog needs none of them: it says where they are and ends the process with exit code 1.
         faulthandler.dump_traceback_later(_STOP_SECONDS, exit=True)
         await broker.stop()
+        manager.close()
     _logger.info("stopped")
     return FAILED if errors.died or unusable else STOPPED
 
@@ -137,6 +147,7 @@ class Broker:
         self._node: Node | None = None
         self._server: KafkaServer | None = None
         self._admin: AdminHttp | None = None
+        self._starting = Starting(config.node_id)
         self._has_started_node = False
 
     async def start(self) -> None:
@@ -157,7 +168,7 @@ class Broker:
         check_can_listen(config)
         self._lock = lock_data_directory(env, config.data_dir, create=config.data_dir_create)
         warn_of_open_directory(config.data_dir)
-        starting = Starting(config.node_id)
+        starting = self._starting
         self._admin = AdminHttp(starting, AdminListener(limits.admin), admin_names(config))
         await self._admin.start(config.admin_address, config.admin_port)
         starting.enter("opening the kvstore")
@@ -191,6 +202,18 @@ class Broker:
             config.admin_port,
             config.data_dir,
         )
+
+    def is_serving(self) -> bool:
+        """Whether clients are served: from the registration with raft0 on, whatever comes later."""
+        return self._node is not None and self._node.is_registered.is_set()
+
+    def status(self) -> str:
+        """Return a line for the operator: that the broker serves, or why not."""
+        # Before that, the node's parts are not there to be asked.
+        if self._node is None or self._server is None:
+            return f"not ready: {self._starting.not_ready.reason}"
+        reason = not_ready_reason(self._node)
+        return "ready" if reason is None else f"not ready: {reason}"
 
     async def stop(self) -> None:
         """Hand over what is led here, then stop in the reverse order; parts that never started are passed over."""

@@ -42,4 +42,5 @@ Commands:
 * `archive`   `raftka archive`.
 * `telemetry` `raftka telemetry`.
 * `audit`     `raftka audit`.
+* `generate`  `raftka generate`, with `generate_deployment`; `generated_file` writes what any of its commands prints.
 """

@@ -17,6 +17,8 @@ from raftka.dev.cluster_file import BrokerEntry, ClusterFolder, ClusterState
 from raftka.dev.errors import DevError
 
 _PR_SET_PDEATHSIG = 1
+# If a service manager has started `raftka dev`, the service is that process, and none of its brokers (sd_notify(3)).
+_SERVICE_VARIABLES = frozenset({"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
 
 
 def broker_command(node_id: int, descriptor: int, hang_file: Path | None = None) -> list[str]:
@@ -79,7 +81,11 @@ def launch(
         has_hang_file: Its appends hang while `hang_file` exists: for chaos runs alone.
     """
     # The variables of this shell are for the command line; the broker has its configuration already.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTKA_")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("RAFTKA_") and name not in _SERVICE_VARIABLES
+    }
     descriptor = config_descriptor(config.to_json())
     hangs = hang_file(folder, broker.node_id) if has_hang_file else None
     try:
