@@ -54,7 +54,7 @@ test-slow: system-packages java-if-possible $(TESTS_STAMP) $(PIPELINE_STAMP) $(D
 	@$(PYTEST) -m "slow and not long" $(ARGS)
 
 # A run that has left out what it is for must not pass: here it fails for want of a tool, a JVM or a connector.
-test-long: system-packages-long  ## the tests that take too long for the default suite; what is missing for them fails
+test-long: system-packages-long promtool  ## the tests that take too long for the default suite; what is missing for them fails
 	@$(WITH_TOOLS) RAFTKA_NEED_CLIENTS=1 RAFTKA_NEED_SPARK=1 $(BIN)/python -m pytest -m long $(ARGS)
 
 sent-requests: system-packages-long  ## run every client's tasks; record outcomes and requests for docs/compatibility.md
@@ -154,6 +154,17 @@ system-packages-long: system-packages $(LONG_STAMP) $(PIPELINE_STAMP)  ## what t
 	if [ "$$(printf '%s\n' $(GO_WANTED) "$${have:-0}" | sort -V | head -n 1)" != $(GO_WANTED) ]; then \
 	    $(MAKE) $(GO_STAMP); \
 	fi
+
+promtool: $(TESTS_STAMP)  ## unpack Debian's prometheus (promtool, prometheus) into the environment; no service starts
+	@if { $(WITH_TOOLS) command -v promtool && $(WITH_TOOLS) command -v prometheus; } >/dev/null; then exit 0; fi; \
+	if ! { command -v apt-get && command -v dpkg-deb; } >/dev/null; then \
+	    echo "promtool and prometheus are missing, and there is no apt-get: the tests that use them fail" >&2; exit 0; \
+	fi; \
+	echo "unpacking prometheus (20 MB) into $(VENV) ..."; \
+	folder="$$(mktemp -d)"; trap 'rm -rf "$$folder"' EXIT; \
+	if (cd "$$folder" && apt-get download -qq prometheus 2>/dev/null && dpkg-deb -x prometheus_*.deb unpacked); then \
+	    install -m 755 "$$folder"/unpacked/usr/bin/{promtool,prometheus} $(BIN); \
+	else echo "apt-get could not download prometheus: the tests that use it fail" >&2; fi
 
 java:  ## install a Java for Spark by apt when root, where there is none, and nothing else
 	@if command -v java >/dev/null || [ -n "$${JAVA_HOME:-}" ]; then exit 0; fi; \

@@ -7,13 +7,14 @@
 * `mixed_levels`   in `compare`: writers at acks=1 and acks=all on one partition.
 * `level_stages`   where such calls spend their time in the leader; `timed_process` is the broker that notes it.
 * `soak`           ten minutes of full load with retention.
+* `scrape_cost`    what a scrape of the metrics costs, and what producers feel of it.
 * `checkers`       `raftka check` on one core; `audit`: the same on Spark.
 * `archive`        a topic to Parquet and back to the log's CRC32C, on Spark. Both need the extra `spark`.
 * `compare`        what is measured beside Apache Kafka in the same run; `kafka` starts it.
 * `cluster`        the brokers that are measured, and what their admin ports tell.
 * `native_client`  the clients in C (native/), for what a Python loop is too slow for; `load`: those in Python.
 * `wire`           a client of a few lines over the generated codec, for members of groups by the thousand.
-* `versions`       this checkout beside another one.
+* `versions`       this checkout beside another one; `produce_cpu`: the CPU time of one request.
 * `processes`, `machine`   what /proc tells.
 * `plan`, `report` lengths of runs; summaries and the JSON files in results/. `table`: all their rows as one table;
   `readme_figures`: some of them as README's; `figures`: numbers and markers of both.

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import archive, audit, checkers, failover, level_stages, soak, start_time
+from benchmarks import archive, audit, checkers, failover, level_stages, scrape_cost, soak, start_time
 from benchmarks.cluster import BenchmarkError
 from benchmarks.compare import (
     connections,
@@ -48,6 +48,7 @@ _BENCHMARKS: dict[str, _Benchmark] = {
     "mixed_levels": mixed_levels.measure,
     "level_stages": level_stages.measure,
     "soak": soak.measure,
+    "scrape_cost": scrape_cost.measure,
     "checkers": checkers.measure,
     "audit": audit.measure,
     "archive": archive.measure,

@@ -1,12 +1,14 @@
 """Three brokers in a folder on a disk, and what their admin ports tell of a topic."""
 
 import http.client
+import json
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -118,7 +120,16 @@ class BenchCluster:
         Raises:
             BenchmarkError: One does not answer.
         """
-        return [_read_metrics(broker.addresses.admin) for broker in self.brokers if broker.is_alive]
+        return [_read_metrics(broker.addresses.admin, "/metrics") for broker in self.brokers if broker.is_alive]
+
+    def replica_metrics(self) -> list[str]:
+        """The same of each replica; an older version has all in one.
+
+        Raises:
+            BenchmarkError: One does not answer.
+        """
+        paths = ("/metrics/partitions", "/metrics")
+        return [_read_metrics(broker.addresses.admin, *paths) for broker in self.brokers if broker.is_alive]
 
     def wait_in_sync(self, partitions: int) -> None:
         """Wait until every replica has written, fsynced and shown what the leader has."""
@@ -163,34 +174,58 @@ def running_cluster(data_dir: Path) -> Iterator[BenchCluster]:
         wait_for_rest()
 
 
-def _read_metrics(address: str) -> str:
+def _read_metrics(address: str, *paths: str) -> str:
+    """Return what the first of these paths answers that exists."""
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=10.0)
     try:
-        connection.request("GET", "/metrics")
-        return connection.getresponse().read().decode()
+        for path in paths:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            text = response.read().decode()
+            if response.status == HTTPStatus.OK:
+                return text
+        raise BenchmarkError(f"no metrics from {address}: {response.status}")
     except (OSError, http.client.HTTPException) as error:
         raise BenchmarkError(f"no metrics from {address}: {error}") from error
     finally:
         connection.close()
 
 
-class MetricsPoll:
-    """One kept connection to a broker's admin port: asks cheaply whether the broker leads a partition."""
+class LeaderPoll:
+    """One kept connection to a broker's admin port: asks cheaply whether the broker has begun to lead a partition.
+
+    It asks for events. A version that has none is asked for its metrics, which a newer one keeps for a second.
+    """
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
         self._connection = http.client.HTTPConnection(host, int(port), timeout=2.0)
+        # The first event that is news.
+        self._since = 1
 
     def leads(self, topic: str, partition: int) -> bool:
-        """Return whether the broker leads and serves the partition; False when it does not answer."""
-        wanted = f'raftka_partition_leader{{partition="{partition}",topic="{topic}"}} 1.0'
+        """Return whether the broker has taken office in the partition since the last call; False without an answer.
+
+        The first call answers for the whole life of the broker.
+        """
         try:
-            self._connection.request("GET", "/metrics")
-            return wanted in self._connection.getresponse().read().decode()
-        except (OSError, http.client.HTTPException):
+            status, text = self._get(f"/v1/events?since={self._since}")
+            if status == HTTPStatus.NOT_FOUND:
+                wanted = f'raftka_partition_leader{{partition="{partition}",topic="{topic}"}} 1.0'
+                return wanted in self._get("/metrics")[1]
+            found = json.loads(text)
+        except (OSError, ValueError, http.client.HTTPException):
             self._connection.close()
             return False
+        self._since = found["next"]
+        name = f"{topic}-{partition}"
+        return any(event["kind"] == "leader" and event["partition"] == name for event in found["events"])
+
+    def _get(self, path: str) -> tuple[int, str]:
+        self._connection.request("GET", path)
+        response = self._connection.getresponse()
+        return response.status, response.read().decode()
 
     def close(self) -> None:
         """Close the connection."""

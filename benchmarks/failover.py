@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cluster import TOPIC, BenchCluster, BenchmarkError, MetricsPoll, eventually, running_cluster
+from benchmarks.cluster import TOPIC, BenchCluster, BenchmarkError, LeaderPoll, eventually, running_cluster
 from benchmarks.compare.verdict import Target, row
 from benchmarks.faults import Cut, Fault, Kill, Stop, in_own_network
 from benchmarks.load import CountingProducer, client_facts
@@ -86,7 +86,7 @@ def _one_fault(cluster: BenchCluster, producer: CountingProducer, fault: Fault) 
     if before is None or before["leader"] == -1:
         raise BenchmarkError("no leader to be taken away")
     victim = int(before["leader"])
-    others = {each.node_id: MetricsPoll(each.addresses.admin) for each in cluster.brokers if each.node_id != victim}
+    others = {each.node_id: LeaderPoll(each.addresses.admin) for each in cluster.brokers if each.node_id != victim}
     try:
         for poll in others.values():
             poll.leads(TOPIC, 0)
@@ -112,7 +112,7 @@ def _one_fault(cluster: BenchCluster, producer: CountingProducer, fault: Fault) 
     }
 
 
-def _await_leader(polls: dict[int, MetricsPoll]) -> tuple[float, int]:
+def _await_leader(polls: dict[int, LeaderPoll]) -> tuple[float, int]:
     deadline = time.perf_counter() + _WAIT_SECONDS
     while time.perf_counter() < deadline:
         for node, poll in polls.items():

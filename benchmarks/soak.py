@@ -45,7 +45,7 @@ def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
                 # A client that was ended says less than who ended it.
                 raise BenchmarkError(watch.failure or str(error)) from error
         elections = _elections(cluster) - elections
-        lag = max(_reported_lags(cluster), default=0.0)
+        lag = max(watch.lags, default=0.0)
     growth = _growth(watch.memory)
     length = f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
     what = f"{length} of full load with retention.bytes=1 GiB"
@@ -68,12 +68,13 @@ def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Watch:
-    """Samples memory and the time of answers from threads, while a client runs."""
+    """Samples memory, loop lag and the time of answers from threads, while a client runs."""
 
     cluster: BenchCluster
     data_dir: Path
     every: float
     memory: dict[int, list[float]] = field(default_factory=dict)
+    lags: list[float] = field(default_factory=list)
     longest: float = 0.0
     failure: str = ""
     _client: native_client.ClientProcess | None = None
@@ -102,6 +103,8 @@ class _Watch:
         while not self._halt.wait(self.every):
             for node, pid in pids.items():
                 self.memory.setdefault(node, []).append(rss_megabytes(pid))
+            # A broker tells the longest of the last 50 to 60 s.
+            self.lags += _reported_lags(self.cluster)
             if shutil.disk_usage(self.data_dir).free < _FREE_BYTES_MIN and self._client is not None:
                 self.failure = "the disk fills up: retention.bytes does not remove segments as fast as they come"
                 self._client.process.terminate()
@@ -135,5 +138,5 @@ def _elections(cluster: BenchCluster) -> float:
 
 
 def _reported_lags(cluster: BenchCluster) -> list[float]:
-    """Return the largest lag (s) of each event loop that tells one."""
+    """Return the largest lag (s) of late of each event loop that tells one; an older version's is since its start."""
     return [float(found) for text in cluster.metrics() for found in _LAG.findall(text)]

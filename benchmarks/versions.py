@@ -102,7 +102,7 @@ def _soak(data_dir: Path, plan: Plan) -> Metrics:
 def _copies(cluster: BenchCluster) -> float:
     """Return how many replicas hold an entry when the load ends: at most their number."""
     reached: dict[str, list[float]] = defaultdict(list)
-    for text in cluster.metrics():
+    for text in cluster.replica_metrics():
         for partition, last_index in _DIRTY.findall(text):
             reached[partition].append(float(last_index))
     return sum(map(sum, reached.values())) / sum(map(max, reached.values()))

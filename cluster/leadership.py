@@ -104,6 +104,11 @@ class Leadership:
         leader = self._leaders.get(group)
         return -1 if leader is None else leader.term
 
+    def newest_leader(self, group: GroupId) -> NodeId | None:
+        """Return who was the last in office that this node has heard of, in office still or not; None: nobody."""
+        leader = self._leaders.get(group)
+        return None if leader is None else leader.node_id
+
     def forget(self, group: GroupId) -> None:
         """The partition was deleted."""
         self._leaders.pop(group, None)

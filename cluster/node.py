@@ -157,6 +157,7 @@ class Node:
         self.env = env
         self.options = options
         self._kvstore = kvstore
+        self.kvstore_syncs = kvstore.sync_durations
         self._gate = Gate("node")
         self.events = Events(options.node_id, env.wall_clock)
         self._watch: NodeWatch | None = None

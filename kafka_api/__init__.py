@@ -10,7 +10,8 @@
 - answer: one answer on its way to its client
 - client_progress: when a client that does nothing is disconnected
 - closed_log: why connections were closed, in a bounded number of lines
-- request_counts: what clients ask, in which versions
+- request_figures: what clients ask, how long it takes, with which errors it is answered
+- topic_traffic: what they write and read, by topic
 - response_pieces: responses as a transport may copy them
 - options: bounds and defaults of the listener
 - described_configs: configurations as clients see them

@@ -5,15 +5,21 @@ from typing import Any, NamedTuple
 
 from kafka_api.protocol.codec import RequestHeader, encode_response
 from kafka_api.protocol.message_classes import Buffer
+from kafka_api.request_figures import VersionFigures
 
 
 class Answer(NamedTuple):
-    """To the request of a header: `buffers`, of `size` bytes, or `later`."""
+    """To the request of a header: `buffers`, of `size` bytes, or `later`.
+
+    One that comes later has the `figures` in which it is counted, and when its request was taken up (`began`).
+    """
 
     header: RequestHeader
     buffers: list[Buffer]
     size: int
     later: asyncio.Future[Any] | None
+    figures: VersionFigures | None = None
+    began: float = 0.0
 
     @classmethod
     def of(cls, header: RequestHeader, response: Any) -> "Answer":

@@ -25,6 +25,7 @@ from kafka_api.protocol.errors import ProtocolError
 from kafka_api.protocol.framing import FrameSplitter
 from kafka_api.protocol.message_classes import Buffer
 from kafka_api.request_context import RequestContext
+from kafka_api.request_figures import VersionFigures
 from kafka_api.request_memory import RequestLease, RequestMemory
 from kafka_api.response_pieces import response_pieces
 from runtime.gate import Gate
@@ -82,6 +83,8 @@ class Connection(asyncio.BufferedProtocol):
         options = context.options
         self._is_welcome = is_welcome
         self._context = context
+        self._figures = context.figures
+        self._now = asyncio.get_running_loop().time
         self._gate = Gate("kafka connection")
         self._owner = owner
         self._memory = memory
@@ -107,8 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self._peer = "?"
         self._received_bytes = 0
         self._received_frames = 0
-        now = asyncio.get_running_loop().time()
-        self._progress = ClientProgress(now, options.stalled_request_timeout, options.idle_timeout)
+        self._progress = ClientProgress(self._now(), options.stalled_request_timeout, options.idle_timeout)
 
     # -- asyncio.BufferedProtocol -------------------------------------------------------------------------------
 
@@ -261,9 +263,10 @@ class Connection(asyncio.BufferedProtocol):
             self._regulate_reading()
 
     async def _handle(self, frame: memoryview) -> None:
+        began = self._now()
         header = decode_request_header(frame)
         if header.api_key == ApiKey.API_VERSIONS:
-            self._answer_api_versions(header, frame)
+            self._answer_api_versions(header, frame, began)
             return
         served = SERVED.get(header.api_key)
         if served is None or not served.first_version <= header.api_version <= served.last_version:
@@ -271,17 +274,25 @@ class Connection(asyncio.BufferedProtocol):
         if header.api_key != ApiKey.PRODUCE and len(frame) > self._context.options.other_request_bytes_max:
             raise EndConnectionError(f"a request of {len(frame)} bytes for key {header.api_key}")
         request: Any = decode_request(header.api_key, header.api_version, frame, header.body_position)
-        self._context.counts.count(header.api_key, header.api_version)
-        self._context.client.client_id = header.client_id or ""
-        answer = await served.handler(self._context, header.api_version, request)
+        figures = self._figures.of(header.api_key, header.api_version)
+        figures.requests += 1
+        context = self._context
+        context.client.client_id = header.client_id or ""
+        answer: Any = await served.handler(context, header.api_version, request)
+        if context.chosen_wait.seconds:
+            began += context.chosen_wait.seconds
+            context.chosen_wait.seconds = 0.0
         if header.api_key == ApiKey.PRODUCE and request.acks == 0:
             if answer is not None:
+                figures.refused(answer)
                 raise EndConnectionError("a batch at acks=0 was refused")
+            now = self._now()
+            figures.ended(now - began, now)
             self._completed()
             return
-        self._queue_answer(header, answer)
+        self._queue_answer(header, answer, figures, began)
 
-    def _answer_api_versions(self, header: RequestHeader, frame: memoryview) -> None:
+    def _answer_api_versions(self, header: RequestHeader, frame: memoryview, began: float) -> None:
         low, high = API_VERSIONS_RANGE
         request: Any = None
         if low <= header.api_version <= high:
@@ -289,17 +300,18 @@ class Connection(asyncio.BufferedProtocol):
         else:
             # KIP-511: the answer to an unknown version is in the format of version 0.
             header = header._replace(api_version=0)
-        self._context.counts.count(header.api_key, header.api_version)
-        self._queue_answer(header, api_versions_response(ADVERTISED, request))
+        figures = self._figures.of(header.api_key, header.api_version)
+        figures.requests += 1
+        self._queue_answer(header, api_versions_response(ADVERTISED, request), figures, began)
 
     # -- answers ------------------------------------------------------------------------------------------------
 
     def _has_answers_enough(self) -> bool:
         return len(self._answers) >= self._context.options.requests_in_flight or self._answer_bytes >= _ANSWER_BYTES_MAX
 
-    def _queue_answer(self, header: RequestHeader, answer: Any) -> None:
+    def _queue_answer(self, header: RequestHeader, answer: Any, figures: VersionFigures, began: float) -> None:
         if isinstance(answer, asyncio.Future):
-            self._answers.append(Answer(header, [], 0, answer))
+            self._answers.append(Answer(header, [], 0, answer, figures, began))
             answer.add_done_callback(lambda _: self._answered.set())
             return
         try:
@@ -307,6 +319,8 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolError as error:
             self._fail_response(error)
             return
+        now = self._now()
+        figures.answered(answer, now - began, now)
         self._answers.append(encoded)
         self._answer_bytes += encoded.size
         self._answered.set()
@@ -323,6 +337,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._fail_response(error)
                 return
             api_key, size = answer.header.api_key, answer.size
+            if answer.later is not None and answer.figures is not None:
+                now = self._now()
+                answer.figures.answered(answer.later.result(), now - answer.began, now)
             del answer
             # Room for one more request.
             self._answered.set()

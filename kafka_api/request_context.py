@@ -1,6 +1,6 @@
 """What a handler may use: the node below, the options of this listener, memory for what it reads, the sessions of
-consumers, who creates topics on demand, the consumer groups that are kept here, what is counted, who asks, and what of
-its batches was refused for now."""
+consumers, who creates topics on demand, the consumer groups that are kept here, what is counted, who asks, how long an
+answer was waited for by choice, and what of its batches was refused for now."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,8 @@ from kafka_api.fetch_sessions import FetchSessions
 from kafka_api.groups.coordinator import GroupCoordinator
 from kafka_api.options import KafkaOptions
 from kafka_api.refused_batches import RefusedBatches
-from kafka_api.request_counts import RequestCounts
+from kafka_api.request_figures import RequestFigures
+from kafka_api.topic_traffic import TopicTraffic
 
 
 @dataclass(slots=True)
@@ -20,6 +21,13 @@ class AskingClient:
 
     client_id: str = ""
     host: str = ""
+
+
+@dataclass(slots=True)
+class ChosenWait:
+    """Seconds for which the request that is handled has waited because its client asked for that."""
+
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,8 @@ class RequestContext:
     fetch_sessions: FetchSessions
     auto_topics: AutoTopics
     groups: GroupCoordinator
-    counts: RequestCounts
+    figures: RequestFigures
+    traffic: TopicTraffic
     client: AskingClient = field(default_factory=AskingClient)
+    chosen_wait: ChosenWait = field(default_factory=ChosenWait)
     refused_batches: RefusedBatches = field(default_factory=RefusedBatches)

@@ -13,8 +13,9 @@ from kafka_api.groups.coordinator import GroupCoordinator
 from kafka_api.options import KafkaOptions
 from kafka_api.protocol.framing import SCRATCH_BYTES
 from kafka_api.request_context import RequestContext
-from kafka_api.request_counts import RequestCounts
+from kafka_api.request_figures import RequestFigures
 from kafka_api.request_memory import RequestMemory
+from kafka_api.topic_traffic import TopicTraffic
 from runtime.environment import Environment
 from runtime.gate import Gate
 from runtime.network import Listener
@@ -40,7 +41,8 @@ class KafkaServer:
         self._options = options
         self._requests = RequestMemory(options.request_memory_bytes)
         self._fetches = FetchMemory(options.fetch_memory_bytes, options.slow_client_timeout)
-        self.request_counts = RequestCounts()
+        self.figures = RequestFigures()
+        self.traffic = TopicTraffic(node.controller.topics)
         self.fetch_sessions = FetchSessions(options.fetch_sessions, env.rng)
         self._auto_topics = AutoTopics(node, options)
         self._groups = GroupCoordinator(node, options.groups)
@@ -58,6 +60,16 @@ class KafkaServer:
     def connection_count(self) -> int:
         """Open connections."""
         return len(self._connections)
+
+    @property
+    def connections_max(self) -> int:
+        """How many there may be."""
+        return self._options.connections_max
+
+    @property
+    def refused_connections(self) -> int:
+        """How many were closed because there were too many, since the start."""
+        return self._turned_away
 
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port.
@@ -104,7 +116,8 @@ class KafkaServer:
         is_welcome = self._node.is_registered.is_set() and self._has_room()
         lease = FetchLease(self._fetches)
         context = RequestContext(
-            self._node, self._options, lease, self.fetch_sessions, self._auto_topics, self._groups, self.request_counts
+            *(self._node, self._options, lease, self.fetch_sessions, self._auto_topics, self._groups),
+            *(self.figures, self.traffic),
         )
         connection = Connection(context, self._requests, self._scratch, self, is_welcome=is_welcome)
         self._connections[connection] = None

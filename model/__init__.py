@@ -6,6 +6,7 @@
 * `key_value_batch`  batches that brokers write themselves: keys and values.
 * `duration_histogram`  durations of one interval, in buckets that can be added up.
 * `fixed_histogram`  durations since the start in fixed buckets, and the longest of the last minute.
+* `bounded_names`  names that are labels of metrics, and how many there may be.
 * `config_definition`  one configuration key: type, default, bounds, words.
 * `error_text`  why something failed, in words.
 * `replica_tag`  of which replica a log line speaks.

@@ -22,26 +22,32 @@ class FixedHistogram:
         sum: Seconds of all of them together.
     """
 
-    __slots__ = ("_longest", "_slots", "counts", "sum")
+    __slots__ = ("_longest", "_newest", "_newest_ends", "_slot", "counts", "sum")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BOUNDS) + 1)
         self.sum = 0.0
-        self._longest = [0.0] * _SLOTS
-        # Which ten seconds each slot holds.
-        self._slots = [-1] * _SLOTS
+        # The longest of the newest ten seconds in which something ended, and of those before, by their number.
+        self._newest = 0.0
+        self._newest_ends = float("-inf")
+        self._slot = 0
+        self._longest: dict[int, float] = {}
 
     def observe(self, seconds: float, now: float) -> None:
         """Count one duration that ended at `now`, in seconds of any clock that does not go back."""
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.sum += seconds
+        if now >= self._newest_ends:
+            self._begin_slot(now)
+        if seconds > self._newest:
+            self._newest = seconds
+
+    def _begin_slot(self, now: float) -> None:
         slot = int(now) // _SLOT_SECONDS
-        place = slot % _SLOTS
-        if self._slots[place] != slot:
-            self._slots[place] = slot
-            self._longest[place] = seconds
-        elif seconds > self._longest[place]:
-            self._longest[place] = seconds
+        if self._newest_ends > float("-inf"):
+            self._longest[self._slot] = self._newest
+        self._longest = {each: longest for each, longest in self._longest.items() if each > slot - _SLOTS}
+        self._slot, self._newest, self._newest_ends = slot, 0.0, (slot + 1) * _SLOT_SECONDS
 
     @property
     def count(self) -> int:
@@ -51,6 +57,5 @@ class FixedHistogram:
     def longest(self, now: float) -> float:
         """Return the longest duration that ended in the last 50 to 60 seconds before `now`; 0.0 if there was none."""
         oldest = int(now) // _SLOT_SECONDS - _SLOTS + 1
-        return max(
-            (longest for slot, longest in zip(self._slots, self._longest, strict=True) if slot >= oldest), default=0.0
-        )
+        found = [longest for slot, longest in self._longest.items() if slot >= oldest]
+        return max([*found, self._newest] if self._slot >= oldest else found, default=0.0)

@@ -42,6 +42,7 @@ class GroupManager:
 
     Attributes:
         open_files: The segment files that all logs share.
+        fsyncs: How long the fsyncs of all logs took.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class GroupManager:
         self._look = look
         self._node = NodeResources(env, options, self_replica, kvstore, client)
         self.limits, self.probe, self.call_figures = self._node.limits, self._node.probe, self._node.call_figures
+        self.fsyncs = self._node.fsyncs
         self.open_files = OpenFiles(env.files, options.open_segments)
         frugal = replace(env, files=self.open_files)
         self._directories = ReplicaDirectories(frugal, kvstore, self_replica.directory_id, groups_directory, look)

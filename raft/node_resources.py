@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from model.fixed_histogram import FixedHistogram
 from model.ids import Replica
 from raft.call_figures import CallFigures
 from raft.client import RaftClient
@@ -26,6 +27,7 @@ class NodeResources:
         deadlines: One timer of the loop for the deadlines of all groups.
         probe: Counters over all groups.
         call_figures: Durations and counts by kind of entry, over all groups.
+        fsyncs: How long the fsyncs of all logs took.
         limits: Budgets and the state of the disk, shared by all groups.
     """
 
@@ -37,6 +39,7 @@ class NodeResources:
     deadlines: DeadlineQueue = field(init=False, default_factory=DeadlineQueue)
     probe: RaftProbe = field(init=False, default_factory=RaftProbe)
     call_figures: CallFigures = field(init=False, default_factory=CallFigures)
+    fsyncs: FixedHistogram = field(init=False, default_factory=FixedHistogram)
     limits: NodeLimits = field(init=False)
 
     def __post_init__(self) -> None:

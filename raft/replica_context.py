@@ -112,6 +112,7 @@ class ReplicaContext:
         self.name = self.log.name
         self.gate = Gate(f"{self.group} n{self.state.node_id}")
         self.logger = ReplicaLogger(self.name, self.state)
+        self.log.health.node_fsyncs = node.fsyncs
         if self.options.keeps_figures:
             self.figures = IntervalFigures(self.now())
             self.log.health.fsync_durations = self.figures.fsync

@@ -14,6 +14,7 @@
 * `dev`             `raftka dev`: a cluster of processes on this machine.
 * `check`           judges histories of clients: `raftka check`.
 * `chaos`           runs clients while faults happen, and has them judged: `raftka chaos`.
+* `monitoring`      metrics, alerts and dashboard as tables.
 * `pipeline`        pipelines on Spark, the archive among them: `raftka pipeline`, `raftka archive`.
 * `debug`           collects what helps to find a fault: `raftka debug bundle`.
 * `deploy`          units, images and manifests: `raftka generate`.

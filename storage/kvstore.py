@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from model.error_text import reason_of
+from model.fixed_histogram import FixedHistogram
 from runtime.environment import Environment
 from runtime.gate import Gate
 from runtime.open_files import NO_DESCRIPTORS
@@ -59,6 +60,11 @@ class KvStore(Protocol):
         """Loop time at which the oldest sync that has not ended began; None: none is under way."""
         ...
 
+    @property
+    def sync_durations(self) -> FixedHistogram:
+        """How long the syncs took that have passed, the wait for a thread included."""
+        ...
+
     def call_on_failure(self, listener: Callable[[KvStoreError], None]) -> None:
         """Call `listener` once, in the step in which the store fails: it must not block, and the node must end."""
         ...
@@ -77,6 +83,7 @@ class SharedSync:
     Attributes:
         syncing_since: Loop time at which the one under way began, its wait for a thread included; None: none is.
         on_failed: Called once, with the first failure.
+        durations: How long those took that have passed.
     """
 
     def __init__(self, env: Environment, job: Callable[[], None]) -> None:
@@ -89,6 +96,7 @@ class SharedSync:
         self._is_closing = False
         self.on_failed: Callable[[KvStoreError], None] = lambda error: None
         self.syncing_since: float | None = None
+        self.durations = FixedHistogram()
 
     async def sync(self) -> None:
         """Run the job, or share the next one.
@@ -146,10 +154,12 @@ class SharedSync:
             done, self._next = self._next, None
             self._current = done
             # After a failure nothing is tried again: whoever waits is told so.
-            self.syncing_since = asyncio.get_running_loop().time()
+            clock = asyncio.get_running_loop().time
+            began = self.syncing_since = clock()
             try:
                 if self._error is None:
                     await self._insist()
+                    self.durations.observe(clock() - began, clock())
             except (OSError, KvStoreError) as error:
                 self.fail(error)
             except BaseException as error:

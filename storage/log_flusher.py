@@ -42,6 +42,7 @@ class LogFlusher:
         except (OSError, StorageError) as error:
             context.health.poisoned(f"fsync failed: {reason_of(error)}")
         else:
+            context.health.node_fsyncs.observe(seconds, clock())
             if context.health.fsync_durations is not None:
                 context.health.fsync_durations.observe(seconds)
             is_crossed = truncations != positions.truncations

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 
 from model.duration_histogram import DurationHistogram
+from model.fixed_histogram import FixedHistogram
 from storage.errors import CorruptLogError, LogPoisonedError
 from storage.group_logger import GroupLogger
 
@@ -15,6 +16,7 @@ class LogHealth:
         logger: One that says more of the replica than its group.
         on_damage: It is told once for each segment that a read finds damaged.
         fsync_durations: Where the time of each fsync is counted; None: nowhere.
+        node_fsyncs: The same, for all logs of the node together.
     """
 
     def __init__(self, name: str) -> None:
@@ -24,6 +26,7 @@ class LogHealth:
         self.logger: logging.LoggerAdapter[logging.Logger] = GroupLogger(name)
         self.on_damage: Callable[[CorruptLogError], None] = lambda _: None
         self.fsync_durations: DurationHistogram | None = None
+        self.node_fsyncs = FixedHistogram()
 
     @property
     def is_poisoned(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from model.fixed_histogram import FixedHistogram
 from runtime.environment import Environment
 from storage.errors import KvStoreError
 from storage.kvstore import VALUE_BYTES_MAX, SharedSync
@@ -47,6 +48,11 @@ class MemoryKvStore:
     def syncing_since(self) -> float | None:
         """When the oldest sync that has not ended began."""
         return self._sync.syncing_since
+
+    @property
+    def sync_durations(self) -> FixedHistogram:
+        """How long the syncs took that have passed."""
+        return self._sync.durations
 
     def call_on_failure(self, listener: Callable[[KvStoreError], None]) -> None:
         """Tell `listener` of the first failure."""

@@ -16,6 +16,7 @@ import crc32c
 from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 
 from model.error_text import reason_of
+from model.fixed_histogram import FixedHistogram
 from runtime.environment import Environment
 from runtime.open_files import NO_DESCRIPTORS
 from runtime.workers import Pool
@@ -145,6 +146,11 @@ class RocksKvStore:
     def syncing_since(self) -> float | None:
         """When the oldest sync that has not ended began."""
         return self._sync.syncing_since
+
+    @property
+    def sync_durations(self) -> FixedHistogram:
+        """How long the syncs took that have passed."""
+        return self._sync.durations
 
     def call_on_failure(self, listener: Callable[[KvStoreError], None]) -> None:
         """Tell `listener` of the first failure."""

@@ -68,6 +68,7 @@ async def handle_fetch(context: RequestContext, version: int, request: FetchRequ
             total, is_final = await _fill(targets, bytes_max, lease, read_committed=read_committed)
             if is_final or total >= bytes_min or loop.time() >= deadline:
                 lease.shrink(total)
+                _count(context, targets)
                 endpoints = _name_leaders(context, targets)
                 response = fetch.respond([(target.named, target.result) for target in targets])
                 response.node_endpoints = endpoints
@@ -75,9 +76,11 @@ async def handle_fetch(context: RequestContext, version: int, request: FetchRequ
             # Whoever waits holds no memory: what was read is read again.
             targets = []
             lease.drop()
+            began = loop.time()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(deadline):
                     await changed.wait()
+            context.chosen_wait.seconds += loop.time() - began
         finally:
             for partition, watcher in watched:
                 partition.unwatch(watcher)
@@ -93,6 +96,15 @@ def _targets(context: RequestContext, asked: Sequence[AskedPartition], *, by_id:
         result = _Partition(partition_index=number, high_watermark=-1, records=[], aborted_transactions=None)
         targets.append(_Target(named, found, topic, result))
     return targets
+
+
+def _count(context: RequestContext, targets: Sequence[_Target]) -> None:
+    """Count what the response has of each topic."""
+    for target in targets:
+        batches = target.result.records
+        # `_take` makes lists; anything else has no batches.
+        if batches and isinstance(batches, list) and isinstance(target.topic, Topic):
+            context.traffic.count_out(target.topic.name, batches)
 
 
 def _name_leaders(context: RequestContext, targets: Sequence[_Target]) -> list[FetchResponse.NodeEndpoint]:

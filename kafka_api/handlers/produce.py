@@ -78,11 +78,11 @@ async def handle_produce(
                 answer.add_error(results, data.index, sender.code(found), None, topic)
                 continue
             try:
-                stages, append_time = _append(found, data, version, level, deadline, clock.now_ms())
+                stages, append_time, records = _append(found, data, version, level, deadline, clock.now_ms())
             except RefusedBatchError as error:
                 answer.add_error(results, data.index, error.code, str(error))
                 continue
-            answer.add(results, data.index, found, stages, append_time, sender)
+            answer.add(results, data, found, stages, append_time, records, sender)
             # The order is fixed before the next batch, and before the connection's next request, is looked at.
             await stages.enqueued
     return answer.finish()
@@ -90,8 +90,8 @@ async def handle_produce(
 
 def _append(
     partition: Partition, data: _Data, version: int, level: ConsistencyLevel, deadline: float, now_ms: int
-) -> tuple[ReplicateStages, int]:
-    """Offer one batch to the engine; the second result is the time the broker has given it, -1 if it has not."""
+) -> tuple[ReplicateStages, int, int]:
+    """Offer one batch to the engine; then the time that the broker has given it or -1, and how many records it has."""
     # Copied once, out of the receive buffer: the engine stamps and keeps it.
     batch = bytearray(data.records or b"")
     config = partition.config
@@ -103,7 +103,7 @@ def _append(
         append_time = _NO_TIMESTAMP
         check_timestamps(header, config, now_ms)
         partition.append_clock.observe(partition.leader_epoch, header.max_timestamp)
-    return partition.produce(batch, header.record_count, level, deadline), append_time
+    return partition.produce(batch, header.record_count, level, deadline), append_time, header.record_count
 
 
 def check_produced(batch: bytearray, version: int, max_message_bytes: int) -> BatchHeader:
@@ -192,6 +192,7 @@ class _PendingAnswer:
     def __init__(self, context: RequestContext, is_wanted: bool) -> None:
         self.response = ProduceResponse(responses=[])
         self._hints = LeaderHints(context)
+        self._traffic = context.traffic
         self._is_wanted = is_wanted
         self._open = 1
         self._has_error = False
@@ -226,18 +227,22 @@ class _PendingAnswer:
     def add(
         self,
         results: list[_Partition],
-        index: int,
+        data: _Data,
         partition: Partition,
         stages: ReplicateStages,
         append_time: int,
+        records: int,
         sender: "_Sender",
     ) -> None:
-        result = _Partition(index=index, base_offset=-1)
+        result = _Partition(index=data.index, base_offset=-1)
         results.append(result)
+        size = len(data.records or b"")
         if not self._is_wanted:
-            return  # Nobody learns what becomes of it: only what is refused at once ends the connection.
+            # Nobody learns what becomes of it: only what is refused at once ends the connection.
+            self._traffic.count_in(partition.topic.name, size, records)
+            return
         self._open += 1
-        stages.replicated.add_done_callback(self._taker(result, partition, append_time, sender))
+        stages.replicated.add_done_callback(self._taker(result, partition, append_time, size, records, sender))
 
     def finish(self) -> asyncio.Future[ProduceResponse] | ProduceResponse | None:
         """All partitions are under way."""
@@ -248,7 +253,13 @@ class _PendingAnswer:
         return self.response if self._done.done() else self._done
 
     def _taker(
-        self, result: _Partition, partition: Partition, append_time: int, sender: "_Sender"
+        self,
+        result: _Partition,
+        partition: Partition,
+        append_time: int,
+        size: int,
+        records: int,
+        sender: "_Sender",
     ) -> Callable[[asyncio.Future[ReplicateResult]], None]:
         def on_placed(future: asyncio.Future[ReplicateResult]) -> None:
             error = future.exception()
@@ -259,6 +270,7 @@ class _PendingAnswer:
                 if append_time != _NO_TIMESTAMP and placed.original_timestamp is not None:
                     result.log_append_time_ms = placed.original_timestamp
                 result.log_start_offset = partition.start_offset
+                self._traffic.count_in(partition.topic.name, size, records)
                 sender.code(ErrorCode.NONE)
             else:
                 result.error_code = sender.code(error_code(error))

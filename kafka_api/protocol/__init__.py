@@ -18,6 +18,7 @@ How it works:
 - schema: the field tables, checked in, and the tool that derived them
 - message_classes: `Message`, and the classes made from the schema
 - decoder_generator, encoder_generator: compile one function per key, version and direction
+- error_scanner: compiles what finds the error codes in a response
 - source_writer: text of a generated function
 - wire: lengths, tags and uuids, called by generated functions
 """

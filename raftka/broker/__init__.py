@@ -11,7 +11,7 @@
 * `admin_listener`  its socket: how many connections, for how long.
 * `exit_codes`      with what the process ends: whether a restart can help.
 * `event_json`      events as the admin port tells them.
-* `health`          what this broker finds wrong with the cluster; `stalled_partitions`: those that commit nothing.
+* `health`          what this broker finds wrong with the cluster; `stall_watch`: what commits nothing.
 * `file_limits`     open files and sockets: the limit, and who gets what of it.
 * `loop_errors`     what ends the broker, and what does not.
 * `loop_watch`      how late the event loop is, how long the garbage collector stops it; `loop_watchdog` ends a broker
@@ -19,7 +19,9 @@
 * `partition_json`  all partitions as the admin port tells them.
 * `permissions`     who else can read the secret and the data directory.
 * `service_manager` READY=1 and signs of life for systemd (sd_notify).
-* `metrics`         the node's counters as Prometheus text; `kafka_metrics`: the Kafka listener's.
+* `metrics`         what is measured of the node, for Prometheus; `kafka_metrics`: of the Kafka listener;
+                    `partition_metrics`: of partitions.
+* `metric_rows`     what these yield; `scrapes` renders it in slices and answers.
 * `readiness`       whether this broker serves, and if not, why; `starting`: the same while it starts.
 * `logs`            where log lines go.
 

@@ -9,7 +9,7 @@ POST  /v1/partitions/{topic}/{partition}/transfer_leadership?target=N   only at 
 GET   /v1/events?since=N                                                what happened, from event N on
 GET   /v1/bounds                                                        how full is what has a bound
 GET   /v1/health                                                        what is wrong with the cluster, and the cures
-GET   /metrics
+GET   /metrics, /metrics/partitions                                     for Prometheus (`scrapes`)
 
 `admin_access` says which requests are refused before any of these is asked, `admin_parameters` which parameters there
 are, and `starting` what is answered until the node has started.
@@ -20,7 +20,6 @@ from collections.abc import Sequence
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
-from prometheus_client.registry import Collector
 
 from cluster.node import Node
 from cluster.partition_status import Mark, PartitionStatusReader, ReplicaStatus
@@ -33,11 +32,13 @@ from raftka.broker.admin_parameters import refuse_unknown_parameters
 from raftka.broker.bounds import node_fills
 from raftka.broker.event_json import render_events
 from raftka.broker.health import HealthReader
-from raftka.broker.metrics import render_metrics
 from raftka.broker.partition_json import chosen_topics, render_partitions
 from raftka.broker.readiness import not_ready, refusals
+from raftka.broker.scrapes import Scrapes
+from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import LIVE, READY, Starting, ready_response
 from raftka.health.refusals import explain
+from raftka.monitoring.catalogue import Path
 
 _DIGITS_MAX = 10
 _SHOWN_CHARACTERS = 60
@@ -51,7 +52,7 @@ class AdminHttp:
 
     _node: Node
     _statuses: PartitionStatusReader
-    _collectors: Sequence[Collector]
+    _scrapes: Scrapes | None
 
     def __init__(self, starting: Starting, listener: AdminListener, names: Sequence[str] = ()) -> None:
         self._starting = starting
@@ -81,7 +82,8 @@ class AdminHttp:
         application.router.add_get("/v1/bounds", self._bounds)
         application.router.add_get("/v1/health", self._find_health)
         application.router.add_get("/v1/events", self._events)
-        application.router.add_get("/metrics", self._metrics)
+        for path in Path:
+            application.router.add_get(path.value, self._metrics)
         server_logger = logging.getLogger("aiohttp.server")
         server_logger.addFilter(_is_about_this_broker)
         self._runner = web.AppRunner(
@@ -90,18 +92,17 @@ class AdminHttp:
         await self._runner.setup()
         await self._listener.start(self._runner, host, port)
 
-    def serve(self, node: Node, statuses: PartitionStatusReader, collectors: Sequence[Collector] = ()) -> None:
-        """Answer from a node that has started; `collectors` tell the metrics of the other parts of the broker."""
-        self._node, self._statuses, self._collectors = node, statuses, collectors
-        self._health = HealthReader(node, lambda: not_ready(node), self._refused_links)
-        self._health.start()
+    def serve(
+        self, node: Node, statuses: PartitionStatusReader, stalls: StallWatch, scrapes: Scrapes | None = None
+    ) -> None:
+        """Answer from a node that has started; `scrapes` answers what Prometheus asks, None: nobody does."""
+        self._node, self._statuses, self._scrapes = node, statuses, scrapes
+        self._health = HealthReader(node, stalls, lambda: not_ready(node), self._refused_links)
         self._starting.end()
 
     async def stop(self) -> None:
         """Close the port and what is open on it."""
         self._listener.close()
-        if self._health is not None:
-            await self._health.stop()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -211,10 +212,10 @@ class AdminHttp:
             return _error(409, str(error))
         return web.json_response({"partition": number, "leader": leader_now, "term": partition.leader_epoch})
 
-    async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(
-            text=render_metrics(self._node, self._collectors), content_type="text/plain", charset="utf-8"
-        )
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        if self._scrapes is None:
+            raise web.HTTPNotFound
+        return await self._scrapes.answer(request)
 
 
 def parse_number(text: str) -> int | None:

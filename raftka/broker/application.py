@@ -32,14 +32,16 @@ from raftka.broker.can_listen import check_can_listen
 from raftka.broker.described_options import admin_host, broker_configs
 from raftka.broker.exit_codes import FAILED, STOPPED, exit_code_of
 from raftka.broker.file_limits import connection_limits, raise_open_files_limit, segment_files
-from raftka.broker.kafka_metrics import KafkaCollector
 from raftka.broker.logs import configure_logging
 from raftka.broker.loop_errors import LoopErrors
 from raftka.broker.loop_watch import LoopWatch
 from raftka.broker.loop_watchdog import LoopWatchdog
+from raftka.broker.metrics import row_sources
 from raftka.broker.permissions import read_secret, warn_of_open_directory
 from raftka.broker.readiness import not_ready_reason
+from raftka.broker.scrapes import Scrapes
 from raftka.broker.service_manager import ServiceManager
+from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import Starting, node_phase
 from raftka.config import BrokerConfig
 from raftka.config_options import BY_KEY
@@ -146,6 +148,7 @@ class Broker:
         self._kvstore: RocksKvStore | None = None
         self._node: Node | None = None
         self._server: KafkaServer | None = None
+        self._stalls: StallWatch | None = None
         self._admin: AdminHttp | None = None
         self._starting = Starting(config.node_id)
         self._has_started_node = False
@@ -180,7 +183,10 @@ class Broker:
         statuses = PartitionStatusReader(node.links, node.partitions, options.node_id)
         self._server = KafkaServer(env, node, kafka_options(config, limits.kafka))
         kafka_port = await self._server.start(config.kafka_address, config.kafka_port)
-        self._admin.serve(node, statuses, (self._watch, KafkaCollector(self._server)))
+        self._stalls = StallWatch(node)
+        self._stalls.start()
+        scrapes = Scrapes(row_sources(node, self._server, self._watch, self._stalls))
+        self._admin.serve(node, statuses, self._stalls, scrapes)
         node.register(
             BrokerRecord(
                 node_id=config.node_id,
@@ -222,6 +228,8 @@ class Broker:
             await self._node.hand_over(_HAND_OVER_SECONDS)
         if self._admin is not None:
             await self._admin.stop()
+        if self._stalls is not None:
+            await self._stalls.stop()
         if self._server is not None:
             await self._server.stop()
         if self._node is not None:

@@ -1,5 +1,7 @@
 """How full each state table of this broker is, and which states are too large to be saved (RFC 0008, 6)."""
 
+from collections.abc import Iterator
+
 from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.node import Node
 from cluster.partition import Partition
@@ -32,16 +34,21 @@ _TOLD_SHARE = 0.9
 
 def node_fills(node: Node) -> list[Fill]:
     """Return a line for each bound, raft0's first; for a state that is too large for a snapshot one more."""
-    fills = node.controller.fills()
-    fills += _too_large(node.controller.consensus, RAFT0)
+    return [fill for fills in fills_by_part(node) for fill in fills]
+
+
+def fills_by_part(node: Node) -> Iterator[list[Fill]]:
+    """Yield the lines of raft0, of each partition (of most there are none), and of the node."""
+    yield node.controller.fills() + _too_large(node.controller.consensus, RAFT0)
     for partition in node.partitions:
         name = f"{partition.topic.name}-{partition.partition}"
+        fills: list[Fill] = []
         if isinstance(partition.log_state, OffsetsLogState):
             fills += partition.log_state.fills()
         elif isinstance(partition.log_state, ProducerState):
             fills += _producers(partition.log_state, name)
-        fills += _too_large(partition, name)
-    return fills + _memory(node) + _descriptors(node)
+        yield fills + _too_large(partition, name)
+    yield _memory(node) + _descriptors(node)
 
 
 def _producers(state: ProducerState, name: str) -> list[Fill]:

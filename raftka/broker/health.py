@@ -17,7 +17,7 @@ from cluster.node import Node
 from cluster.topic_table import Topic
 from model.ids import GroupId, NodeId
 from raftka.broker.bounds import node_fills
-from raftka.broker.stalled_partitions import StalledPartitions
+from raftka.broker.stall_watch import StallWatch
 from raftka.health.findings import Finding, to_json, worst
 from raftka.health.picture import BoundFill, BrokerPicture, PartitionPicture, Picture, TopicPicture
 from raftka.health.rules import RULES, in_order
@@ -41,6 +41,7 @@ class HealthReader:
 
     Args:
         node: Started.
+        stalls: Which partitions of it are stalled; its owner starts and stops it.
         not_ready: Why this broker is not ready, and the cure if there is one to name; None: it is ready.
         refused: Why links with other brokers are refused, by node id, in one line each.
     """
@@ -48,6 +49,7 @@ class HealthReader:
     def __init__(
         self,
         node: Node,
+        stalls: StallWatch,
         not_ready: Callable[[], tuple[str, str | None] | None],
         refused: Callable[[], Mapping[int, str]] = dict,
     ) -> None:
@@ -55,17 +57,9 @@ class HealthReader:
         self._not_ready = not_ready
         self._refused = refused
         self._version = installed_version()
-        self._stalled = StalledPartitions(node.partitions)
+        self._stalls = stalls
         self._judging = asyncio.Lock()
         self._last: _Judged | None = None
-
-    def start(self) -> None:
-        """Begin to watch what a single look cannot show."""
-        self._stalled.start()
-
-    async def stop(self) -> None:
-        """Watch no more."""
-        await self._stalled.stop()
 
     async def answer(self, _: web.Request) -> web.Response:
         """Answer `GET /v1/health`."""
@@ -159,7 +153,7 @@ class HealthReader:
         )
 
     async def _read_topics(self) -> tuple[tuple[PartitionPicture, ...], tuple[TopicPicture, ...]]:
-        stalled = self._stalled.groups()
+        stalled = self._stalls.groups()
         partitions: list[PartitionPicture] = []
         topics = []
         for topic in self._node.controller.topics.all():

@@ -3,28 +3,25 @@
 import asyncio
 import gc
 import time
-from collections.abc import Iterator
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from model.fixed_histogram import FixedHistogram
+from raftka.broker.metric_rows import Row, Rows
 
 _INTERVAL_SECONDS = 0.05
 
 
-class LoopWatch(Collector):
+class LoopWatch:
     """Looks every 50 ms whether a timer comes when it is due, and times every collection.
 
     Attributes:
-        lag_max: Seconds that a timer came too late, the largest since the start.
-        lag_sum: The same, all together; with `looks` it gives the mean.
-        looks: How often was looked.
-        pause_max: Seconds of the longest collection since the start.
-        pause_sum: Seconds of all collections.
+        lags: How late the timer came.
+        looks: How often it came.
+        pauses: How long collections took. One runs in any thread, but never beside another.
     """
 
     def __init__(self) -> None:
-        self.lag_max = self.lag_sum = self.pause_max = self.pause_sum = 0.0
+        self.lags, self.pauses = FixedHistogram(), FixedHistogram()
         self.looks = 0
         self._timer: asyncio.TimerHandle | None = None
         self._collection_began = 0.0
@@ -41,17 +38,12 @@ class LoopWatch(Collector):
             self._timer = None
             gc.callbacks.remove(self._on_collection)
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics."""
-        yield GaugeMetricFamily(
-            "raftka_loop_lag_max_seconds", "Largest delay of a timer of the event loop.", self.lag_max
-        )
-        yield CounterMetricFamily(
-            "raftka_loop_lag_seconds", f"Delays of a timer that is set every {_INTERVAL_SECONDS:g} s.", self.lag_sum
-        )
-        yield CounterMetricFamily("raftka_loop_looks", "How often that timer came.", self.looks)
-        yield GaugeMetricFamily("raftka_gc_pause_max_seconds", "Longest garbage collection.", self.pause_max)
-        yield CounterMetricFamily("raftka_gc_pause_seconds", "Time in garbage collections.", self.pause_sum)
+    def rows(self, now: float) -> Rows:
+        """Yield the rows of the loop and of the collector."""
+        yield Row("raftka_loop_lag_seconds", self.lags)
+        yield Row("raftka_loop_lag_max_seconds", self.lags.longest(now))
+        yield Row("raftka_gc_pause_seconds", self.pauses)
+        yield Row("raftka_gc_pause_max_seconds", self.pauses.longest(time.monotonic()))
 
     def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
         due = loop.time() + _INTERVAL_SECONDS
@@ -59,17 +51,14 @@ class LoopWatch(Collector):
 
     def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         # The loop may call a timer a little early, by the resolution of its clock.
-        lag = max(0.0, loop.time() - due)
-        self.lag_max = max(self.lag_max, lag)
-        self.lag_sum += lag
+        now = loop.time()
+        self.lags.observe(max(0.0, now - due), now)
         self.looks += 1
         self._look_later(loop)
 
     def _on_collection(self, phase: str, _: dict[str, Any]) -> None:
-        now = time.perf_counter()
+        now = time.monotonic()
         if phase == "start":
             self._collection_began = now
         else:
-            pause = now - self._collection_began
-            self.pause_max = max(self.pause_max, pause)
-            self.pause_sum += pause
+            self.pauses.observe(now - self._collection_began, now)

@@ -35,7 +35,7 @@ COMMANDS = {
     "archive": LazyCommand("raftka.cli.archive", "app", "Verify, restore and compact archives of topics."),
     "telemetry": LazyCommand("raftka.cli.telemetry", "app", "Plot the telemetry of replicas."),
     "audit": LazyCommand("raftka.cli.audit", "audit", "Check large histories in parallel, on Spark."),
-    "generate": LazyCommand("raftka.cli.generate", "app", "Print files for deployment."),
+    "generate": LazyCommand("raftka.cli.generate", "app", "Print files for other programs: units, manifests, alerts."),
     "completion": LazyCommand("raftka.cli.completion", "completion", "Print a completion script for a shell."),
 }
 

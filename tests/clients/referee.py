@@ -6,6 +6,7 @@ What it sends is not what the client under test sends: the referee tells `SentRe
 import functools
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from tests.process.kafka_topics import admin_client, create_topic, delete_topic
 OFFSETS_PARTITIONS = 4
 
 _REQUESTS = re.compile(r'^raftka_kafka_requests_total\{api="(\w+)",version="(\d+)"\} (\S+)$', re.MULTILINE)
+
+_RENDERED = re.compile(r"^raftka_wall_clock_seconds (\S+)$", re.MULTILINE)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,11 +53,19 @@ class SentRequests:
             self.seen |= {each for each, count in now.items() if count > before[each] or now.total() < before.total()}
 
     def _counts(self, broker: BrokerProcess) -> Counter[tuple[str, int]]:
-        try:
-            with urlopen(f"http://{broker.admin}/metrics", timeout=10) as answer:
-                text = answer.read().decode()
-        except OSError:
-            return Counter()
+        # A broker keeps an answer for a second: what is asked here must be of after this moment.
+        asked = time.time()
+
+        def fresh() -> str | None:
+            try:
+                with urlopen(f"http://{broker.admin}/metrics", timeout=10) as answer:
+                    text = str(answer.read().decode())
+            except OSError:
+                return ""
+            rendered = _RENDERED.search(text)
+            return text if rendered is None or float(rendered[1]) >= asked else None
+
+        text = eventually("metrics are rendered anew", fresh)
         return Counter({(api, int(version)): int(float(count)) for api, version, count in _REQUESTS.findall(text)})
 
 

@@ -73,8 +73,10 @@ def elections(cluster: BrokerCluster) -> dict[int, list[str]]:
     """Return what each broker counted of elections, over all its groups, and its term of the topic."""
     found = {}
     for node, broker in cluster.brokers.items():
-        with urllib.request.urlopen(f"http://{broker.admin}/metrics", timeout=10) as response:
-            text = response.read().decode()
+        text = ""
+        for path in ("/metrics", "/metrics/partitions"):
+            with urllib.request.urlopen(f"http://{broker.admin}{path}", timeout=10) as response:
+                text += response.read().decode()
         found[node] = re.findall(
             r"^(?:raftka_raft_\w*(?:election|vote)\w*_total|raftka_partition_term)\b.*", text, re.MULTILINE
         )

@@ -9,7 +9,15 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "rfcs" / "0012-authority.md"
 _TREES = ("raft", "cluster", "kafka_api", "raftka/broker")
-_AUTHORITY = {"require_office", "confirm_office", "is_in_office", "in_office", "leader_of", "newest_term"}
+_AUTHORITY = {
+    "require_office",
+    "confirm_office",
+    "is_in_office",
+    "in_office",
+    "leader_of",
+    "newest_term",
+    "newest_leader",
+}
 
 
 def _uses(node: ast.AST, function: str) -> Iterator[str]:

@@ -44,7 +44,7 @@ PURE_MODULES = (
 )
 PORT_USERS = (
     *("raftka.cli", "raftka.dev", "raftka.check", "raftka.chaos", "raftka.pipeline", "raftka.testing"),
-    *("raftka.health", "raftka.debug"),
+    *("raftka.health", "raftka.debug", "raftka.deploy", "raftka.monitoring"),
 )
 
 # A place on one machine, or the host that packages came from, works for nobody else. Written so that the

@@ -182,7 +182,9 @@ def test_a_response_that_its_version_cannot_say_ends_the_connection_and_not_the_
             # What a bug in a handler would do: null where version 1 of Metadata must have a name.
             answer = asyncio.get_running_loop().create_future()
             answer.set_result(MetadataResponse(topics=[MetadataResponse.MetadataResponseTopic(name=None)]))
-            connection._queue_answer(RequestHeader(ApiKey.METADATA, 1, 1, None, 0), answer)
+            connection._queue_answer(
+                RequestHeader(ApiKey.METADATA, 1, 1, None, 0), answer, connection._figures.of(ApiKey.METADATA, 1), 0.0
+            )
             assert await client.is_closed()
             await still_answered(await broker.client())
 
@@ -198,7 +200,12 @@ def test_nothing_is_written_to_a_transport_that_failed_a_moment_ago(tmp_path, ca
             for number in range(20):
                 answer = asyncio.get_running_loop().create_future()
                 answer.set_result(MetadataResponse(topics=[]))
-                connection._queue_answer(RequestHeader(ApiKey.METADATA, 1, number, None, 0), answer)
+                connection._queue_answer(
+                    RequestHeader(ApiKey.METADATA, 1, number, None, 0),
+                    answer,
+                    connection._figures.of(ApiKey.METADATA, 1),
+                    0.0,
+                )
             connection._transport.abort()  # As asyncio does where a send fails; `connection_lost` comes later.
             await until(lambda: not broker.server._connections)
 

@@ -11,6 +11,7 @@ from cluster.partition_status import PartitionStatusReader
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
 from raftka.broker.application import admin_names
+from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import Starting
 from raftka.config import load_config
 from tests.unit.cluster.cluster_nodes import Cluster, run
@@ -28,7 +29,7 @@ async def _admin_port(tmp_path, address="127.0.0.1", names=NAMES):
     listener = AdminListener(16)
     statuses = PartitionStatusReader(node.links, node.partitions, node.options.node_id)
     admin = AdminHttp(Starting(1), listener, names)
-    admin.serve(node, statuses)
+    admin.serve(node, statuses, StallWatch(node))
     try:
         await cluster.create_topic("t")
         await admin.start(address, 0)

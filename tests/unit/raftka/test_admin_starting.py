@@ -13,6 +13,7 @@ from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
 from raftka.broker.admin_parameters import PARAMETERS
 from raftka.broker.readiness import NotReady
+from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import STARTING, Starting
 from tests.unit.cluster.cluster_nodes import cluster_of, run, until
 
@@ -69,7 +70,9 @@ def test_the_same_connection_is_answered_by_the_node_once_it_has_started(tmp_pat
                 assert (await asyncio.to_thread(ask, connection, "/v1/brokers"))[0] == 503
                 kept = connection.sock
                 node = cluster[1]
-                admin.serve(node, PartitionStatusReader(node.links, node.partitions, node.options.node_id))
+                admin.serve(
+                    node, PartitionStatusReader(node.links, node.partitions, node.options.node_id), StallWatch(node)
+                )
                 status, body = await asyncio.to_thread(ask, connection, "/v1/brokers")
                 assert (status, body[0]["node_id"], body[0]["refused"]) == (200, 1, None)
                 live = await asyncio.to_thread(ask, connection, "/v1/status/live")
@@ -111,7 +114,9 @@ def test_every_path_refuses_a_parameter_that_it_does_not_take_and_names_it(tmp_p
         async with cluster_of(tmp_path, 1) as cluster, _starting_port(1) as (_, admin, address):
             if has_started:
                 node = cluster[1]
-                admin.serve(node, PartitionStatusReader(node.links, node.partitions, node.options.node_id))
+                admin.serve(
+                    node, PartitionStatusReader(node.links, node.partitions, node.options.node_id), StallWatch(node)
+                )
             assert admin._runner is not None
             asked = {}
             for resource in admin._runner.app.router.resources():
@@ -135,7 +140,9 @@ def test_a_known_parameter_passes(tmp_path):
     async def test():
         async with cluster_of(tmp_path, 1) as cluster, _starting_port(1) as (_, admin, address):
             node = cluster[1]
-            admin.serve(node, PartitionStatusReader(node.links, node.partitions, node.options.node_id))
+            admin.serve(
+                node, PartitionStatusReader(node.links, node.partitions, node.options.node_id), StallWatch(node)
+            )
             await until(lambda: node.controller.leader_id is not None)
             assert (await _ask(address, "/v1/events?since=1"))[0] == 200
 

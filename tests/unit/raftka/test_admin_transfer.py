@@ -7,6 +7,7 @@ from cluster.partition_status import PartitionStatusReader
 from raftka.admin_client import request_json
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
+from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import Starting
 from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
@@ -21,7 +22,7 @@ async def _admin_ports(cluster, stop):
     for number, node in cluster.nodes.items():
         listener = AdminListener(16)
         admin = AdminHttp(Starting(number), listener)
-        admin.serve(node, PartitionStatusReader(node.links, node.partitions, node.options.node_id))
+        admin.serve(node, PartitionStatusReader(node.links, node.partitions, node.options.node_id), StallWatch(node))
         await admin.start("127.0.0.1", 0)
         stop.append(admin)
         ports[number] = listener.port

@@ -11,12 +11,15 @@ from kafka_api.protocol.error_codes import ErrorCode
 from raftka.admin_client import get_json
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
-from raftka.broker.metrics import render_metrics
+from raftka.broker.metrics import NodeCollector
+from raftka.broker.scrapes import Format, render
+from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import Starting
 from raftka.cli.admin_picture import read_fills
 from raftka.health.broker_rules import check_bounds
 from raftka.health.findings import Level
 from raftka.health.picture import BrokerPicture, Picture
+from raftka.monitoring.catalogue import Path
 from runtime.workers import Pool
 from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import FAST, run, until
@@ -45,7 +48,9 @@ def _told(tmp_path, metadata, **of_node):
             listener = AdminListener(16)
             node = broker.node
             admin = AdminHttp(Starting(1), listener)
-            admin.serve(node, PartitionStatusReader(node.links, node.partitions, node.options.node_id))
+            admin.serve(
+                node, PartitionStatusReader(node.links, node.partitions, node.options.node_id), StallWatch(node)
+            )
             await admin.start("127.0.0.1", 0)
             try:
                 address = f"127.0.0.1:{listener.port}"
@@ -55,7 +60,8 @@ def _told(tmp_path, metadata, **of_node):
                 _, fills = await run_there(Pool.READ, lambda: get_json(address, "/v1/bounds"))
             finally:
                 await admin.stop()
-            outcome.extend((findings, fills, render_metrics(node, ())))
+            text = (await render(Path.BROKER, [NodeCollector(node)], Format.TEXT)).decode()
+            outcome.extend((findings, fills, text))
 
     outcome = []
     run(test)

@@ -4,18 +4,17 @@ import asyncio
 import logging
 import threading
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 
 import pytest
 
 from cluster.events import EVENTS_MAX, EventKind
 from cluster.partition_status import PartitionStatusReader
 from raftka.admin_client import get_json
-from raftka.broker import health, stalled_partitions
+from raftka.broker import health, stall_watch
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
 from raftka.broker.health import HealthReader
-from raftka.broker.stalled_partitions import StalledPartitions
+from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import Starting
 from raftka.cli.admin_picture import ask_one
 from raftka.health.findings import Level, from_json
@@ -30,7 +29,7 @@ async def admin_of(broker):
     """Yield a function that asks the broker's admin port, and its address."""
     node, listener = broker.node, AdminListener(16)
     admin = AdminHttp(Starting(node.options.node_id), listener)
-    admin.serve(node, PartitionStatusReader(node.links, node.partitions, node.options.node_id))
+    admin.serve(node, PartitionStatusReader(node.links, node.partitions, node.options.node_id), StallWatch(node))
     await admin.start("127.0.0.1", 0)
     address = f"127.0.0.1:{listener.port}"
     try:
@@ -77,7 +76,7 @@ def test_what_is_wrong_with_a_broker_is_among_its_findings(tmp_path) -> None:
             for _ in range(EVENTS_MAX + 3):
                 node.events.record(logging.DEBUG, EventKind.LEADER, "node 1 leads")
             lost = node.events.next_seq - 1 - EVENTS_MAX
-            reader = HealthReader(node, lambda: ("the disk hangs: its append hangs", "replace it"))
+            reader = HealthReader(node, StallWatch(node), lambda: ("the disk hangs: its append hangs", "replace it"))
             found = {
                 each.words: each.cure for each in judge(await reader.read_picture()) if each.level is Level.PROBLEM
             }
@@ -92,7 +91,12 @@ def test_what_is_wrong_with_a_broker_is_among_its_findings(tmp_path) -> None:
 def test_refused_links_of_another_broker_are_among_the_findings(tmp_path) -> None:
     async def test() -> None:
         async with cluster_of(tmp_path, 2) as cluster:
-            reader = HealthReader(cluster[1], lambda: None, lambda: {2: "it has another secret", 7: "unknown here"})
+            reader = HealthReader(
+                cluster[1],
+                StallWatch(cluster[1]),
+                lambda: None,
+                lambda: {2: "it has another secret", 7: "unknown here"},
+            )
             found = [(each.what, each.words) for each in judge(await reader.read_picture())]
             assert ("broker 2", "links with it are refused: it has another secret") in found
             assert "broker 7" not in dict(found)
@@ -104,7 +108,7 @@ def test_a_broker_that_is_not_registered_says_nothing_of_partitions(tmp_path) ->
     async def test() -> None:
         async with broker_in(tmp_path) as broker:
             await (await broker.client()).create_topic("t")
-            reader = HealthReader(broker.node, lambda: ("not registered with raft0 yet", None))
+            reader = HealthReader(broker.node, StallWatch(broker.node), lambda: ("not registered with raft0 yet", None))
             broker.node.is_registered.clear()
             assert (await reader.read_picture()).partitions is None
             broker.node.is_registered.set()
@@ -119,7 +123,7 @@ def test_a_partition_without_an_alive_leader_is_offline(tmp_path, monkeypatch: p
         async with broker_in(tmp_path) as broker:
             await (await broker.client()).create_topic("t")
             await until(lambda: all(each.is_in_office for each in broker.node.partitions))
-            reader = HealthReader(broker.node, lambda: None)
+            reader = HealthReader(broker.node, StallWatch(broker.node), lambda: None)
             monkeypatch.setattr(broker.node, "is_alive", lambda _: False)
             (partition,) = (await reader.read_picture()).partitions or ()
             assert (partition.is_offline, partition.in_sync) == (True, ())
@@ -130,78 +134,13 @@ def test_a_partition_without_an_alive_leader_is_offline(tmp_path, monkeypatch: p
 def test_who_asks_together_gets_one_answer_and_who_asks_later_a_new_one(tmp_path, monkeypatch) -> None:
     async def test() -> None:
         async with broker_in(tmp_path) as broker:
-            reader = HealthReader(broker.node, lambda: None)
+            reader = HealthReader(broker.node, StallWatch(broker.node), lambda: None)
             bodies = await asyncio.gather(*(reader._judged() for _ in range(5)))
             assert all(each is bodies[0] for each in bodies)
             monkeypatch.setattr(health, "_KEPT_SECONDS", 0.0)
             assert await reader._judged() is not bodies[0]
 
     run(test)
-
-
-@dataclass
-class _Indexes:
-    dirty: int
-    commit: int
-
-
-class _Partition:
-    """A partition that is led here, as far as StalledPartitions looks at it."""
-
-    def __init__(self, group: str) -> None:
-        self.group = group
-        self.is_in_office = True
-        self.leader_epoch = 1
-        self.indexes = _Indexes(5, 3)
-
-    @property
-    def gauges(self):
-        return self
-
-
-def test_a_partition_is_stalled_if_nothing_is_committed_for_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        now = 100.0
-        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
-        stuck, moving, elected, idle, follower = partitions = [_Partition(name) for name in "abcde"]
-        idle.indexes = _Indexes(5, 5)
-        follower.is_in_office = False
-        stalled = StalledPartitions(partitions)
-        await stalled.look()
-        now = 109.9
-        moving.indexes = _Indexes(9, 4)
-        elected.leader_epoch = 2
-        stuck.indexes = _Indexes(7, 3)
-        await stalled.look()
-        assert stalled.groups() == set()
-        now = 110.0
-        assert stalled.groups() == {"a"}
-        stuck.indexes = replace(stuck.indexes, commit=7)
-        await stalled.look()
-        assert stalled.groups() == set()
-
-    asyncio.run(test())
-
-
-def test_a_look_at_many_partitions_lets_other_tasks_run() -> None:
-    async def test() -> None:
-        looked = 0
-
-        class Counted(_Partition):
-            @property
-            def gauges(self):
-                nonlocal looked
-                looked += 1
-                return self
-
-        stalled = StalledPartitions([Counted(str(number)) for number in range(450)])
-        look, most, seen = asyncio.ensure_future(stalled.look()), 0, 0
-        while not look.done():
-            await asyncio.sleep(0)
-            most, seen = max(most, looked - seen), looked
-        assert (looked, most) == (450, 100)
-
-    asyncio.run(test())
 
 
 def test_entries_that_the_disk_does_not_make_durable_wait(tmp_path) -> None:
@@ -211,7 +150,7 @@ def test_entries_that_the_disk_does_not_make_durable_wait(tmp_path) -> None:
             await client.create_topic("t")
             partition = broker.partition("t")
             await until(lambda: partition.is_in_office)
-            stalled = StalledPartitions(broker.node.partitions)
+            stalled = StallWatch(broker.node)
             await stalled.look()
             assert stalled._waiting == {}
             async with stuck_disk(broker):
@@ -227,7 +166,7 @@ def test_entries_that_the_disk_does_not_make_durable_wait(tmp_path) -> None:
 
 
 def test_a_leader_whose_followers_disks_hang_stays_and_its_partition_is_stalled(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(stalled_partitions, "STALLED_SECONDS", 0.2)
+    monkeypatch.setattr(stall_watch, "STALLED_SECONDS", 0.2)
 
     async def test() -> None:
         async with cluster_of(tmp_path, 3) as cluster:
@@ -236,7 +175,7 @@ def test_a_leader_whose_followers_disks_hang_stays_and_its_partition_is_stalled(
             leader = cluster.leader_of("t")
             node = cluster[int(leader.leader_id)]
             others = [each for each in cluster.nodes.values() if each is not node]
-            stalled = StalledPartitions(node.partitions)
+            stalled = StallWatch(node)
             release, jobs = threading.Event(), []
             try:
                 for each in others:
