@@ -15,7 +15,8 @@
 * `retention`             lets leaders delete what has outlived its topic's retention: `retention_rule` says which
                           segments, `retention_start` where the log begins then.
 * `append_clock`          the leader's time for record batches.
-* `partition_status`      where every replica of a partition stands, gathered.
+* `partition_status`      where every replica of a partition stands, gathered; `visible_ends` up to where consumers may
+                          read many partitions, as their leaders say.
 * `producer_state`        the idempotent producers of a partition (RFC 0007): `producer_table`, `producer_batch`,
                           `producer_errors`; `producer_ids`, in blocks from raft0's `producer_id_table`.
 * `groups`                committed offsets and consumer groups, as a state of `__consumer_offsets` (RFC 0009).
@@ -24,6 +25,8 @@
 * `leadership_moves`      lets a chosen replica lead; any broker forwards to the partition's leader.
 * `events`                the newest events of this broker, each a line of its log (RFC 0016): `node_watch` records
                           which brokers are lost and back, `leadership_events` what this one begins to lead.
+* `health_counts`         how many partitions a broker leads, and how many of them are in trouble; raft0's leader:
+                          brokers alive, and partitions that nobody leads.
 * `quorum_status`         where raft0's voters stand, as its leader knows.
 * `founding`              how the seeds become a cluster, once.
 * `data_directory`        the identity of this node's disk.

@@ -21,6 +21,7 @@ from cluster.events import Events
 from cluster.founding import ClusterRecord, Founding, Seed, addresses
 from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
+from cluster.health_counts import HealthCounts
 from cluster.leadership import Leadership
 from cluster.leadership_events import LeadershipEvents
 from cluster.leadership_moves import LeadershipMoves
@@ -35,6 +36,7 @@ from cluster.state_bounds import StateOptions
 from cluster.telemetry.publisher import TelemetryPublisher
 from cluster.telemetry.telemetry_relay import TelemetryRelay
 from cluster.topic_table import Topic
+from cluster.visible_ends import VisibleEnds
 from model.ids import RAFT0, Index, NodeId, Replica
 from model.topic_config import TopicConfig
 from raft.group_configuration import GroupConfiguration, RaftPolicy
@@ -128,6 +130,8 @@ class Node:
     leadership: Leadership
     moves: LeadershipMoves
     quorum: QuorumStatusReader
+    visible_ends: VisibleEnds
+    health: HealthCounts
     admin: AdminRequests
     producer_ids: ProducerIds
     backend: ControllerBackend
@@ -233,6 +237,7 @@ class Node:
         self.leadership = Leadership(self.groups, self.links, options.node_id, peers)
         self.moves = LeadershipMoves(self.groups, self.leadership, self.links, options.node_id)
         self.partitions = PartitionManager()
+        self.visible_ends = VisibleEnds(self.links, self.partitions, self.leadership, options.node_id)
         state = ControllerState(options.topic_defaults, options.state)
         LeadershipEvents(self.groups, self.events)
         # Before raft0 is opened: it hears of every topic that is deleted from then on.
@@ -252,6 +257,9 @@ class Node:
             state,
         )
         self.controller = Controller(raft0, state)
+        self.health = HealthCounts(
+            self.controller, self.partitions, self.leadership, self.is_alive, self.options.node_id
+        )
         self.quorum = QuorumStatusReader(self.controller, self.links, cluster.replicas, self.env.wall_clock)
         self.admin = AdminRequests(
             self.controller, self.links, options.node_id, self.env.rng, replicas_max=options.replicas_max

@@ -10,6 +10,7 @@ from kafka_api.connection import Connection
 from kafka_api.fetch_memory import FetchLease, FetchMemory
 from kafka_api.fetch_sessions import FetchSessions
 from kafka_api.groups.coordinator import GroupCoordinator
+from kafka_api.groups.lag import GroupLags
 from kafka_api.options import KafkaOptions
 from kafka_api.protocol.framing import SCRATCH_BYTES
 from kafka_api.request_context import RequestContext
@@ -70,6 +71,11 @@ class KafkaServer:
     def refused_connections(self) -> int:
         """How many were closed because there were too many, since the start."""
         return self._turned_away
+
+    @property
+    def group_lags(self) -> GroupLags:
+        """How far the groups that are kept here are behind."""
+        return self._groups.lags
 
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port.

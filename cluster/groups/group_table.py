@@ -60,6 +60,10 @@ class GroupTable:
         """Return every group that has metadata or offsets, in the order of their appearance."""
         return list(dict.fromkeys((*self._groups, *self._offsets)))
 
+    def committed_group_ids(self) -> list[str]:
+        """Return every group that has offsets, in the order of their first commits."""
+        return list(self._offsets)
+
     def size_of(self, key: Key) -> int:
         """Return what the record of `key` takes of the state bytes; 0 without one."""
         value = self._value(key)

@@ -14,6 +14,7 @@ from cluster.topic_table import Topic
 from kafka_api.groups.coordinated_partition import CoordinatedPartition
 from kafka_api.groups.group_events import Identity, Join, JoinResult, Sync, SyncResult
 from kafka_api.groups.held_group import new_group_bytes
+from kafka_api.groups.lag import GroupLags
 from kafka_api.groups.member_memory import MemberMemory
 from kafka_api.groups.offsets_creation import OffsetsCreation
 from kafka_api.groups.options import GroupOptions
@@ -37,6 +38,7 @@ class GroupCoordinator:
         self._memory = MemberMemory(options.member_bytes_max)
         self._creation = OffsetsCreation(node, options.topic_partitions, self._gate)
         self._active: dict[GroupId, CoordinatedPartition] = {}
+        self.lags = GroupLags(node, self._active.values, options.lag_interval_ms)
 
     def start(self) -> None:
         """Begin to take over what this broker leads. The node has started."""
@@ -44,6 +46,7 @@ class GroupCoordinator:
         self._node.controller.topics.add_delete_listener(self._on_deleted)
         self._gate.spawn(self._look(), name="look")
         self._gate.spawn(self._expire(), name="expire offsets")
+        self._gate.spawn(self.lags.run(), name="measure lags")
 
     async def stop(self) -> None:
         """Keep no group any more; whoever waits is told to look for the next coordinator."""

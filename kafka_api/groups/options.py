@@ -17,6 +17,7 @@ class GroupOptions:
         topic_partitions: Partitions of `__consumer_offsets`, when it is created.
         write_timeout_ms: How long a commit or an assignment may take to be stored (offsets.commit.timeout.ms).
         member_bytes_max: Memory of all members that this broker keeps groups for; more get GROUP_MAX_SIZE_REACHED.
+        lag_interval_ms: From one measurement of all groups' lag to the next; 0: none.
         record_bytes_max: A generation with its metadata and assignments is stored as one record.
     """
 
@@ -29,5 +30,6 @@ class GroupOptions:
     offset_metadata_bytes_max: int = 4096
     topic_partitions: int = 8
     write_timeout_ms: int = 5_000
+    lag_interval_ms: int = 10_000
     member_bytes_max: int = 64 * 1024 * 1024
     record_bytes_max: int = 8 * 1024 * 1024

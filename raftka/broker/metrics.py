@@ -10,6 +10,8 @@ from cluster.node import Node
 from cluster.state_bounds import Fill
 from kafka_api.server import KafkaServer
 from raftka.broker.bounds import fills_by_part
+from raftka.broker.call_metrics import CallCollector
+from raftka.broker.group_lag_metrics import GroupLagCollector
 from raftka.broker.kafka_metrics import KafkaCollector
 from raftka.broker.loop_watch import LoopWatch
 from raftka.broker.metric_rows import SAMPLES_PER_SLICE, Row, Rows, RowSource
@@ -32,6 +34,8 @@ def row_sources(
             ClusterCollector(node),
             PartitionCollector(node, server.traffic.names, stalls),
             KafkaCollector(server),
+            GroupLagCollector(server.group_lags),
+            CallCollector(node.groups.call_figures),
             NodeCollector(node),
         ),
         Path.PARTITIONS: (ReplicaCollector(node),),

@@ -68,7 +68,7 @@ class PartitionCollector:
         for number, partition in enumerate(list(self._node.partitions), start=1):
             sums = topics.setdefault(self._names.label(partition.topic.name), _TopicSums())
             sums.size_bytes += partition.size_bytes
-            if partition.is_in_office:
+            if self._node.health.counts_as_led(partition):
                 in_sync, setting = len(partition.gauges.in_sync), partition.config.min_insync_replicas
                 replicas = partition.topic.replication_factor
                 led += 1
@@ -105,7 +105,7 @@ class ClusterCollector:
     def rows(self, now: float) -> Rows:
         """Yield the controller's row; where this broker leads raft0 also those of the cluster."""
         node = self._node
-        is_active = node.controller.is_in_office
+        is_active = node.health.speaks_for_the_cluster()
         yield Row("raftka_controller_active", float(is_active))
         for link in node.links.outgoing():
             yield Row("raftka_peer_up", float(link.is_up), (str(link.node_id),))
@@ -116,13 +116,11 @@ class ClusterCollector:
         offline = looked = 0
         for topic in node.controller.topics.all():
             for number in range(len(topic.replicas)):
-                leader = node.leadership.leader_of(topic.group(number))
-                # As Metadata has it: the last leader that was heard of may be lost.
-                offline += leader is None or not node.is_alive(leader.node_id)
+                offline += not node.health.is_led(topic.group(number))
                 looked += 1
                 if looked % SAMPLES_PER_SLICE == 0:
                     yield None
-        if node.controller.is_in_office:
+        if node.health.speaks_for_the_cluster():
             yield Row("raftka_cluster_brokers", len(brokers))
             yield Row("raftka_cluster_brokers_alive", alive)
             yield Row("raftka_cluster_offline_partitions", offline)

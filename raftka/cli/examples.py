@@ -101,7 +101,18 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         Example("raftka doctor"),
         Example("raftka doctor cluster -f json"),
         Example("raftka doctor machine --data-dir ."),
+        Example("raftka doctor --admin 127.0.0.1:9644"),
     ),
+    "debug bundle": (Example("raftka debug bundle --out bundle.zip"),),
+    "debug log": (
+        Example("raftka debug log raftka-data/node-1/data", "the broker must not run"),
+        Example("raftka debug log /var/lib/raftka --from 1000 --limit 20 -f json", "the broker must not run"),
+    ),
+    "generate systemd": (Example("raftka generate systemd > raftka.service"),),
+    "generate containerfile": (Example("raftka generate containerfile > Containerfile"),),
+    "generate kubernetes": (Example("raftka generate kubernetes > raftka.yaml"),),
+    "generate grafana": (Example("raftka generate grafana > raftka-dashboard.json"),),
+    "generate alerts": (Example("raftka generate alerts > raftka-alerts.yml"),),
     "config example": (Example("raftka config example > broker.toml"),),
     "start": (
         Example("raftka start --config broker.toml", _RUNS_ON),
@@ -130,6 +141,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "archive compact": (Example("raftka archive compact archive", _SPARK),),
     "telemetry plot": (
         Example("raftka telemetry plot --parquet tables --out orders.png --topic orders --partition 0", _SPARK),
+        Example("raftka telemetry plot --parquet tables --out cluster.png --cluster", _SPARK),
     ),
     "audit": (
         Example("raftka audit history-1.jsonl history-2.jsonl", _SPARK),

@@ -9,6 +9,7 @@ import click
 
 from raftka.cli.exit_codes import UsageError
 from raftka.cli.generated_file import out_options, write_generated
+from raftka.cli.lazy_group import Command
 from raftka.cli.options import parse_pairs
 from raftka.cli.param_types import BoundedInt, EnumChoice
 from raftka.deploy import checked
@@ -57,7 +58,7 @@ _IMAGE = Checked("image", checked.checked_image)
 _SIZE = Checked("size", checked.checked_quantity)
 
 
-@click.command("systemd")
+@click.command("systemd", cls=Command)
 @click.option(
     "--node-id", type=BoundedInt(0, _NODE_ID_MAX), metavar="N", help="node.id. [default: the configuration file's]"
 )
@@ -104,7 +105,7 @@ def systemd(
     write_generated(render_unit(request, installed_version()), out, force)
 
 
-@click.command("containerfile")
+@click.command("containerfile", cls=Command)
 @click.option(
     "--base",
     type=_IMAGE,
@@ -120,7 +121,7 @@ def containerfile(base: str, admin_port: int, out: Path | None, force: bool) -> 
     write_generated(render_containerfile(request), out, force)
 
 
-@click.command("kubernetes")
+@click.command("kubernetes", cls=Command)
 @click.option("--image", type=_IMAGE, required=True, metavar="IMAGE", help="Image of `raftka generate containerfile`.")
 @click.option(
     "--replicas",

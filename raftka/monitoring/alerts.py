@@ -25,7 +25,8 @@ class Alert(NamedTuple):
         summary: What is so, in a sentence; may have Prometheus templates.
         cause: What usually leads to it.
         cure: What to do.
-        commands: Cures that can be typed, in their order; `N` is the broker, `TOPIC` the topic in question.
+        commands: Cures that can be typed, in their order; `N` is the broker, `TOPIC` the topic, `GROUP` the group in
+            question.
     """
 
     name: str
@@ -191,6 +192,24 @@ ALERTS = (
         "Followers or disks are slow, or producers send more than the cluster takes.",
         "Compare fsyncs and loop lag of the brokers: the slowest of a majority sets the pace.",
         ("raftka doctor",),
+    ),
+    Alert(
+        "RaftkaGroupLagGrows",
+        "max by (group) (raftka_group_lag_records) > 10000"
+        " and max by (group) (delta(raftka_group_lag_records[10m])) > 0",
+        *("10m", _WARNING, "Group {{ $labels.group }} is {{ $value }} records behind, and falls back further."),
+        "Its consumers are too few, too slow, or have stopped.",
+        "Look at the members and at the partitions that are far behind. Start more consumers, up to the number of"
+        " partitions, or find what each record waits for.",
+        ("raftka group list", "raftka group describe GROUP"),
+    ),
+    Alert(
+        "RaftkaGroupLagUnknown",
+        "max by (group) (raftka_group_lag_unknown_partitions) > 0",
+        *("5m", _WARNING, "The lag of group {{ $labels.group }} is not known for {{ $value }} partition(s)."),
+        "The leaders of these partitions do not answer, or there are none.",
+        "Start the brokers that hold them: `raftka partition list` shows which partitions have no leader.",
+        ("raftka partition list", "raftka dev restart N"),
     ),
     Alert(
         "RaftkaServerErrors",

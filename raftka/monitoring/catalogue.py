@@ -23,6 +23,7 @@ class Path(StrEnum):
 
 
 TOPICS_MAX = 1_000
+GROUPS_MAX = 500
 # The label of those that come after so many names.
 OTHER = "_other"
 
@@ -63,6 +64,10 @@ _GAUGE, _COUNTER, _HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
 _PER_PEER = "one per other broker: at most 30"
 _PER_API = "one per API that clients have asked: at most 45"
 _PER_TOPIC = f"one per topic: at most {TOPICS_MAX}, later ones add up in `{OTHER}`"
+_PER_GROUP = f"one per group that this broker coordinates: at most {GROUPS_MAX}, others add up in `{OTHER}`"
+_PER_CALL = "one per level and kind of entry: 10"
+_PER_KIND = "one per kind of entry: 5"
+_PER_ROLE = "one per role and kind of entry: 10"
 _PER_BOUND = "one per bound: 6, one per other broker, two per partition of `__consumer_offsets`, and full ones"
 _PER_REPLICA = "one per replica here: at most `broker.replicas.max`"
 
@@ -214,6 +219,70 @@ _CLIENTS = (
     Family(
         *("raftka_kafka_fetch_session_bytes", _GAUGE, "bytes", "Memory counted for fetch sessions."),
         "what these sessions cost",
+    ),
+)
+
+_GROUPS = (
+    Family(
+        *("raftka_group_lag_records", _GAUGE, ""),
+        "Records behind the visible ends, over the partitions with a known end. Exposed by the group's coordinator.",
+        "it rises: the group reads less than producers write; take `max by (group)`",
+        *(("group",), _PER_GROUP),
+    ),
+    Family(
+        *("raftka_group_lag_max_records", _GAUGE, "", "The same in the partition in which it is most."),
+        "near the sum: one consumer or one key is slow",
+        *(("group",), _PER_GROUP),
+    ),
+    Family(
+        *("raftka_group_lag_unknown_partitions", _GAUGE, ""),
+        "Partitions with a committed offset whose end no leader tells; they add nothing to the lag.",
+        "above 0: the lag is only a part of the truth",
+        *(("group",), _PER_GROUP),
+    ),
+)
+
+_CALLS = (
+    Family(
+        *("raftka_replicate_seconds", _HISTOGRAM, "seconds"),
+        "Calls to replicate entries that ended well, from the call to the answer at its level.",
+        "what of a request's latency is replication",
+        *(("level", "kind"), _PER_CALL),
+    ),
+    Family(
+        *("raftka_replicate_max_seconds", _GAUGE, "seconds", "The longest of these in the last 60 s."),
+        "one slow call among many",
+        *(("level", "kind"), _PER_CALL),
+    ),
+    Family(
+        *("raftka_replicate_failures_total", _COUNTER, "", "Calls to replicate entries that ended with an error."),
+        "some at a leader change are normal; without one, look at the log",
+        *(("level", "kind"), _PER_CALL),
+    ),
+    Family(
+        *("raftka_appended_entries_total", _COUNTER, "", "Entries written to the logs here, by leaders and followers."),
+        "what the logs here take: data, or what the cluster itself writes",
+        *(("role", "kind"), _PER_ROLE),
+    ),
+    Family(
+        *("raftka_appended_bytes_total", _COUNTER, "bytes", "Bytes of these entries, their headers included."),
+        "as above",
+        *(("role", "kind"), _PER_ROLE),
+    ),
+    Family(
+        *("raftka_apply_seconds", _HISTOGRAM, "seconds", "Steps that apply committed entries to a replica's state."),
+        "how long state machines take",
+        *(("kind",), _PER_KIND),
+    ),
+    Family(
+        *("raftka_apply_max_seconds", _GAUGE, "seconds", "The longest of these in the last 60 s."),
+        "as above",
+        *(("kind",), _PER_KIND),
+    ),
+    Family(
+        *("raftka_apply_failures_total", _COUNTER, "", "Applies that the log or the state has refused."),
+        "above 0: a replica here has stopped; the log says why",
+        *(("kind",), _PER_KIND),
     ),
 )
 
@@ -472,6 +541,8 @@ SECTIONS: dict[str, tuple[Family, ...]] = {
     "The cluster and this broker": _BROKER,
     "Topics": _TOPICS,
     "Clients": _CLIENTS,
+    "Consumer groups": _GROUPS,
+    "Calls, by kind of entry": _CALLS,
     "The disk": _DISK,
     "The process": _PROCESS,
     "Bounds and links": _BOUNDS,

@@ -43,8 +43,8 @@ _ALERTS = """\
 This page leads from an alert to its cure. It is for operators who were just called.
 
 `raftka generate alerts > raftka-alerts.yml` writes the rules; name the file in Prometheus' `rule_files`. In the
-commands below, `N` is the broker in question and `TOPIC` the topic. `raftka dev restart N` restarts a broker of
-`raftka dev`; on a machine of its own, restart the broker's service instead.
+commands below, `N` is the broker in question, `TOPIC` the topic and `GROUP` the group. `raftka dev restart N` restarts
+a broker of `raftka dev`; on a machine of its own, restart the broker's service instead.
 
 """
 
@@ -55,6 +55,7 @@ _WORDS = {
     "{{ $labels.peer }}": "N",
     "{{ $labels.what }}": "a bound",
     "{{ $labels.api }}": "a request",
+    "{{ $labels.group }}": "GROUP",
     "{{ $value }} ": "some ",
     "by some s": "by more than 5 s",
     "{{ $value | humanize1024 }}B left": "little room left",

@@ -62,6 +62,8 @@ TYPED = {
 }
 NEEDS_NO_CLUSTER = {
     *("version", "completion", "config example", "start", "check"),
+    *("debug log", "debug bundle", "generate systemd", "generate containerfile", "generate kubernetes"),
+    *("generate grafana", "generate alerts"),
     *("dev status", "dev stop", "dev logs", "dev kill", "dev restart"),
     *("pipeline list", "pipeline status", "pipeline stop", "archive show", "archive compact", "telemetry plot"),
 }

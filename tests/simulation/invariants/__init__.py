@@ -11,20 +11,25 @@ from tests.simulation.invariants.answers_were_asked_for import AnswersWereAskedF
 from tests.simulation.invariants.bounded_runahead import BoundedRunahead
 from tests.simulation.invariants.commit_rule import CommitRule
 from tests.simulation.invariants.committed_is_durable import CommittedIsDurable
+from tests.simulation.invariants.counters_grow import CountersGrow
+from tests.simulation.invariants.counts_are_true import CountsAreTrue
 from tests.simulation.invariants.deletions import Deletions
 from tests.simulation.invariants.dirty_files_stay_open import DirtyFilesStayOpen
 from tests.simulation.invariants.election_safety import ElectionSafety
 from tests.simulation.invariants.equal_tables import EqualTables
+from tests.simulation.invariants.events_tell_elections import EventsTellElections
 from tests.simulation.invariants.failures_have_reasons import FailuresHaveReasons
 from tests.simulation.invariants.flushed_is_durable import FlushedIsDurable
 from tests.simulation.invariants.flushed_survives import FlushedSurvives
 from tests.simulation.invariants.hung_leaders_leave import HungLeadersLeave
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.invariants.lag_drains import LagDrains
+from tests.simulation.invariants.lag_is_visible import LagIsVisible
 from tests.simulation.invariants.leader_append_only import LeaderAppendOnly
 from tests.simulation.invariants.leader_completeness import LeaderCompleteness
 from tests.simulation.invariants.log_matching import LogMatching
 from tests.simulation.invariants.log_starts import LogStarts
+from tests.simulation.invariants.lost_and_back_alternate import LostAndBackAlternate
 from tests.simulation.invariants.matched_is_the_leaders import MatchedIsTheLeaders
 from tests.simulation.invariants.matches_are_true import MatchesAreTrue
 from tests.simulation.invariants.offsets_are_dense import OffsetsAreDense
@@ -87,4 +92,9 @@ ALL: tuple[Callable[[History], Invariant], ...] = (
     HungLeadersLeave,
     FailuresHaveReasons,
     DirtyFilesStayOpen,
+    EventsTellElections,
+    LostAndBackAlternate,
+    LagIsVisible,
+    CountsAreTrue,
+    CountersGrow,
 )

@@ -1,8 +1,13 @@
 """The base of all invariants."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+from cluster.events import Event
+from cluster.health_counts import ClusterCounts, LedCounts
+from cluster.node import Node
+from kafka_api.groups.coordinated_partition import CoordinatedPartition
+from kafka_api.groups.lag import LagReport
 from model.ids import ConsistencyLevel, GroupId, Index
 from raft.replicate_item import ReplicateResult
 from storage.snapshot_file import Snapshot
@@ -72,6 +77,18 @@ class Invariant:
             committed: How many entries of raft0 were committed when the broker asked.
             covered: Up to where the answer lets the broker apply raft0 before it believes its tables.
         """
+
+    def on_event(self, node: Node, life: int, event: Event) -> None:
+        """A broker, in its n-th life, has recorded an event in this very step."""
+
+    def on_counted(self, node: Node, life: int, led: LedCounts, cluster: ClusterCounts | None) -> None:
+        """A broker was asked what it counts; called a few times per second while its process runs."""
+
+    def on_lag(self, node: Node, active: CoordinatedPartition, ends: Mapping[GroupId, int], report: LagReport) -> None:
+        """A coordinator has compared what a group has committed with the visible ends that it knows."""
+
+    def on_lag_reports(self, node: Node, reports: Sequence[LagReport]) -> None:
+        """A broker was asked how far its groups are behind; called a few times per second."""
 
     def on_table(self, view: ReplicaView, applied_index: Index, rows: tuple[bytes, ...]) -> None:
         """At the end of the run a replica of raft0 or of consumer groups has this table, in whatever order of rows."""

@@ -11,7 +11,8 @@ the proof of a row in `tests.simulation.rows` must fail with it.
                    bugs of the engine.
 * `links`          bugs of what protects the bytes between two brokers.
 * `storage_writes`, `storage_recovery`                     bugs of the log on disk.
-* `produce`, `idempotence`, `fetch`, `groups`, `admin`              bugs of the Kafka layer and of raft0.
+* `produce`, `idempotence`, `fetch`, `groups`, `lag`, `admin`       bugs of the Kafka layer and of raft0.
+* `events`, `counts`                                               bugs in what brokers report to operators.
 * `by_scenario`      bugs that a test plants by itself, because only a written schedule shows them.
 * `invariants_alone`  for every invariant a bug to which it objects when it is the only one that looks.
 * `hunt`, `hunts`  search the seeds of one bug, and of many; `pins` the seed that showed each last (`seeds.json`).

@@ -2,9 +2,13 @@
 
 import pytest
 
+import kafka_api.groups.lag
 import kafka_api.handlers.fetch
 import kafka_api.handlers.list_offsets
+from cluster.health_counts import HealthCounts
 from cluster.partition import Partition
+from cluster.visible_ends import VisibleEnds
+from kafka_api.groups.coordinated_partition import CoordinatedPartition
 from kafka_api.handlers.list_offsets import EARLIEST_LOCAL
 from kafka_api.handlers.partition_lookup import find_leader
 from kafka_api.protocol.error_codes import ErrorCode
@@ -12,6 +16,7 @@ from model.ids import Index, Offset
 from model.record_batch import read_header
 from model.record_codec import RecordPosition
 from storage.entry import EntryKind
+from tests.engine import consensus_of
 
 
 def high_watermark_is_the_end_of_the_leaders_log(patch: pytest.MonkeyPatch) -> None:
@@ -178,4 +183,18 @@ def followers_serve_what_they_have_written(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(kafka_api.handlers.fetch, "find_leader", find)
     patch.setattr(Partition, "is_in_office", property(lambda partition: True))
+    # What the broker reports of itself stays true: the judges of reports would object at once, and nobody would read.
+    patch.setattr(HealthCounts, "counts_as_led", staticmethod(lambda partition: consensus_of(partition).is_in_office))
+
+    def visible_here(ends: VisibleEnds, group):
+        partition = ends._partitions.get(group)
+        consensus = None if partition is None else consensus_of(partition)
+        in_office = consensus is not None and consensus.is_in_office
+        return consensus.log.end_offset(consensus.state.visible_index) if in_office else None
+
+    def is_keeper(active: CoordinatedPartition) -> bool:
+        return active.is_loaded and active.is_current and consensus_of(active.partition).is_in_office
+
+    patch.setattr(VisibleEnds, "_here", visible_here)
+    patch.setattr(kafka_api.groups.lag, "_is_keeper", is_keeper)
     high_watermark_is_the_end_of_the_leaders_log(patch)

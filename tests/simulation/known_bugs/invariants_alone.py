@@ -48,4 +48,9 @@ ALONE: tuple[tuple[type[Invariant], str], ...] = (
     (invariants.LagDrains, "followers_that_lack_little_are_left_alone"),
     (invariants.FailuresHaveReasons, "refused_descriptor_is_a_broken_disk"),
     (invariants.DirtyFilesStayOpen, "dirty_segments_may_be_closed"),
+    (invariants.EventsTellElections, "elections_are_told_before_office"),
+    (invariants.LostAndBackAlternate, "losses_of_both_directions_are_told"),
+    (invariants.LagIsVisible, "unknown_ends_are_taken_for_read"),
+    (invariants.CountsAreTrue, "elected_is_counted_as_led"),
+    (invariants.CountersGrow, "counters_begin_again_with_each_leader"),
 )

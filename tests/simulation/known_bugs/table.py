@@ -8,11 +8,14 @@ import pytest
 from tests.simulation.known_bugs import (
     admin,
     agreement,
+    counts,
     elections,
+    events,
     fetch,
     grey_failures,
     groups,
     idempotence,
+    lag,
     leadership_transfer,
     links,
     log_start,
@@ -290,6 +293,25 @@ _GROUPS = (
     (groups.a_full_group_table_is_a_success, "RFC 0008, B1", ("TablesWithinBounds",)),
     (groups.assignments_are_answered_before_they_are_stored, "RFC 0009, G2", ("GroupOwners",)),
 )
+_EVENTS = (
+    (events.losses_of_both_directions_are_told, "RFC 0016, W6", ("LostAndBackAlternate",)),
+    (events.elections_are_told_before_office, "RFC 0016, W5", ("EventsTellElections",)),
+    (events.offices_are_told_by_whoever_hears_of_them, "RFC 0016, W5", ("EventsTellElections",)),
+)
+_COUNTS = (
+    (counts.elected_is_counted_as_led, "RFC 0003 section 6", ("CountsAreTrue",)),
+    (
+        counts.every_broker_counts_offline_partitions,
+        "Kafka: OfflinePartitionsCount of the controller alone",
+        ("CountsAreTrue",),
+    ),
+    (counts.counters_begin_again_with_each_leader, "Prometheus: counters", ("CountersGrow",)),
+)
+_LAG = (
+    (lag.lag_counts_what_nobody_may_read_yet, "RFC 0009, G5", ("LagIsVisible",)),
+    (lag.deposed_coordinators_report_lag, "RFC 0009, G5", ("LagIsVisible",)),
+    (lag.unknown_ends_are_taken_for_read, "RFC 0009, G5", ("LagIsVisible",)),
+)
 
 
 def _bugs(area: str, lines: tuple[tuple[Plant, str, tuple[str, ...]], ...]) -> tuple[KnownBug, ...]:
@@ -312,7 +334,10 @@ BUGS = (
     *_bugs("Kafka: idempotence", _IDEMPOTENCE),
     *_bugs("Kafka: fetch", _FETCH),
     *_bugs("Kafka: groups", _GROUPS),
+    *_bugs("Kafka: lag of groups", _LAG),
     *_bugs("raft0", _ADMIN),
+    *_bugs("events", _EVENTS),
+    *_bugs("counts", _COUNTS),
 )
 # What random search must find.
 HUNTED = tuple(bug for bug in BUGS if bug.objectors)

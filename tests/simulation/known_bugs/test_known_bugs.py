@@ -12,11 +12,14 @@ import pytest
 from tests.simulation.known_bugs import (
     admin,
     agreement,
+    counts,
     elections,
+    events,
     fetch,
     grey_failures,
     groups,
     idempotence,
+    lag,
     leadership_transfer,
     links,
     log_start,
@@ -35,7 +38,21 @@ from tests.simulation.known_bugs.report import with_current_tables
 from tests.simulation.known_bugs.table import BUGS, HUNTED
 
 _MODULES = (
-    *(admin, agreement, elections, fetch, grey_failures, groups, idempotence, links, log_start, produce),
+    *(
+        admin,
+        agreement,
+        counts,
+        elections,
+        events,
+        fetch,
+        grey_failures,
+        groups,
+        idempotence,
+        lag,
+        links,
+        log_start,
+        produce,
+    ),
     *(leadership_transfer, recovery, replication, rounds, storage_recovery, storage_writes),
 )
 _ROOT = Path(__file__).parents[3]

@@ -55,6 +55,7 @@ class Scenario:
         raft: RaftOptions | None = None,
         topic_configs: dict[str, str | None] | None = None,
         telemetry: bool = False,
+        kafka: bool = False,
     ) -> None:
         self.world = World(seed)
         options = ClusterOptions(
@@ -64,6 +65,7 @@ class Scenario:
             raft=raft or RaftOptions(),
             topic_configs=topic_configs or {},
             telemetry=telemetry,
+            kafka=kafka,
         )
         self.cluster = SimCluster(self.world, options)
         self.writes: list[Write] = []

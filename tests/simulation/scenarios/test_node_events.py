@@ -121,3 +121,21 @@ def test_each_term_that_a_replica_leads_in_is_one_event() -> None:
         terms = [term for _, term in told]
         assert [node for node, _ in sorted(told, key=lambda each: each[1])] == [first, second, first]
         assert len(set(terms)) == 3
+
+
+def test_a_paused_broker_is_told_as_lost_and_as_back_and_tells_no_more_of_others_than_its_links_do() -> None:
+    with Scenario(336) as story:
+        watcher, paused, third = story.leader, *story.followers
+        story.run_for(11.0)
+        story.machine(paused).pause()
+        story.wait(lambda: _texts(story, watcher) == [f"node {paused} lost"], 30)
+        story.run_for(5.0)
+        story.machine(paused).resume()
+        story.wait(lambda: len(_texts(story, watcher)) == 2)
+        assert _texts(story, watcher)[1].startswith(f"node {paused} back after ")
+        story.run_for(15.0)
+        for other in (watcher, third):
+            told = [text for text in _texts(story, paused) if text.startswith(f"node {other} ")]
+            kinds = [text.split()[2] for text in told]
+            assert kinds == ["lost", "back"] * (len(kinds) // 2)
+        story.converge()

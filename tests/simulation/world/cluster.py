@@ -28,6 +28,7 @@ from tests.simulation.world.digested_state import DigestedState
 from tests.simulation.world.observer import Observer
 from tests.simulation.world.sim_disk import Directory
 from tests.simulation.world.watched_partitions import watch_partitions
+from tests.simulation.world.watched_reports import look_at_reports, watch_events, watch_lags
 from tests.simulation.world.world import World
 
 _RAFT0_SEGMENT_BYTES = 1024
@@ -37,7 +38,9 @@ TOPIC = "orders"
 DATA_DIR = "/data"
 _MIB = 1024 * 1024
 # Groups that move quickly: of the order of the nemesis.
-_GROUPS = GroupOptions(min_session_timeout_ms=500, initial_rebalance_delay_ms=500, topic_partitions=1)
+_GROUPS = GroupOptions(
+    min_session_timeout_ms=500, initial_rebalance_delay_ms=500, topic_partitions=1, lag_interval_ms=1_000
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +140,7 @@ class SimCluster:
             return
         kvstore = MemoryKvStore(environment, self._kvstores[node_id])
         node = self.nodes[node_id] = Node(environment, options, kvstore, lambda line: self._unusable(node_id, line))
+        watch_events(node, machine.incarnation, self.observer)
         machine.spawn(self._run(node))
 
     async def _run(self, node: Node) -> None:
@@ -168,6 +172,9 @@ class SimCluster:
             server = KafkaServer(node.env, node, options)
             await server.start(host, KAFKA_PORT)
             self._servers[node_id] = server
+            life = self.world.nodes[node_id].incarnation
+            watch_lags(node, server.group_lags, life, self.observer)
+            self.world.nodes[node_id].spawn(look_at_reports(node, server, life, self.observer))
         self._watch_registration(node)
         node.register(BrokerRecord(node_id, node.replica.directory_id, host, KAFKA_PORT, host, _RPC_PORT, host, 9644))
 
@@ -214,6 +221,10 @@ class SimCluster:
     def _note_refused_start(self, node_id: int) -> None:
         self.history.counts["starts that the disk refused"] += 1
         self.on_refused_start(node_id)
+
+    def server(self, node_id: int) -> KafkaServer | None:
+        """Return the Kafka listener of a broker; None: it is down, not so far yet, or serves no clients."""
+        return self._servers.get(node_id)
 
     def crash(self, node_id: int, *, power_loss: bool) -> None:
         """End a life at once."""

@@ -1,11 +1,15 @@
 """Compares every replica with what was known of it, after each step of its node, and tells the invariants."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from cluster.controller_state import ControllerState
+from cluster.events import Event
 from cluster.groups.offsets_log_state import OffsetsLogState
+from cluster.health_counts import ClusterCounts, LedCounts
 from cluster.node import Node
+from kafka_api.groups.coordinated_partition import CoordinatedPartition
+from kafka_api.groups.lag import LagReport
 from model.ids import ConsistencyLevel, GroupId
 from raft.consensus import Consensus
 from raft.replica_state import Role
@@ -124,6 +128,24 @@ class Observer:
     def registered(self, node_id: int, committed: int, covered: int) -> None:
         """raft0's leader has answered a broker's registration: see `Invariant.on_registered`."""
         self._each("on_registered", node_id, committed, covered)
+
+    def event(self, node: Node, life: int, event: Event) -> None:
+        """A broker has recorded an event: see `Invariant.on_event`."""
+        self._each("on_event", node, life, event)
+
+    def counted(self, node: Node, life: int, led: LedCounts, cluster: ClusterCounts | None) -> None:
+        """A broker was asked what it counts."""
+        self._each("on_counted", node, life, led, cluster)
+
+    def lag(self, node: Node, active: CoordinatedPartition, ends: Mapping[GroupId, int], report: LagReport) -> None:
+        """A coordinator has compared a group with the ends that it knows."""
+        kept = {group: end for group, end in ends.items() if group not in self._deleted}
+        if len(kept) == len(ends):
+            self._each("on_lag", node, active, ends, report)
+
+    def lag_reports(self, node: Node, reports: Sequence[LagReport]) -> None:
+        """A broker was asked how far its groups are behind."""
+        self._each("on_lag_reports", node, reports)
 
     def quiet(self, seconds: float) -> None:
         """Every broker is up and all faults are mended."""

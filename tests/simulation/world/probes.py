@@ -132,6 +132,14 @@ SOMETIMES = (
     "group keeper delete NONE",
     "group keeper delete GROUP_ID_NOT_FOUND",
     "group keeper fetch NONE",
+    # What operators are told.
+    *(f"event {kind}" for kind in ("node_connected", "node_lost", "node_back", "leader")),
+    "partitions counted as under-replicated",
+    "partitions counted as offline",
+    "group lags reported",
+    "group lags above 0",
+    "group lags with unknown ends",
+    "group lags of another coordinator",
 )
 
 

@@ -27,7 +27,7 @@ def watch_partitions(node: Node, node_id: int, life: int, observer: Observer) ->
 
     async def removed(group: GroupId) -> bool:
         is_in_table = node.controller.topics.get_by_id(topic_of(group)) is not None
-        with _reported():
+        with reported():
             # The command that deletes the topic may have been committed in this very step.
             observer.observe(node, node_id, life)
             observer.removed(node_id, group, is_in_table=is_in_table)
@@ -55,7 +55,7 @@ def _watch(node: Node, node_id: int, life: int, observer: Observer, partition: P
                 # What is answered before it is fsynced is promised no more than a relaxed write (RFC 0003, levels).
                 is_cached = level is ConsistencyLevel.QUORUM_ACK and consensus_of(partition).state.write_caching
                 promised = ConsistencyLevel.LEADER_ACK if is_cached else level
-                with _reported():
+                with reported():
                     observer.observe(node, node_id, life)
                     observer.answered(node_id, group, promised, content, result)
 
@@ -66,7 +66,7 @@ def _watch(node: Node, node_id: int, life: int, observer: Observer, partition: P
         term = partition.leader_epoch
         batches = await fetch(offset, max_bytes)
         if partition.is_in_office and partition.leader_epoch == term:
-            with _reported():
+            with reported():
                 observer.observe(node, node_id, life)
                 for batch in batches:
                     base, count = int.from_bytes(batch[:8], "big"), int.from_bytes(batch[57:61], "big")
@@ -97,7 +97,7 @@ def _watch_deletions(partition: Partition, may_begin_at: set[int]) -> None:
 
 
 @contextlib.contextmanager
-def _reported() -> Iterator[None]:
+def reported() -> Iterator[None]:
     """End the run if an invariant objects: a connection takes whatever its handler raises for its own trouble."""
     try:
         yield

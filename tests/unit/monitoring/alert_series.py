@@ -28,6 +28,8 @@ def rising(name: str, step: float) -> Series:
 _BROKER = 'instance="a:9644", job="raftka"'
 _BOUND = f'what="the tables of raft0", unit="bytes", {_BROKER}'
 
+_GROUP = f'group="billing", {_BROKER}'
+
 
 def _of(name: str, labels: str = _BROKER) -> str:
     return f"{name}{{{labels}}}"
@@ -44,6 +46,8 @@ SERIES: dict[str, list[Series]] = {
     "RaftkaFailedReplicas": [gauge(_of("raftka_failed_replicas"), 1, 0)],
     "RaftkaDiskSpaceLow": [gauge(_of("raftka_disk_spare_bytes"), 1e9, 5e9)],
     "RaftkaDiskFull": [gauge(_of("raftka_disk_spare_bytes"), -4096, 5e9)],
+    "RaftkaGroupLagGrows": [Series(_of("raftka_group_lag_records", _GROUP), f"20000+100x{_BAD} 0x{_GOOD}")],
+    "RaftkaGroupLagUnknown": [gauge(_of("raftka_group_lag_unknown_partitions", _GROUP), 2, 0)],
     "RaftkaDiskHangs": [gauge(_of("raftka_disk_in_doubt"), 1, 0)],
     "RaftkaDiskStalls": [
         rising(_of("raftka_raft_append_stalls_total"), 0),

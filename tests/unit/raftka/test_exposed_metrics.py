@@ -9,6 +9,7 @@ import pytest
 
 from cluster.telemetry.publisher import TelemetryCounts
 from kafka_api import topic_traffic
+from kafka_api.groups import lag
 from kafka_api.handlers.cluster_view import partition_view
 from kafka_api.options import KafkaOptions
 from kafka_api.protocol.api_keys import ApiKey
@@ -16,6 +17,7 @@ from kafka_api.server import KafkaServer
 from model import bounded_names
 from model.ids import NodeId
 from model.topic_config import TopicConfig
+from raftka.broker.group_lag_metrics import GroupLagCollector
 from raftka.broker.loop_watch import LoopWatch
 from raftka.broker.metrics import row_sources
 from raftka.broker.stall_watch import StallWatch
@@ -77,7 +79,9 @@ def test_every_name_of_the_catalogue_is_exposed_and_no_other(tmp_path):
             exposed = Exposed(broker.node, broker.server)
             # What needs another broker, or telemetry, has rows of the same names there.
             elsewhere = {
-                name for name in BY_NAME if name.startswith(("raftka_link_", "raftka_peer_", "raftka_telemetry_"))
+                name
+                for name in BY_NAME
+                if name.startswith(("raftka_link_", "raftka_peer_", "raftka_telemetry_", "raftka_group_"))
             }
             for path in Path:
                 rows = exposed.rows(path)
@@ -109,6 +113,14 @@ def test_links_and_telemetry_are_exposed_where_there_are_some(tmp_path):
                 name for name in BY_NAME if name.startswith(("raftka_link_", "raftka_peer_", "raftka_telemetry_"))
             } <= found
             assert exposed[1]("raftka_peer_up", "2") == 1
+            told = GroupLagCollector(SimpleNamespace(lag_reports=lambda: [lag.LagReport("g", 7, 4, 1, 2)]))
+            rows = {row.name: (row.value, row.labels) for row in told.rows(0.0)}
+            assert rows == {
+                "raftka_group_lag_records": (7, ("g",)),
+                "raftka_group_lag_max_records": (4, ("g",)),
+                "raftka_group_lag_unknown_partitions": (1, ("g",)),
+            }
+            assert rows.keys() == {name for name in BY_NAME if name.startswith("raftka_group_")}
 
     run(test)
 
@@ -127,7 +139,8 @@ def test_the_catalogue_is_well_formed():
 
 def test_the_bounds_of_the_catalogue_are_those_of_the_broker():
     assert catalogue.TOPICS_MAX == topic_traffic.TOPICS_MAX
-    assert catalogue.OTHER == bounded_names.OTHER
+    assert catalogue.OTHER == bounded_names.OTHER == lag.OTHER
+    assert catalogue.GROUPS_MAX == lag.GROUPS_MAX
 
 
 def test_only_the_leader_of_raft0_speaks_of_the_cluster(tmp_path):

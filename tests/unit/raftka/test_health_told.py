@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from cluster import health_counts
 from cluster.events import EVENTS_MAX, EventKind
 from cluster.partition_status import PartitionStatusReader
 from raftka.admin_client import get_json
-from raftka.broker import health, stall_watch
+from raftka.broker import health
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
 from raftka.broker.health import HealthReader
@@ -152,21 +153,21 @@ def test_entries_that_the_disk_does_not_make_durable_wait(tmp_path) -> None:
             await until(lambda: partition.is_in_office)
             stalled = StallWatch(broker.node)
             await stalled.look()
-            assert stalled._waiting == {}
+            assert broker.node.health._waiting == {}
             async with stuck_disk(broker):
                 produce = asyncio.ensure_future(client.produce("t", acks=-1))
                 await until(lambda: partition.gauges.indexes.dirty > partition.gauges.indexes.commit)
                 await stalled.look()
-                assert list(stalled._waiting) == [partition.group]
+                assert list(broker.node.health._waiting) == [partition.group]
             await produce
             await stalled.look()
-            assert stalled._waiting == {}
+            assert broker.node.health._waiting == {}
 
     run(test)
 
 
 def test_a_leader_whose_followers_disks_hang_stays_and_its_partition_is_stalled(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(stall_watch, "STALLED_SECONDS", 0.2)
+    monkeypatch.setattr(health_counts, "STALL_SECONDS", 0.2)
 
     async def test() -> None:
         async with cluster_of(tmp_path, 3) as cluster:

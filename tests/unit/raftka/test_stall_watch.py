@@ -5,10 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from cluster.health_counts import STALL_SECONDS, HealthCounts
 from cluster.replica_gauges import LogIndexes
 from model.ids import GroupId, Index, NodeId
 from raftka.broker import stall_watch
-from raftka.broker.stall_watch import STALLED_SECONDS, StallWatch
+from raftka.broker.stall_watch import StallWatch
+from raftka.health.picture import STALLED_SECONDS
 
 ME, OTHER = NodeId(1), NodeId(2)
 
@@ -26,11 +28,9 @@ class Watched:
         self.partition = SimpleNamespace(group=GroupId("g"), is_in_office=True, gauges=SimpleNamespace())
         self.newest_leader = ME
         self.partitions = Partitions({"g": self.partition})
-        node = SimpleNamespace(
-            partitions=self.partitions,
-            options=SimpleNamespace(node_id=ME),
-            leadership=SimpleNamespace(newest_leader=lambda group: self.newest_leader),
-        )
+        leadership = SimpleNamespace(newest_leader=lambda group: self.newest_leader)
+        health = HealthCounts(SimpleNamespace(), self.partitions, leadership, lambda node_id: True, ME)
+        node = SimpleNamespace(partitions=self.partitions, health=health)
         self.watch = StallWatch(node)
         monkeypatch.setattr(
             stall_watch,
@@ -93,3 +93,7 @@ def test_a_partition_that_is_gone_is_forgotten(watched):
     assert watched.look(5, 9, after=STALLED_SECONDS) == 0
     watched.partitions["g"] = watched.partition
     assert watched.look(5, 9) == 0
+
+
+def test_findings_and_counts_have_the_same_bound():
+    assert STALL_SECONDS == STALLED_SECONDS
