@@ -42,5 +42,6 @@ Commands:
 * `archive`   `raftka archive`.
 * `telemetry` `raftka telemetry`.
 * `audit`     `raftka audit`.
-* `generate`  `raftka generate`, with `generate_deployment`; `generated_file` writes what any of its commands prints.
+* `generate`  `raftka generate`, with `generate_deployment` and `generate_monitoring`; `generated_file` writes what a
+              command of the former prints.
 """

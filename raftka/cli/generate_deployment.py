@@ -98,7 +98,7 @@ def systemd(
     out: Path | None,
     force: bool,
 ) -> None:
-    """Print a systemd unit for one broker: raftka generate systemd --out /etc/systemd/system/raftka.service."""
+    """Print a systemd unit for one broker."""
     request = UnitRequest(
         node_id=node_id, config=config, data_dir=data_dir, user=user, executable=executable, networks=networks
     )
@@ -116,7 +116,7 @@ def systemd(
 @click.option("--admin-port", type=BoundedInt(1, _PORT_MAX), default=9644, metavar="N", help="Port of the admin port.")
 @out_options
 def containerfile(base: str, admin_port: int, out: Path | None, force: bool) -> None:
-    """Print a Containerfile that installs Raftka from its wheel: raftka generate containerfile --out Containerfile."""
+    """Print a Containerfile that installs Raftka from its wheel."""
     request = ImageRequest(base=base, version=installed_version(), admin_port=admin_port)
     write_generated(render_containerfile(request), out, force)
 
@@ -163,7 +163,7 @@ def containerfile(base: str, admin_port: int, out: Path | None, force: bool) -> 
 )
 @out_options
 def kubernetes(pairs: tuple[str, ...], out: Path | None, force: bool, **values: Any) -> None:
-    """Print Kubernetes manifests: raftka generate kubernetes --image registry.example.com/raftka:0.1.0."""
+    """Print Kubernetes manifests."""
     # Imported here, for the sake of `--help`.
     from raftka.config import ConfigError
 

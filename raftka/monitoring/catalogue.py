@@ -542,7 +542,7 @@ SECTIONS: dict[str, tuple[Family, ...]] = {
     "Topics": _TOPICS,
     "Clients": _CLIENTS,
     "Consumer groups": _GROUPS,
-    "Calls, by kind of entry": _CALLS,
+    "Calls by kind of entry": _CALLS,
     "The disk": _DISK,
     "The process": _PROCESS,
     "Bounds and links": _BOUNDS,

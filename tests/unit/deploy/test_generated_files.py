@@ -228,7 +228,7 @@ def test_one_broker_of_a_cluster_prefers_another_machine_if_that_is_enough(capsy
         ("systemd --allow 10.0.0.300/24", "is no network, such as 10.0.0.0/24"),
         ("systemd --allow 10.0.0.1/24", "has host bits set"),
         ("systemd --force", "--force: there is no file to replace without --out"),
-        ("systemd --replicas 3", "No such option"),
+        ("systemd --replicas 3", "no such option"),
         ("containerfile --base python", "name a version"),
         ("containerfile --base python:latest", "name a version"),
         ("containerfile --base 'python:3.13 AS x'", "is no reference to an image"),
@@ -258,7 +258,7 @@ def test_one_broker_of_a_cluster_prefers_another_machine_if_that_is_enough(capsy
         (f"{KUBERNETES} -c node.id=1", "the manifests set this option themselves"),
         (f"{KUBERNETES} -c default.replication.factor=5", "there are only 3 brokers"),
         (f"{KUBERNETES} -c raft.heartbeat.interval.ms=60000", "must be below"),
-        ("helm", "No such command 'helm'"),
+        ("helm", "no such command 'helm'"),
     ],
 )
 def test_bad_input_is_one_line_that_names_it_and_prints_no_file(

@@ -12,6 +12,8 @@ from raftka.broker import partition_json
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
 from raftka.broker.partition_json import PARTITIONS_PER_STEP, render_partitions
+from raftka.broker.stall_watch import StallWatch
+from raftka.broker.starting import Starting
 from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 
@@ -40,7 +42,9 @@ def _asked(tmp_path, *queries):
             for node in cluster.nodes.values():
                 listener = AdminListener(16)
                 statuses = PartitionStatusReader(node.links, node.partitions, node.options.node_id)
-                admins.append(AdminHttp(node, statuses, listener))
+                admin = AdminHttp(Starting(node.options.node_id), listener)
+                admin.serve(node, statuses, StallWatch(node))
+                admins.append(admin)
                 await admins[-1].start("127.0.0.1", 0)
                 ports.append(listener.port)
                 # Leaderships are pushed, and again when an in-sync set changes.

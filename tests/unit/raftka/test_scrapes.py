@@ -232,22 +232,6 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_is_disconnected(monkeyp
     run(test)
 
 
-@pytest.mark.parametrize("target", ["/metrics?name[]=x", "/metrics?", "/metrics/partitions?topic=t"])
-def test_a_parameter_is_refused_with_its_name(target):
-    async def test():
-        async with _port(Source(_many())) as port:
-            status, _, body = await _ask(port, target)
-            if target.endswith("?"):
-                assert status == 200
-            else:
-                assert status == 400
-                assert json.loads(body) == {
-                    "error": f"unknown parameter {target.partition('?')[2].partition('=')[0]!r}: this path takes none"
-                }
-
-    run(test)
-
-
 def test_the_content_type_names_the_format_and_head_has_no_body():
     async def test():
         async with _port(Source(_many())) as port:

@@ -12,7 +12,6 @@ from kafka_api.groups.lag import LagReport
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
 from raftka.broker.group_lag_metrics import GroupLagCollector
-from raftka.broker.metrics import render_metrics
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.kafka_api.groups.group_calls import QUICK, Groups, with_groups
 from tests.unit.kafka_api.wire_client import Client
@@ -201,8 +200,8 @@ async def test_a_commit_that_is_not_applied_yet_moves_no_lag(broker, groups):
 @with_groups()
 async def test_lag_is_measured_again_and_again_and_told_on_metrics(broker, groups):
     lags = broker.server.group_lags
-    collectors = (GroupLagCollector(lags),)
-    assert "raftka_group_lag_records{" not in render_metrics(broker.node, collectors)
+    collector = GroupLagCollector(lags)
+    assert list(collector.rows(0.0)) == []
     await broker.cluster.produce("t", *[b"x"] * 10)
     assert await groups.commit(2) == 0
     lags._interval_ms = 1
@@ -211,6 +210,5 @@ async def test_lag_is_measured_again_and_again_and_told_on_metrics(broker, group
     await broker.cluster.produce("t", *[b"x"] * 4)
     await until(lambda: [row.lag_sum for row in lags.lag_reports()] == [12])
     again.cancel()
-    text = render_metrics(broker.node, collectors)
-    for line in ('_records{group="g"} 12.0', '_max_records{group="g"} 12.0', '_unknown_partitions{group="g"} 0.0'):
-        assert f"raftka_group_lag{line}" in text
+    told = {row.name.removeprefix("raftka_group_lag_"): (row.value, row.labels) for row in collector.rows(0.0) if row}
+    assert told == {"records": (12, ("g",)), "max_records": (12, ("g",)), "unknown_partitions": (0, ("g",))}
