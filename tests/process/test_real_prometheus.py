@@ -20,7 +20,7 @@ import pytest
 
 from raftka.chaos.network_namespace import NetworkNamespaceError, own_network
 from tests.needed_tools import needs_tools
-from tests.process.broker_processes import ADMIN_PORT, BrokerCluster, ClusterMaker, eventually
+from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
 from tests.process.kafka_topics import create_topic
 from tests.small_disks import small_disk
 
