@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ import pytest
 from raftka.chaos.network_namespace import NetworkNamespaceError, own_network
 from tests.needed_tools import needs_tools
 from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
+from tests.process.command_line import raftka
 from tests.process.kafka_topics import create_topic
 from tests.small_disks import small_disk
 
@@ -43,9 +43,7 @@ class Prometheus:
 
     def __init__(self, folder: Path, cluster: BrokerCluster) -> None:
         folder.mkdir()
-        raftka = [sys.executable, "-m", "raftka.cli.main", "generate", "alerts"]
-        rules = subprocess.run(raftka, check=True, capture_output=True, text=True).stdout
-        shortened, count = _WAITS.subn(r"\1 5s", rules)
+        shortened, count = _WAITS.subn(r"\1 5s", raftka("generate", "alerts").stdout)
         assert count, "no rule waits any more"
         (folder / "alerts.yml").write_text(shortened)
         targets = [broker.admin for broker in cluster.brokers.values()]
