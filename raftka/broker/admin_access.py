@@ -1,12 +1,13 @@
 """Which requests the admin port answers: none that a web page made a browser send.
 
-A page of any site can make a browser send requests to 127.0.0.1 and to the addresses of a private network. Two rules
+A page of any site can make a browser send requests to 127.0.0.1 and to the addresses of a private network. Three rules
 keep such requests out:
 
 - Every request names, in `Host`, an address or a name of this port. A page that gets its own name resolved to this
   address (DNS rebinding) counts as same-origin for the browser, but its requests still carry its own name.
-- A method that changes something comes from no page, or from one of this port itself: `Sec-Fetch-Site`, which a browser
-  sets and no page can, is absent, `none` or `same-origin`, and `Origin` is absent or names this port as `Host` does.
+- `Origin`, which a browser sets and no page can, is absent or names this port as `Host` does.
+- A method that changes something comes from no page, or from one of this port itself: `Sec-Fetch-Site`, also set by the
+  browser, is absent, `none` or `same-origin`. Methods that read are let through: a link in a page may lead here.
 
 The port in `Host` is not compared: through a tunnel it is another one, and a page cannot choose the name by it.
 """
@@ -62,7 +63,9 @@ class AdminAccess:
                 f"Host {_shown(host)} names no address of this admin port; if it is a name of this broker,"
                 f" add it to {ALLOWED_HOSTS}",
             )
-        return None if request.method in _SAFE_METHODS else _unsafe_refusal(request, host)
+        if request.method not in _SAFE_METHODS and (refusal := _site_refusal(request)) is not None:
+            return refusal
+        return _origin_refusal(request, host)
 
     def _is_ours(self, host: str, request: web.Request) -> bool:
         key = _host_key(host.strip("[]"))
@@ -72,7 +75,7 @@ class AdminAccess:
         return address is not None and (address.is_loopback or address == _arrived_at(request))
 
 
-def _unsafe_refusal(request: web.Request, host: str) -> web.Response | None:
+def _site_refusal(request: web.Request) -> web.Response | None:
     for site in request.headers.getall("Sec-Fetch-Site", []):
         if site.strip().lower() not in _OWN_SITES:
             return _error(
@@ -80,6 +83,10 @@ def _unsafe_refusal(request: web.Request, host: str) -> web.Response | None:
                 f"{request.method} from a web page of another site (Sec-Fetch-Site: {_shown(site)}) is refused;"
                 " send it from no web page, for example with raftka or curl",
             )
+    return None
+
+
+def _origin_refusal(request: web.Request, host: str) -> web.Response | None:
     for origin in request.headers.getall("Origin", []):
         scheme, separator, authority = origin.strip().partition("://")
         if not separator or scheme.lower() not in ("http", "https") or authority.lower() != host.lower():

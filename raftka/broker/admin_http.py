@@ -28,7 +28,7 @@ from model.ids import NodeId
 from raft.errors import RaftError, TransferTargetError, TransferTimedOutError
 from raftka.broker.admin_access import AdminAccess
 from raftka.broker.admin_listener import AdminListener
-from raftka.broker.admin_parameters import refuse_unknown_parameters
+from raftka.broker.admin_parameters import name_unknown_path, refuse_unknown_parameters
 from raftka.broker.bounds import node_fills
 from raftka.broker.event_json import render_events
 from raftka.broker.health import HealthReader
@@ -70,7 +70,7 @@ class AdminHttp:
         application = web.Application(
             middlewares=[
                 *(self._listener.middleware, self._access.middleware),
-                *(refuse_unknown_parameters, self._starting.middleware),
+                *(refuse_unknown_parameters, self._starting.middleware, name_unknown_path),
             ]
         )
         application.router.add_get(LIVE, self._live)

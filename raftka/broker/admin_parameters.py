@@ -19,7 +19,7 @@ async def refuse_unknown_parameters(request: web.Request, handler: _Handler) -> 
     """Answer 400, with the name, to a request with a parameter that its path does not take."""
     resource = request.match_info.route.resource
     if resource is None:
-        return await handler(request)  # No such path, or not with this method: 404 or 405 says more.
+        return await handler(request)  # No such path, or not with this method.
     allowed = PARAMETERS.get(resource.canonical, ())
     unknown = sorted(set(request.query) - set(allowed))
     if not unknown:
@@ -27,3 +27,12 @@ async def refuse_unknown_parameters(request: web.Request, handler: _Handler) -> 
     there = f"there is only {', '.join(allowed)}" if allowed else "this path takes none"
     message = f"unknown parameter {unknown[0][:_SHOWN_CHARACTERS]!r}: {there}"
     return web.json_response({"error": message}, status=400)
+
+
+@web.middleware
+async def name_unknown_path(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Answer 404, with the path, where there is none of that name; a wrong method is 405."""
+    if isinstance(request.match_info.http_exception, web.HTTPNotFound):
+        message = f"no path {request.path[:_SHOWN_CHARACTERS]!r}: docs/operations/monitoring.md lists all"
+        return web.json_response({"error": message}, status=404)
+    return await handler(request)

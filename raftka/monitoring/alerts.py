@@ -41,6 +41,8 @@ class Alert(NamedTuple):
 
 _CRITICAL, _WARNING = Severity.CRITICAL, Severity.WARNING
 _INSTANCE = "{{ $labels.instance }}"
+# Every program has metrics of these names: only those of brokers count.
+OF_RAFTKA = " and on (instance, job) raftka_build_info"
 _SMALLER = "raftka topic alter-config TOPIC --set retention.bytes=1073741824"
 
 ALERTS = (
@@ -123,8 +125,9 @@ ALERTS = (
         "RaftkaDiskFull",
         "raftka_disk_spare_bytes < 0",
         *("30s", _CRITICAL, _INSTANCE + " is below its reserve: it may refuse producers."),
-        "As of RaftkaDiskSpaceLow.",
-        "As of RaftkaDiskSpaceLow. Producers are accepted again as soon as there is room.",
+        "Topics grow faster than their retention removes, or other files fill the disk.",
+        "Lower the retention of large topics, delete topics that nobody needs, or make the disk larger. Producers are"
+        " accepted again as soon as there is room. `raftka_topic_size_bytes` names the large topics.",
         (_SMALLER,),
     ),
     Alert(
@@ -228,7 +231,7 @@ ALERTS = (
     ),
     Alert(
         "RaftkaDescriptorsLow",
-        "process_open_fds / process_max_fds > 0.9",
+        "process_open_fds / process_max_fds > 0.9" + OF_RAFTKA,
         *("5m", _WARNING, _INSTANCE + " uses {{ $value | humanizePercentage }} of its descriptors."),
         "Many connections or many partitions with a small limit of open files.",
         "Raise the limit of open files (LimitNOFILE=, `ulimit -n`) and restart the broker.",
@@ -274,7 +277,7 @@ ALERTS = (
     ),
     Alert(
         "RaftkaRestarts",
-        "changes(process_start_time_seconds[30m]) > 2",
+        "changes(process_start_time_seconds[30m]) > 2" + OF_RAFTKA,
         *("0s", _WARNING, _INSTANCE + " was started again and again."),
         "It ends by itself, or the kernel kills it for want of memory.",
         "Read the last lines of its log before each start, and the kernel's log.",

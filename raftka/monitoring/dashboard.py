@@ -3,6 +3,7 @@
 import json
 from typing import Any, NamedTuple
 
+from raftka.monitoring.alerts import OF_RAFTKA
 from raftka.monitoring.catalogue import BY_NAME, Kind
 
 TITLE = "Raftka"
@@ -85,8 +86,8 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel("Connections", {"{{instance}}": "raftka_kafka_connections"}),
     ),
     "Brokers": (
-        Panel("CPU", {"{{instance}}": _rate("process_cpu_seconds_total")}),
-        Panel("Memory", {"{{instance}}": "process_resident_memory_bytes"}, _BYTES),
+        Panel("CPU", {"{{instance}}": _rate("process_cpu_seconds_total") + OF_RAFTKA}),
+        Panel("Memory", {"{{instance}}": "process_resident_memory_bytes" + OF_RAFTKA}, _BYTES),
         Panel("Loop lag, longest of 60 s", {"{{instance}}": "raftka_loop_lag_max_seconds"}, _SECONDS),
         Panel("Garbage collection, longest of 60 s", {"{{instance}}": "raftka_gc_pause_max_seconds"}, _SECONDS),
         Panel("Elections started", {"{{instance}}": _rate("raftka_raft_elections_started_total")}, _PER_SECOND),
@@ -98,7 +99,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel("Fsync, 99 %", {"{{instance}}": _quantile("raftka_fsync_seconds", "instance")}, _SECONDS),
         Panel("Kvstore sync, 99 %", {"{{instance}}": _quantile("raftka_kvstore_sync_seconds", "instance")}, _SECONDS),
         Panel("Space above the reserve", {"{{instance}}": "raftka_disk_spare_bytes"}, _BYTES),
-        Panel("Descriptors in use", {"{{instance}}": "process_open_fds / process_max_fds"}, "percentunit"),
+        Panel("Descriptors in use", {"{{instance}}": "process_open_fds / process_max_fds" + OF_RAFTKA}, "percentunit"),
     ),
     "Topics": (
         Panel(

@@ -87,7 +87,7 @@ def test_a_broker_without_a_quorum_says_so_at_its_admin_port(make_cluster: Clust
     lost = [f"broker {node} at {cluster[node].kafka} does not answer" for node in (2, 3)]
     assert rows["brokers"]["words"] == ", ".join(lost)
     assert rows["broker 1"]["words"] == "not ready: raft0 has no leader"
-    assert rows["broker 1"]["cure"].startswith("start the other brokers")
+    assert rows["broker 1"]["cure"].startswith("start brokers 2, 3")
 
 
 def test_the_doctor_does_not_want_a_broker_started_that_waits_for_the_others(
@@ -114,7 +114,7 @@ def test_the_doctor_does_not_want_a_broker_started_that_waits_for_the_others(
     rows = by_what(by_doctor("--brokers", cluster[2].kafka, code=1, XDG_DATA_HOME=str(tmp_path / "share")))
     told = rows["broker 2"]
     assert told["words"].startswith(f"runs, but serves no clients at {cluster[2].kafka}: ")
-    assert "start the other brokers" in told["cure"]
+    assert told["cure"].startswith("start brokers 1, 3")
     away = [f"broker {node} at {cluster[node].kafka} does not answer" for node in (1, 3)]
     assert rows["brokers"]["words"] == ", ".join(away)
 

@@ -42,7 +42,6 @@ def _draw(place: Any, panel: Panel, data: Charts) -> None:
         # A second alone between two without calls has no line to be seen by.
         place.plot(xs, ys, marker=".", markersize=3, linewidth=1, label=name)
     place.set_ylabel(panel.label)
-    place.set_title(panel.rows, loc="left", fontsize="small")
     place.grid(alpha=0.3)
     if not panel.lines:
         place.text(0.5, 0.5, panel.empty, ha="center", va="center", transform=place.transAxes)

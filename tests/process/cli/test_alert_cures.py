@@ -1,6 +1,6 @@
 """Brokers of a dev cluster are killed until an alert's condition holds; then the alert's cure is typed, and it ends.
 
-The condition is read from what the brokers expose, without Prometheus; tests/process/test_real_alerts.py runs one.
+The condition is read from what the brokers expose, without Prometheus; tests/process/test_real_prometheus.py runs one.
 """
 
 import json

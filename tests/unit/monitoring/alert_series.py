@@ -35,6 +35,10 @@ def _of(name: str, labels: str = _BROKER) -> str:
     return f"{name}{{{labels}}}"
 
 
+# Another program with metrics of the same names.
+_FOREIGN = 'instance="other:9100", job="node"'
+_BUILD = gauge(_of("raftka_build_info", f'python="3.11.2", version="0.1.0", {_BROKER}'), 1, 1)
+
 SERIES: dict[str, list[Series]] = {
     "RaftkaBrokerLost": [gauge(_of("raftka_cluster_brokers"), 3, 3), gauge(_of("raftka_cluster_brokers_alive"), 2, 3)],
     "RaftkaNoController": [Series(_of("raftka_cluster_brokers"), f"stale _x{_BAD - 1} 3x{_GOOD}")],
@@ -77,7 +81,13 @@ SERIES: dict[str, list[Series]] = {
         rising(_of("raftka_kafka_errors_total", f'api="Produce", code="UNKNOWN_SERVER_ERROR", {_BROKER}'), 1)
     ],
     "RaftkaConnectionsRefused": [rising(_of("raftka_kafka_connections_refused_total"), 3)],
-    "RaftkaDescriptorsLow": [gauge(_of("process_open_fds"), 950, 100), gauge(_of("process_max_fds"), 1000, 1000)],
+    "RaftkaDescriptorsLow": [
+        gauge(_of("process_open_fds"), 950, 100),
+        gauge(_of("process_max_fds"), 1000, 1000),
+        gauge(_of("process_open_fds", _FOREIGN), 950, 950),
+        gauge(_of("process_max_fds", _FOREIGN), 1000, 1000),
+        _BUILD,
+    ],
     "RaftkaDescriptorsRefused": [rising(_of("raftka_descriptors_refused_total"), 1)],
     "RaftkaDamagedLink": [rising(_of("raftka_link_damaged_total", f'peer="3", {_BROKER}'), 1)],
     "RaftkaDamagedSnapshots": [rising(_of("raftka_raft_snapshots_damaged_total"), 1)],
@@ -86,6 +96,10 @@ SERIES: dict[str, list[Series]] = {
     "RaftkaClockOff": [
         Series(_of("raftka_wall_clock_seconds"), f"9+10x{_BAD} {(_BAD + 1) * 10}+10x{_GOOD}"),
     ],
-    "RaftkaRestarts": [rising(_of("process_start_time_seconds"), 5)],
+    "RaftkaRestarts": [
+        rising(_of("process_start_time_seconds"), 5),
+        Series(_of("process_start_time_seconds", _FOREIGN), f"0+5x{_BAD + _GOOD}"),
+        _BUILD,
+    ],
     "RaftkaTelemetryFails": [rising(_of("raftka_telemetry_batches_failed_total"), 1)],
 }

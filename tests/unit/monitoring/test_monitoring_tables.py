@@ -43,6 +43,11 @@ def test_an_alert_uses_exposed_names_and_says_what_to_do(alert: Alert) -> None:
         assert alert.wait == "30s"
 
 
+@pytest.mark.parametrize("expression", [*(alert.expression for alert in ALERTS), *(each[0] for each in PANELS)])
+def test_metrics_that_every_program_has_count_for_brokers_alone(expression: str) -> None:
+    assert ("process_" in expression) == ("and on (instance, job) raftka_build_info" in expression)
+
+
 def test_the_names_of_alerts_differ() -> None:
     assert len({alert.name for alert in ALERTS}) == len(ALERTS)
 

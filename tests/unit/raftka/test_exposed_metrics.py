@@ -113,6 +113,9 @@ def test_links_and_telemetry_are_exposed_where_there_are_some(tmp_path):
                 name for name in BY_NAME if name.startswith(("raftka_link_", "raftka_peer_", "raftka_telemetry_"))
             } <= found
             assert exposed[1]("raftka_peer_up", "2") == 1
+            assert exposed[1]("raftka_stalled_partitions") == 0
+            exposed[1].stalls._stalled = {"a group", "another"}
+            assert exposed[1]("raftka_stalled_partitions") == 2
             told = GroupLagCollector(SimpleNamespace(lag_reports=lambda: [lag.LagReport("g", 7, 4, 1, 2)]))
             rows = {row.name: (row.value, row.labels) for row in told.rows(0.0)}
             assert rows == {
