@@ -10,7 +10,7 @@ from raftka.cli.exit_codes import CommandError
 from raftka.cli.interrupts import sigterm_as_ctrl_c
 from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.options import DEFAULT_BROKERS, Format, check_brokers, data_dir_option, format_option, given_brokers
-from raftka.cli.param_types import PATH, BoundedFloat, BoundedInt
+from raftka.cli.param_types import OUT_FILE, PATH, BoundedFloat, BoundedInt
 
 _SHOWN_MAX = 10
 
@@ -45,7 +45,10 @@ def _given_admins(_: click.Context, __: click.Parameter, texts: tuple[str, ...])
 
 @app.command("bundle")
 @click.option(
-    "--out", type=PATH, metavar="FILE", help="File to write. [default: raftka-debug-TIME.zip in the current directory]"
+    "--out",
+    type=OUT_FILE,
+    metavar="FILE",
+    help="File to write. [default: raftka-debug-TIME.zip in the current directory]",
 )
 @click.option(
     "--brokers",

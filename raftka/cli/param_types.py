@@ -1,6 +1,7 @@
 """Types of options and arguments: choices that are enums, bounded numbers, and paths."""
 
 import math
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,24 @@ class EnumChoice(click.Choice[_Choice]):
     def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
         """Return what is typed for a member."""
         return str(choice)
+
+
+class OutFile(click.ParamType[Path]):
+    """The path of a file to write; what can be none is refused before any work is done."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path; raise click.BadParameter if the text is empty or names a directory."""
+        text = os.fspath(value)
+        if not text:
+            self.fail("no file is named", param, ctx)
+        if text.endswith("/") or os.path.isdir(text):
+            self.fail(f"{text} is a directory", param, ctx)
+        return Path(text)
+
+
+OUT_FILE = OutFile()
 
 
 class BoundedInt(click.IntRange):

@@ -37,7 +37,7 @@ class BundleFile:
 
     def __init__(self, path: Path, mask: SecretMask, bytes_max: int = BUNDLE_BYTES_MAX) -> None:
         self._path = path
-        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        self._temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
         self._mask = mask
         self._left = bytes_max - _RESERVED_BYTES
         self._made_at = time.gmtime()

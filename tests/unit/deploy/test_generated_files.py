@@ -1,7 +1,10 @@
 """`raftka generate`: units, images and manifests say what a broker needs, and bad input gets one line."""
 
+import os
 import re
 import shlex
+import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +297,75 @@ def test_a_file_that_cannot_be_written_is_one_line(
     shown = capsys.readouterr()
     assert shown.err.startswith(f"raftka: --out {tmp_path / name}: cannot be written: {words}")
     assert shown.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["systemd", "containerfile", KUBERNETES, "grafana", "alerts"])
+def test_every_command_of_generate_writes_a_file(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "it"
+    out.write_text("old")
+    assert generated(f"{command} --out {out} --force", capsys) == ""
+    assert out.read_text() == generated(command, capsys) != ""
+
+
+def make_device(path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root makes devices")
+    # Of the kind of /dev/full.
+    os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 7))
+
+
+@pytest.mark.parametrize("force", ["", "--force"])
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (make_device, "it is no regular file, and is not replaced"),
+        (os.mkfifo, "it is no regular file, and is not replaced"),
+        (lambda path: path.symlink_to("file"), "it is a symbolic link, which is not replaced"),
+        (lambda path: path.symlink_to("missing"), "it is a symbolic link, which is not replaced"),
+    ],
+    ids=["device", "pipe", "link", "link to nothing"],
+)
+def test_what_is_no_regular_file_is_never_replaced(
+    make: Callable[[Path], object], words: str, force: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    out = tmp_path / "out"
+    make(out)
+    before = out.lstat()
+    assert run(["generate", "systemd", "--out", str(out), *force.split()]) == 1
+    shown = capsys.readouterr()
+    assert shown.err.startswith(f"raftka: --out {out}: {words}")
+    assert shown.err.count("\n") == 1
+    assert (out.lstat().st_mode, out.lstat().st_ino) == (before.st_mode, before.st_ino)
+    assert (tmp_path / "file").read_text() == "mine"
+    assert sorted(os.listdir(tmp_path)) == ["file", "out"]
+
+
+@pytest.mark.parametrize(
+    "command", ["generate systemd", "generate alerts --force", "debug bundle --brokers 127.0.0.1:1"]
+)
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        ("", "no file is named"),
+        (".", ". is a directory"),
+        ("..", ".. is a directory"),
+        ("/", "/ is a directory"),
+        ("missing/", "missing/ is a directory"),
+    ],
+)
+def test_an_out_that_names_no_file_is_one_line(
+    command: str,
+    out: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run([*command.split(), "--out", out]) == 64
+    complaint = capsys.readouterr().err.splitlines()[-1]
+    assert f"'--out': {words}" in complaint
+    assert list(tmp_path.iterdir()) == []

@@ -72,6 +72,12 @@ def test_a_name_that_is_taken_is_refused_and_kept(tmp_path: Path, kind: str) -> 
     assert os.listdir(tmp_path) == ["b.zip"]
 
 
+@pytest.mark.parametrize("path", [".", "..", "/"])
+def test_a_directory_without_a_name_is_taken(path: str) -> None:
+    with pytest.raises(BundleError, match="exists already"):
+        make_empty(Path(path))
+
+
 def test_a_name_that_is_taken_meanwhile_is_kept_and_nothing_else_stays(tmp_path: Path) -> None:
     path = tmp_path / "b.zip"
     with BundleFile(path, SecretMask()) as bundle:
