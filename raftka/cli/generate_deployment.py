@@ -49,7 +49,7 @@ def _network(text: str) -> str:
 
 
 def _name(text: str) -> str:
-    return checked.checked_label(text, NAME_CHARACTERS_MAX)
+    return checked.checked_service(text, NAME_CHARACTERS_MAX)
 
 
 _VISIBLE_PATH = Checked("path", checked.checked_path, visible_path)
@@ -157,6 +157,12 @@ def containerfile(base: str, admin_port: int, out: Path | None, force: bool) -> 
     type=EnumChoice(Affinity),
     default=Affinity.REQUIRED.value,
     help="Whether two brokers may share a machine if there are too few.",
+)
+@click.option(
+    "--metrics-namespace",
+    type=Checked("name", checked.checked_label),
+    metavar="NAME",
+    help="Namespace of a Prometheus, whose pods may reach the admin port. [default: that of the brokers]",
 )
 @click.option(
     *("-c", "--config", "pairs"), multiple=True, metavar="K=V", help="Option for every broker; repeat for more."

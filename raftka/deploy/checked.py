@@ -10,13 +10,16 @@ _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LABEL_CHARACTERS_MAX = 63
 _DOMAIN_CHARACTERS_MAX = 200
-# A reference to an image: a registry with a port, a path, and a tag or a digest.
+# A Service's name: RFC 1035 has no digit at the beginning.
+_SERVICE = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+# A reference to an image: a registry with a port, a path, and a tag or a digest. Digits are a port before a slash only.
 _IMAGE = re.compile(
-    r"[a-z0-9]+([._-]+[a-z0-9]+)*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
+    r"[a-z0-9]+([._-]+[a-z0-9]+)*(:[0-9]{1,5}(?=/))?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
     r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?"
 )
 _QUANTITY = re.compile(r"[1-9][0-9]{0,8}(Mi|Gi|Ti)")
 _CPU = re.compile(r"[1-9][0-9]{0,3}|[1-9][0-9]{0,5}m")
+_UNITS = {"Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4}
 
 
 def checked_path(text: str) -> str:
@@ -61,6 +64,18 @@ def checked_label(text: str, characters_max: int = _LABEL_CHARACTERS_MAX) -> str
     return text
 
 
+def checked_service(text: str, characters_max: int = _LABEL_CHARACTERS_MAX) -> str:
+    """Return a label of DNS that begins with a letter (RFC 1035), as the name of a Service must.
+
+    Raises:
+        ValueError: Not such a label.
+    """
+    checked_label(text, characters_max)
+    if not _SERVICE.fullmatch(text):
+        raise ValueError(f"{text!r} cannot name a Service: it must begin with a small letter (RFC 1035)")
+    return text
+
+
 def checked_domain(text: str) -> str:
     """Return a name of DNS, labels with dots between them.
 
@@ -94,6 +109,11 @@ def checked_quantity(text: str) -> str:
     if not _QUANTITY.fullmatch(text):
         raise ValueError(f"{text!r} is no size, such as 512Mi or 100Gi")
     return text
+
+
+def quantity_bytes(quantity: str) -> int:
+    """Return the bytes of a quantity that `checked_quantity` has returned."""
+    return int(quantity[:-2]) * _UNITS[quantity[-2:]]
 
 
 def checked_cpu(text: str) -> str:

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from raftka.config import ConfigError, load_config
 from raftka.config_options import BY_KEY, unknown_key
+from raftka.deploy.checked import quantity_bytes
 from raftka.deploy.containerfile import DATA_DIR, USER_ID
 from raftka.deploy.systemd import STOP_SECONDS
 
@@ -20,6 +21,9 @@ SECRET_FILE = "/etc/raftka/secret"
 NAME_CHARACTERS_MAX = 40
 # A directory of its own on the volume, beside the lost+found of a file system.
 BROKER_DIR = f"{DATA_DIR}/data"
+# 60 MB are a broker that idles with 10 partitions, 81 MB one with 1,000 (docs/operations/capacity.md). The rest is for
+# batches on their way; under full load 162 MB were measured. With less, the kernel would kill brokers that do little.
+MEMORY_MIN = "128Mi"
 
 
 class Affinity(StrEnum):
@@ -39,6 +43,7 @@ class ClusterRequest:
         name: Of the StatefulSet and its services; at most NAME_CHARACTERS_MAX characters.
         cluster_domain: The domain of Kubernetes' own DNS.
         storage_class: None: the default of the Kubernetes cluster.
+        metrics_namespace: Its pods reach the admin port, besides those of the brokers' namespace; None: no others.
         options: Options for every broker, beside those that the manifests set.
     """
 
@@ -52,6 +57,7 @@ class ClusterRequest:
     memory: str
     cpu: str
     anti_affinity: Affinity
+    metrics_namespace: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
     def host(self, pod: str) -> str:
@@ -79,6 +85,7 @@ def render_cluster(request: ClusterRequest, version: str) -> str:
         storage=request.storage,
         storage_class=storage_class,
         anti_affinity=_anti_affinity(request),
+        metrics=_metrics_rule(request.metrics_namespace),
         variables="".join(_variable(name, value) for name, value in variables.items()),
         user_id=USER_ID,
         data_dir=DATA_DIR,
@@ -122,7 +129,7 @@ def broker_variables(request: ClusterRequest) -> dict[str, str]:
 
 
 def _check(options: Mapping[str, str], request: ClusterRequest) -> None:
-    """Let the configuration of the first broker be checked as the broker checks it."""
+    """Let the configuration of the first broker be checked as the broker checks it, and whether its pod can hold it."""
     references = {"$(POD_IP)": "127.0.0.1", "$(POD_NAME)": f"{request.name}-1"}
     filled = dict(options)
     for key, value in options.items():
@@ -130,7 +137,25 @@ def _check(options: Mapping[str, str], request: ClusterRequest) -> None:
             for reference, meaning in references.items():
                 value = value.replace(reference, meaning)
             filled[key] = value
-    load_config({"node.id": 1, **filled})
+    try:
+        config = load_config({"node.id": 1, **filled})
+    except ConfigError as error:
+        # Only what `-c` gives can be wrong, and that is what the user has written.
+        source, _, words = str(error).partition(": ")
+        raise ConfigError(f"-c {words}" if source == "command line" else str(error)) from None
+    if quantity_bytes(request.memory) < quantity_bytes(MEMORY_MIN):
+        raise ConfigError(f"--memory {request.memory}: a broker needs at least {MEMORY_MIN}")
+    # A disk that is never free enough takes no record; a segment is written beside one that is deleted.
+    needed = config.disk_reserve_bytes + config.log_segment_bytes
+    if quantity_bytes(request.storage) < needed:
+        raise ConfigError(
+            f"--storage {request.storage}: at least {needed} bytes are needed, of disk.reserve.bytes"
+            f" ({config.disk_reserve_bytes}) and log.segment.bytes ({config.log_segment_bytes})"
+        )
+
+
+def _metrics_rule(namespace: str | None) -> str:
+    return "" if namespace is None else _METRICS_RULE.format(namespace=namespace, admin_port=ADMIN_PORT)
 
 
 def _variable(name: str, value: str) -> str:
@@ -160,6 +185,16 @@ labelSelector:
   matchLabels:
     app.kubernetes.io/name: raftka
     app.kubernetes.io/instance: {name}"""
+
+# Kubernetes gives each namespace this label.
+_METRICS_RULE = """\
+    - from:
+        - namespaceSelector:
+            matchLabels:
+              kubernetes.io/metadata.name: {namespace}
+      ports:
+        - port: {admin_port}
+"""
 
 _MANIFESTS = """\
 # A Raftka cluster, written by `raftka generate kubernetes` of version {version}; for Kubernetes 1.28 or newer.
@@ -243,7 +278,7 @@ spec:
       ports:
         - port: {kafka_port}
         - port: {admin_port}
----
+{metrics}---
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:

@@ -28,6 +28,7 @@ MANIFESTS = {
     "with everything": [
         *("--replicas", "5", "--name", "orders", "--namespace", "shop", "--anti-affinity", "preferred"),
         *("--storage", "2Ti", "--storage-class", "fast", "--memory", "4Gi", "--cpu", "500m", "-c", "log.level=DEBUG"),
+        *("--metrics-namespace", "monitoring"),
     ],
 }
 

@@ -99,6 +99,53 @@ def test_a_unit_lets_in_the_networks_that_are_allowed_and_loopback(capsys: pytes
     assert settings(unit, "IPAddressAllow") == ["localhost 10.0.0.0/24 fd00::/8 192.168.1.7/32"]
 
 
+def test_a_unit_takes_from_a_broker_what_it_does_not_need(capsys: pytest.CaptureFixture[str]) -> None:
+    unit = generated("systemd", capsys)
+    switches = [
+        *("NoNewPrivileges", "PrivateTmp", "PrivateDevices", "PrivateUsers", "PrivateIPC", "ProtectHome"),
+        *("ProtectClock", "ProtectControlGroups", "ProtectHostname", "ProtectKernelLogs"),
+        *("ProtectKernelModules", "ProtectKernelTunables", "LockPersonality", "MemoryDenyWriteExecute"),
+        *("RemoveIPC", "RestrictNamespaces", "RestrictRealtime", "RestrictSUIDSGID"),
+    ]
+    wanted = {name: ["yes"] for name in switches}
+    wanted |= {"ProtectSystem": ["strict"], "DevicePolicy": ["closed"], "UMask": ["0077"], "KeyringMode": ["private"]}
+    wanted |= {"ProtectProc": ["invisible"], "ProcSubset": ["pid"], "SystemCallArchitectures": ["native"]}
+    wanted |= {"CapabilityBoundingSet": [""], "AmbientCapabilities": [""]}
+    wanted |= {"RestrictAddressFamilies": ["AF_INET AF_INET6 AF_UNIX"]}
+    wanted |= {"SystemCallFilter": ["@system-service", "~@privileged @resources"]}
+    # Each once: a second line would win over the first.
+    assert {name: settings(unit, name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        *("raftka:2", "x:1", "raftka:0.1.0", "registry:5000/raftka:2", "r.example/a/b:2"),
+        *(f"raftka@sha256:{'0' * 64}", f"registry:5000/raftka:2@sha256:{'0' * 64}"),
+    ],
+)
+def test_an_image_is_named_as_registries_name_it(image: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = manifests(generated(f"kubernetes --image {image}", capsys))
+    (broker,) = found["StatefulSet", "raftka"]["spec"]["template"]["spec"]["containers"]
+    assert broker["image"] == image
+
+
+def test_the_least_pod_is_one_that_a_broker_fits_in(capsys: pytest.CaptureFixture[str]) -> None:
+    generated(f"{KUBERNETES} --memory 128Mi --storage 384Mi", capsys)
+    generated(f"{KUBERNETES} --storage 129Mi -c disk.reserve.bytes=0", capsys)
+
+
+def test_a_prometheus_of_another_namespace_reaches_the_admin_port_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    alone = manifests(generated(KUBERNETES, capsys))["NetworkPolicy", "raftka"]["spec"]["ingress"]
+    rules = manifests(generated(f"{KUBERNETES} --metrics-namespace monitoring", capsys))
+    ingress = rules["NetworkPolicy", "raftka"]["spec"]["ingress"]
+    assert ingress[:-1] == alone
+    assert ingress[-1] == {
+        "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+        "ports": [{"port": 9644}],
+    }
+
+
 def test_an_image_has_two_stages_a_user_and_a_health_check(capsys: pytest.CaptureFixture[str]) -> None:
     text = generated("containerfile --base registry.example.com:5000/python:3.12 --admin-port 9000", capsys)
     instructions = [line.split()[0] for line in text.splitlines() if re.match(r"[A-Z]+ ", line)]
@@ -240,6 +287,13 @@ def test_one_broker_of_a_cluster_prefers_another_machine_if_that_is_enough(capsy
         ("kubernetes", "Missing option '--image'"),
         ("kubernetes --image raftka", "name a version"),
         ("kubernetes --image 'raftka:1\n'", "is no reference to an image"),
+        ("kubernetes --image registry:5000/raftka", "name a version"),
+        (f"{KUBERNETES} --name 1abc", "it must begin with a small letter"),
+        (f"{KUBERNETES} --metrics-namespace Monitoring", "is no label of DNS"),
+        (f"{KUBERNETES} --memory 127Mi", "--memory 127Mi: a broker needs at least 128Mi"),
+        (f"{KUBERNETES} --storage 1Mi", "--storage 1Mi: at least 402653184 bytes are needed"),
+        (f"{KUBERNETES} --storage 1Gi -c disk.reserve.bytes=1073741824", "of disk.reserve.bytes (1073741824)"),
+        (f"{KUBERNETES} -c log.retention.ms=abc", "raftka: -c log.retention.ms = 'abc': must be"),
         (f"{KUBERNETES} --replicas 0", "must be at least 1"),
         (f"{KUBERNETES} --replicas 16", "must be at most 15"),
         (f"{KUBERNETES} --name Raftka", "is no label of DNS"),
