@@ -28,7 +28,7 @@ def main() -> int:
     """Print a log, or the logs of a data directory; return 0, or 1 if something is damaged or cannot be read."""
     parser = argparse.ArgumentParser(prog="raftka.broker.dump_log")
     parser.add_argument("directory", metavar="DIR", help="log directory or data directory")
-    parser.add_argument("--from", dest="first", type=int, default=1, metavar="INDEX", help="first entry that is shown")
+    parser.add_argument("--from", dest="first", type=int, metavar="INDEX", help="first entry that is shown")
     parser.add_argument("--limit", type=int, metavar="N", help="at most so many entries")
     parser.add_argument("--format", choices=("text", "json"), default="text")
     arguments = parser.parse_args()
@@ -47,13 +47,13 @@ def main() -> int:
         return 1
     except OSError as error:
         # A disk that is full, where stdout is a file.
-        print(f"raftka: {reason_of(error)}", file=sys.stderr)
+        print(f"raftka: cannot write to stdout: {short_reason_of(error)}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code
 
 
-def _dump(directory: str, first: int, limit: int | None, *, is_json: bool) -> int:
+def _dump(directory: str, first: int | None, limit: int | None, *, is_json: bool) -> int:
     from raftka.broker.offline.data_directory_rows import place_of
     from raftka.broker.offline.read_only_files import ReadOnlyFiles
 
@@ -67,8 +67,13 @@ def _dump(directory: str, first: int, limit: int | None, *, is_json: bool) -> in
             f"{directory} is neither a log directory nor a data directory: it holds no replica.id, no segment"
             " and no groups; name a data directory (data.dir) or a directory in its groups"
         )
+    if not place.is_log and (first is not None or limit is not None):
+        raise DumpError(
+            f"{directory} is a data directory: --from and --limit choose entries of one log; name a directory in its"
+            " groups"
+        )
     _refuse_held(place, "stop that broker, or read a copy of the directory")
-    code = _dump_log(files, place, first, limit, is_json=is_json) if place.is_log else _list(files, place, is_json)
+    code = _dump_log(files, place, first or 1, limit, is_json=is_json) if place.is_log else _list(files, place, is_json)
     sys.stdout.flush()
     _refuse_held(place, "it was taken meanwhile, so what was read may have changed; read it again")
     return code

@@ -22,16 +22,18 @@ def app() -> None:
 
 @app.command("log")
 @click.argument("directory", type=PATH, metavar="DIR", help="Directory of a partition's log, or a data directory.")
-@click.option("--from", "first", type=BoundedInt(1), default=1, metavar="INDEX", help="First entry to show.")
+@click.option("--from", "first", type=BoundedInt(1), metavar="INDEX", help="First entry to show. [default: 1]")
 @click.option("--limit", type=BoundedInt(1), metavar="N", help="Show at most N entries. [default: all]")
 @format_option
-def log(directory: Path, first: int, limit: int | None, output: Format) -> None:
+def log(directory: Path, first: int | None, limit: int | None, output: Format) -> None:
     """Print the segments, entries and record batches of a log, and its damage. Exit with 1 if there is any.
 
     Of a data directory, list its logs. Nothing is changed, and records are never shown. The broker must not run.
     """
     # Another program: only that may import the broker's packages.
-    arguments = ["--from", str(first), "--format", output.value]
+    arguments = ["--format", output.value]
+    if first is not None:
+        arguments += ["--from", str(first)]
     if limit is not None:
         arguments += ["--limit", str(limit)]
     command = [sys.executable, "-I", "-m", "raftka.broker.dump_log", *arguments, "--", str(directory)]
@@ -95,7 +97,20 @@ def bundle(
             raise CommandError(str(error)) from None
     missing = [each for each in made.parts if "missing" in each]
     print(f"{out}: {len(made.parts) - len(missing)} parts, {made.size} bytes")
-    for each in missing[:_SHOWN_MAX]:
-        print(f"missing {each['file']}: {each['missing']}")
-    if len(missing) > _SHOWN_MAX:
-        print(f"missing {len(missing) - _SHOWN_MAX} more: manifest.json in the file says why")
+    for line in _missing_lines([(each["file"], each["missing"]) for each in missing]):
+        print(line)
+
+
+def _missing_lines(missing: list[tuple[str, str]]) -> list[str]:
+    """Return what is said of parts that are missing, (name, reason) each: one line for all that one silence costs."""
+    files: dict[str, list[str]] = {}
+    for file, reason in missing:
+        # Behind these words stands why the part before was missing.
+        files.setdefault(reason.removeprefix("not asked for: "), []).append(file)
+    lines = []
+    for reason, names in list(files.items())[:_SHOWN_MAX]:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        lines.append(f"missing {names[0]}{more}: {reason}")
+    if hidden := sum(len(names) for names in list(files.values())[_SHOWN_MAX:]):
+        lines.append(f"missing {hidden} more: manifest.json in the file says why")
+    return lines

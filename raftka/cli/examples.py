@@ -106,7 +106,9 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "debug bundle": (Example("raftka debug bundle --out bundle.zip"),),
     "debug log": (
         Example("raftka debug log raftka-data/node-1/data", "the broker must not run"),
-        Example("raftka debug log /var/lib/raftka --from 1000 --limit 20 -f json", "the broker must not run"),
+        Example(
+            "raftka debug log raftka-data/node-1/data/groups/raft0 --from 1000 --limit 20", "the broker must not run"
+        ),
     ),
     "generate systemd": (
         Example("raftka generate systemd > raftka.service"),

@@ -11,7 +11,7 @@ from raftka.cli.completion import COMPLETE_VARIABLE, answer_shell
 from raftka.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, UNAVAILABLE, UNJUDGED, USAGE, CommandError
 from raftka.cli.lazy_group import LazyCommand, LazyGroup
 from raftka.dev.errors import DevError
-from raftka.error_text import reason_of
+from raftka.error_text import reason_of, short_reason_of
 from raftka.kafka.errors import KafkaClientError, NoQuorumError
 from raftka.pipeline.errors import PipelineError
 from raftka.version import installed_version
@@ -92,12 +92,28 @@ def run(arguments: list[str]) -> int:
         # Whoever read our output has seen enough, as in `raftka consume orders | head`.
         return DONE
     except OSError as error:
-        return _complain(reason_of(error), FAILED)
+        return _complain(_words_of(error), FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     if isinstance(result, int):
         return result if result in (DONE, FAILED, UNJUDGED, USAGE, INTERRUPTED, TERMINATED) else FAILED
     return DONE
+
+
+def _words_of(error: OSError) -> str:
+    is_of_stdout = error.errno is not None and error.filename is None and _fails_as(error)
+    return f"cannot write to stdout: {short_reason_of(error)}" if is_of_stdout else reason_of(error)
+
+
+def _fails_as(error: OSError) -> bool:
+    """Return whether stdout fails so, too: what it could not write is still in its buffer, and fails again."""
+    try:
+        sys.stdout.flush()
+        # Without a buffer (PYTHONUNBUFFERED) a device such as /dev/full says so of no bytes, too.
+        os.write(sys.stdout.fileno(), b"")
+    except OSError as again:
+        return again.errno == error.errno
+    return False
 
 
 def _help_width() -> int:

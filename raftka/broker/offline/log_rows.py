@@ -64,8 +64,11 @@ class LogRows:
         self.damages = 0
         self._shown = 0
         self._last: int | None = None
-        # The largest flushed mark of a valid header: entries up to there had been fsynced.
-        self._flushed = 0
+        # The largest flushed mark of a valid header or index file: entries up to there had been fsynced. None: none was
+        # read.
+        self._flushed: int | None = None
+        # A segment could not be read: it may hold a larger mark.
+        self._has_unread = False
         # What should come next, None where nothing tells.
         self._due_index: int | None = None
         self._due_offset: int | None = None
@@ -92,6 +95,7 @@ class LogRows:
             "entries": self._shown,
             "last": self._last,
             "flushed": self._flushed,
+            "unread": self._has_unread,
             "damages": self.damages,
             "first_damaged": self._first_damaged,
         }
@@ -194,6 +198,7 @@ class LogRows:
         try:
             file = self._files.open(named.path)
         except OSError as error:
+            self._has_unread = True
             yield self._broken(named.path, 0, f"it cannot be read: {reason_of(error)}")
             self._forget_due()
             return
@@ -229,7 +234,7 @@ class LogRows:
         if record is None:
             return "damaged", "its checksum or its content is wrong; a start reads the segment instead", 0
         # It exists only where all this was fsynced.
-        self._flushed = max(self._flushed, record.last_index)
+        self._learn_flushed(record.last_index)
         return "ok", None, record.last_index
 
     def _walk(self, named: NamedSegment, file: File, size: int) -> Iterator[Row]:
@@ -246,7 +251,10 @@ class LogRows:
 
     def _told(self, named: NamedSegment, damage: Damage) -> Row:
         more: Row = {"bytes": damage.size}
+        self._has_unread = self._has_unread or damage.is_unread
         if damage.head is not None:
+            # As recovery: the header is whole, whatever the payload is.
+            self._learn_flushed(damage.head.flushed)
             more |= {"index": damage.head.index, "term": damage.head.term}
         row = self._broken(named.path, damage.position, damage.reason, **more)
         if damage.head is None:
@@ -256,12 +264,15 @@ class LogRows:
             self._due_offset = damage.head.base_offset + damage.head.record_count
         return row
 
+    def _learn_flushed(self, index: int) -> None:
+        self._flushed = max(self._flushed or 0, int(index))
+
     def _forget_due(self) -> None:
         self._due_index = self._due_offset = None
 
     def _found(self, named: NamedSegment, position: int, parsed: ParsedEntry) -> Iterator[Row]:
         entry = parsed.entry
-        self._flushed = max(self._flushed, parsed.flushed)
+        self._learn_flushed(parsed.flushed)
         for reason in self._disorders(named, position, entry):
             yield self._broken(named.path, position, reason, index=entry.index, term=entry.term)
         self._due_index, self._due_offset, self._term = entry.index + 1, entry.end_offset, entry.term

@@ -27,11 +27,14 @@ def lines_of(row: Row) -> Iterator[str]:
         case "entry":
             yield _entry(row)
         case "blank":
-            yield f"  {row['bytes']} bytes from byte {row['position']} on are made ahead and not written yet"
+            verb = "is" if row["bytes"] == 1 else "are"
+            begin = f"  {_count(row['bytes'], 'byte')} from byte {row['position']} on"
+            yield f"{begin} {verb} made ahead and not written yet"
         case "file":
             yield f"file {row['file']}: {row['what']}"
         case "damage":
-            left_out = f" ({row['bytes']} bytes are left out)" if row.get("bytes") else ""
+            size = row.get("bytes")
+            left_out = f" ({_count(size, 'byte')} {'is' if size == 1 else 'are'} left out)" if size else ""
             yield f"DAMAGE {row['file']}, byte {row['position']}: {row['reason']}{left_out}"
         case "end":
             yield from _end(row)
@@ -95,10 +98,19 @@ def _end(row: Row) -> Iterator[str]:
         yield "no damage"
         return
     yield _count(row["damages"], "damage")
-    first = row["first_damaged"]
-    if first is not None and first <= row["flushed"]:
+    first, flushed = row["first_damaged"], row["flushed"]
+    if first is None:
+        return
+    if flushed is None:
+        yield "no flushed mark could be read: whether durable bytes are damaged is not known"
+    elif first <= flushed:
         yield f"entry {first} is at or below the flushed mark: durable bytes are damaged, and a broker isolates them"
-    elif first is not None:
+    elif row["unread"]:
+        yield (
+            f"entry {first} is above the flushed mark of what could be read, and a segment could not be read:"
+            " whether durable bytes are damaged is not known"
+        )
+    else:
         yield f"entry {first} is above the flushed mark: a power loss leaves such a tail, and a start cuts it"
 
 

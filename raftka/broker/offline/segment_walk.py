@@ -41,12 +41,14 @@ class Damage(NamedTuple):
         size: How many are left out; 0 if nothing is.
         reason: What is wrong, in words.
         head: The header of the entry there, if that is whole.
+        is_unread: The system gave no bytes: what they are is not known.
     """
 
     position: int
     size: int
     reason: str
     head: EntryHead | None = None
+    is_unread: bool = False
 
 
 def walk(file: File, path: str, size: int) -> Iterator[Found | Blank | Damage]:
@@ -61,14 +63,14 @@ def walk(file: File, path: str, size: int) -> Iterator[Found | Blank | Damage]:
         except (CorruptLogError, UnknownFormatError) as error:
             reason = reason_of(error.__cause__ or error)
         except OSError as error:
-            yield Damage(position, size - position, f"it cannot be read: {reason_of(error)}")
+            yield Damage(position, size - position, f"it cannot be read: {reason_of(error)}", is_unread=True)
             return
         if position >= size:
             return
         try:
             found = _gap(file, position, size, reason)
         except OSError as error:
-            found = Damage(position, size - position, f"it cannot be read: {reason_of(error)}")
+            found = Damage(position, size - position, f"it cannot be read: {reason_of(error)}", is_unread=True)
         yield found
         position += found.size
 

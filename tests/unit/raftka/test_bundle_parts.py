@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from raftka.cli.debug import _missing_lines
 from raftka.debug.admin_parts import PATHS, add_admin_parts, other_admins
 from raftka.debug.bundle import BundleRequest, make_bundle
 from raftka.debug.bundle_file import BundleFile
@@ -93,6 +94,18 @@ def test_a_broker_that_does_not_answer_is_asked_once(tmp_path: Path) -> None:
     reasons = [part["missing"] for part in admin_parts_of(tmp_path / "b.zip", NOBODY).values()]
     assert reasons[0].startswith(f"admin port {NOBODY}: ")
     assert all(each == f"not asked for: {reasons[0]}" for each in reasons[1:])
+
+
+def test_a_broker_that_does_not_answer_costs_one_line() -> None:
+    silence = "admin port b:1: no answer"
+    missing = [("brokers/3/ready.json", silence), *((f"brokers/3/{n}", f"not asked for: {silence}") for n in range(6))]
+    assert _missing_lines([*missing, ("doctor.json", "HTTP 404")]) == [
+        f"missing brokers/3/ready.json and 6 more: {silence}",
+        "missing doctor.json: HTTP 404",
+    ]
+    many = _missing_lines([(f"b/{n}", str(n // 2)) for n in range(24)])
+    assert len(many) == 11
+    assert many[-1] == "missing 4 more: manifest.json in the file says why"
 
 
 def test_a_broker_that_hangs_takes_no_more_time_than_is_left(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import json
 import os
+import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from raftka.broker.offline.data_directory_rows import place_of
 from raftka.broker.offline.lock_holder import holder_of
 from raftka.broker.offline.log_rows import LogRows, Wanted
 from raftka.broker.offline.read_only_files import ReadOnlyFiles
+from raftka.broker.offline.row_text import lines_of
 from runtime.files import OsFileSystem
 from storage.log_start import LogStart
 from storage.snapshot_file import Snapshot, snapshot_path
@@ -195,6 +197,63 @@ def test_damage_at_the_flushed_mark_is_told_as_damage_of_durable_bytes(tmp_path:
     flip(path, begin + 60)
     _, text, _ = dump(place.directory)
     assert "entry 8 is at or below the flushed mark: durable bytes are damaged" in text
+
+
+def make_random(path: Path) -> None:
+    path.write_bytes(random.Random(7).randbytes(20_000))
+
+
+@pytest.mark.parametrize("make", [make_random, Path.mkdir, os.mkfifo], ids=["random bytes", "directory", "pipe"])
+def test_without_a_mark_nothing_is_said_of_durable_bytes(
+    make: Callable[[Path], object], tmp_path: Path, dump: Dump
+) -> None:
+    place = make_log(tmp_path)
+    for path in [*place.directory.glob("*.log"), *place.directory.glob("*.index")]:
+        path.unlink()
+    make(place.directory / "00000000000000000001-1.log")
+    (end,) = of(rows_of(dump, place.directory, code=1), "end")
+    assert (end["flushed"], end["first_damaged"], end["entries"]) == (None, 1, 0)
+    _, text, _ = dump(place.directory)
+    assert text.splitlines()[-1] == "no flushed mark could be read: whether durable bytes are damaged is not known"
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "pipe"])
+def test_a_segment_that_cannot_be_read_may_hold_a_larger_mark(
+    make: Callable[[Path], object], tmp_path: Path, dump: Dump
+) -> None:
+    place = make_log(tmp_path)
+    last = place.directory / place.names()[-1]
+    last.unlink()
+    make(last)
+    _, text, _ = dump(place.directory)
+    assert "entry 10 is above the flushed mark of what could be read, and a segment could not be read" in text
+    assert "a power loss" not in text
+
+
+def test_a_whole_header_tells_its_mark_although_its_payload_is_damaged(tmp_path: Path, dump: Dump) -> None:
+    place = make_log(tmp_path, count=1)
+    spans = place.spans()
+    path, _, end = spans[4]
+    for position in (*(spans[index][1] for index in range(1, 4)), end - 1):
+        flip(path, position)
+    (row,) = of(rows_of(dump, place.directory, code=1), "end")
+    assert (row["entries"], row["first_damaged"], row["flushed"]) == (0, 1, 0)
+
+
+def test_one_byte_is_told_as_one() -> None:
+    damage = {"type": "damage", "file": "a.log", "position": 7, "reason": "why", "bytes": 1}
+    assert list(lines_of(damage)) == ["DAMAGE a.log, byte 7: why (1 byte is left out)"]
+    assert list(lines_of(damage | {"bytes": 2})) == ["DAMAGE a.log, byte 7: why (2 bytes are left out)"]
+    blank = {"type": "blank", "position": 7, "bytes": 1}
+    assert list(lines_of(blank)) == ["  1 byte from byte 7 on is made ahead and not written yet"]
+
+
+@pytest.mark.parametrize("options", [("--from", "1"), ("--limit", "3")])
+def test_entries_of_a_data_directory_cannot_be_chosen(tmp_path: Path, dump: Dump, options: tuple[str, str]) -> None:
+    (tmp_path / "groups").mkdir()
+    code, out, err = dump(tmp_path, *options)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "is a data directory: --from and --limit choose entries of one log" in err
 
 
 def test_zeros_that_were_made_ahead_are_no_damage(tmp_path: Path, dump: Dump) -> None:
