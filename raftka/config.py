@@ -28,7 +28,10 @@ __all__ = ["BrokerConfig", "ConfigError", "SeedAddress", "load_config", "parse_a
 
 # Variables of the command line's own, which are no broker options.
 _CLIENT_VARIABLES = frozenset(
-    {"RAFTKA_BROKERS", "RAFTKA_PIPELINES", "RAFTKA_PIPELINE_DIR", "RAFTKA_NEED_SPARK", "RAFTKA_NEED_CLIENTS"}
+    {
+        *("RAFTKA_BROKERS", "RAFTKA_PIPELINES", "RAFTKA_PIPELINE_DIR", "RAFTKA_JAR_CACHE", "RAFTKA_JAR_REPOSITORIES"),
+        *("RAFTKA_NEED_SPARK", "RAFTKA_NEED_CLIENTS"),
+    }
 )
 
 

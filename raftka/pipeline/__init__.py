@@ -12,7 +12,8 @@ What a person sets:
 
 A run:
 
-* `spark_session`    PySpark, Java and the Kafka connector, or what to install; a session.
+* `spark_session`    PySpark and Java, or what to install; a session.
+* `connector`        the JARs of Spark's Kafka connector; `jar_cache` fetches and checks them.
 * `run`              what a kind builds its query with; `source_options` what every read begins with.
 * `runner`           start, watch, stop.
 * `run_folder`       lock, checkpoints, status; `durable_files` writes.

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from raftka.error_text import reason_of, short_reason_of
+from raftka.pipeline.connector import with_connector
 from raftka.pipeline.errors import ConnectorMissingError, PipelineError, SparkMissingError
 from raftka.pipeline.query_errors import cause
 
@@ -34,7 +35,9 @@ _JAVA_SECONDS = 30
 _LOG_LINES = 3
 # They come into being when an exception does, and bring handlers of their own.
 _CONTEXT_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-_NOT_FOUND = re.compile(r":: (\S+): not found$")
+# What Ivy prints if it finds no POM, or a POM and no JAR.
+_UNRESOLVED = re.compile(r"unresolved dependency|UNRESOLVED DEPENDENCIES|FAILED DOWNLOADS|download failed")
+_NOT_FOUND = re.compile(r":: (\S+#\S+;\S+?)(?:: not found|!\S+)$")
 _DEFAULTS = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
@@ -97,23 +100,9 @@ def java_release(said: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def connector(version: str) -> str:
-    """Return the coordinates of the Kafka connector for a PySpark.
-
-    Of each minor release the first connector is taken. It runs on all patch releases of it, and later ones are missing
-    in repositories, or what they need is.
-    """
-    major, minor = version.split(".")[:2]
-    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{major}.{minor}.0"
-
-
-def session_options(version: str, own: Mapping[str, str]) -> dict[str, str]:
+def session_options(own: Mapping[str, str]) -> dict[str, str]:
     """Return the configuration of a session: defaults, and what a pipeline sets below `spark.`."""
-    options = dict(_DEFAULTS) | {f"spark.{key}": value for key, value in own.items()}
-    # Whoever brings JARs brings the connector among them: a machine without network has no other way.
-    if "spark.jars" not in options and "spark.jars.packages" not in options:
-        options["spark.jars.packages"] = connector(version)
-    return options
+    return dict(_DEFAULTS) | {f"spark.{key}": value for key, value in own.items()}
 
 
 def open_session(name: str, own: Mapping[str, str], log: Path) -> "SparkSession":
@@ -124,18 +113,19 @@ def open_session(name: str, own: Mapping[str, str], log: Path) -> "SparkSession"
         ConnectorMissingError: The Kafka connector is not here and could not be fetched.
         PipelineError: Spark did not start.
     """
-    options = session_options(require_spark(), own)
+    version = require_spark()
     from pyspark.sql import SparkSession
 
     # Workers are this Python, which has what this process has.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(f"raftka {name}")
-    for key, value in options.items():
-        builder = builder.config(key, value)
     try:
         log.open("ab").close()
     except OSError as error:
         raise PipelineError(f"{log}: {short_reason_of(error)}: Spark's output goes to this file") from None
+    options = with_connector(version, session_options(own), os.environ, lambda line: _add_line(log, line))
+    builder = SparkSession.builder.appName(f"raftka {name}")
+    for key, value in options.items():
+        builder = builder.config(key, value)
     loggers_into(log)
     begin = log.stat().st_size
     failures: tuple[type[Exception], ...] = (*spark_errors(), OSError, RuntimeError)
@@ -256,6 +246,12 @@ def _same_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
+def _add_line(log: Path, line: str) -> None:
+    # A log that is full keeps nobody from starting.
+    with suppress(OSError), log.open("a") as stream:
+        stream.write(f"{line}\n")
+
+
 def _lines_of(log: Path, begin: int) -> list[str]:
     with log.open("rb") as stream:
         stream.seek(begin)
@@ -263,7 +259,7 @@ def _lines_of(log: Path, begin: int) -> list[str]:
 
 
 def _is_unresolved(lines: list[str]) -> bool:
-    return any("unresolved dependency" in line or "UNRESOLVED DEPENDENCIES" in line for line in lines)
+    return any(_UNRESOLVED.search(line) for line in lines)
 
 
 def _why(lines: list[str]) -> str:
@@ -271,8 +267,9 @@ def _why(lines: list[str]) -> str:
     if _is_unresolved(lines):
         missing = sorted({found[1] for line in lines if (found := _NOT_FOUND.match(line.strip()))})
         return (
-            f"the Kafka connector could not be fetched ({', '.join(missing) or 'no repository answers'}):"
-            " spark.jars names files of your own, spark.jars.ivy another cache"
+            f"spark.jars.packages could not be fetched ({', '.join(missing) or 'no repository answers'}):"
+            " spark.jars names files of your own, spark.jars.ivy another cache, spark.jars.ivySettings a file of"
+            " settings without the local Maven repository, where a POM without its JAR is enough for this"
         )
     telling = [
         line.strip() for line in lines if re.match(r"(Exception|Error|Caused by|Unrecognized|\S+Exception)", line)

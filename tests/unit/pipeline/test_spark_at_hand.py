@@ -13,7 +13,7 @@ import pytest
 from raftka.pipeline import spark_session
 from raftka.pipeline.errors import PipelineError, SparkMissingError
 from raftka.pipeline.query_errors import is_jvm_ending, query_error
-from raftka.pipeline.spark_session import connector, java_release, require_java, require_spark, session_options
+from raftka.pipeline.spark_session import java_release, require_java, require_spark, session_options
 from raftka.pipeline.topic_identity import compare, how_to_make
 from tests.pipeline.without_spark import names_and_marks
 
@@ -100,12 +100,10 @@ def test_without_pyspark_it_is_said_what_to_install(tmp_path: Path, monkeypatch:
     assert require_spark() == "4.0.5"
 
 
-def test_the_connector_is_the_first_of_the_minor_release_unless_jars_are_named() -> None:
-    coordinates = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
-    assert connector("4.0.5") == coordinates
-    assert session_options("4.0.5", {})["spark.jars.packages"] == coordinates
-    assert session_options("4.0.5", {"driver.memory": "2g"})["spark.driver.memory"] == "2g"
-    assert "spark.jars.packages" not in session_options("4.0.5", {"jars": "a.jar,b.jar"})
+def test_a_session_has_the_defaults_and_what_a_pipeline_sets() -> None:
+    options = session_options({"driver.memory": "2g"})
+    assert options["spark.driver.memory"] == "2g"
+    assert options["spark.master"] == "local[2]"
 
 
 def test_why_a_jvm_ended_is_read_out_of_its_log(tmp_path: Path) -> None:
@@ -121,10 +119,23 @@ def test_why_a_jvm_ended_is_read_out_of_its_log(tmp_path: Path) -> None:
     assert spark_session._is_unresolved(lines)
     said = spark_session._why(lines)
     assert said.startswith(
-        "the Kafka connector could not be fetched (org.apache.spark#spark-sql-kafka-0-10_2.13;9.9.9)"
+        "spark.jars.packages could not be fetched (org.apache.spark#spark-sql-kafka-0-10_2.13;9.9.9)"
     )
     assert spark_session._why(spark_session._lines_of(log, 0)).count("before") == 0
     assert spark_session._why(spark_session._lines_of(log, log.stat().st_size)) == ""
+
+
+def test_a_pom_without_its_jar_is_told_as_what_it_is() -> None:
+    lines = [
+        "\t::              FAILED DOWNLOADS            ::",
+        "\t:: ^ see resolution messages for details  ^ ::",
+        "\t:: org.slf4j#slf4j-api;2.0.16!slf4j-api.jar",
+        'Exception in thread "main" java.lang.RuntimeException: [download failed: org.slf4j#slf4j-api;2.0.16!slf4j-api.jar]',
+    ]
+    assert spark_session._is_unresolved(lines)
+    said = spark_session._why(lines)
+    assert said.startswith("spark.jars.packages could not be fetched (org.slf4j#slf4j-api;2.0.16):")
+    assert "spark.jars.ivySettings" in said
 
 
 def test_a_log_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,6 +206,7 @@ def test_a_spark_that_ends_while_it_starts_is_told_in_a_line(tmp_path: Path, mon
     monkeypatch.setattr(spark_session, "require_spark", lambda: "4.0.0")
     monkeypatch.setattr(spark_session, "_start_jvm", start)
     monkeypatch.setattr(spark_session, "loggers_into", lambda _: None)
+    monkeypatch.setattr(spark_session, "with_connector", lambda _version, options, *_: options)
     with pytest.raises(
         PipelineError,
         match=r"^Spark did not start: UnsupportedOperationException: getSubject is not supported \(.*log has the whole output\)$",
