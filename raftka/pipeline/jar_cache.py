@@ -1,7 +1,7 @@
 """JARs by SHA-256: fetched once from a Maven repository into a folder of Raftka's own, and checked at every use.
 
-Invariant P5: a path that `JarCache.path_of` returns has the bytes of the pinned SHA-256. Nobody else writes the folder,
-and nothing in it is trusted: a torn, damaged or foreign file is fetched again.
+Invariant P7 of RFC 0010: a path that `JarCache.path_of` returns has the bytes of the pinned SHA-256. Nothing in the
+folder is trusted: a torn, damaged or foreign file is fetched again.
 """
 
 import hashlib

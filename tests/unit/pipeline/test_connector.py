@@ -103,10 +103,10 @@ def test_a_cache_that_spark_could_not_read_from_is_refused(name: str, tmp_path: 
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    assert cache_folder({}) == Path("/home/me/.cache/raftka/jars")
+    monkeypatch.setenv("HOME", "/nowhere/me")
+    assert cache_folder({}) == Path("/nowhere/me/.cache/raftka/jars")
     assert cache_folder({"XDG_CACHE_HOME": "/var/cache"}) == Path("/var/cache/raftka/jars")
-    assert cache_folder({"XDG_CACHE_HOME": "relative"}) == Path("/home/me/.cache/raftka/jars")
+    assert cache_folder({"XDG_CACHE_HOME": "relative"}) == Path("/nowhere/me/.cache/raftka/jars")
     assert cache_folder({"XDG_CACHE_HOME": "/var/cache", CACHE_VARIABLE: "/jars"}) == Path("/jars")
     assert cache_folder({CACHE_VARIABLE: "jars"}) == Path.cwd() / "jars"
 
