@@ -45,7 +45,7 @@ def test_a_pipeline_starts_beside_a_half_filled_maven_repository_and_later_besid
         # The JVM takes the home directory out of the system's list of users, and not out of HOME.
         command += ["--brokers", cluster.bootstrap, "--set", f"spark.driver.extraJavaOptions=-Duser.home={at}"]
         variables = {REPOSITORIES_VARIABLE: repository, "HOME": str(at), "XDG_CACHE_HOME": str(caches)}
-        variables |= dict.fromkeys(("http_proxy", "HTTP_PROXY"), "")
+        variables |= {"no_proxy": "127.0.0.1"}
         return subprocess.run(
             command, capture_output=True, text=True, timeout=_SECONDS, env=environment() | variables, check=False
         )

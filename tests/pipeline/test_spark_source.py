@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from raftka.kafka import client as kafka_client
 from raftka.pipeline.archive.folder import ArchiveFolder
@@ -14,6 +15,7 @@ from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.runner import StopRequest
 from raftka.pipeline.telemetry.settings import TELEMETRY_TOPIC
 from tests.pipeline.pipelines import Record, new_topic, read, run, write
+from tests.process.acked_log import quiet_logger
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, ClusterMaker, eventually
 from tests.process.kafka_topics import delete_topic
 
@@ -103,6 +105,21 @@ def test_a_pipeline_begins_at_its_timestamp_and_where_nothing_is_that_late_with_
     assert sorted(map(tuple, rows)) == [(0, 8), (0, 9), (1, 5), (1, 6), (1, 7)]
     # What came before was not asked for, and is not missed.
     assert verify(spark, ArchiveFolder.open(path), Wanted(cluster.bootstrap)).is_whole
+
+
+def test_records_of_every_codec_are_read(spark: Any, cluster: BrokerCluster) -> None:
+    topic = new_topic(cluster, "packed")
+    codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
+    for codec in codecs:
+        producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap, "compression.type": codec, "logger": quiet_logger()}
+        )
+        for _ in range(100):
+            producer.produce(topic, codec.encode() * 100)
+        assert producer.flush(DEADLINE_SECONDS) == 0
+    # The libraries that unpack are PySpark's: the connector's JARs come without them.
+    found = loaded(spark, cluster, topic).groupBy("value").count().collect()
+    assert {bytes(row["value"]): row["count"] for row in found} == {codec.encode() * 100: 100 for codec in codecs}
 
 
 def test_what_brokers_tell_of_themselves_is_read(spark: Any, make_cluster: ClusterMaker) -> None:

@@ -20,6 +20,8 @@ from tests.unit.pipeline.maven_repository import JARS, MavenRepository, ignore
 @pytest.fixture(autouse=True)
 def _pins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connector, "_PINNED", {"4.0": JARS})
+    # Whatever proxy this machine has: the repositories are on loopback.
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
 def test_every_pinned_connector_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,11 @@ NOBODY = "http://127.0.0.1:1/maven"
 JAR = JARS[0]
 
 
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
 def cache(folder: Path, *urls: str) -> JarCache:
     return JarCache(folder, [Repository.parse(url) for url in urls], ignore)
 
