@@ -126,6 +126,14 @@ class TopicConfig:
         False,
         "Whether acks=all is answered when the replicas have written a batch, before they have fsynced it.",
     )
+    list_offsets_linearizable: bool = _setting(
+        "list.offsets.linearizable",
+        ConfigType.BOOLEAN,
+        True,
+        "Whether a majority confirms the leader before it tells the latest offset, or one by timestamp. If false, the"
+        " leader answers alone, as in Kafka: one that was deposed and does not know it yet may tell an older state.",
+        broker_key="list.offsets.linearizable",
+    )
 
     def as_strings(self) -> dict[str, str]:
         """Return every key with its value, as Kafka shows them."""

@@ -77,6 +77,7 @@ class BrokerConfig:
     auto_create_topics_enable: bool
     min_insync_replicas: int
     message_max_bytes: int
+    list_offsets_linearizable: bool
     broker_replicas_max: int
     raft_heartbeat_interval_ms: int
     raft_election_timeout_ms: int

@@ -200,6 +200,14 @@ OPTIONS: tuple[Option, ...] = (
         64 * 1024 * 1024,
     ),
     Option(
+        key="list.offsets.linearizable",
+        kind="bool",
+        default=True,
+        doc="Topic default: a majority confirms the leader before it tells the latest offset, or one by timestamp. If"
+        " false, the leader answers alone, as in Kafka: one that was deposed and does not know it yet may tell an"
+        " older state.",
+    ),
+    Option(
         key="broker.replicas.max",
         kind="int",
         default=2_500,

@@ -59,8 +59,9 @@ async def handle_list_offsets(
 ) -> ListOffsetsResponse:
     """Answer for each partition; only a leader in office knows.
 
-    What depends on the newest records is a linearizable read: a leader that was deposed without knowing it does not
-    answer. All partitions of the request wait at the same time.
+    What depends on the newest records is a linearizable read, unless the topic has `list.offsets.linearizable=false`:
+    a leader that was deposed without knowing it does not answer. All partitions of the request wait at the same time.
+    The isolation level changes nothing: there are no transactions, so every visible record is stable.
     """
     topics = []
     reads: list[_Read] = []
@@ -88,8 +89,17 @@ async def handle_list_offsets(
 
 
 def _begin(partition: Partition, timestamp: int, result: _Partition) -> _Read:
-    begun = None if timestamp in _OF_THE_PAST else partition.begin_read()
+    begun = partition.begin_read() if _is_confirmed(partition, timestamp) else None
     return _Read(partition, timestamp, result, partition.high_watermark, partition.leader_epoch, begun)
+
+
+def _is_confirmed(partition: Partition, timestamp: int) -> bool:
+    """Return whether a majority confirms the leader before this is answered.
+
+    The start of a log is not worth a round: it only ever moves forward, so a deposed leader tells at worst an earlier
+    one (RFC 0008 section 7). The topic decides about what depends on the newest records.
+    """
+    return timestamp not in _OF_THE_PAST and partition.config.list_offsets_linearizable
 
 
 async def _finish(context: RequestContext, read: _Read, version: int) -> None:

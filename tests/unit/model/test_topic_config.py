@@ -34,6 +34,7 @@ def test_every_key_is_taken():
         "retention.ms": "3",
         "retention.bytes": "4",
         "write.caching": "TRUE",
+        "list.offsets.linearizable": "False",
     }
     assert parse_topic_config(asked, 3) == TopicConfig(
         segment_bytes=2_000_000,
@@ -46,6 +47,7 @@ def test_every_key_is_taken():
         retention_ms=3,
         retention_bytes=4,
         write_caching=True,
+        list_offsets_linearizable=False,
     )
 
 
@@ -155,6 +157,7 @@ def test_all_keys_are_shown_with_their_values():
         "retention.ms": "604800000",
         "retention.bytes": "-1",
         "write.caching": "false",
+        "list.offsets.linearizable": "true",
         "cleanup.policy": "delete",
         "compression.type": "producer",
         "flush.messages": str(LONG_MAX),
