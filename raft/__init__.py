@@ -24,6 +24,7 @@
 * `write_probe`             finds steps that hang, and tries whether the disk takes writes again.
 * `linearizable_barrier`    confirms for readers that this replica still leads.
 * `heartbeat_manager`       one message per node pair for all groups; `group_heartbeats` is one group's part of it.
+* `asked_heartbeats`        those that readers ask for: all who ask a node share one message at a time.
 * `group_manager`           all groups of this node.
 * `service`                 receives the requests of peers; `client` is the interface for sending them,
                             `links_raft_client` implements it on `rpc`; `link_methods` has the methods' numbers.

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 
 from model.ids import NodeId, Term
+from raft.asked_heartbeats import AskedHeartbeats
 from raft.client import RaftClient
 from raft.consensus import Consensus
 from raft.disk_reserve import DiskReserve
@@ -36,8 +37,7 @@ class HeartbeatManager:
         self._disk = disk
         self._led: dict[Consensus, None] = {}
         self._unanswered: dict[NodeId, int] = {}
-        # Groups whose readers ask for heartbeats in this step of the loop, and of which nodes.
-        self._asked: dict[Consensus, Collection[NodeId]] = {}
+        self._asked = AskedHeartbeats(self._beat_asked)
 
     def start(self) -> None:
         """Begin to tick."""
@@ -53,19 +53,18 @@ class HeartbeatManager:
     def forget(self, consensus: Consensus) -> None:
         """The group is gone from this node."""
         self._led.pop(consensus, None)
+        self._asked.forget(consensus)
 
     def beat_soon(self, consensus: Consensus, asked: Collection[NodeId]) -> None:
         """Send some followers of one group a heartbeat before the next tick.
 
-        All groups that ask in one step of the loop share a message; a group asks once in it.
+        All groups that ask a node in one step of the loop, or while it has not answered the last who asked, share a
+        message.
         """
-        if not self._asked:
-            asyncio.get_running_loop().call_soon(self._beat_asked)
-        self._asked[consensus] = asked
+        self._asked.ask(consensus, asked)
 
-    def _beat_asked(self) -> None:
-        asked, self._asked = self._asked, {}
-        self._dispatch(asked.items())
+    def _beat_asked(self, node_id: NodeId, groups: Collection[Consensus]) -> None:
+        self._dispatch(((consensus, (node_id,)) for consensus in groups), are_asked=True)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -80,7 +79,7 @@ class HeartbeatManager:
                 consensus.watch.check()
             self._dispatch((consensus, consensus.state.followers) for consensus in led)
 
-    def _dispatch(self, wanted: Iterable[tuple[Consensus, Collection[NodeId]]]) -> None:
+    def _dispatch(self, wanted: Iterable[tuple[Consensus, Collection[NodeId]]], *, are_asked: bool = False) -> None:
         by_node: dict[NodeId, tuple[list[Consensus], list[Heartbeat]]] = {}
         for consensus, nodes in wanted:
             # In this order whoever asks; and one that was asked may be none any more.
@@ -95,16 +94,20 @@ class HeartbeatManager:
             if self._client.is_up(node_id) and self._unanswered.get(node_id, 0) < _UNANSWERED_MAX:
                 for first in range(0, len(beats), _BEATS_MAX):
                     last = first + _BEATS_MAX
-                    self._send(node_id, groups[first:last], beats[first:last])
+                    self._send(node_id, groups[first:last], beats[first:last], are_asked=are_asked)
 
-    def _send(self, node_id: NodeId, groups: list[Consensus], beats: list[Heartbeat]) -> None:
+    def _send(self, node_id: NodeId, groups: list[Consensus], beats: list[Heartbeat], *, are_asked: bool) -> None:
         self._unanswered[node_id] = self._unanswered.get(node_id, 0) + 1
+        if are_asked:
+            self._asked.on_sent(node_id)
         numbers = [consensus.heartbeats.on_sent(node_id) for consensus in groups]
 
         def on_done(future: asyncio.Future[HeartbeatReply]) -> None:
             # Counted down twice, a stalled peer would get more than its bound of messages.
             assert self._unanswered[node_id] > 0
             self._unanswered[node_id] -= 1
+            if are_asked:
+                self._asked.on_ended(node_id)
             if future.cancelled() or future.exception() is not None:
                 return
             self._disk.update_spare(node_id, future.result().spare_bytes)
