@@ -59,6 +59,16 @@ BY_SCENARIO = (
         f"{_SCENARIOS}/test_linearizable_reads.py::test_a_busy_replica_would_confirm_a_reader_if_busy_named_the_requests_term",
     ),
     ScenarioBug(
+        "a round that began before a reader came counts for him",
+        "RFC 0003 section 10",
+        f"{_SCENARIOS}/test_shared_reads.py::test_a_reader_is_told_too_little_if_a_round_that_began_before_counts_for_him",
+    ),
+    ScenarioBug(
+        "the leader tells the latest offset alone by default",
+        "RFC 0003 section 10; Kafka's own promise",
+        f"{_SCENARIOS}/test_shared_reads.py::test_a_deposed_leader_would_tell_too_little_if_nobody_were_asked_by_default",
+    ),
+    ScenarioBug(
         "an unlink is not made durable, newest segment first",
         "counterexample 16",
         f"{_SCENARIOS}/test_unlinked_segments.py::test_a_truncated_segment_comes_back_if_an_unlink_is_not_made_durable_newest_first",
