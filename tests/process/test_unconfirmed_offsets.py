@@ -1,4 +1,4 @@
-"""`list.offsets.linearizable`: what a real client is told by a leader whose followers have been frozen (SIGSTOP)."""
+"""`list.offsets.linearizable`: what a leader tells a real client while its followers are frozen (SIGSTOP)."""
 
 import os
 import signal

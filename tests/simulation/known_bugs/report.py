@@ -28,6 +28,11 @@ several tries (disjoint ranges of seeds) they are medians, and `objected` says w
 
 {caught} of {all} bugs were caught in every one of {tries} tries; median over all of them: {virtual:.0f} virtual seconds,
 {cpu:.1f} s of a core.
+
+The other tables:
+
+- [By the rows of the seed RFC](#by-the-rows-of-the-seed-rfc)
+- [By written schedules](#by-written-schedules)
 """
 
 
