@@ -14,6 +14,7 @@ Around it:
 - coordinator: finds the partition that keeps a group, and creates the topic when it is first asked for
 - coordinated_partition: the groups of one partition while this broker leads it in one term
 - held_group: one group there: its machine, its timer, its writes
+- shared_writes: the writes of many groups share entries, rounds and fsyncs
 - lag: how far the groups that are kept here are behind
 - offsets_creation: `__consumer_offsets` comes to be
 - group_errors: errors of the engine as members get them

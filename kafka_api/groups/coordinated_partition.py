@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 
 from cluster.groups.group_table import GroupTable
 from cluster.groups.offsets_log_state import OffsetsLogState
-from cluster.groups.offsets_topic import OFFSETS_LEVEL
 from cluster.groups.records import GroupKey, Key, OffsetKey, StoredGroup, Value, encode_record
 from cluster.partition import Partition
 from kafka_api.groups.deletion_parts import deletion_parts
@@ -21,15 +20,18 @@ from kafka_api.groups.group_events import Identity
 from kafka_api.groups.held_group import HeldGroup
 from kafka_api.groups.member_memory import MemberMemory
 from kafka_api.groups.options import GroupOptions
+from kafka_api.groups.shared_writes import SharedWrites
 from kafka_api.groups.subscription import CONSUMER, consumed_topics
 from kafka_api.protocol.error_codes import ErrorCode
 from model.ids import Index
-from model.key_value_batch import encode_key_values
+from model.key_value_batch import KeyValue, encode_key_values
 from raft.errors import RaftError
-from raft.replicate_item import ReplicateResult
 from runtime.clock import WallClock
 
 _GROUPS_PER_STEP = 50
+# What a batch and each of its records take beside keys and values, at most.
+_BATCH_BYTES = 128
+_RECORD_BYTES = 32
 _logger = logging.getLogger("kafka.groups")
 
 
@@ -59,6 +61,7 @@ class CoordinatedPartition:
         # Those that may be dropped once the table knows what was written of them.
         self._idle: dict[str, HeldGroup] = {}
         self._is_ended = False
+        self._writes = SharedWrites(partition, self.term, options.write_timeout_ms / 1000, self.now_ms)
         state.on_applied = self._drop_idle
 
     @property
@@ -171,25 +174,13 @@ class CoordinatedPartition:
 
     def write(self, records: Sequence[tuple[Key, Value | None]]) -> "asyncio.Future[Index | ErrorCode]":
         """Append records in this term; the result is their index once they are committed, or a code."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Index | ErrorCode] = loop.create_future()
-        batch = encode_key_values([encode_record(key, value) for key, value in records], self.now_ms())
+        encoded = [encode_record(key, value) for key, value in records]
         # Whether the table has room is judged in the order of the log (`cluster.groups.offsets_log_state`).
-        if len(batch) > self._options.record_bytes_max:
+        if _is_larger(encoded, self._options.record_bytes_max):
+            done: asyncio.Future[Index | ErrorCode] = asyncio.get_running_loop().create_future()
             done.set_result(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
             return done
-        deadline = loop.time() + self._options.write_timeout_ms / 1000
-        stages = self.partition.produce(batch, len(records), OFFSETS_LEVEL, deadline, expected_term=self.term)
-
-        def on_replicated(replicated: asyncio.Future[ReplicateResult]) -> None:
-            error = replicated.exception()
-            if error is None:
-                done.set_result(replicated.result().last_index)
-            else:
-                done.set_result(coordinator_error(error))
-
-        stages.replicated.add_done_callback(on_replicated)
-        return done
+        return self._writes.write(encoded)
 
     def _is_settled(self, held: HeldGroup | None) -> bool:
         """Whether the table has all that is written of a group."""
@@ -339,3 +330,9 @@ class CoordinatedPartition:
             return ErrorCode.NONE if identity.generation < 0 else ErrorCode.ILLEGAL_GENERATION
         held = self.hold(group_id)
         return held.call(lambda now: held.group.check_commit(now, identity))
+
+
+def _is_larger(records: Sequence[KeyValue], bytes_max: int) -> bool:
+    """Whether the batch of these records has more bytes; only a batch that is close to it is made."""
+    at_most = _BATCH_BYTES + sum(_RECORD_BYTES + len(record.key) + len(record.value or b"") for record in records)
+    return at_most > bytes_max and len(encode_key_values(records, 0)) > bytes_max

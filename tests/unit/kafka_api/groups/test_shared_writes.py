@@ -1,0 +1,230 @@
+"""Writes of many groups share entries: how many rounds and fsyncs they take, in which order, and who is told what."""
+
+import asyncio
+from collections import deque
+from dataclasses import replace
+
+import pytest
+
+from cluster.groups.offsets_topic import OFFSETS_TOPIC
+from cluster.groups.records import CommittedOffset, OffsetKey, encoded_size
+from cluster.state_bounds import StateFullError, StateOptions
+from kafka_api.groups.shared_writes import SharedWrites
+from kafka_api.protocol.error_codes import ErrorCode
+from model.ids import ConsistencyLevel, Index, Offset, Term
+from model.key_value_batch import KeyValue, read_key_values
+from raft.errors import NotLeaderError, ReplicateTimedOutError
+from raft.replicate_item import ReplicateResult, ReplicateStages
+from tests.engine import consensus_of
+from tests.unit.cluster.cluster_nodes import run, until
+from tests.unit.kafka_api.groups.group_calls import QUICK, Groups, with_groups
+from tests.unit.kafka_api.wire_client import stuck_disk
+
+_ONE_PARTITION = replace(QUICK, topic_partitions=1)
+_TIMEOUT = 5.0
+
+
+class _Log:
+    """Takes entries as a partition does; the test says what becomes of the oldest one that has no answer."""
+
+    def __init__(self):
+        self.entries = []
+        self.deadlines = []
+        self._asked = deque()
+
+    def produce(self, batch, record_count, level, deadline, expected_term):
+        assert level is ConsistencyLevel.QUORUM_ACK
+        assert expected_term == 3
+        keys = [record.key for record in read_key_values(batch)]
+        assert len(keys) == record_count
+        self.entries.append(keys)
+        self.deadlines.append(deadline)
+        loop = asyncio.get_running_loop()
+        stages = ReplicateStages(loop.create_future(), loop.create_future())
+        self._asked.append((len(self.entries), stages.replicated))
+        return stages
+
+    async def commit(self):
+        number, replicated = self._asked.popleft()
+        replicated.set_result(ReplicateResult(Index(number), Index(number), Offset(0), Term(3)))
+        await _steps()
+
+    async def refuse(self, error):
+        self._asked.popleft()[1].set_exception(error)
+        await _steps()
+
+
+async def _steps():
+    for _ in range(4):
+        await asyncio.sleep(0)
+
+
+def _writes(log):
+    return SharedWrites(log, Term(3), _TIMEOUT, lambda: 0)
+
+
+def _record(name, size=1):
+    return KeyValue(name, bytes(size))
+
+
+def with_log(test):
+    def wrapped():
+        async def whole():
+            log = _Log()
+            await test(log, _writes(log))
+
+        run(whole)
+
+    wrapped.__name__ = test.__name__
+    return wrapped
+
+
+@with_log
+async def test_writes_that_come_together_are_one_entry_in_the_order_of_their_calls(log, writes):
+    done = [writes.write([_record(b"%d" % number)]) for number in range(50)]
+    await _steps()
+    assert log.entries == [[b"%d" % number for number in range(50)]]
+    assert not any(each.done() for each in done)
+    await log.commit()
+    assert [each.result() for each in done] == [1] * 50
+
+
+@with_log
+async def test_writes_that_come_while_one_is_under_way_share_the_next_entry(log, writes):
+    first = writes.write([_record(b"a")])
+    await _steps()
+    others = [writes.write([_record(name)]) for name in (b"b", b"c")]
+    await _steps()
+    assert log.entries == [[b"a"]]
+    await log.commit()
+    assert first.result() == 1
+    assert log.entries == [[b"a"], [b"b", b"c"]]
+    # They are answered by their own entry, not by the one that was under way when they came.
+    assert not any(each.done() for each in others)
+    await log.commit()
+    assert [each.result() for each in others] == [2, 2]
+
+
+@with_log
+async def test_a_write_is_in_one_entry_as_a_whole_and_a_large_one_goes_alone(log, writes):
+    half = 40 * 1024
+    for name in (b"a", b"b"):
+        writes.write([_record(name, half), _record(name + b"2")])
+    writes.write([_record(b"large", 10 * half)])
+    writes.write([_record(b"c")])
+    for _ in range(4):
+        await _steps()
+        await log.commit()
+    assert log.entries == [[b"a", b"a2"], [b"b", b"b2"], [b"large"], [b"c"]]
+
+
+@with_log
+async def test_writes_of_an_entry_that_the_table_has_no_room_for_are_judged_one_by_one(log, writes):
+    done = [writes.write([_record(name)]) for name in (b"a", b"b", b"c")]
+    await _steps()
+    later = writes.write([_record(b"d")])
+    await log.refuse(StateFullError("full"))
+    # Nothing of the entry was written. All of them are ahead of what came later.
+    assert log.entries[1:] == [[b"a"], [b"b"], [b"c"]]
+    await log.commit()
+    await log.refuse(StateFullError("full"))
+    assert len(log.entries) == 4
+    await log.commit()
+    assert [each.result() for each in done] == [2, ErrorCode.INVALID_COMMIT_OFFSET_SIZE, 4]
+    assert log.entries[4:] == [[b"d"]]
+    await log.commit()
+    assert later.result() == 5
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotLeaderError("deposed"), ErrorCode.NOT_COORDINATOR),
+        (ReplicateTimedOutError("late"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_the_error_of_an_entry_is_told_to_everybody_in_it_and_the_next_ones_go_on(error, code):
+    @with_log
+    async def test(log, writes):
+        done = [writes.write([_record(name)]) for name in (b"a", b"b")]
+        await _steps()
+        later = writes.write([_record(b"c")])
+        await log.refuse(error)
+        assert [each.result() for each in done] == [code, code]
+        await log.commit()
+        assert later.result() == 2
+
+    test()
+
+
+@with_log
+async def test_an_entry_has_the_deadline_of_the_write_that_has_waited_for_longest(log, writes):
+    loop = asyncio.get_running_loop()
+    writes.write([_record(b"a")])
+    await _steps()
+    began = loop.time()
+    writes.write([_record(b"b")])
+    latest = loop.time()
+    await asyncio.sleep(0.01)
+    writes.write([_record(b"c")])
+    await log.commit()
+    assert began + _TIMEOUT <= log.deadlines[1] <= latest + _TIMEOUT
+
+
+@with_groups(_ONE_PARTITION)
+async def test_commits_of_fifty_clients_at_once_share_two_rounds_and_two_fsyncs(broker, groups):
+    consensus = consensus_of(broker.partition(OFFSETS_TOPIC))
+    others = [Groups(await broker.client(), f"g{number}") for number in range(50)]
+    before = broker.node.groups.probe.rounds, consensus.log.dirty_index
+    fsyncs = []
+    flush = consensus.log.flush
+    consensus.log.flush = lambda: fsyncs.append(1) or flush()
+    async with stuck_disk(broker):
+        first = asyncio.ensure_future(groups.commit(1))
+        await until(lambda: consensus.log.dirty_index > before[1])
+        committing = [asyncio.ensure_future(each.commit(number)) for number, each in enumerate(others)]
+        active = broker.server._groups.locate("g")
+        await until(lambda: len(active._writes._waiting) == 50)
+    assert [await each for each in (first, *committing)] == [0] * 51
+    assert broker.node.groups.probe.rounds - before[0] == 2
+    assert consensus.log.dirty_index - before[1] == 2
+    assert len(fsyncs) == 2
+    assert [(await each.fetch())[1] for each in others] == list(range(50))
+
+
+@with_groups(_ONE_PARTITION)
+async def test_a_client_that_is_gone_takes_nobodys_commit_with_it(broker, groups):
+    consensus = consensus_of(broker.partition(OFFSETS_TOPIC))
+    before = consensus.log.dirty_index
+    gone, stays = [Groups(await broker.client(), group) for group in ("gone", "stays")]
+    async with stuck_disk(broker):
+        first = asyncio.ensure_future(groups.commit(1))
+        await until(lambda: consensus.log.dirty_index > before)
+        lost = asyncio.ensure_future(gone.commit(2))
+        kept = asyncio.ensure_future(stays.commit(3))
+        active = broker.server._groups.locate("g")
+        await until(lambda: len(active._writes._waiting) == 2)
+        await gone.client.close()
+    assert [await first, await kept] == [0, 0]
+    await asyncio.gather(lost, return_exceptions=True)
+    # It was in the queue when its client went: its position is committed, and nobody was told.
+    assert (await Groups(groups.client, "gone").fetch())[1] == 2
+
+
+_METADATA = "x" * 100
+_BOUND = 1 + 3 * (8 + encoded_size(OffsetKey("g", "t", 0), CommittedOffset(0, 0, _METADATA, 0)))
+
+
+@with_groups(_ONE_PARTITION, state=StateOptions(groups_bytes_max=_BOUND))
+async def test_one_commit_too_large_for_the_table_refuses_nobody_that_shares_its_entry(broker, groups):
+    consensus = consensus_of(broker.partition(OFFSETS_TOPIC))
+    before = consensus.log.dirty_index
+    small, large = [Groups(await broker.client(), group) for group in ("h", "i")]
+    async with stuck_disk(broker):
+        first = asyncio.ensure_future(groups.commit(1))
+        await until(lambda: consensus.log.dirty_index > before)
+        refused = asyncio.ensure_future(large.commit(2, metadata="x" * 4000))
+        taken = asyncio.ensure_future(small.commit(3))
+        active = broker.server._groups.locate("g")
+        await until(lambda: len(active._writes._waiting) == 2)
+    assert [await first, await refused, await taken] == [0, ErrorCode.INVALID_COMMIT_OFFSET_SIZE, 0]
