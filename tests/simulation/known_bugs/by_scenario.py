@@ -54,6 +54,11 @@ BY_SCENARIO = (
         f"{_SCENARIOS}/test_linearizable_reads.py::test_an_earlier_reply_would_confirm_a_reader_if_any_reply_of_the_term_counted",
     ),
     ScenarioBug(
+        "a confirmation that began before a reader came counts for it",
+        "RFC 0003 section 10; RFC 0009",
+        f"{_SCENARIOS}/test_linearizable_reads.py::test_a_round_on_its_way_would_confirm_a_reader_that_joins_it_behind_a_write",
+    ),
+    ScenarioBug(
         "BUSY is said in the term of the request",
         "counterexample 35",
         f"{_SCENARIOS}/test_linearizable_reads.py::test_a_busy_replica_would_confirm_a_reader_if_busy_named_the_requests_term",

@@ -92,6 +92,50 @@ def test_a_deposed_leader_would_answer_a_reader_if_nobody_were_asked(monkeypatch
     assert "ReadsAreLinearizable" in str(objection.value.__cause__)
 
 
+def _a_round_that_began_before_the_write_ends_after_it() -> None:
+    with Scenario(304) as story:
+        deposed, [new, other] = story.leader, story.followers
+        story.written(deposed, QUORUM)
+        story.run_for(0.3)
+        # The first read's round is answered in term 1, and the answers stay on the way.
+        story.world.network.cut(new, deposed)
+        story.world.network.cut(other, deposed)
+        first = _Read(story, deposed)
+        story.run_for(0.1)
+        assert not first.is_answered
+        story.world.network.cut(deposed, new)
+        story.world.network.cut(deposed, other)
+        story.elect_into_office(new)
+        write = story.write(new, QUORUM)
+        story.wait(lambda: write.is_answered)
+        assert write.result is not None
+        assert story.replica(deposed).is_in_office, "it does not know"
+        second = _Read(story, deposed)
+        story.run_for(0.01)
+        story.world.network.heal(other, deposed)
+        story.wait(lambda: first.is_answered and second.is_answered, 3.0)
+        # The first came before the write: its round confirms it. The second came behind the write.
+        assert first.answer == write.result.base_offset
+        assert second.error is not None or second.answer > write.result.base_offset
+        story.converge()
+
+
+def test_a_round_confirms_only_readers_that_came_before_it_began() -> None:
+    _a_round_that_began_before_the_write_ends_after_it()
+
+
+def test_a_round_on_its_way_would_confirm_a_reader_that_joins_it_behind_a_write(monkeypatch) -> None:
+    arrive = LinearizableBarrier.arrive
+
+    def joined(barrier: LinearizableBarrier) -> asyncio.Future[None]:
+        return arrive(barrier) if barrier._current is None else barrier._current.done
+
+    monkeypatch.setattr(LinearizableBarrier, "arrive", joined)
+    with pytest.raises(AssertionError) as objection:
+        _a_round_that_began_before_the_write_ends_after_it()
+    assert "ReadsAreLinearizable" in str(objection.value.__cause__)
+
+
 def _busy_replicas_have_joined_another_term() -> None:
     with Scenario(303, nodes=5, raft=RaftOptions(append_buffer_requests=1)) as story:
         deposed, [one, two, new, other] = story.leader, story.followers

@@ -155,3 +155,19 @@ def test_a_coordinator_without_a_majority_answers_nothing_as_success(tmp_path):
             assert (await at.list()).error_code in (0, *refused)
 
     run(test)
+
+
+def test_requests_that_come_together_share_the_rounds_that_confirm_their_coordinator(tmp_path):
+    async def test():
+        async with three_coordinators(tmp_path) as brokers:
+            first = await coordinator(brokers)
+            me, generation = await brokers.groups[first].member()
+            others = [await brokers.connect(first) for _ in range(30)]
+            probe = brokers.cluster[first].groups.probe
+            before = probe.read_rounds
+            told = await asyncio.gather(*(each.heartbeat(me, generation) for each in others))
+            assert set(told) == {ErrorCode.NONE}
+            # Not one each. Requests that come in while a round is on its way share the next one.
+            assert 1 <= probe.read_rounds - before < len(others) // 2
+
+    run(test)

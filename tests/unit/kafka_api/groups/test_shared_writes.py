@@ -1,4 +1,4 @@
-"""Writes of many groups share entries: how many rounds and fsyncs they take, in which order, and who is told what."""
+"""Writes of many groups share entries: how many rounds and fsyncs they take, in which order, and what each answers."""
 
 import asyncio
 from collections import deque
