@@ -22,6 +22,7 @@ from cluster.founding import ClusterRecord, Founding, Seed, addresses
 from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.health_counts import HealthCounts
+from cluster.idle_probe import IdleProbe
 from cluster.leadership import Leadership
 from cluster.leadership_events import LeadershipEvents
 from cluster.leadership_moves import LeadershipMoves
@@ -77,6 +78,8 @@ class NodeOptions:
         retention_check_interval: How often leaders look for what has outlived its retention, seconds.
         replicas_max: Replicas of one broker, beyond which no topic is created and none grows.
         telemetry: Publish each second what every replica here did (RFC 0011).
+        idle_probe_interval: How often a link over which nothing comes is asked for a sign of life, seconds (RFC 0016);
+            0.0: never, so that a broker that stands still is lost only for those that wait for its answers.
     """
 
     node_id: NodeId
@@ -93,6 +96,7 @@ class NodeOptions:
     retention_check_interval: float = 300.0
     replicas_max: int = 2_500
     telemetry: bool = False
+    idle_probe_interval: float = 0.0
 
 
 class StartPhase(Enum):
@@ -113,6 +117,7 @@ _Part = (
     | Retention
     | TelemetryPublisher
     | NodeWatch
+    | IdleProbe
     | Links
 )
 
@@ -206,6 +211,7 @@ class Node:
             await self.links.start(options.rpc_host, options.rpc_port)
             self._started.append(self.links)
             self.links.set_peers(addresses(options.seeds))
+            self._probe_idle_links()
         if cluster is None:
             self.phase = StartPhase.SEEDS
             cluster = await founding.found()
@@ -214,6 +220,12 @@ class Node:
         self.phase = StartPhase.REPLICAS
         await self._start_groups(cluster)
         self.phase = StartPhase.STARTED
+
+    def _probe_idle_links(self) -> None:
+        if self.options.idle_probe_interval:
+            probe = IdleProbe(self.links, self.options.idle_probe_interval)
+            probe.start()
+            self._started.append(probe)
 
     def _on_kvstore_failure(self, error: KvStoreError) -> None:
         # No term and no vote becomes durable any more, for any group: this broker can neither follow a new leader nor

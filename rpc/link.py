@@ -103,6 +103,11 @@ class OutgoingLink:
         return self._connection.peer if self._connection is not None and self._connection.is_open else None
 
     @property
+    def last_received(self) -> float | None:
+        """loop.time() of the last byte from the peer; None while the link is down."""
+        return self._connection.last_received if self._connection is not None and self._connection.is_open else None
+
+    @property
     def unsent_bytes(self) -> int:
         """What was sent over the link and its kernel has not taken yet."""
         return self._connection.unsent_bytes if self._connection is not None else 0
@@ -148,6 +153,12 @@ class OutgoingLink:
             connection.abort()
         elif is_wrong(connection.peer):
             connection.close()
+
+    def abort_if_silent_since(self, at: float) -> None:
+        """Take a link that is up for lost, and dial again, if nothing has come over it since loop.time() was `at`."""
+        received = self.last_received
+        if self._connection is not None and received is not None and received < at:
+            self._connection.abort()
 
     def close(self) -> None:
         """End the link for good; requests in flight fail with LinkDownError."""

@@ -56,6 +56,8 @@ _ADMIN_CONNECTIONS_MAX = 256
 _HAND_OVER_SECONDS = 3.0
 # A stop that takes longer waits for a disk that does not answer. What was acknowledged survives a kill.
 _STOP_SECONDS = 60.0
+# How often a link over which nothing comes is asked for a sign of life.
+_IDLE_PROBE_SECONDS = 0.5
 _logger = logging.getLogger("broker")
 
 
@@ -294,6 +296,7 @@ def node_options(config: BrokerConfig, open_segments: int = RaftOptions().open_s
         producers=ProducerOptions(expiration_ms=config.producer_id_expiration_ms),
         replicas_max=config.broker_replicas_max,
         telemetry=config.telemetry_enable,
+        idle_probe_interval=_IDLE_PROBE_SECONDS,
     )
 
 

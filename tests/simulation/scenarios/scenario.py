@@ -56,6 +56,7 @@ class Scenario:
         topic_configs: dict[str, str | None] | None = None,
         telemetry: bool = False,
         kafka: bool = False,
+        idle_probe_interval: float = 0.0,
     ) -> None:
         self.world = World(seed)
         options = ClusterOptions(
@@ -66,6 +67,7 @@ class Scenario:
             topic_configs=topic_configs or {},
             telemetry=telemetry,
             kafka=kafka,
+            idle_probe_interval=idle_probe_interval,
         )
         self.cluster = SimCluster(self.world, options)
         self.writes: list[Write] = []

@@ -3,7 +3,10 @@
 import pytest
 
 from cluster.events import EventKind
+from cluster.idle_probe import IdleProbe
 from cluster.node_watch import NodeWatch
+from model.ids import RAFT0, NodeId
+from rpc.link import OutgoingLink
 from tests.simulation.scenarios.scenario import Scenario
 
 _NODE_KINDS = (EventKind.NODE_LOST, EventKind.NODE_BACK, EventKind.NODE_STOPS, EventKind.NODE_FLAPS)
@@ -139,3 +142,81 @@ def test_a_paused_broker_is_told_as_lost_and_as_back_and_tells_no_more_of_others
             kinds = [text.split()[2] for text in told]
             assert kinds == ["lost", "back"] * (len(kinds) // 2)
         story.converge()
+
+
+def _let_one_lead_all(story: Scenario) -> tuple[int, int, int]:
+    """Return the broker that leads raft0 and the partition, and two that send each other nothing."""
+    watcher = story.cluster.leader_of(RAFT0)
+    assert watcher is not None
+    if story.leader != watcher:
+        story.elect_into_office(watcher)
+    paused, third = story.followers
+    story.run_for(12.0)
+    return watcher, paused, third
+
+
+def _an_idle_peer_stands_still(interval: float) -> None:
+    with Scenario(337, idle_probe_interval=interval) as story:
+        watcher, paused, third = _let_one_lead_all(story)
+        story.machine(paused).pause()
+        story.run_for(3.0)
+        for other in (watcher, third):
+            assert _texts(story, other)[-1:] == [f"node {paused} lost"]
+            assert not story.cluster.nodes[other].is_alive(NodeId(paused))
+        story.run_for(15.0)
+        story.machine(paused).resume()
+        for other in (watcher, third):
+            story.wait(lambda other=other: _texts(story, other)[-1].startswith(f"node {paused} back after "))
+        story.converge()
+
+
+def test_an_idle_peer_that_stands_still_is_lost_and_back_for_everybody() -> None:
+    _an_idle_peer_stands_still(0.5)
+
+
+def test_an_idle_peer_that_stands_still_is_not_lost_for_a_broker_that_asks_nothing() -> None:
+    with Scenario(337) as story:
+        _, paused, third = _let_one_lead_all(story)
+        before = _texts(story, third)
+        story.machine(paused).pause()
+        story.run_for(60.0)
+        assert _texts(story, third) == before
+        assert story.cluster.nodes[third].is_alive(NodeId(paused))
+
+
+def _does_not_look_at_the_answer(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OutgoingLink, "abort_if_silent_since", lambda link, at: None)
+
+
+def _asks_once(patch: pytest.MonkeyPatch) -> None:
+    look = IdleProbe._look
+
+    def look_once(probe: IdleProbe) -> None:
+        look(probe)
+        assert probe._timer is not None
+        probe._timer.cancel()
+
+    patch.setattr(IdleProbe, "_look", look_once)
+
+
+@pytest.mark.parametrize("mutant", [_does_not_look_at_the_answer, _asks_once])
+def test_an_idle_peer_is_not_lost_in_time_where_the_probe_is_broken(monkeypatch, mutant) -> None:
+    mutant(monkeypatch)
+    with pytest.raises(AssertionError):
+        _an_idle_peer_stands_still(0.5)
+
+
+def test_a_silent_link_carries_one_small_request_per_interval_and_a_broker_that_answers_is_not_lost() -> None:
+    with Scenario(338, idle_probe_interval=0.5) as story:
+        _, one, other = _let_one_lead_all(story)
+        link = story.cluster.nodes[one].links._outgoing[NodeId(other)]
+        before, told = link._next_id, _texts(story, one)
+        story.run_for(30.0)
+        assert 50 <= link._next_id - before <= 60
+        assert _texts(story, one) == told
+        # A loop that stands still for less than the deadline is no loss either.
+        story.machine(other).pause()
+        story.run_for(1.5)
+        story.machine(other).resume()
+        story.run_for(5.0)
+        assert _texts(story, one) == told

@@ -53,6 +53,7 @@ class ClusterOptions:
         digests: The replicas' states carry what proves that they fit the log; off for tests of other proofs.
         kafka: Each broker listens for Kafka clients.
         telemetry: Each broker publishes its replicas' figures.
+        idle_probe_interval: How often silent links are asked for a sign of life; 0.0: never.
         plan: What the run leaves out.
         state: Bounds of the tables of raft0 and of groups; None: those of a broker.
         write_caching: acks=all of the topic promises what write caching does, and `topic_configs` say so.
@@ -66,6 +67,7 @@ class ClusterOptions:
     digests: bool = True
     kafka: bool = False
     telemetry: bool = False
+    idle_probe_interval: float = 0.0
     state: StateOptions | None = None
     plan: Plan = field(default_factory=lambda: Plan(0))
     retention_bytes: int = -1
@@ -127,6 +129,7 @@ class SimCluster:
             ),
             retention_check_interval=1.0,
             telemetry=self.options.telemetry,
+            idle_probe_interval=self.options.idle_probe_interval,
             state=self.options.state or StateOptions(),
         )
         try:
