@@ -4,6 +4,7 @@
 * `config`          the broker's configuration: where it comes from and how it fits together.
 * `config_options`  the table of options.
 * `config_descriptor` how the configuration reaches the broker process.
+* `harmless_signals` signals that end no broker while it starts.
 * `error_text`      why something failed, in words.
 * `partition_health` what is wrong with a partition, in a word.
 * `suggestions`     names that somebody may have meant.

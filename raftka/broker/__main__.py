@@ -3,15 +3,19 @@
 Only this process and `dump_log` put the broker's plain-named packages on their path (`package_path`).
 """
 
-import argparse
-import asyncio
 import sys
 
 from raftka.broker.package_path import add_broker_packages
+from raftka.harmless_signals import ignore_harmless_signals
 
 
 def main() -> int:
     """Run the broker until SIGTERM or SIGINT; return the process's exit code."""
+    # Before the imports, which take long.
+    ignore_harmless_signals()
+    import argparse
+    import asyncio
+
     add_broker_packages()
     from raftka.broker.exit_codes import CONFIGURATION
 

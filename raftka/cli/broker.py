@@ -37,12 +37,14 @@ def _start(**arguments: Any) -> None:
     # Imported here, for the sake of `--help`.
     from raftka.config_descriptor import config_descriptor
     from raftka.dev.launcher import broker_command
+    from raftka.harmless_signals import harmless_signals_blocked
 
     descriptor = config_descriptor(config.to_json())
     os.set_inheritable(descriptor, True)
     command = broker_command(config.node_id, descriptor)
     # The variables are in the configuration already, and the broker is to be this very process.
-    os.execv(command[0], command)
+    with harmless_signals_blocked():
+        os.execv(command[0], command)
 
 
 def _flag(option: Option) -> click.Option:

@@ -15,6 +15,7 @@ from raftka.config import BrokerConfig, ConfigError, load_config
 from raftka.config_descriptor import config_descriptor
 from raftka.dev.cluster_file import BrokerEntry, ClusterFolder, ClusterState
 from raftka.dev.errors import DevError
+from raftka.harmless_signals import harmless_signals_blocked
 
 _PR_SET_PDEATHSIG = 1
 # If a service manager has started `raftka dev`, the service is that process, and none of its brokers (sd_notify(3)).
@@ -89,7 +90,7 @@ def launch(
     descriptor = config_descriptor(config.to_json())
     hangs = hang_file(folder, broker.node_id) if has_hang_file else None
     try:
-        with folder.log_path(broker.node_id).open("ab") as log:
+        with folder.log_path(broker.node_id).open("ab") as log, harmless_signals_blocked():
             return subprocess.Popen(
                 broker_command(broker.node_id, descriptor, hangs),
                 stdin=subprocess.DEVNULL,

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from raftka.admin_client import AdminError, get_json, not_ready_reason
 from raftka.config_descriptor import config_descriptor
 from raftka.dev.launcher import broker_command
+from raftka.harmless_signals import harmless_signals_blocked
 
 # Below the range that the system gives to outgoing connections: a killed broker finds its ports free again.
 KAFKA_PORT = 19_092
@@ -91,7 +92,7 @@ class BrokerProcess:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTKA_")}
         descriptor = config_descriptor(json.dumps(self.config))
         try:
-            with self.log_path.open("ab") as log:
+            with self.log_path.open("ab") as log, harmless_signals_blocked():
                 self._process = subprocess.Popen(
                     broker_command(self.node_id, descriptor),
                     stdin=subprocess.DEVNULL,

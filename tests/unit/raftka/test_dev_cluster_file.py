@@ -12,9 +12,10 @@ import pytest
 
 from raftka.dev.cluster_file import BrokerEntry, ClusterFolder, ClusterState, default_folder
 from raftka.dev.errors import DevError
-from raftka.dev.launcher import broker_config, prepare_folder
+from raftka.dev.launcher import broker_config, launch, prepare_folder
 from raftka.dev.ports import BrokerAddresses
 from raftka.dev.process_identity import ProcessIdentity
+from raftka.harmless_signals import HARMLESS_SIGNALS
 
 
 def some_state(nodes: int = 3) -> ClusterState:
@@ -153,3 +154,18 @@ def test_options_that_no_broker_can_have_are_refused(tmp_path: Path, key: str, v
     prepare_folder(folder, state)
     with pytest.raises(DevError, match=refusal):
         broker_config(folder, state, state.brokers[0])
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_broker_begins_with_the_signals_blocked_that_must_not_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tied: bool
+) -> None:
+    folder, state = ClusterFolder(tmp_path), some_state(1)
+    prepare_folder(folder, state)
+    shown = "import signal; print(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))"
+    monkeypatch.setattr("raftka.dev.launcher.broker_command", lambda *_: [sys.executable, "-I", "-c", shown])
+    broker = state.broker(1)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    launch(folder, broker, broker_config(folder, state, broker), tied).wait()
+    assert folder.log_path(1).read_text() == f"{sorted(HARMLESS_SIGNALS)}\n"
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
