@@ -146,6 +146,11 @@ class Links:
         """
         return self._owner.refusals.newest
 
+    @property
+    def refusal_times(self) -> Mapping[NodeId, float]:
+        """When each of `refusals` came; loop time."""
+        return self._owner.refusals.times
+
     def has_room(self, node_id: NodeId, size: int) -> bool:
         """Whether a payload of `size` bytes would not be refused because too much is unsent on the link to a node."""
         link = self._outgoing.get(node_id)

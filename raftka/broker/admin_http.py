@@ -33,12 +33,12 @@ from raftka.broker.bounds import node_fills
 from raftka.broker.event_json import render_events
 from raftka.broker.health import HealthReader
 from raftka.broker.partition_json import chosen_topics, render_partitions
-from raftka.broker.readiness import not_ready, refusals
+from raftka.broker.readiness import not_ready, refused_links
 from raftka.broker.scrapes import Scrapes
 from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import LIVE, READY, Starting, ready_response
-from raftka.health.refusals import explain
 from raftka.monitoring.catalogue import Path
+from raftka.health.refusals import RefusedLink
 
 _DIGITS_MAX = 10
 _SHOWN_CHARACTERS = 60
@@ -97,7 +97,7 @@ class AdminHttp:
     ) -> None:
         """Answer from a node that has started; `scrapes` answers what Prometheus asks, None: nobody does."""
         self._node, self._statuses, self._scrapes = node, statuses, scrapes
-        self._health = HealthReader(node, stalls, lambda: not_ready(node), self._refused_links)
+        self._health = HealthReader(node, stalls, lambda: not_ready(node), lambda: refused_links(node))
         self._starting.end()
 
     async def stop(self) -> None:
@@ -113,7 +113,7 @@ class AdminHttp:
         return ready_response(self._starting.node_id, not_ready(self._node))
 
     async def _brokers(self, _: web.Request) -> web.Response:
-        refused = self._refused_links()
+        refused = refused_links(self._node)
         brokers = [
             {
                 "node_id": broker.node_id,
@@ -121,17 +121,11 @@ class AdminHttp:
                 "rpc": f"{broker.rpc_host}:{broker.rpc_port}",
                 "admin": f"{broker.admin_host}:{broker.admin_port}",
                 "alive": self._node.is_alive(NodeId(broker.node_id)),
-                "refused": refused.get(broker.node_id),
+                **_refused_json(refused.get(broker.node_id)),
             }
             for broker in self._node.controller.members.all()
         ]
         return web.json_response(brokers)
-
-    def _refused_links(self) -> dict[int, str]:
-        """Return why links with other brokers are refused, by node id."""
-        own = self._node.options.node_id
-        explained = {each.peer: explain(own, [each]) for each in refusals(self._node, now=False)}
-        return {peer: told.words for peer, told in explained.items() if told is not None}
 
     async def _find_health(self, request: web.Request) -> web.Response:
         assert self._health is not None
@@ -216,6 +210,12 @@ class AdminHttp:
         if self._scrapes is None:
             raise web.HTTPNotFound
         return await self._scrapes.answer(request)
+
+
+def _refused_json(refused: RefusedLink | None) -> dict[str, object]:
+    if refused is None:
+        return {"refused": None, "refused_cure": None, "refused_seconds": None}
+    return {"refused": refused.words, "refused_cure": refused.cure, "refused_seconds": round(refused.age, 1)}
 
 
 def parse_number(text: str) -> int | None:

@@ -20,6 +20,7 @@ from raftka.broker.bounds import node_fills
 from raftka.broker.stall_watch import StallWatch
 from raftka.health.findings import Finding, to_json, worst
 from raftka.health.picture import BoundFill, BrokerPicture, PartitionPicture, Picture, TopicPicture
+from raftka.health.refusals import RefusedLink
 from raftka.health.rules import RULES, in_order
 from raftka.version import installed_version
 
@@ -43,7 +44,7 @@ class HealthReader:
         node: Started.
         stalls: Which partitions of it are stalled; its owner starts and stops it.
         not_ready: Why this broker is not ready, and the cure if there is one to name; None: it is ready.
-        refused: Why links with other brokers are refused, by node id, in one line each.
+        refused: Why links with other brokers are refused, by node id.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class HealthReader:
         node: Node,
         stalls: StallWatch,
         not_ready: Callable[[], tuple[str, str | None] | None],
-        refused: Callable[[], Mapping[int, str]] = dict,
+        refused: Callable[[], Mapping[int, RefusedLink]] = dict,
     ) -> None:
         self._node = node
         self._not_ready = not_ready
@@ -115,19 +116,23 @@ class HealthReader:
         node = self._node
         kafka = {each.node_id: f"{each.kafka_host}:{each.kafka_port}" for each in node.controller.members.all()}
         refused = self._refused()
-        short = node.groups.limits.disk.nodes_below
         nodes = sorted({*kafka, *(int(replica.node_id) for replica in node.cluster.replicas)})
         return tuple(
             self._own(kafka.get(each, ""))
             if each == node.options.node_id
-            else BrokerPicture(
-                each,
-                kafka=kafka.get(each, ""),
-                answers=node.is_alive(NodeId(each)),
-                refused=refused.get(each, ""),
-                is_disk_short=each in short,
-            )
+            else self._other(each, kafka.get(each, ""), refused.get(each))
             for each in nodes
+        )
+
+    def _other(self, node_id: int, kafka: str, refused: RefusedLink | None) -> BrokerPicture:
+        return BrokerPicture(
+            node_id,
+            kafka=kafka,
+            answers=self._node.is_alive(NodeId(node_id)),
+            refused="" if refused is None else refused.words,
+            refused_cure="" if refused is None else refused.cure,
+            refused_age=None if refused is None else refused.age,
+            is_disk_short=node_id in self._node.groups.limits.disk.nodes_below,
         )
 
     def _own(self, kafka: str) -> BrokerPicture:

@@ -1,12 +1,13 @@
 """Whether this broker serves, and if not, why and what helps: `GET /v1/status/ready` once the node has started."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from cluster.node import Node
 from cluster.partition import Partition
 from model.ids import NodeId
-from raftka.health.refusals import Refusal, explain
+from raftka.health.refusals import Refusal, RefusedLink, explain
 from rpc.errors import HandshakeRefusedError
 
 
@@ -53,6 +54,17 @@ def refusals(node: Node, *, now: bool) -> list[Refusal]:
         return [refusal_of(peer, error) for peer, error in sorted(node.links.refusals.items())]
     outcomes = ((link.node_id, link.why_down) for link in node.links.outgoing())
     return [refusal_of(peer, why) for peer, why in outcomes if isinstance(why, HandshakeRefusedError)]
+
+
+def refused_links(node: Node) -> dict[int, RefusedLink]:
+    """Return why links between this node and others are refused, or were last, by the node id of the other."""
+    now = asyncio.get_running_loop().time()
+    found = {}
+    for each in refusals(node, now=False):
+        told = explain(node.options.node_id, [each])
+        assert told is not None
+        found[each.peer] = RefusedLink(told.words, told.cure, now - node.links.refusal_times[NodeId(each.peer)])
+    return found
 
 
 def refusal_of(peer: int, error: HandshakeRefusedError) -> Refusal:

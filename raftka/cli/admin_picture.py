@@ -32,15 +32,17 @@ class KnownBroker:
     kafka: str = ""
     admin: str = ""
     refused: str = ""
+    refused_cure: str = ""
+    refused_age: float | None = None
 
 
-def read_readiness(admin: str, broker: BrokerPicture) -> BrokerPicture:
+def read_readiness(admin: str, broker: BrokerPicture, seconds: float = 2.0) -> BrokerPicture:
     """Return the broker with what its admin port says of its readiness, or why that does not answer.
 
-    If the node id is negative, it is not known: the answer names it, unless the broker is of an older version.
+    It has so many seconds to take a connection, and to answer. If the node id is negative, it is not known: the answer names it, unless the broker is of an older version.
     """
     try:
-        status, body = get_json(admin, _READY)
+        status, body = get_json(admin, _READY, seconds)
     except AdminError as error:
         return replace(broker, runs=False, admin_error=str(error))
     if not isinstance(body, dict) or status not in (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE):
@@ -109,7 +111,12 @@ def read_known_brokers(admin: str) -> list[KnownBroker]:
 
 def _known(row: Any) -> KnownBroker:
     kafka = str(row["kafka"])
-    return KnownBroker(int(row["node_id"]), kafka, _reachable(str(row["admin"]), kafka), _line(row.get("refused")))
+    # An older broker tells neither a cure nor an age.
+    age = row.get("refused_seconds")
+    return KnownBroker(
+        *(int(row["node_id"]), kafka, _reachable(str(row["admin"]), kafka)),
+        *(_line(row.get("refused")), _line(row.get("refused_cure")), None if age is None else float(age)),
+    )
 
 
 def merge_known(groups: Iterable[Sequence[KnownBroker]]) -> dict[int, KnownBroker]:
@@ -117,8 +124,10 @@ def merge_known(groups: Iterable[Sequence[KnownBroker]]) -> dict[int, KnownBroke
     merged: dict[int, KnownBroker] = {}
     for each in (known for group in groups for known in group):
         before = merged.get(each.node_id, KnownBroker(each.node_id))
+        refusal = before if before.refused else each
         merged[each.node_id] = KnownBroker(
-            each.node_id, before.kafka or each.kafka, before.admin or each.admin, before.refused or each.refused
+            *(each.node_id, before.kafka or each.kafka, before.admin or each.admin),
+            *(refusal.refused, refusal.refused_cure, refusal.refused_age),
         )
     return merged
 

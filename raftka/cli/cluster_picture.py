@@ -1,11 +1,15 @@
 """How `raftka doctor` gets its picture of a cluster: any Kafka by clients, a Raftka by its admin ports as well.
 
 A broker's admin port is known by its configuration, by another broker's `/v1/brokers`, or by the file of a dev cluster.
+A broker answers if it answers a request: the kernel takes connections for one that is stopped. Brokers are asked side by
+side, and only those that answer are asked by clients that wait for long, so the doctor ends within 5 s.
 """
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TypeVar
 
 from raftka.cli.admin_picture import (
     KnownBroker,
@@ -14,7 +18,6 @@ from raftka.cli.admin_picture import (
     read_known_brokers,
     read_readiness,
 )
-from raftka.cli.cluster import takes_connections
 from raftka.dev.cluster_file import ClusterFolder, default_folder
 from raftka.dev.errors import DevError
 from raftka.health.picture import BrokerPicture, PartitionPicture, Picture, TopicPicture
@@ -23,8 +26,16 @@ from raftka.kafka import configs as kafka_configs
 from raftka.kafka.client import ClusterInfo
 from raftka.kafka.configs import ConfigValue, Owner
 from raftka.kafka.errors import KafkaClientError, NotKafkaError
+from raftka.kafka.probe import Reply, probe_all
 
-_CONNECT_SECONDS = 2.0
+# How long a request may take that many brokers answer at the same time.
+_CONFIG_SECONDS = 2.0
+_ADMIN_SECONDS = 2.0
+# The same of a broker whose Kafka port does not answer: probably the admin port will not either.
+_SHORT_ADMIN_SECONDS = 1.0
+_AT_A_TIME_MAX = 32
+T = TypeVar("T")
+R = TypeVar("R")
 _ADMIN_LISTENER = "admin.advertised.listener"
 
 
@@ -35,75 +46,120 @@ def read_picture(brokers: str) -> Picture:
         KafkaClientError: No broker answers, and no admin port of a broker that runs is known.
     """
     given = kafka_client.addresses(brokers)
+    replies = probe_all(given)
+    bootstrap = [each for each in given if replies[each] is Reply.KAFKA]
+    if not bootstrap and Reply.NOTHING in replies.values():
+        # Where one hangs, the others of a dev cluster may know more.
+        replies |= probe_all(each.kafka for each in _dev_brokers(given))
+        bootstrap = [address for address, reply in replies.items() if reply is Reply.KAFKA]
+        if not bootstrap:
+            return _without_kafka(given, replies)
     try:
-        cluster = kafka_client.read_cluster(brokers)
+        cluster = kafka_client.read_cluster(",".join(bootstrap or given))
     except NotKafkaError:
         raise
     except KafkaClientError:
-        picture = _without_kafka(given)
+        picture = _without_kafka(given, replies)
         if not any(each.runs for each in picture.brokers):
             raise
         return picture
-    return _with_kafka(brokers, given, cluster)
+    return _with_kafka(",".join(bootstrap or given), given, cluster, replies)
 
 
-def _without_kafka(given: list[str]) -> Picture:
+def _without_kafka(given: list[str], replies: Mapping[str, Reply]) -> Picture:
     """Look at the admin ports of a dev cluster whose Kafka ports answer nobody."""
     known = merge_known([_dev_brokers(given)])
-    brokers = []
-    for node, each in known.items():
-        broker = read_readiness(each.admin, BrokerPicture(node, kafka=each.kafka, answers=False))
+    found = replies | probe_all(each.kafka for each in known.values() if each.kafka not in replies)
+
+    def look(each: KnownBroker) -> BrokerPicture:
+        hangs = found.get(each.kafka) is Reply.NOTHING
+        broker = BrokerPicture(each.node_id, kafka=each.kafka, answers=False, hangs=hangs)
+        broker = read_readiness(each.admin, broker, _SHORT_ADMIN_SECONDS)
         # Why nobody is served may be among the rest: a full disk, a bound.
-        brokers.append(read_details(each.admin, broker)[0] if broker.runs else broker)
-    return Picture(brokers=tuple(brokers))
+        return read_details(each.admin, broker)[0] if broker.runs else broker
+
+    brokers = _side_by_side(look, known.values())
+    return Picture(brokers=tuple(brokers), hanging=_strangers(given, brokers, found, Reply.NOTHING))
 
 
-def _with_kafka(brokers: str, given: list[str], cluster: ClusterInfo) -> Picture:
-    configs = _broker_configs(brokers, cluster)
+def _with_kafka(brokers: str, given: list[str], cluster: ClusterInfo, replies: Mapping[str, Reply]) -> Picture:
+    replies = replies | probe_all(each for each in cluster.brokers.values() if each not in replies)
+    configs = _broker_configs(brokers, [node for node, each in cluster.brokers.items() if replies[each] is Reply.KAFKA])
     told = [
         KnownBroker(node, cluster.brokers.get(node, ""), admin) for node, admin in _admin_addresses(configs).items()
     ]
-    others = [read_known_brokers(each.admin) for each in told]
+    others = _side_by_side(lambda each: read_known_brokers(each.admin), told)
     is_raftka = bool(told)
     known = merge_known([told, *others, _dev_brokers([*given, *cluster.brokers.values()]) if is_raftka else []])
+    replies |= probe_all(each.kafka for each in known.values() if each.kafka and each.kafka not in replies)
     placed = {node for partitions in cluster.topics.values() for each in partitions for node in each.replicas}
     nodes = sorted(placed | set(cluster.brokers) | set(known))
-    pictures, stalled = [], set()
-    for node in nodes:
-        each = known.get(node, KnownBroker(node))
-        broker, its_stalled = _broker(node, each, cluster, configs.get(node))
-        pictures.append(broker)
-        stalled.update(its_stalled)
-    addresses = {each.kafka for each in pictures}
-    topics = _topics(brokers, cluster)
+    looks = _side_by_side(
+        lambda node: _broker(node, known.get(node, KnownBroker(node)), cluster, configs.get(node), replies), nodes
+    )
+    pictures = [broker for broker, _ in looks]
+    # librdkafka asks the controller, and waits for it.
+    does_controller_answer = replies.get(cluster.brokers.get(cluster.controller, "")) in (Reply.KAFKA, None)
+    topics = _topics(brokers, cluster) if does_controller_answer else ()
     return Picture(
         brokers=tuple(pictures),
         controller=cluster.controller,
-        partitions=_partitions(cluster, {each.name: each.min_isr for each in topics}, stalled),
+        partitions=_partitions(
+            cluster,
+            {each.name: each.min_isr for each in topics},
+            {each for _, its_stalled in looks for each in its_stalled},
+        ),
         topics=topics,
-        silent=tuple(each for each in given if each not in addresses and not takes_connections(each, _CONNECT_SECONDS)),
+        silent=_strangers(given, pictures, replies, Reply.UNREACHED),
+        hanging=_strangers(given, pictures, replies, Reply.NOTHING),
         is_raftka=is_raftka,
     )
 
 
+def _strangers(
+    given: list[str], brokers: Iterable[BrokerPicture], replies: Mapping[str, Reply], reply: Reply
+) -> tuple[str, ...]:
+    """Return the addresses with this reply where no known broker is."""
+    known = {_plain(each.kafka) for each in brokers}
+    return tuple(each for each in given if replies[each] is reply and _plain(each) not in known)
+
+
+def _side_by_side(look: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Return what `look` returns of each; it has time-outs of its own."""
+    wanted = list(items)
+    if not wanted:
+        return []
+    with ThreadPoolExecutor(min(len(wanted), _AT_A_TIME_MAX)) as pool:
+        return list(pool.map(look, wanted))
+
+
 def _broker(
-    node: int, known: KnownBroker, cluster: ClusterInfo, configs: list[ConfigValue] | None
+    node: int,
+    known: KnownBroker,
+    cluster: ClusterInfo,
+    configs: list[ConfigValue] | None,
+    replies: Mapping[str, Reply],
 ) -> tuple[BrokerPicture, list[tuple[str, int]]]:
+    kafka = cluster.brokers.get(node, known.kafka)
+    reply = replies.get(kafka)
     broker = BrokerPicture(
         node,
-        kafka=cluster.brokers.get(node, known.kafka),
+        kafka=kafka,
+        hangs=reply is Reply.NOTHING,
         refused=known.refused,
+        refused_cure=known.refused_cure,
+        refused_age=known.refused_age,
         configs=None if configs is None else {each.key: each.value for each in configs},
     )
     stalled: list[tuple[str, int]] = []
     if known.admin:
-        broker = read_readiness(known.admin, broker)
+        seconds = _ADMIN_SECONDS if reply is Reply.KAFKA else _SHORT_ADMIN_SECONDS
+        broker = read_readiness(known.admin, broker, seconds)
         if broker.runs:
             broker, stalled = read_details(known.admin, broker)
-    # A broker that starts takes connections before the others hear that it is back.
+    # A broker that starts answers before the others hear that it is back.
     is_served = node in cluster.brokers or broker.is_ready is True
-    answers = is_served and bool(broker.kafka) and takes_connections(broker.kafka, _CONNECT_SECONDS)
-    return replace(broker, answers=answers), stalled
+    return replace(broker, answers=is_served and reply is Reply.KAFKA), stalled
 
 
 def _partitions(
@@ -144,14 +200,14 @@ def _topics(brokers: str, cluster: ClusterInfo) -> tuple[TopicPicture, ...]:
     return tuple(found)
 
 
-def _broker_configs(brokers: str, cluster: ClusterInfo) -> dict[int, list[ConfigValue]]:
-    found = {}
-    for node in cluster.brokers:
+def _broker_configs(brokers: str, nodes: Iterable[int]) -> dict[int, list[ConfigValue]]:
+    def read(node: int) -> tuple[int, list[ConfigValue] | None]:
         try:
-            found[node] = kafka_configs.read_configs(brokers, Owner.BROKER, str(node))
+            return node, kafka_configs.read_configs(brokers, Owner.BROKER, str(node), _CONFIG_SECONDS)
         except KafkaClientError:
-            continue  # It does not answer, which is among the findings.
-    return found
+            return node, None  # It does not answer, which is among the findings.
+
+    return {node: found for node, found in _side_by_side(read, nodes) if found is not None}
 
 
 def _admin_addresses(configs: dict[int, list[ConfigValue]]) -> dict[int, str]:

@@ -121,9 +121,13 @@ def _cluster(brokers: str | None, *, is_wanted: bool) -> Iterator[Finding]:
     try:
         yield from judge(read_picture(brokers or DEFAULT_BROKERS))
     except NoQuorumError as error:
-        cure = f"{error.cure} (`raftka dev restart N`, or their services), and read their logs if they end again"
+        cure = f"{error.cure} (`raftka dev restart N`, or their services; one that hangs is to be ended first), and read their logs if they end again"
         yield Finding(
-            Level.PROBLEM, "brokers", error.what, cure, "more than half of the brokers ended or cannot be reached"
+            Level.PROBLEM,
+            "brokers",
+            error.what,
+            cure,
+            "half of the brokers or more have ended, hang, or cannot be reached",
         )
     except NotServingError as error:
         cause = "too few brokers run to serve clients, or another program listens there"
@@ -160,6 +164,8 @@ def _print(found: dict[Area, list[Finding]], counts: Counter[Level]) -> None:
         print(area)
         for each in findings:
             print(f"  {each.level:<8} {each.what}: {each.words}")
+            if each.cause:
+                print(f"           cause: {each.cause}")
             if each.cure:
                 print(f"           cure: {each.cure}")
     said = [

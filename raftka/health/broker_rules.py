@@ -12,7 +12,32 @@ SKEW_SECONDS = 2.5
 FULL_SHARE = 0.9
 # A broker keeps its newest 2,000 events. In a calm cluster they reach back for days.
 EVENTS_SPAN_SECONDS = 3600.0
+_HANGS = "takes connections and answers nothing: it hangs or is stopped"
 _RESERVE = "disk.reserve.bytes"
+
+
+def check_hanging(picture: Picture) -> Iterator[Finding]:
+    """Name brokers whose connections only the kernel takes, and addresses of which that is all that is known."""
+    found = [
+        (broker.node_id, f"at {broker.kafka} {_HANGS}" if broker.kafka else _HANGS)
+        for broker in picture.brokers
+        if broker.hangs and not broker.runs
+    ]
+    for node, words in found:
+        yield _hanging(f"broker {node}", words, f"raftka dev restart {node}")
+    for address in picture.hanging:
+        yield _hanging("brokers", f"{address} {_HANGS}", "raftka dev restart N")
+
+
+def _hanging(what: str, words: str, command: str) -> Finding:
+    return Finding(
+        Level.PROBLEM,
+        what,
+        words,
+        "look at its machine; `kill -USR2 PID` writes its stacks to its log, unless the process is stopped:"
+        f" `kill -CONT PID` wakes it; else restart it (`{command}`, or its service)",
+        "its kernel takes connections, and its process neither reads nor answers them",
+    )
 
 
 def check_ready(picture: Picture) -> Iterator[Finding]:
@@ -51,11 +76,14 @@ def check_refused(picture: Picture) -> Iterator[Finding]:
     """Name brokers whose links others refuse."""
     for broker in picture.brokers:
         if broker.refused:
+            words = "does not answer; links with it were refused" if broker.is_lost else "links with it are refused"
+            age = "" if broker.refused_age is None else f" ({_ago(broker.refused_age)})"
             yield Finding(
                 Level.PROBLEM,
                 _name(broker),
-                f"links with it are refused: {broker.refused}",
-                "give it the cluster.secret.file, the seeds and the data directory that it has in this cluster, then"
+                f"{words}{age}: {broker.refused}",
+                broker.refused_cure
+                or "give it the cluster.secret.file, the seeds and the data directory that it has in this cluster, then"
                 " restart it",
                 "it does not prove that it is the broker that the others know by this node id",
             )
@@ -142,6 +170,12 @@ def check_events(picture: Picture) -> Iterator[Finding]:
                 "read the events (`GET /v1/events`) or its log, and see which node or which leader changes so often",
                 "links or leaders change often",
             )
+
+
+def _ago(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s ago"
+    return f"{seconds / 60:.0f} min ago" if seconds < 7200 else f"{seconds / 3600:.0f} h ago"
 
 
 def _name(broker: BrokerPicture) -> str:

@@ -48,6 +48,8 @@ class BrokerPicture:
         kafka: HOST:PORT for Kafka clients; empty: not known.
         answers: Whether it serves the one who looks: the doctor by its Kafka port, a broker by its link. None: nobody
             has looked.
+        hangs: Whether its Kafka port takes connections and answers nothing: the kernel takes them for a process that is
+            stopped. Only the doctor looks.
         runs: Whether its admin port answers, so that its process runs. None: nobody has looked, or its address is not
             known.
         is_ready: What it says of itself at `/v1/status/ready`; None: it was not asked, or did not answer.
@@ -55,6 +57,8 @@ class BrokerPicture:
         cure: The cure that it names beside the reason; empty if it names none.
         admin_error: Why its admin port did not answer, in one line; empty: it did, or was not asked.
         refused: Why another broker refuses its links, in one line; empty: nobody is known to.
+        refused_cure: The cure that the other broker names beside that; empty if it names none.
+        refused_age: Seconds since the newest such refusal; None: not known.
         version: The installed version of Raftka; empty: not known.
         configs: Its configuration by key; None: not known.
         fills: What has a bound in it.
@@ -68,12 +72,15 @@ class BrokerPicture:
     node_id: int
     kafka: str = ""
     answers: bool | None = None
+    hangs: bool = False
     runs: bool | None = None
     is_ready: bool | None = None
     not_ready: str = ""
     cure: str = ""
     admin_error: str = ""
     refused: str = ""
+    refused_cure: str = ""
+    refused_age: float | None = None
     version: str = ""
     configs: Mapping[str, str | None] | None = None
     fills: tuple[BoundFill, ...] = ()
@@ -85,7 +92,7 @@ class BrokerPicture:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it does not answer, and nothing says that its process runs."""
+        """Whether it does not answer, and its admin port does not say that its process works."""
         return self.answers is False and not self.runs
 
 
@@ -164,6 +171,8 @@ class Picture:
         partitions: All partitions; None: nobody has looked.
         topics: Settings of topics, as far as they are known.
         silent: Addresses (HOST:PORT) that somebody named, where nobody listens and no known broker is.
+        hanging: Addresses (HOST:PORT) that somebody named, which take connections and answer nothing, and where no known
+            broker is.
         is_raftka: Whether the brokers are Raftka's.
     """
 
@@ -172,6 +181,7 @@ class Picture:
     partitions: tuple[PartitionPicture, ...] | None = None
     topics: tuple[TopicPicture, ...] = ()
     silent: tuple[str, ...] = ()
+    hanging: tuple[str, ...] = ()
     is_raftka: bool = True
 
     @property

@@ -35,6 +35,14 @@ class Explained(NamedTuple):
     cure: str
 
 
+class RefusedLink(NamedTuple):
+    """What one broker tells of its links with another one: words and cure in one line each, `age` in seconds."""
+
+    words: str
+    cure: str
+    age: float
+
+
 def explain(own: int, refusals: Sequence[Refusal]) -> Explained | None:
     """Return what these refusals mean for broker `own`; None for no refusal.
 

@@ -17,7 +17,10 @@ from raftka.health.picture import PartitionPicture, Picture
 _SHOWN_MAX = 5
 # Below this many leaders nobody can speak of balance.
 LEADERS_MIN = 12
-_CURE_MISSING = "start the broker (`raftka dev restart N`, or its service), read its log, and check the network to it"
+_CURE_MISSING = (
+    "start the broker, or restart it if it hangs (`raftka dev restart N`, or its service); read its log, and check the"
+    " network to it"
+)
 _NO_MAJORITY = "fewer than a majority of the replicas run and reach each other"
 # What brokers have each for themselves.
 _OWN_KEY = re.compile(
@@ -34,13 +37,16 @@ class Rule(NamedTuple):
 
 
 def check_brokers(picture: Picture) -> Iterator[Finding]:
-    """Name brokers of which nothing is heard."""
-    lost = [each for each in picture.brokers if each.is_lost]
+    """Name brokers of which nothing is heard.
+
+    Of one that hangs, or whose links are refused, more is known: `check_hanging` and `check_refused` name it.
+    """
+    lost = [each for each in picture.brokers if each.is_lost and not each.hangs and not each.refused]
     missing = [f"broker {each.node_id}{f' at {each.kafka}' if each.kafka else ''} does not answer" for each in lost] + [
         f"nobody listens at {address}" for address in picture.silent
     ]
     if missing:
-        cause = "its process does not run, or the network to it is cut"
+        cause = "its process does not run, or hangs, or the network to it is cut"
         yield Finding(Level.PROBLEM, "brokers", ", ".join(missing), _CURE_MISSING, cause)
     elif all(each.answers for each in picture.brokers) and picture.brokers:
         controller = picture.controller if picture.controller is not None and picture.controller >= 0 else None
@@ -87,7 +93,11 @@ def check_replicas(picture: Picture) -> Iterator[Finding]:
     lagging = [each for each in picture.partitions if each.lagging]
     if not lagging:
         if not any(each.is_offline for each in picture.partitions):
-            yield ok("replicas", "all in sync")
+            placed = {node for each in picture.partitions for node in each.replicas}
+            away = [node for node in picture.lost if node in placed]
+            # A leader takes a replica out of the in-sync set only after raft.replica.lag.time.max.ms.
+            late = f" by their leaders' last word, from before they missed broker {_nodes(away)}" if away else ""
+            yield ok("replicas", f"all in sync{late}")
         return
     nodes = sorted({node for each in lagging for node in each.lagging})
     away = [node for node in nodes if node in picture.lost]
@@ -267,6 +277,7 @@ def check_versions(picture: Picture) -> Iterator[Finding]:
 
 RULES = (
     Rule("Lost brokers", check_brokers),
+    Rule("Brokers that hang", broker_rules.check_hanging),
     Rule("Brokers that run and do not serve", broker_rules.check_ready),
     Rule("Refused links", broker_rules.check_refused),
     Rule("No controller", check_controller),
@@ -307,6 +318,7 @@ def in_order(picture: Picture) -> Picture:
         else tuple(sorted(partitions, key=lambda each: (each.topic, each.number))),
         topics=tuple(sorted(picture.topics, key=lambda topic: topic.name)),
         silent=tuple(sorted(picture.silent)),
+        hanging=tuple(sorted(picture.hanging)),
     )
 
 

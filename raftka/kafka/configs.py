@@ -37,8 +37,8 @@ class ConfigValue:
     is_read_only: bool
 
 
-def read_configs(brokers: str, owner: Owner, name: str) -> list[ConfigValue]:
-    """Return the whole configuration in the order of keys.
+def read_configs(brokers: str, owner: Owner, name: str, seconds: float = REQUEST_SECONDS) -> list[ConfigValue]:
+    """Return the whole configuration in the order of keys; wait so long for the answer.
 
     Raises:
         KafkaClientError: Refused, or no answer.
@@ -48,8 +48,8 @@ def read_configs(brokers: str, owner: Owner, name: str) -> list[ConfigValue]:
     resource = ConfigResource(ConfigResource.Type[owner], name)
     with kafka_client.one_line_errors(brokers):
         admin = kafka_client.new_admin(brokers)
-        futures = admin.describe_configs([resource], request_timeout=REQUEST_SECONDS)
-        entries = kafka_client.result_of(futures[resource], brokers, 2 * REQUEST_SECONDS)
+        futures = admin.describe_configs([resource], request_timeout=seconds)
+        entries = kafka_client.result_of(futures[resource], brokers, 2 * seconds)
     return [_value(entry) for _, entry in sorted(entries.items())]
 
 
