@@ -37,8 +37,8 @@ from raftka.broker.readiness import not_ready, refused_links
 from raftka.broker.scrapes import Scrapes
 from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import LIVE, READY, Starting, ready_response
-from raftka.monitoring.catalogue import Path
 from raftka.health.refusals import RefusedLink
+from raftka.monitoring.catalogue import Path
 
 _DIGITS_MAX = 10
 _SHOWN_CHARACTERS = 60

@@ -39,7 +39,8 @@ class KnownBroker:
 def read_readiness(admin: str, broker: BrokerPicture, seconds: float = 2.0) -> BrokerPicture:
     """Return the broker with what its admin port says of its readiness, or why that does not answer.
 
-    It has so many seconds to take a connection, and to answer. If the node id is negative, it is not known: the answer names it, unless the broker is of an older version.
+    It has so many seconds to take a connection, and to answer. If the node id is negative, it is not known: the answer
+    names it, unless the broker is of an older version.
     """
     try:
         status, body = get_json(admin, _READY, seconds)

@@ -1,8 +1,8 @@
 """How `raftka doctor` gets its picture of a cluster: any Kafka by clients, a Raftka by its admin ports as well.
 
 A broker's admin port is known by its configuration, by another broker's `/v1/brokers`, or by the file of a dev cluster.
-A broker answers if it answers a request: the kernel takes connections for one that is stopped. Brokers are asked side by
-side, and only those that answer are asked by clients that wait for long, so the doctor ends within 5 s.
+A broker answers if it answers a request: the kernel takes connections for one that is stopped. Brokers are asked side
+by side. Clients that wait for long ask only those that answer, so the doctor ends within 5 s.
 """
 
 import ipaddress
@@ -69,7 +69,7 @@ def read_picture(brokers: str) -> Picture:
 def _without_kafka(given: list[str], replies: Mapping[str, Reply]) -> Picture:
     """Look at the admin ports of a dev cluster whose Kafka ports answer nobody."""
     known = merge_known([_dev_brokers(given)])
-    found = replies | probe_all(each.kafka for each in known.values() if each.kafka not in replies)
+    found = {**replies, **probe_all(each.kafka for each in known.values() if each.kafka not in replies)}
 
     def look(each: KnownBroker) -> BrokerPicture:
         hangs = found.get(each.kafka) is Reply.NOTHING
@@ -83,7 +83,7 @@ def _without_kafka(given: list[str], replies: Mapping[str, Reply]) -> Picture:
 
 
 def _with_kafka(brokers: str, given: list[str], cluster: ClusterInfo, replies: Mapping[str, Reply]) -> Picture:
-    replies = replies | probe_all(each for each in cluster.brokers.values() if each not in replies)
+    replies = {**replies, **probe_all(each for each in cluster.brokers.values() if each not in replies)}
     configs = _broker_configs(brokers, [node for node, each in cluster.brokers.items() if replies[each] is Reply.KAFKA])
     told = [
         KnownBroker(node, cluster.brokers.get(node, ""), admin) for node, admin in _admin_addresses(configs).items()

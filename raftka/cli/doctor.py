@@ -121,7 +121,10 @@ def _cluster(brokers: str | None, *, is_wanted: bool) -> Iterator[Finding]:
     try:
         yield from judge(read_picture(brokers or DEFAULT_BROKERS))
     except NoQuorumError as error:
-        cure = f"{error.cure} (`raftka dev restart N`, or their services; one that hangs is to be ended first), and read their logs if they end again"
+        cure = (
+            f"{error.cure} (`raftka dev restart N`, or their services), restart those that hang, and read their logs if"
+            " they end again"
+        )
         yield Finding(
             Level.PROBLEM,
             "brokers",

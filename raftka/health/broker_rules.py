@@ -19,7 +19,7 @@ _RESERVE = "disk.reserve.bytes"
 def check_hanging(picture: Picture) -> Iterator[Finding]:
     """Name brokers whose connections only the kernel takes, and addresses of which that is all that is known."""
     found = [
-        (broker.node_id, f"at {broker.kafka} {_HANGS}" if broker.kafka else _HANGS)
+        (broker.node_id, f"its Kafka port {broker.kafka} {_HANGS}")
         for broker in picture.brokers
         if broker.hangs and not broker.runs
     ]

@@ -171,8 +171,8 @@ class Picture:
         partitions: All partitions; None: nobody has looked.
         topics: Settings of topics, as far as they are known.
         silent: Addresses (HOST:PORT) that somebody named, where nobody listens and no known broker is.
-        hanging: Addresses (HOST:PORT) that somebody named, which take connections and answer nothing, and where no known
-            broker is.
+        hanging: Addresses (HOST:PORT) that somebody named, which take connections and answer nothing, and where no
+            known broker is.
         is_raftka: Whether the brokers are Raftka's.
     """
 

@@ -4,6 +4,7 @@ The exit code is 78 where the same start would be refused again, and 1 where the
 """
 
 import hashlib
+import json
 import socket
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.process.broker_processes import (
     ClusterMaker,
     eventually,
 )
+from tests.process.command_line import raftka
 from tests.process.kafka_topics import create_topic
 
 pytestmark = pytest.mark.process
@@ -123,6 +125,12 @@ def test_a_wiped_directory_is_refused_by_the_founded_brokers_and_named_on_their_
 
     told = eventually("a founded broker names it", lambda: refused(1) or refused(2))
     assert told.startswith("broker 3 came with another data directory")
+    done = raftka("doctor", "cluster", "--brokers", cluster[1].kafka, "-f", "json", code=1)
+    findings = json.loads(done.stdout)["findings"]
+    assert "brokers" not in {each["what"] for each in findings}, "nobody is told to start it"
+    (found,) = [each for each in findings if each["what"] == "broker 3"]
+    assert found["words"].startswith("does not answer; links with it were refused (")
+    assert found["cure"] == "bring the original data directory of broker 3 back, and restart broker 3"
     assert not_ready_reason(cluster[1].admin) is None
     cluster[3].config["data.dir"] = str(cluster.folder / "node-3")
     cluster.restart([3])

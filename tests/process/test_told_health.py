@@ -1,6 +1,8 @@
 """What a broker and the doctor find of real clusters: one lost broker, a lost quorum, a broker that waits for others."""
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,31 @@ def test_a_survivor_and_the_doctor_name_the_killed_broker_and_what_it_costs(make
     assert rows["replicas"]["cure"] == "bring the missing brokers back"
     assert rows["writes"]["words"] == "acks=all is refused by strict-0, strict-1: min.insync.replicas is 3"
     cluster.restart([2])
+    eventually("a broker finds nothing wrong again", lambda: health(cluster, 1)["worst"] in ("ok", "note"))
+
+
+def test_a_frozen_broker_hangs_and_is_not_called_one_that_answers(make_cluster: ClusterMaker) -> None:
+    cluster = make_cluster(3)
+    cluster.start()
+    raftka("topic", "create", "orders", "-p", "3", "-r", "3", "--brokers", cluster.bootstrap)
+    os.kill(cluster[2].pid, signal.SIGSTOP)
+    try:
+        # At once its leader has not missed it; its own address comes first and last.
+        for brokers in (cluster.bootstrap, f"{cluster[2].kafka},{cluster[1].kafka}"):
+            rows = by_what(by_doctor("--brokers", brokers, code=1))
+            told = rows["broker 2"]
+            assert told["words"] == (
+                f"its Kafka port {cluster[2].kafka} takes connections and answers nothing: it hangs or is stopped"
+            )
+            assert "raftka dev restart 2" in told["cure"]
+            assert "brokers" not in rows
+        (alone,) = by_doctor("--brokers", cluster[2].kafka, code=1)
+        assert alone["words"].startswith(f"{cluster[2].kafka} takes connections and answers nothing")
+        eventually("a survivor misses it", lambda: "brokers" in by_what(by_doctor("--admin", cluster[1].admin, code=1)))
+        lost = by_what(by_doctor("--admin", cluster[1].admin, code=1))["brokers"]
+        assert "restart it if it hangs" in lost["cure"]
+    finally:
+        os.kill(cluster[2].pid, signal.SIGCONT)
     eventually("a broker finds nothing wrong again", lambda: health(cluster, 1)["worst"] in ("ok", "note"))
 
 

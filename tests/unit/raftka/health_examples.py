@@ -70,13 +70,27 @@ def _filled(**fill: object) -> BrokerPicture:
 # By the name of the rule. Each picture makes it find something.
 FIRES: dict[str, tuple[Picture, ...]] = {
     "Lost brokers": (of_brokers(_LOST), replace(WELL, silent=("10.0.0.9:9092",))),
+    "Brokers that hang": (
+        of_brokers(replace(_LOST, hangs=True, runs=False)),
+        replace(WELL, hanging=("10.0.0.9:9092",)),
+    ),
     "Brokers that run and do not serve": (
         of_brokers(broker(2, answers=False, is_ready=False, not_ready="raft0 has no leader")),
         of_brokers(broker(2, is_ready=False, not_ready="orders-0 is damaged: 1-1.log", cure="replace its disk")),
         of_brokers(broker(2, answers=False)),
         of_brokers(broker(2, runs=False, is_ready=None, admin_error="admin port 10.0.0.2:9644: timed out")),
     ),
-    "Refused links": (of_brokers(broker(2, refused="its data directory is not the one that node 2 had")),),
+    "Refused links": (
+        of_brokers(broker(2, refused="its data directory is not the one that node 2 had")),
+        of_brokers(
+            replace(
+                _LOST,
+                refused="broker 2 came with another data directory than the one that this broker (1) knows",
+                refused_cure="bring the original data directory of broker 2 back, and restart broker 2",
+                refused_age=754.0,
+            )
+        ),
+    ),
     "No controller": (replace(WELL, controller=-1),),
     "Partitions without a leader": (
         replace(of_brokers(_LOST), partitions=(partition(leader=None, replicas=(2,), in_sync=()),)),
@@ -118,7 +132,13 @@ FIRES: dict[str, tuple[Picture, ...]] = {
 
 # At none of these the rule finds anything, though something is unlike WELL, or is not known.
 QUIET: dict[str, tuple[Picture, ...]] = {
-    "Lost brokers": (of_brokers(broker(2, answers=None)), of_brokers(broker(2, answers=False, runs=True))),
+    "Lost brokers": (
+        of_brokers(broker(2, answers=None)),
+        of_brokers(broker(2, answers=False, runs=True)),
+        of_brokers(replace(_LOST, hangs=True)),
+        of_brokers(replace(_LOST, refused="another data directory")),
+    ),
+    "Brokers that hang": (of_brokers(_LOST), of_brokers(broker(2, answers=False, hangs=True, runs=True))),
     "Brokers that run and do not serve": (
         of_brokers(_LOST),
         of_brokers(broker(2, answers=None, runs=None, is_ready=None)),

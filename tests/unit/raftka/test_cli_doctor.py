@@ -116,12 +116,13 @@ def test_the_json_of_the_doctor_has_causes(capsys: pytest.CaptureFixture[str]) -
     assert found["brokers"]["cause"] == "no broker runs there, or the network to it is cut"
 
 
-def test_the_text_has_a_cure_below_each_finding(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_has_cause_and_cure_below_each_finding(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", "cluster", "--brokers", NOBODY]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "cluster"
     assert lines[1].startswith("  problem  brokers: no Kafka broker answers")
-    assert lines[2].startswith("           cure: start the brokers")
+    assert lines[2] == "           cause: no broker runs there, or the network to it is cut"
+    assert lines[3].startswith("           cure: start the brokers")
     assert lines[-1] == "1 problem"
 
 

@@ -1,6 +1,7 @@
 """What `raftka doctor` makes of admin ports: of brokers that start, that are refused, and that are of another version."""
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -30,6 +31,7 @@ from raftka.kafka import configs as kafka_configs
 from raftka.kafka.client import ClusterInfo, PartitionInfo
 from raftka.kafka.configs import ConfigValue
 from raftka.kafka.errors import KafkaClientError, NoBrokerError
+from raftka.kafka.probe import Reply, probe_all
 
 NOBODY = "127.0.0.1:1"
 READY = "/v1/status/ready"
@@ -139,12 +141,13 @@ def test_what_only_the_broker_knows_comes_from_its_health(serve: Serve) -> None:
 def test_brokers_behind_a_wildcard_are_where_their_clients_are(serve: Serve) -> None:
     rows = [
         {"node_id": 1, "kafka": "h1:9092", "admin": "0.0.0.0:9644"},
-        {"node_id": 2, "kafka": "[::1]:9092", "admin": "[::]:9645", "refused": "another\nsecret"},
+        {"node_id": 2, "kafka": "[::1]:9092", "admin": "[::]:9645", "refused": "another\nsecret"}
+        | {"refused_cure": "the\nsame", "refused_seconds": 4},
         {"node_id": 3, "kafka": "h3:9092", "admin": "ops.example.com:9644", "refused": None},
     ]
     assert read_known_brokers(serve({"/v1/brokers": (200, rows)})) == [
         KnownBroker(1, "h1:9092", "h1:9644"),
-        KnownBroker(2, "[::1]:9092", "[::1]:9645", "another secret"),
+        KnownBroker(2, "[::1]:9092", "[::1]:9645", "another secret", "the same", 4.0),
         KnownBroker(3, "h3:9092", "ops.example.com:9644"),
     ]
 
@@ -241,7 +244,10 @@ def test_a_silent_kafka_port_of_a_broker_that_others_know_is_explained(
     well = serve({READY: (200, {"ready": True}), "/v1/brokers": (200, rows), "/v1/health": (200, health)})
     cluster = ClusterInfo("c", 1, {1: "127.0.0.1:9"}, {"t": [PartitionInfo(0, 1, [1, 2], [1])]})
     monkeypatch.setattr(kafka_client, "read_cluster", lambda _: cluster)
-    monkeypatch.setattr(cluster_picture, "takes_connections", lambda address, _: address == "127.0.0.1:9")
+    replies = {"127.0.0.1:9": Reply.KAFKA}
+    monkeypatch.setattr(
+        cluster_picture, "probe_all", lambda given: {each: replies.get(each, Reply.UNREACHED) for each in given}
+    )
     listener = ConfigValue("admin.advertised.listener", f"http://{well}", "broker", False, True)
     monkeypatch.setattr(kafka_configs, "read_configs", lambda *_: [listener])
     topic = [ConfigValue("min.insync.replicas", "2", "topic", False, False)]
@@ -270,3 +276,47 @@ def test_settings_that_cannot_be_read_are_unknown(monkeypatch: pytest.MonkeyPatc
     assert (picture.is_raftka, picture.topics, picture.brokers[0].configs) == (False, (), None)
     (partition,) = picture.partitions or ()
     assert (partition.is_offline, partition.in_sync, partition.min_isr) == (True, (), None)
+
+
+@pytest.fixture
+def stopped() -> Iterator[str]:
+    """The Kafka port of a process that is stopped: its kernel takes connections."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(8)
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_what_takes_connections_and_answers_nothing_hangs(
+    stopped: str, serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    web = serve({})
+    assert probe_all([stopped, web, NOBODY, "bogus", stopped], 0.2) == {
+        stopped: Reply.NOTHING,
+        web: Reply.FOREIGN,
+        NOBODY: Reply.UNREACHED,
+        "bogus": Reply.UNREACHED,
+    }
+    assert probe_all([]) == {}
+    (found,) = told(capsys, "--brokers", f"{stopped},{NOBODY}")
+    assert found["words"] == f"{stopped} takes connections and answers nothing: it hangs or is stopped"
+    assert "kill -USR2 PID" in found["cure"]
+
+
+def test_a_frozen_broker_of_a_dev_cluster_is_named_by_its_node_id(
+    stopped: str, data_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    has_dev_cluster(data_home, (stopped, stopped))
+    (found,) = told(capsys, "--brokers", stopped)
+    assert (found["what"], "raftka dev restart 1" in found["cure"]) == ("broker 1", True)
+
+
+def test_an_address_that_hangs_up_answers_nobody_and_does_not_hang() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        hanger = threading.Thread(target=lambda: listener.accept()[0].close())
+        hanger.start()
+        assert probe_all([address]) == {address: Reply.HANGS_UP}
+        hanger.join()

@@ -39,12 +39,15 @@ _BROKERS = st.builds(
     _NODES,
     kafka=st.sampled_from(("", "h:1", "h:2")),
     answers=_FLAGS,
+    hangs=st.booleans(),
     runs=_FLAGS,
     is_ready=_FLAGS,
     not_ready=_TEXTS,
     cure=_TEXTS,
     admin_error=_TEXTS,
     refused=_TEXTS,
+    refused_cure=_TEXTS,
+    refused_age=st.none() | st.floats(0, 1e9),
     version=st.sampled_from(("", "1", "2")),
     configs=st.none() | st.dictionaries(st.sampled_from(("a", "node.id", "disk.reserve.bytes")), st.none() | _TEXTS),
     fills=st.lists(_FILLS, max_size=3, unique_by=lambda fill: fill.name).map(tuple),
@@ -73,6 +76,7 @@ _PICTURES = st.builds(
         unique_by=lambda each: each.name,
     ).map(tuple),
     silent=st.lists(st.sampled_from(("h:8", "h:9")), unique=True).map(tuple),
+    hanging=st.lists(st.sampled_from(("h:6", "h:7")), unique=True).map(tuple),
     is_raftka=st.booleans(),
 )
 
@@ -125,6 +129,7 @@ def test_the_same_picture_has_the_same_findings_in_whatever_order_it_was_filled(
         partitions=shuffled(picture.partitions),
         topics=shuffled(picture.topics),
         silent=shuffled(picture.silent),
+        hanging=shuffled(picture.hanging),
     )
     assert judge(other) == judge(picture) == judge(picture)
 
@@ -161,6 +166,37 @@ def test_a_process_that_runs_is_not_to_be_started() -> None:
     (problem,) = [each for each in findings if each.level is Level.PROBLEM]
     assert problem.words == "runs, but serves no clients at 10.0.0.2:9092: raft0 has no leader"
     assert problem.cure == "start broker 3", "its own cure is the better one"
+
+
+@pytest.mark.parametrize(
+    "lost", [{"hangs": True}, {"refused": "another directory", "refused_cure": "bring it back", "refused_age": 7300.0}]
+)
+def test_a_broker_of_which_more_is_known_is_not_to_be_started(lost: dict[str, Any]) -> None:
+    picture = of_brokers(broker(2, answers=False, runs=False, is_ready=None, admin_error="timed out", **lost))
+    (problem,) = [each for each in judge(picture) if each.level is Level.PROBLEM]
+    assert problem.what == "broker 2"
+    assert "start the broker" not in problem.cure
+    assert "brokers" not in {each.what for each in judge(picture)}, "nor do all answer"
+    if "refused" in lost:
+        assert problem.words == "does not answer; links with it were refused (2 h ago): another directory"
+        assert problem.cure == "bring it back"
+
+
+def test_a_cure_never_says_that_a_lost_process_does_not_run() -> None:
+    (problem,) = [each for each in judge(of_brokers(broker(2, answers=False, runs=None))) if each.what == "brokers"]
+    assert "or restart it if it hangs" in problem.cure
+    assert "or hangs" in problem.cause
+
+
+@pytest.mark.parametrize(("lost", "words"), [((1, 2, 3), "all in sync by their leaders' last word"), ((1,), "all in")])
+def test_replicas_of_a_lost_broker_are_in_sync_by_an_old_word(lost: tuple[int, ...], words: str) -> None:
+    picture = replace(
+        of_brokers(broker(2, answers=False, runs=None)), partitions=(partition(replicas=lost, in_sync=lost),)
+    )
+    replicas = next(each for each in judge(picture) if each.what == "replicas")
+    assert replicas.level is Level.OK
+    assert replicas.words.startswith(words)
+    assert ("broker 2" in replicas.words) == (2 in lost)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import Starting
 from raftka.cli.admin_picture import ask_one
 from raftka.health.findings import Level, from_json
+from raftka.health.refusals import RefusedLink
 from raftka.health.rules import judge
 from runtime.workers import POOL_THREADS, Pool
 from tests.unit.cluster.cluster_nodes import cluster_of, run, until
@@ -96,11 +97,14 @@ def test_refused_links_of_another_broker_are_among_the_findings(tmp_path) -> Non
                 cluster[1],
                 StallWatch(cluster[1]),
                 lambda: None,
-                lambda: {2: "it has another secret", 7: "unknown here"},
+                lambda: {
+                    2: RefusedLink("it has another secret", "give it the same", 3.2),
+                    7: RefusedLink("unknown here", "none", 1.0),
+                },
             )
-            found = [(each.what, each.words) for each in judge(await reader.read_picture())]
-            assert ("broker 2", "links with it are refused: it has another secret") in found
-            assert "broker 7" not in dict(found)
+            found = {(each.what, each.words): each.cure for each in judge(await reader.read_picture())}
+            assert found["broker 2", "links with it are refused (3 s ago): it has another secret"] == "give it the same"
+            assert "broker 7" not in {what for what, _ in found}
 
     run(test)
 
