@@ -51,8 +51,8 @@ ALERTS = (
         "max(raftka_cluster_brokers - raftka_cluster_brokers_alive) > 0",
         *("30s", _CRITICAL, "{{ $value }} broker(s) do not answer."),
         "The process has ended or hangs, its machine is down, or the network to it is cut.",
-        "Find the broker. If its process has ended, start its service: the last lines of its log say why. If it runs"
-        " and hangs, `kill -USR2 PID` writes its stacks to its log; then restart it. `raftka doctor` tells the two apart.",
+        "Find the broker. If its process has ended, start its service: the last lines of its log say why. If it"
+        " hangs, `kill -USR2 PID` writes its stacks to its log; then restart it. `raftka doctor` tells which it is.",
         ("raftka doctor", "raftka dev restart N"),
     ),
     Alert(

@@ -246,11 +246,13 @@ def test_the_newest_refusal_of_a_peer_is_remembered_until_a_link_works() -> None
             while not isinstance(one.links.why_down(NodeId(2)), OSError):
                 await asyncio.sleep(0.005)
             assert NodeId(2) in one.links.refusals
+            assert one.links.refusal_times[NodeId(2)] <= asyncio.get_running_loop().time()
             async with nodes(identity(2)) as (right,):
                 one.dial(right)
                 await one.ups.get()
                 assert one.links.why_down(NodeId(2)) is None
                 assert one.links.refusals == {}
+                assert one.links.refusal_times == {}
 
     run(test())
 
