@@ -96,7 +96,7 @@ def verify(
     Values are compared by their CRC32C, and keys, timestamps and headers in full. A range is not clipped. If both sides
     lack an offset, the log must explain it: control records, aborted transactions or compaction.
     """
-    kafka_client.check_quorum(brokers)
+    kafka_client.check_service(brokers)
     with _spark(path, session) as (spark, folder):
         import msgspec
 
@@ -141,7 +141,7 @@ def restore(
     session: tuple[str, ...],
 ) -> None:
     """Restore a range of a topic into an empty topic, with the same partitions, order, keys, headers and timestamps."""
-    kafka_client.check_quorum(brokers)
+    kafka_client.check_service(brokers)
     with _spark(path, session) as (spark, folder):
         from raftka.pipeline.archive.restoring import Restore
         from raftka.pipeline.archive.restoring import restore as restored

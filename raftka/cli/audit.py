@@ -66,7 +66,7 @@ def audit(
     own = parse_pairs(session, "--spark")
     if topic is not None:
         # Before Spark, which takes longer to start than this to ask.
-        kafka_client.check_quorum(brokers)
+        kafka_client.check_service(brokers)
     try:
         with _spark(own, scratch) as (cluster, folder, read_topic):
 

@@ -12,7 +12,7 @@ from raftka.cli.exit_codes import DONE, FAILED, UNJUDGED
 from raftka.cli.lazy_group import Command
 from raftka.cli.param_types import PATH, BoundedFloat, BoundedInt, EnumChoice
 from raftka.dev.supervisor import NODES_MAX
-from raftka.kafka.client import check_quorum
+from raftka.kafka.client import check_service
 
 _NONE = "none"
 _EXIT_CODES = {"valid": DONE, "anomalies": FAILED, "invalid": UNJUDGED}
@@ -93,7 +93,7 @@ def chaos(
     _check_finite(minutes=minutes, rate=rate)
     names = _nemeses(nemesis, bootstrap, brokers, workload)
     if bootstrap is not None:
-        check_quorum(bootstrap)
+        check_service(bootstrap)
     try:
         from raftka.chaos.errors import ChaosError
         from raftka.chaos.run import carry_out

@@ -16,7 +16,7 @@ from raftka.cli.options import DEFAULT_BROKERS, Format, format_option, given_bro
 from raftka.cli.output import print_json
 from raftka.cli.param_types import PATH, EnumChoice
 from raftka.health.findings import Finding, Level, ok, to_json
-from raftka.kafka.errors import KafkaClientError, NoQuorumError, NotServingError
+from raftka.kafka.errors import HangingError, KafkaClientError, NoQuorumError, NotServingError
 
 
 class Area(StrEnum):
@@ -132,6 +132,9 @@ def _cluster(brokers: str | None, *, is_wanted: bool) -> Iterator[Finding]:
             cure,
             "half of the brokers or more have ended, hang, or cannot be reached",
         )
+    except HangingError as error:
+        cause = "the process was stopped by a signal, or waits for a disk or a machine that does not answer"
+        yield Finding(Level.PROBLEM, "brokers", error.what, error.cure, cause)
     except NotServingError as error:
         cause = "too few brokers run to serve clients, or another program listens there"
         yield Finding(Level.PROBLEM, "brokers", error.what, error.cure, cause)

@@ -13,7 +13,7 @@ from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.options import Format, check_brokers, format_option, parse_pairs
 from raftka.cli.output import print_json, print_table
 from raftka.cli.param_types import PATH, BoundedFloat
-from raftka.kafka.client import DEFAULT_BROKERS, check_quorum
+from raftka.kafka.client import DEFAULT_BROKERS, check_service
 
 if TYPE_CHECKING:
     from raftka.pipeline.config_file import PipelineFile
@@ -66,7 +66,7 @@ def run(name: str, values: tuple[str, ...], brokers: str | None, file: Path | No
     if not isinstance(wanted.get("kind"), str):
         raise CommandError(f"{found.where(name)}: kind is not set (there are {', '.join(KINDS)})")
     # Before Spark, which takes longer to start than this to ask; whether these are addresses is checked below.
-    check_quorum(str(wanted.get("brokers", DEFAULT_BROKERS)))
+    check_service(str(wanted.get("brokers", DEFAULT_BROKERS)))
     require_spark()
     stop = StopRequest()
     with stop_on_signals(stop):

@@ -14,6 +14,8 @@ from raftka.kafka.errors import KafkaClientError, NoQuorumError
 
 # How long nothing may happen before somebody looks why.
 PATIENCE_SECONDS = 10.0
+# The same before a writer does: what it then asks takes 2 s at most, and 10 s without progress end it.
+WRITE_PATIENCE_SECONDS = 7.0
 # The same before a reader that is to end by itself looks whether a quorum is left.
 QUORUM_PATIENCE_SECONDS = 2.5
 _METADATA_SECONDS = 3.0

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raftka.cli.exit_codes import CommandError, GivenUpError
-from raftka.cli.progress import Stopwatch, write_problem
+from raftka.cli.progress import WRITE_PATIENCE_SECONDS, Stopwatch, write_problem
 from raftka.cli.record_input import RECORD_BYTES_MAX, Headers, InputError, InputRecord, Place
 from raftka.kafka import client as kafka_client
 from raftka.kafka.errors import NoQuorumError
@@ -84,7 +84,7 @@ class RecordWriter:
         self._sent = 0
         self._error = ""
         self._lost_quorum: NoQuorumError | None = None
-        self._idle = Stopwatch()
+        self._idle = Stopwatch(WRITE_PATIENCE_SECONDS)
         self._warning = ""
 
     def write(self, record: InputRecord) -> None:
@@ -204,6 +204,8 @@ class RecordWriter:
 
     def _write_problem(self, partitions: Iterable[int]) -> str:
         try:
+            # First, for it takes the least time: without a quorum nothing else answers.
+            kafka_client.check_quorum(self._request.brokers)
             return write_problem(self._request.brokers, self._request.topic, partitions, acks=self._request.acks)
         except NoQuorumError as error:
             # Kept, for librdkafka's callbacks must not raise anything.

@@ -56,8 +56,11 @@ def read_answer(address: str, path: str, bytes_max: int) -> Answer:
         connection.close()
 
 
-def add_admin_parts(bundle: BundleFile, budget: TimeBudget, folder: str, address: str) -> None:
-    """Add what the admin port at HOST:PORT answers; `folder` begins the names of the parts."""
+def add_admin_parts(bundle: BundleFile, budget: TimeBudget, folder: str, address: str, hint: str = "") -> None:
+    """Add what the admin port at HOST:PORT answers; `folder` begins the names of the parts.
+
+    `hint` is said where nobody answers.
+    """
     silence = None
     for name, path in PATHS:
         part = f"{folder}/{name}"
@@ -68,7 +71,7 @@ def add_admin_parts(bundle: BundleFile, budget: TimeBudget, folder: str, address
             answer = budget.run(_PATH_SECONDS, partial(read_answer, address, path, bundle.room))
         except MissingPartError as error:
             # The next paths would wait as long.
-            silence = f"admin port {address}: {error}"
+            silence = f"admin port {address}: {error}{hint}"
             bundle.miss(part, silence)
             continue
         _add(bundle, part, answer)

@@ -13,7 +13,7 @@ from raftka.debug.admin_parts import add_admin_parts, other_admins
 from raftka.debug.bundle_file import BundleFile
 from raftka.debug.deadlines import TimeBudget
 from raftka.debug.dev_parts import add_dev_parts, learn_dev_secrets
-from raftka.debug.kafka_parts import add_doctor, add_groups, read_cluster, read_configs
+from raftka.debug.kafka_parts import add_doctor, add_groups, find_admins, read_cluster, read_configs
 from raftka.debug.machine_parts import add_machine_parts
 from raftka.debug.secret_mask import SecretMask
 from raftka.dev.cluster_file import ClusterFolder, ClusterState
@@ -21,6 +21,7 @@ from raftka.kafka.client import DEFAULT_BROKERS, addresses
 
 # What admin.port is by default.
 ADMIN_PORT = 9644
+_HINT = "name its admin port with --admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,7 @@ def make_bundle(request: BundleRequest) -> BundleSummary:
         admins = {} if cluster is None else read_configs(bundle, budget, brokers, cluster, mask)
         if state is not None:
             admins = {each.node_id: each.addresses.admin for each in state.brokers} | admins
-        given = request.admins
-        if not admins and not given:
-            # A broker that does not serve Kafka clients may still say why.
-            given = [f"{each.rpartition(':')[0]}:{ADMIN_PORT}" for each in addresses(brokers)]
-        for folder, address in _admin_folders(budget, admins, given).items():
-            add_admin_parts(bundle, budget, folder, address)
+        _add_brokers(bundle, budget, brokers, admins, request.admins)
         folders = [request.out.absolute().parent]
         if state is not None:
             folders += [request.folder.node_path(each.node_id) / "data" for each in state.brokers]
@@ -87,6 +83,23 @@ def make_bundle(request: BundleRequest) -> BundleSummary:
         add_doctor(bundle, budget, brokers)
         size = bundle.finish({"brokers": brokers, "admins": list(request.admins)})
         return BundleSummary(size, bundle.parts)
+
+
+def _add_brokers(
+    bundle: BundleFile, budget: TimeBudget, brokers: str, admins: dict[int, str], given: Sequence[str]
+) -> None:
+    """Add what the admin ports answer: of `admins` by node id, and `given`; without both, wherever they may be."""
+    hint, nameless = "", list[int]()
+    if not admins and not given:
+        # A broker that does not serve Kafka clients may still say why.
+        admins, nameless = find_admins(budget, brokers)
+        if not admins and not nameless:
+            given = [f"{each.rpartition(':')[0]}:{ADMIN_PORT}" for each in addresses(brokers)]
+            hint = f"; {_HINT}"
+    for node in nameless:
+        bundle.miss(f"brokers/{node}/ready.json", f"broker {node} does not tell its admin port: {_HINT}")
+    for folder, address in _admin_folders(budget, admins, given).items():
+        add_admin_parts(bundle, budget, folder, address, hint)
 
 
 def _dev_cluster(request: BundleRequest) -> ClusterState | None:

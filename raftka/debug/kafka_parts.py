@@ -19,9 +19,10 @@ from raftka.error_text import reason_of
 from raftka.kafka import client as kafka_client
 from raftka.kafka import configs as kafka_configs
 from raftka.kafka import groups as kafka_groups
-from raftka.kafka.client import ClusterInfo
+from raftka.kafka.client import ClusterInfo, addresses
 from raftka.kafka.configs import ConfigValue, Owner
 from raftka.kafka.errors import KafkaClientError
+from raftka.kafka.quorum import known_members
 
 _REQUEST_SECONDS = 15.0
 _GROUPS_SECONDS = 30.0
@@ -64,11 +65,31 @@ def read_configs(
     for node, values in found.items():
         bundle.add_json(f"brokers/{node}/config.json", list(map(asdict, values)))
     return {
-        node: each.value.removeprefix("http://")
+        node: _without_scheme(each.value)
         for node, values in found.items()
         for each in values
         if each.key == _ADMIN_KEY and each.value
     }
+
+
+def find_admins(budget: TimeBudget, brokers: str) -> tuple[dict[int, str], list[int]]:
+    """Return the admin addresses that brokers tell which refuse Metadata, by node id, and who else answers.
+
+    A broker that knows no controller tells who is in the cluster and how it is configured, but only if it is asked
+    itself.
+    """
+    try:
+        answering, _ = budget.run(_REQUEST_SECONDS, lambda: known_members(addresses(brokers)))
+    except MissingPartError:
+        return {}, []
+    works = [partial(kafka_configs.read_option, node, address, _ADMIN_KEY) for node, address in answering.items()]
+    outcomes = dict(zip(answering, budget.run_all(_REQUEST_SECONDS, works), strict=True))
+    found = {node: _without_scheme(each) for node, each in outcomes.items() if isinstance(each, str) and each}
+    return found, sorted(set(answering) - set(found))
+
+
+def _without_scheme(address: str) -> str:
+    return address.removeprefix("http://")
 
 
 def add_groups(bundle: BundleFile, budget: TimeBudget, brokers: str) -> None:

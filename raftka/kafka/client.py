@@ -224,11 +224,25 @@ def check_quorum(brokers: str) -> None:
         raise error
 
 
+def check_service(brokers: str) -> None:
+    """Raise NoQuorumError as `check_quorum`, or HangingError if nothing is answered where connections are taken.
+
+    For the begin of something: brokers that a running client has found may answer where those of its list hang.
+    """
+    # Imported here: `raftka --help` imports this module.
+    from raftka.kafka.quorum import no_service
+
+    error = no_service(addresses(brokers))
+    if error is not None:
+        raise error
+
+
 def result_of(future: Any, brokers: str, seconds: float) -> Any:
     """Return the result of a request of an admin client.
 
     Raises:
         NoQuorumError: It cannot come.
+        HangingError: Nothing is answered at the addresses.
         TimeoutError: It has not come in time.
         Exception: What the future raises.
     """
@@ -240,7 +254,7 @@ def result_of(future: Any, brokers: str, seconds: float) -> Any:
         except TimeoutError:
             if left <= QUORUM_LOOK_SECONDS:
                 raise
-            check_quorum(brokers)
+            check_service(brokers)
 
 
 def create_topic(
@@ -430,8 +444,9 @@ def _unreachable(brokers: str, *, is_metadata: bool) -> KafkaClientError:
 
     Raises:
         NoQuorumError: Too few brokers answer.
+        HangingError: Nothing is answered at the addresses.
     """
-    check_quorum(brokers)
+    check_service(brokers)
     if not is_metadata and _serves(brokers):
         return UnansweredError(f"a broker of {brokers} has not answered in time (`raftka cluster health` tells more)")
     # Imported here: `raftka --help` imports this module.

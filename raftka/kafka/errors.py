@@ -56,6 +56,24 @@ class NotServingError(KafkaClientError):
         super().__init__(f"{self.what}; {self.cure}")
 
 
+class HangingError(UnansweredError, NotServingError):
+    """Addresses take connections, and nothing is ever answered there: a stopped process, or one that hangs.
+
+    What was asked for may have arrived before.
+    """
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        is_one = len(addresses) == 1
+        self.what = (
+            f"{', '.join(addresses)} {'takes' if is_one else 'take'} connections and"
+            f" {'answers' if is_one else 'answer'} nothing:"
+            f" {'the broker hangs or is' if is_one else 'the brokers hang or are'} stopped"
+        )
+        whom = "it" if is_one else "them"
+        self.cure = f"end {whom} and start {whom} again, or name others with --brokers"
+        KafkaClientError.__init__(self, f"{self.what} (--brokers names others)")
+
+
 class NotKafkaError(NotServingError):
     """Something else than Kafka's protocol is spoken at these addresses."""
 

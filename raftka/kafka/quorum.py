@@ -8,9 +8,11 @@ import socket
 import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+from typing import NamedTuple
 
 from raftka.config import parse_address
-from raftka.kafka.errors import NoQuorumError
+from raftka.kafka.errors import HangingError, NoQuorumError
 from raftka.kafka.wire.cluster_requests import ClusterAnswer, describe_cluster
 from raftka.kafka.wire.fields import AnswerError, Reader, i8, i16, i32, string
 
@@ -19,6 +21,25 @@ ASK_SECONDS = 1.0
 _ANSWER_BYTES_MAX = 1 << 20
 _AT_A_TIME_MAX = 32
 _CORRELATION = 0x51756F72
+
+
+class _Silence(Enum):
+    """Why an address has told nothing: it took no connection, it ended it or spoke otherwise, or it said nothing."""
+
+    AWAY = "away"
+    STRANGE = "strange"
+    HANGS = "hangs"
+
+
+class _Round(NamedTuple):
+    """What one round of questions brought, by address."""
+
+    answers: dict[str, ClusterAnswer]
+    silences: dict[str, _Silence]
+
+    @property
+    def hanging(self) -> list[str]:
+        return [address for address, silence in self.silences.items() if silence is _Silence.HANGS]
 
 
 def lost_quorum(addresses: Sequence[str]) -> NoQuorumError | None:
@@ -30,9 +51,42 @@ def lost_quorum(addresses: Sequence[str]) -> NoQuorumError | None:
     Args:
         addresses: HOST:PORT of brokers; any of them may be dead.
     """
-    answers = _ask_all(addresses)
-    members = {node: f"{host}:{port}" for each in answers.values() for node, (host, port) in each.brokers.items()}
-    answers |= _ask_all([address for address in members.values() if address not in addresses])
+    return _lost_quorum(addresses, _ask_all(addresses).answers)
+
+
+def no_service(addresses: Sequence[str]) -> NoQuorumError | HangingError | None:
+    """Return what `lost_quorum` returns, or the error to raise if all that take connections answer nothing.
+
+    A broker that is busy for a second does not count as one that hangs: it is asked twice.
+
+    Args:
+        addresses: HOST:PORT of brokers; any of them may be dead.
+    """
+    first = _ask_all(addresses)
+    if first.answers:
+        return _lost_quorum(addresses, first.answers)
+    # Something that ends connections is no broker, or one that starts.
+    if not first.hanging or _Silence.STRANGE in first.silences.values():
+        return None
+    again = _ask_all(first.hanging)
+    return HangingError(first.hanging) if again.hanging == first.hanging else None
+
+
+def known_members(addresses: Sequence[str]) -> tuple[dict[int, str], dict[int, str]]:
+    """Return HOST:PORT by node id of the brokers that answer, and of those that they name and that do not.
+
+    Both are empty if nobody answers.
+    """
+    answers = _ask_all(addresses).answers
+    members = _members(answers)
+    answers |= _ask_all([address for address in members.values() if address not in addresses]).answers
+    answering = {node: address for node, address in members.items() if address in answers}
+    return answering, {node: address for node, address in members.items() if node not in answering}
+
+
+def _lost_quorum(addresses: Sequence[str], answers: dict[str, ClusterAnswer]) -> NoQuorumError | None:
+    members = _members(answers)
+    answers = answers | _ask_all([address for address in members.values() if address not in addresses]).answers
     if any(each.controller >= 0 for each in answers.values()):
         return None
     silent = sorted(node for node, address in members.items() if address not in answers)
@@ -43,28 +97,45 @@ def lost_quorum(addresses: Sequence[str]) -> NoQuorumError | None:
     return NoQuorumError(silent, len(members))
 
 
-def _ask_all(addresses: Sequence[str]) -> dict[str, ClusterAnswer]:
-    """Return the answers by address; all are asked at the same time."""
+def _members(answers: dict[str, ClusterAnswer]) -> dict[int, str]:
+    return {node: f"{host}:{port}" for each in answers.values() for node, (host, port) in each.brokers.items()}
+
+
+def _ask_all(addresses: Sequence[str]) -> _Round:
+    """Ask all addresses at the same time."""
     if not addresses:
-        return {}
+        return _Round({}, {})
     with ThreadPoolExecutor(min(len(addresses), _AT_A_TIME_MAX)) as pool:
-        found = zip(addresses, pool.map(_ask, addresses), strict=True)
-        return {address: answer for address, answer in found if answer is not None}
+        found = dict(zip(addresses, pool.map(_ask, addresses), strict=True))
+    return _Round(
+        {address: each for address, each in found.items() if not isinstance(each, _Silence)},
+        {address: each for address, each in found.items() if isinstance(each, _Silence)},
+    )
 
 
-def _ask(address: str) -> ClusterAnswer | None:
+def _ask(address: str) -> ClusterAnswer | _Silence:
+    try:
+        connection = socket.create_connection(parse_address(address), timeout=ASK_SECONDS)
+    except (OSError, ValueError):
+        return _Silence.AWAY
+    with connection:
+        return _answer_of(connection)
+
+
+def _answer_of(connection: socket.socket) -> ClusterAnswer | _Silence:
     request = describe_cluster()
     head = i16(request.api_key) + i16(request.version) + i32(_CORRELATION) + string("raftka") + i8(0)
     try:
-        with socket.create_connection(parse_address(address), timeout=ASK_SECONDS) as connection:
-            connection.sendall(i32(len(head) + len(request.body)) + head + request.body)
-            size, correlation = struct.unpack(">ii", _read(connection, 8))
-            if correlation != _CORRELATION or not 4 <= size <= _ANSWER_BYTES_MAX:
-                return None
-            return request.read(Reader(_read(connection, size - 4)))
+        connection.sendall(i32(len(head) + len(request.body)) + head + request.body)
+        size, correlation = struct.unpack(">ii", _read(connection, 8))
+        if correlation != _CORRELATION or not 4 <= size <= _ANSWER_BYTES_MAX:
+            return _Silence.STRANGE
+        return request.read(Reader(_read(connection, size - 4)))
+    except TimeoutError:
+        return _Silence.HANGS
     except (OSError, EOFError, ValueError, AnswerError):
-        # Nobody is there, or a Kafka that does not know the request, or something else.
-        return None
+        # A Kafka that does not know the request, or something else.
+        return _Silence.STRANGE
 
 
 def _read(connection: socket.socket, size: int) -> bytes:

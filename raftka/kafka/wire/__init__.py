@@ -8,6 +8,7 @@ since 2.8; the others are known since 2.4.
 * `record_batches` batches of one record each; the records of what a fetch returns, and which offsets have none.
 * `requests`       requests and how their answers are read.
 * `logger_requests` levels of the loggers of a broker.
+* `config_requests` options of a broker, by the broker itself.
 * `cluster_requests` who is in the cluster, by a broker that knows no controller.
 * `election_requests` preferred leaders.
 * `client`         connections, correlation ids, and where the leaders are.

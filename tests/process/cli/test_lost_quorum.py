@@ -156,15 +156,30 @@ def test_a_cluster_of_which_no_broker_answers_is_told_in_one_sentence_as_well(lo
 
 def test_paused_brokers_do_not_answer_either(tmp_path: Path) -> None:
     folder = start_detached(tmp_path / "dev", 3)
-    paused = [each["pid"] for each in folder.status()[:2]]
+    first, second, _ = folder.status()
+    paused = [first["pid"], second["pid"]]
+    folder.client("topic", "create", "orders", "-p", "3")
+    hangs = "takes connections and answers nothing: the broker hangs or is stopped (--brokers names others)"
+    asked = ("topic list", "topic create x", "group list", "consume orders", "produce orders", "partition list")
     try:
-        for pid in paused:
-            os.kill(pid, signal.SIGSTOP)
+        os.kill(first["pid"], signal.SIGSTOP)
+        # The others are a quorum, of which nobody tells who is asked here.
+        for line in asked:
+            done = _typed(folder, f"{line} --brokers {first['kafka']}", tmp_path)
+            assert done.stderr.startswith(f"raftka: {first['kafka']} {hangs}"), line
+            assert done.returncode == 1, line
+        os.kill(second["pid"], signal.SIGSTOP)
+        # The survivor answers Metadata for a moment; then nothing is acknowledged.
+        done = _typed(folder, "produce orders", tmp_path)
+        assert done.stderr.splitlines()[-1:] == [SENTENCE.format("1, 2")]
+        assert done.returncode == UNAVAILABLE
         eventually("the survivor has lost its controller", lambda: _code_of(folder, "cluster info") == UNAVAILABLE)
         for line in ("topic list", "topic create x", "group list", "consume x -e", "produce x"):
             done = _typed(folder, line, tmp_path)
             assert done.stderr == f"{SENTENCE.format('1, 2')}\n", line
             assert done.returncode == UNAVAILABLE
+        done = _typed(folder, f"topic list --brokers {second['kafka']}", tmp_path)
+        assert done.stderr == f"raftka: {second['kafka']} {hangs}\n"
     finally:
         for pid in paused:
             os.kill(pid, signal.SIGCONT)

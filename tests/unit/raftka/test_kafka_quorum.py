@@ -1,5 +1,7 @@
 """When too few brokers answer for a quorum, and what commands say then."""
 
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
@@ -10,7 +12,7 @@ from raftka.cli.exit_codes import UNAVAILABLE
 from raftka.cli.root import run
 from raftka.kafka import client as kafka_client
 from raftka.kafka import quorum
-from raftka.kafka.errors import NoQuorumError, UnansweredError
+from raftka.kafka.errors import HangingError, NoQuorumError, NotServingError, UnansweredError
 from tests.unit.raftka.foreign_brokers import LonelyBroker, free_address
 
 # What issue after issue asks for: so long a command may take to say that there is no quorum.
@@ -68,6 +70,83 @@ def test_a_majority_that_answers_is_a_quorum_that_may_be_electing(cluster: Clust
 
 def test_a_broker_that_knows_a_controller_is_in_a_quorum_from_which_this_client_is_cut_off(cluster: Cluster) -> None:
     assert quorum.lost_quorum(cluster("add", controller=2)) is None
+
+
+@pytest.mark.parametrize("states", ["p", "pp", "pd"])
+def test_addresses_that_take_connections_and_answer_nothing_are_told_from_others(cluster: Cluster, states: str) -> None:
+    addresses = cluster(states)
+    hanging = [address for address, state in zip(addresses, states, strict=True) if state == "p"]
+    found = quorum.no_service(addresses)
+    assert isinstance(found, HangingError)
+    assert found.what.startswith(f"{', '.join(hanging)} take")
+    assert str(found).endswith(
+        "takes connections and answers nothing: the broker hangs or is stopped (--brokers names others)"
+        if len(hanging) == 1
+        else "take connections and answer nothing: the brokers hang or are stopped (--brokers names others)"
+    )
+    # Whoever runs may know other brokers.
+    assert quorum.lost_quorum(addresses) is None
+
+
+@pytest.mark.parametrize("states", ["ddd", "pa", "paa", "pda"])
+def test_a_broker_that_answers_or_nobody_at_all_is_not_said_to_hang(cluster: Cluster, states: str) -> None:
+    assert not isinstance(quorum.no_service(cluster(states)), HangingError)
+
+
+def test_a_listener_that_ends_connections_is_not_said_to_hang(cluster: Cluster) -> None:
+    [paused] = cluster("p")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ending = threading.Thread(target=lambda: listener.accept()[0].close())
+        ending.start()
+        assert quorum.no_service([paused, f"127.0.0.1:{listener.getsockname()[1]}"]) is None
+        ending.join()
+
+
+def test_a_broker_that_was_busy_for_a_second_is_not_said_to_hang(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [address] = cluster("a")
+    ask, asked = quorum._ask, []
+
+    def late_at_first(address: str) -> object:
+        asked.append(address)
+        return quorum._Silence.HANGS if len(asked) == 1 else ask(address)
+
+    monkeypatch.setattr(quorum, "_ask", late_at_first)
+    assert quorum.no_service([address]) is None
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["topic", "list"], ["group", "list"], ["cluster", "info"], ["consume", "t"], ["consume", "t", "-g", "g"]),
+        *(["produce", "t"], ["bench", "-t", "t"], ["partition", "list"], ["cluster", "log-level"]),
+    ],
+)
+def test_commands_say_of_a_broker_that_hangs_that_it_hangs(
+    cluster: Cluster, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kafka_client, "QUORUM_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(quorum, "ASK_SECONDS", 0.2)
+    # The others of a healthy majority cannot be known.
+    [address] = cluster("p")
+    assert run([*arguments, "--brokers", address]) == 1
+    words = f"raftka: {address} takes connections and answers nothing: the broker hangs or is stopped"
+    assert capsys.readouterr().err == f"{words} (--brokers names others)\n"
+
+
+def test_the_doctor_names_the_cure_of_a_broker_that_hangs(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "cluster", "--brokers", *cluster("p")]) == 1
+    told = capsys.readouterr().out
+    assert "answers nothing: the broker hangs or is stopped\n" in told
+    assert "cure: end it and start it again, or name others with --brokers\n" in told
+
+
+def test_a_change_that_a_hanging_broker_may_have_got_is_one_without_an_answer() -> None:
+    error = HangingError(["a:1"])
+    assert isinstance(error, UnansweredError)
+    assert isinstance(error, NotServingError)
 
 
 @pytest.mark.parametrize("states", ["ddd", "pp"])
