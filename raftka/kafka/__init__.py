@@ -7,6 +7,7 @@
 * `groups`       consumer groups: members, offsets, deletion.
 * `loggers`      levels of the loggers of brokers.
 * `offsets`      where partitions begin and end, and which offset a time has.
+* `one_broker`   a request to one broker itself.
 * `probe`        what listens at an address that answers as no Kafka broker does.
 * `quorum`       whether so many brokers answer that the cluster can decide anything.
 * `wire`         a client of our own, which shares no line with the brokers.

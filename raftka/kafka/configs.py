@@ -53,6 +53,19 @@ def read_configs(brokers: str, owner: Owner, name: str, seconds: float = REQUEST
     return [_value(entry) for _, entry in sorted(entries.items())]
 
 
+def read_option(node_id: int, address: str, key: str) -> str:
+    """Return an option of the broker at HOST:PORT, also of one that refuses Metadata; empty: it has none, or refuses.
+
+    Raises:
+        KafkaClientError: No answer.
+    """
+    # Imported here, for the sake of `--help`.
+    from raftka.kafka.one_broker import ask
+    from raftka.kafka.wire.config_requests import describe_broker_option
+
+    return ask(node_id, address, describe_broker_option(node_id, key))
+
+
 def read_topic_configs(brokers: str, topics: Sequence[str]) -> dict[str, list[ConfigValue]]:
     """Return the configurations of topics, a hundred at a time; of one that is gone meanwhile there is none.
 

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -143,6 +144,16 @@ def test_the_doctor_reports_it_as_a_finding(lost: DevFolder, tmp_path: Path) -> 
     assert done.returncode == 1
     assert "no quorum: brokers 2, 3 of 3 do not answer" in done.stdout
     assert "raftka dev restart N" in done.stdout
+
+
+def test_a_bundle_has_what_the_survivor_says_of_itself(lost: DevFolder, tmp_path: Path) -> None:
+    # The folder of the cluster is not named: the survivor tells where its admin port is.
+    done = _typed(lost, "debug bundle --out nq.zip", tmp_path)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "nq.zip") as archive:
+        ready = json.loads(archive.read("brokers/1/ready.json"))
+        assert not ready["ready"]
+        assert b"raftka_" in archive.read("brokers/1/metrics.txt")
 
 
 def test_a_cluster_of_which_no_broker_answers_is_told_in_one_sentence_as_well(lost: DevFolder, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from raftka.cli.debug import _missing_lines
+from raftka.debug import bundle
 from raftka.debug.admin_parts import PATHS, add_admin_parts, other_admins
 from raftka.debug.bundle import BundleRequest, make_bundle
 from raftka.debug.bundle_file import BundleFile
@@ -23,6 +24,8 @@ from raftka.debug.errors import MissingPartError
 from raftka.debug.machine_parts import add_machine_parts
 from raftka.debug.secret_mask import SecretMask
 from raftka.dev.cluster_file import ClusterFolder
+from raftka.kafka import configs as kafka_configs
+from tests.unit.raftka.foreign_brokers import LonelyBroker, free_address
 from tests.unit.raftka.test_bundle_file import written
 
 NOBODY = "127.0.0.1:1"
@@ -197,6 +200,49 @@ def test_without_any_broker_a_bundle_says_so_and_has_the_machine(tmp_path: Path)
     assert made.size == out.stat().st_size
     parts = {part["file"]: part for part in written(out)["parts"]}
     assert "no Kafka broker answers" in parts["cluster/topics.json"]["missing"]
-    assert "missing" in parts["brokers/localhost-1/ready.json"]
+    assert "--admin" not in parts["brokers/localhost-1/ready.json"]["missing"]
     assert parts["doctor.json"]["exit_code"] == 1
     assert parts["machine/kernel.json"]["bytes"] > 0
+
+
+def _parts_of_brokers(tmp_path: Path, brokers: str) -> dict[str, str]:
+    """Return why parts of brokers are missing, as the manifest of a bundle says."""
+    out = tmp_path / "b.zip"
+    make_bundle(BundleRequest(out, brokers, [], ClusterFolder(tmp_path / "none"), False, 60.0))
+    return {part["file"]: part.get("missing", "") for part in written(out)["parts"] if "brokers/" in part["file"]}
+
+
+def test_where_nobody_answers_the_option_that_names_an_admin_port_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle, "ADMIN_PORT", 1)
+    reason = _parts_of_brokers(tmp_path, NOBODY)["brokers/127.0.0.1-1/ready.json"]
+    assert reason.endswith("Connection refused; name its admin port with --admin")
+
+
+def test_the_admin_port_of_a_broker_without_a_controller_is_asked_for_by_its_node_id(
+    tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = serve({"/v1/status/live": (200, b"{}")})
+    asked: list[tuple[int, str, str]] = []
+
+    def read_option(node_id: int, address: str, key: str) -> str:
+        asked.append((node_id, address, key))
+        return f"http://{admin}"
+
+    survivor = LonelyBroker()
+    try:
+        survivor.brokers = {3: survivor.address, 4: free_address(), 5: free_address()}
+        # It hangs up on DescribeConfigs, as another Kafka may.
+        reasons = _parts_of_brokers(tmp_path, survivor.address)
+        assert reasons == {
+            "brokers/3/ready.json": "broker 3 does not tell its admin port: name its admin port with --admin"
+        }
+        monkeypatch.setattr(kafka_configs, "read_option", read_option)
+        (tmp_path / "b.zip").unlink()
+        reasons = _parts_of_brokers(tmp_path, survivor.address)
+        assert asked == [(3, survivor.address, "admin.advertised.listener")]
+        assert not reasons["brokers/3/live.json"]
+        assert not [part for part in reasons if not part.startswith("brokers/3/")]
+    finally:
+        survivor.close()
