@@ -85,7 +85,7 @@ def accepted(option: Option) -> str:
             return f"{option.low} and more"
         return f"{option.low} to {option.high}"
     if option.choices:
-        return ", ".join(f"`{choice}`" for choice in option.choices)
+        return ", ".join(" or ".join(f"`{name}`" for name in names) for names in option.names_of_choices)
     words = {"bool": "`true`, `false`", "list": "a list of texts", "host": "a host name or IP address"}
     return words.get(option.kind, "a text")
 

@@ -7,6 +7,7 @@
 * `harmless_signals` signals that end no broker while it starts.
 * `error_text`      why something failed, in words.
 * `partition_health` what is wrong with a partition, in a word.
+* `topic_names`     which names a topic may have.
 * `suggestions`     names that somebody may have meant.
 * `admin_client`    HTTP requests to a broker's admin port.
 * `kafka`           Kafka clients.

@@ -350,7 +350,7 @@ def _render_option(option: Option) -> str:
     if option.kind == "int" and option.low != 0:
         facts.append(f"from {option.low} to {option.high}")
     if option.choices:
-        facts.append("one of " + ", ".join(option.choices))
+        facts.append("one of " + ", ".join(option.named_choices))
     if option.default_text:
         facts.append(f"default: {option.default_text}")
     lines = [f"# {option.doc}" + (f" ({'; '.join(facts)})" if facts else "")]

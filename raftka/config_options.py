@@ -7,8 +7,8 @@ configuration: RFC 0001).
 import difflib
 import ipaddress
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Kind = Literal["int", "string", "host", "bool", "list"]
@@ -50,7 +50,8 @@ class Option:
         default_text: A default in words.
         low: Smallest number allowed.
         high: Largest number allowed.
-        choices: The only strings allowed; empty allows all.
+        choices: The only strings allowed, in capitals or not; empty allows all.
+        aliases: Other names of choices, in capitals.
         example: A value for the example file where the default is not one.
     """
 
@@ -62,12 +63,23 @@ class Option:
     low: int = 0
     high: int = _INT_MAX
     choices: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
     example: str = ""
 
     @property
     def attribute(self) -> str:
         """Name of the field of BrokerConfig."""
         return self.key.replace(".", "_")
+
+    @property
+    def names_of_choices(self) -> list[list[str]]:
+        """The choices, each with its aliases behind it."""
+        return [[choice, *(name for name, meant in self.aliases.items() if meant == choice)] for choice in self.choices]
+
+    @property
+    def named_choices(self) -> list[str]:
+        """The choices, each with its aliases in brackets."""
+        return [f"{name} ({', '.join(also)})" if also else name for name, *also in self.names_of_choices]
 
     @property
     def variable(self) -> str:
@@ -421,7 +433,9 @@ OPTIONS: tuple[Option, ...] = (
         key="log.level",
         kind="string",
         default="INFO",
-        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
+        # As `runtime.log_levels` at run time; a test compares them.
+        choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
+        aliases={"WARN": "WARNING", "FATAL": "CRITICAL"},
         doc="Lowest level of messages that are logged to stderr.",
     ),
     Option(
@@ -474,9 +488,11 @@ def parse_value(option: Option, value: Any, source: str) -> Any:
     if option.kind == "host" and not is_host(value):
         raise refusal("is neither a host name nor an IP address")
     if option.choices:
-        chosen = next((choice for choice in option.choices if choice.upper() == value.strip().upper()), None)
+        spelled = value.strip().upper()
+        spelled = option.aliases.get(spelled, spelled)
+        chosen = next((choice for choice in option.choices if choice.upper() == spelled), None)
         if chosen is None:
-            raise refusal(f"must be one of {', '.join(option.choices)}")
+            raise refusal(f"must be one of {', '.join(option.named_choices)}")
         return chosen
     return value
 

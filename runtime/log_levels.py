@@ -21,7 +21,7 @@ LOGGERS = {
 }
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 # As Kafka's tools call them.
-_KAFKA_NAMES = {"WARN": "WARNING", "FATAL": "CRITICAL"}
+KAFKA_NAMES = {"WARN": "WARNING", "FATAL": "CRITICAL"}
 _SHOWN_CHARACTERS_MAX = 100
 
 
@@ -60,9 +60,11 @@ def check_level(text: str) -> str:
         LogLevelError: There is none.
     """
     level = text.strip().upper()
-    level = _KAFKA_NAMES.get(level, level)
+    level = KAFKA_NAMES.get(level, level)
     if level not in LEVELS:
-        raise LogLevelError(f"unknown log level {text[:_SHOWN_CHARACTERS_MAX]!r}: the levels are {', '.join(LEVELS)}")
+        also = {meant: alias for alias, meant in KAFKA_NAMES.items()}
+        names = ", ".join(f"{each} ({also[each]})" if each in also else each for each in LEVELS)
+        raise LogLevelError(f"unknown log level {text[:_SHOWN_CHARACTERS_MAX]!r}: the levels are {names}")
     return level
 
 

@@ -25,7 +25,8 @@ _INHERIT = "inherit"
     "level",
     required=False,
     metavar="[LEVEL]",
-    help="Its new level: DEBUG, INFO, WARNING, ERROR or CRITICAL, or `inherit` for that of the logger above it.",
+    help="Its new level: DEBUG, INFO, WARNING (WARN), ERROR or CRITICAL (FATAL), or `inherit` for that of the logger"
+    " above it.",
 )
 @node_option
 @brokers_option
@@ -34,7 +35,12 @@ def log_level(logger: str | None, level: str | None, node: int | None, brokers: 
     """Show the levels of the brokers' loggers, or set one until the broker ends. `root` is above all loggers."""
     nodes = _nodes(brokers, node)
     if logger is not None and level is not None:
-        _set(nodes, logger, None if level.lower() == _INHERIT else level)
+        words = _set(nodes, logger, None if level.lower() == _INHERIT else level)
+        if output is Format.JSON:
+            # What is in force now, as without LEVEL.
+            print_json(_merged(nodes, logger))
+        else:
+            print(words)
         return
     rows = _merged(nodes, logger)
     if output is Format.JSON:
@@ -69,7 +75,8 @@ def _merged(nodes: dict[int, str], logger: str | None) -> list[dict[str, Any]]:
     return sorted(chosen, key=lambda row: (names.index(row["logger"]), row["nodes"]))
 
 
-def _set(nodes: dict[int, str], logger: str, level: str | None) -> None:
+def _set(nodes: dict[int, str], logger: str, level: str | None) -> str:
+    """Set a level, None: that of the logger above it; return what was done, in words."""
     from raftka.kafka import loggers
 
     for node, address in nodes.items():
@@ -84,4 +91,4 @@ def _set(nodes: dict[int, str], logger: str, level: str | None) -> None:
             raise CommandError(f"{error}{before}") from None
         done.append(node)
     what = f"{logger}: the level of the logger above it" if level is None else f"{logger}: {level.upper()}"
-    print(f"{what}, on {', '.join(map(str, done))}, until a broker ends")
+    return f"{what}, on {', '.join(map(str, done))}, until a broker ends"

@@ -122,7 +122,7 @@ def describe(name: str, brokers: str, admin: str | None, configs: bool, output: 
         [
             [
                 each["partition"],
-                each["leader"],
+                "-" if each["leader"] is None or each["leader"] < 0 else each["leader"],
                 each.get("term", "-"),
                 node_list(each["replicas"]),
                 node_list(each["in_sync"]),

@@ -93,12 +93,14 @@ def _no_topic(name: str, topics: Iterable[str]) -> str:
     import shlex
 
     from raftka.suggestions import did_you_mean
+    from raftka.topic_names import topic_name_problem
 
     is_internal = name.startswith("_")
     question = did_you_mean(name, (each for each in topics if is_internal or each not in INTERNAL_TOPICS))
-    return f"no topic {name!r}" + (
-        f": {question}" if question else f"; create it: raftka topic create {shlex.quote(name)}"
-    )
+    problem = topic_name_problem(name)
+    if question or problem:
+        return f"no topic {name!r}: {question or problem}"
+    return f"no topic {name!r}; create it: raftka topic create {shlex.quote(name)}"
 
 
 def addresses(brokers: str) -> list[str]:

@@ -55,6 +55,10 @@ def test_a_level_is_set_shown_and_gone_with_the_process(make_cluster: ClusterMak
         {"logger": "raft", "level": "INFO", "from": "root", "nodes": [1, 2]},
         {"logger": "raft", "level": "DEBUG", "from": "raft", "nodes": [3]},
     ]
+    changed = json.loads(_log_level(cluster, "raft", "inherit", "-f", "json"))
+    assert changed == [{"logger": "raft", "level": "INFO", "from": "root", "nodes": [1, 2, 3]}]
+    changed = json.loads(_log_level(cluster, "kafka.groups", "warn", "-n", "2", "-f", "json"))
+    assert changed == [{"logger": "kafka.groups", "level": "WARNING", "from": "kafka.groups", "nodes": [2]}]
     assert "WARNING broker log level of raft: DEBUG, until this broker ends" in " ".join(cluster[3].log_text().split())
 
 
@@ -66,7 +70,10 @@ def test_an_unknown_logger_or_level_is_refused_with_the_names(make_cluster: Clus
         assert "unknown logger 'raft.x': the loggers are root, " in said
         assert ", raft, rpc, storage" in said
     said = _log_level(cluster, "raft", "TRACE", code=1)
-    assert "broker 1: unknown log level 'TRACE': the levels are DEBUG, INFO, WARNING, ERROR, CRITICAL" in said
+    assert (
+        "broker 1: unknown log level 'TRACE': the levels are DEBUG, INFO, WARNING (WARN), ERROR, CRITICAL (FATAL)"
+        in said
+    )
     assert "broker 9 is not in the cluster; brokers: 1" in _log_level(cluster, "-n", "9", code=1)
 
 

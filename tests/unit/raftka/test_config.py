@@ -18,6 +18,7 @@ from raftka.broker.described_options import broker_configs
 from raftka.config import BrokerConfig, ConfigError, load_config, parse_address, render_example
 from raftka.config_descriptor import config_descriptor, read_config
 from raftka.config_options import BY_KEY, OPTIONS
+from runtime.log_levels import KAFKA_NAMES, LEVELS, check_level
 
 SEEDS = "1@10.0.0.1:33145,2@10.0.0.2:33145"
 
@@ -54,6 +55,13 @@ def test_the_configuration_survives_the_way_to_the_broker_process() -> None:
     assert config.log_level == "DEBUG"
     assert [seed.node_id for seed in config.seeds] == [1, 2]
     assert BrokerConfig.from_json(config.to_json(), "here") == config
+
+
+@pytest.mark.parametrize("name", [*LEVELS, *KAFKA_NAMES, "warn", " Fatal "])
+def test_a_log_level_has_the_same_names_as_at_run_time(name: str) -> None:
+    assert load_config({"node.id": "1", "log.level": name}).log_level == check_level(name)
+    option = BY_KEY["log.level"]
+    assert (option.choices, option.aliases) == (LEVELS, KAFKA_NAMES)
 
 
 def test_every_option_is_a_field_of_the_configuration() -> None:
@@ -99,7 +107,7 @@ def test_a_key_that_extends_another_one_without_quotes_is_told_how_to_write_it(t
         ({"node.id": -1}, "must be from 0 to"),
         ({"node.id": 1, "kafka.port": 65_536}, "kafka.port = 65536: must be from 0 to 65535"),
         ({"node.id": 1, "insecure": "maybe"}, "must be true or false"),
-        ({"node.id": 1, "log.level": "LOUD"}, "must be one of DEBUG, INFO, WARNING, ERROR"),
+        ({"node.id": 1, "log.level": "LOUD"}, "one of DEBUG, INFO, WARNING (WARN), ERROR, CRITICAL (FATAL)"),
         ({"node.id": 1, "data.dir": " "}, "must not be empty"),
         ({"node.id": 1, "seeds": [1]}, "must be a list of strings"),
         (
