@@ -29,6 +29,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
         folder = stack.enter_context(a_newcomers_folder(tmp_path))
         found = Terminal(folder, home=folder)
         stack.callback(found.close)
+        assert found.run("source .venv/bin/activate").code == 0
         yield found
 
 
