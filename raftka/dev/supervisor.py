@@ -28,6 +28,8 @@ DAMAGED_READY_SECONDS = 10.0
 STOP_SECONDS = 10.0
 _READY_POLL = 0.05
 _WATCH_POLL = 0.2
+# How a line for the operator begins (raftka.broker.logs).
+_TOLD = "raftka: "
 _LOG_TAIL_LINES = 12
 
 
@@ -273,7 +275,7 @@ def wait_brokers_ready(
                 reason = f"it ended while starting ({_exit_text(code)})"
                 if 2 * ended >= len(starting):
                     raise _start_error(folder, broker, reason)
-                reason += f": {''.join(log_tail(folder.log_path(broker.node_id), 1))}"
+                reason += f": {_last_words(folder.log_path(broker.node_id))}"
             elif reason is not None and not is_final(reason):
                 continue
             del waiting[broker]
@@ -326,6 +328,14 @@ def log_tail(path: Path, lines: int) -> list[str]:
             return stream.read().decode(errors="replace").splitlines()[-lines:] if lines > 0 else []
     except FileNotFoundError:
         return []
+
+
+def _last_words(path: Path) -> str:
+    """Return why a broker ended, as the end of its log says: what it told its operator, else the last line."""
+    lines = log_tail(path, _LOG_TAIL_LINES)
+    # Other lines may follow, because the broker's links go on until it has stopped.
+    told = [line for line in lines if line.startswith(_TOLD)]
+    return (told or lines or [""])[-1]
 
 
 def _exit_text(code: int) -> str:
