@@ -139,8 +139,8 @@ def test_commands_say_of_a_broker_that_hangs_that_it_hangs(
 def test_the_doctor_names_the_cure_of_a_broker_that_hangs(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", "cluster", "--brokers", *cluster("p")]) == 1
     told = capsys.readouterr().out
-    assert "answers nothing: the broker hangs or is stopped\n" in told
-    assert "cure: end it and start it again, or name others with --brokers\n" in told
+    assert "takes connections and answers nothing: it hangs or is stopped\n" in told
+    assert "`kill -CONT PID` wakes it; else restart it" in told
 
 
 def test_a_change_that_a_hanging_broker_may_have_got_is_one_without_an_answer() -> None:
