@@ -86,9 +86,8 @@ class HealthCounts:
             if not self.counts_as_led(partition):
                 continue
             led += 1
-            in_sync, replicas = len(partition.gauges.in_sync), len(partition.topic.replicas[partition.partition])
-            under_replicated += in_sync < replicas
-            under_min_isr += in_sync < min(partition.config.min_insync_replicas, replicas)
+            under_replicated += self.is_under_replicated(partition)
+            under_min_isr += self.is_under_min_isr(partition)
         self.forget_deleted()
         return LedCounts(led, under_replicated, under_min_isr, stalled)
 
@@ -96,6 +95,17 @@ class HealthCounts:
     def counts_as_led(partition: Partition) -> bool:
         """Whether this broker leads a partition in office: one that is only elected serves nobody yet."""
         return partition.is_in_office
+
+    @staticmethod
+    def is_under_replicated(partition: Partition) -> bool:
+        """Whether a partition that is led here has a replica that is not in sync."""
+        return len(partition.gauges.in_sync) < len(partition.topic.replicas[partition.partition])
+
+    @staticmethod
+    def is_under_min_isr(partition: Partition) -> bool:
+        """Whether acks=all is refused: a topic cannot ask for more replicas than it has."""
+        replicas = len(partition.topic.replicas[partition.partition])
+        return len(partition.gauges.in_sync) < min(partition.config.min_insync_replicas, replicas)
 
     def is_stalled(self, partition: Partition, now: float) -> bool:
         """Whether an entry of the partition's newest leader, this broker, was not committed for STALL_SECONDS.

@@ -1,4 +1,4 @@
-"""Asks over links that are silent, so that a broker that stands still is lost for all others too (RFC 0016 section 2).
+"""Asks over links that are silent, so that a broker that stands still is lost for all others too (RFC 0016 section 5).
 
 A link finds out that its other end is gone only by requests that are not answered. A follower sends none to another
 follower, for minutes.

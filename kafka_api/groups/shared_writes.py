@@ -77,7 +77,7 @@ class SharedWrites:
         """Begin the next entry in the loop's next step: what else has arrived in this one shares it.
 
         Without that step the first answer of an entry would bring a write that goes alone, and all others would wait
-        for it: measured with 50 clients, twice the entries.
+        for it.
         """
         if self._waiting and not self._under_way and not self._is_looking:
             self._is_looking = True

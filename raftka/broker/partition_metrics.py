@@ -70,11 +70,9 @@ class PartitionCollector:
             sums.size_bytes += partition.size_bytes
             if self._node.health.counts_as_led(partition):
                 in_sync, setting = len(partition.gauges.in_sync), partition.config.min_insync_replicas
-                replicas = partition.topic.replication_factor
                 led += 1
-                under_replicated += in_sync < replicas
-                # As producers are refused: a topic cannot ask for more replicas than it has.
-                under_min_isr += in_sync < min(setting, replicas)
+                under_replicated += self._node.health.is_under_replicated(partition)
+                under_min_isr += self._node.health.is_under_min_isr(partition)
                 sums.isr_size_min = in_sync if sums.isr_size_min is None else min(sums.isr_size_min, in_sync)
                 sums.min_isr_setting = max(sums.min_isr_setting, setting)
             if number % SAMPLES_PER_SLICE == 0:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from raftka.pipeline.errors import PipelineError
-from raftka.pipeline.telemetry.plot_data import PERCENTILES, SECONDS_MAX
+from raftka.pipeline.telemetry.plot_data import PERCENTILES, span_of
 
 # Statistics of logs, by the ends of their columns' names, with the names of their panels.
 LOGS = {"entries": "log entries", "unapplied": "entries not applied"}
@@ -110,14 +109,7 @@ def charts_data(title: str, rows: Iterable[ReplicationSecond]) -> Charts:
         PipelineError: There is nothing, or more than a picture can show.
     """
     seconds = sorted(rows, key=lambda second: second.at)
-    if not seconds:
-        raise PipelineError(f"there is nothing to draw of {title}")
-    begin, end = seconds[0].at, seconds[-1].at + 1
-    if end - begin > SECONDS_MAX:
-        raise PipelineError(
-            f"{title} has {end - begin:,} seconds from its first to its last, and a picture shows {SECONDS_MAX:,}:"
-            " choose them with --begin and --end"
-        )
+    begin, end = span_of(title, [second.at for second in seconds])
     panels = [_logs(seconds, stat, label) for stat, label in LOGS.items()]
     panels += [
         Panel("R9", "entries written a second", _counts(seconds, lambda second: second.written)),

@@ -75,6 +75,23 @@ class PlotData:
         return sorted(found, key=int)
 
 
+def span_of(title: str, times: Sequence[int]) -> tuple[int, int]:
+    """Return the first of these seconds and the one behind the last; they are in order.
+
+    Raises:
+        PipelineError: There are none, or more than a picture can show.
+    """
+    if not times:
+        raise PipelineError(f"there is nothing to draw of {title}")
+    begin, end = times[0], times[-1] + 1
+    if end - begin > SECONDS_MAX:
+        raise PipelineError(
+            f"{title} has {end - begin:,} seconds from its first to its last, and a picture shows {SECONDS_MAX:,}:"
+            " choose them with --begin and --end"
+        )
+    return begin, end
+
+
 def plot_data(title: str, rows: Iterable[Second]) -> PlotData:
     """Return what is drawn of a partition.
 
@@ -82,14 +99,7 @@ def plot_data(title: str, rows: Iterable[Second]) -> PlotData:
         PipelineError: There is nothing, or more than a picture can show.
     """
     seconds = sorted(rows, key=lambda second: second.at)
-    if not seconds:
-        raise PipelineError(f"there is nothing to draw of {title}")
-    begin, end = seconds[0].at, seconds[-1].at + 1
-    if end - begin > SECONDS_MAX:
-        raise PipelineError(
-            f"{title} has {end - begin:,} seconds from its first to its last, and a picture shows {SECONDS_MAX:,}:"
-            " choose them with --begin and --end"
-        )
+    begin, end = span_of(title, [second.at for second in seconds])
     data = PlotData(title, begin, end)
     for name in sorted({broker for second in seconds for broker in second.lags}):
         data.lags[str(name)] = _line(seconds, [second.lags.get(name) for second in seconds])
