@@ -68,11 +68,22 @@ class CallFigures:
         self.appended_as_follower: Mapping[EntryKind, AppendedEntries] = {kind: AppendedEntries() for kind in EntryKind}
 
 
-def count_appended(into: Mapping[EntryKind, AppendedEntries], entries: Sequence[Entry]) -> None:
-    """Count entries that are in the log now."""
+def appended_by_kind(entries: Sequence[Entry]) -> dict[EntryKind, AppendedEntries]:
+    """Return what the entries of one round come to."""
+    found: dict[EntryKind, AppendedEntries] = {}
     for entry in entries:
-        size, place = entry.size, into[entry.kind]
+        place = found.get(entry.kind)
+        if place is None:
+            place = found[entry.kind] = AppendedEntries()
+        size = entry.size
         place.entries += 1
         place.bytes += size
         if size > place.bytes_max:
             place.bytes_max = size
+    return found
+
+
+def count_appended(into: Mapping[EntryKind, AppendedEntries], appended: Mapping[EntryKind, AppendedEntries]) -> None:
+    """Count a round that is in the log now."""
+    for kind, each in appended.items():
+        into[kind].add(each)

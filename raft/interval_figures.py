@@ -1,13 +1,13 @@
 """What one replica has done since the last telemetry record (`RaftOptions.keeps_figures`); by kind of entry."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
 from model.duration_histogram import DurationHistogram, Durations
 from model.ids import ConsistencyLevel
 from raft.call_figures import COUNTED_LEVELS, AppendedEntries, count_appended
-from storage.entry import Entry, EntryKind
+from storage.entry import EntryKind
 
 K = TypeVar("K")
 
@@ -92,13 +92,13 @@ class IntervalFigures:
         """Entries of one kind could not be applied."""
         self._apply_failed[kind] = self._apply_failed.get(kind, 0) + 1
 
-    def appended_as_leader(self, entries: Sequence[Entry]) -> None:
+    def appended_as_leader(self, appended: Mapping[EntryKind, AppendedEntries]) -> None:
         """The leader has written a round."""
-        count_appended(self._leader_appended, entries)
+        count_appended(self._leader_appended, appended)
 
-    def appended_as_follower(self, entries: Sequence[Entry]) -> None:
+    def appended_as_follower(self, appended: Mapping[EntryKind, AppendedEntries]) -> None:
         """A follower has written what its leader has sent."""
-        count_appended(self._follower_appended, entries)
+        count_appended(self._follower_appended, appended)
 
     def saw_in_sync(self, count: int) -> None:
         """A leader had so many replicas in sync, itself included, just before another one came back."""

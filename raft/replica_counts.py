@@ -1,13 +1,13 @@
 """Counts what one replica does: into the figures of its node, and into its own interval where telemetry asks for it.
 
-Every round and every answer passes here, so nothing is allocated: a place is found by level and kind, and the loop
-time is the caller's.
+Every round and every answer passes here, so an answer allocates nothing: a place is found by level and kind, and the
+loop time is the caller's.
 """
 
 from collections.abc import Sequence
 
 from model.ids import ConsistencyLevel
-from raft.call_figures import CallFigures, count_appended
+from raft.call_figures import CallFigures, appended_by_kind, count_appended
 from raft.interval_figures import IntervalFigures
 from storage.entry import Entry, EntryKind
 
@@ -49,12 +49,14 @@ class ReplicaCounts:
 
     def appended_as_leader(self, entries: Sequence[Entry]) -> None:
         """The leader has written a round."""
-        count_appended(self._figures.appended_as_leader, entries)
+        appended = appended_by_kind(entries)
+        count_appended(self._figures.appended_as_leader, appended)
         if self.interval is not None:
-            self.interval.appended_as_leader(entries)
+            self.interval.appended_as_leader(appended)
 
     def appended_as_follower(self, entries: Sequence[Entry]) -> None:
         """A follower has written what its leader has sent."""
-        count_appended(self._figures.appended_as_follower, entries)
+        appended = appended_by_kind(entries)
+        count_appended(self._figures.appended_as_follower, appended)
         if self.interval is not None:
-            self.interval.appended_as_follower(entries)
+            self.interval.appended_as_follower(appended)

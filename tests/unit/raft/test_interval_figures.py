@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from model.ids import ConsistencyLevel, Index, Offset, Term
-from raft.call_figures import AppendedEntries
+from raft.call_figures import AppendedEntries, appended_by_kind
 from raft.interval_figures import IntervalFigures, TakenFigures
 from raft.options import RaftOptions
 from storage.entry import HEADER_BYTES, Entry, EntryKind
@@ -198,8 +198,8 @@ def test_an_interval_that_is_put_back_is_added_to_what_has_happened_since():
         figures.replicate_failed(LEADER, COMMAND)
         figures.applied(DATA, 0.002)
         figures.apply_failed(LOG_START)
-        figures.appended_as_leader([_entry(10)])
-        figures.appended_as_follower([_entry(in_sync)])
+        figures.appended_as_leader(appended_by_kind([_entry(10)]))
+        figures.appended_as_follower(appended_by_kind([_entry(in_sync)]))
         figures.saw_in_sync(in_sync)
 
     figures = IntervalFigures(10.0)
