@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from benchmarks import native_client
 from benchmarks.cluster import DEADLINE_SECONDS, BenchCluster, BenchmarkError, eventually, running_cluster
@@ -20,7 +20,10 @@ _MANY = "many"
 # Replicas of each broker: raft0 is one more.
 _SIZES, _QUICK_SIZES = (10, 1_000, 2_490), (10,)
 _SIZE_UNDER_LOAD, _QUICK_UNDER_LOAD = 1_000, 10
-_PATHS = ("/metrics", "/metrics/partitions")
+_NODE_PATH, _REPLICAS_PATH = "/metrics", "/metrics/partitions"
+# What is scraped while producers are measured. Nothing comes first: the others are compared with it.
+_SCRAPED = ((), (_NODE_PATH,), (_NODE_PATH, _REPLICAS_PATH))
+_Runs: TypeAlias = dict[tuple[str, ...], list[dict[str, float]]]
 _SCRAPES, _QUICK_SCRAPES = 20, 3
 # An answer is kept for a second: whoever asks later pays for a new one.
 _PAUSE_SECONDS = 1.1
@@ -36,24 +39,31 @@ def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
         print(f"   -- {size} replicas", flush=True)
         with running_cluster(data_dir) as cluster:
             _create(cluster, size)
-            for path in _PATHS:
+            for path in (_NODE_PATH, _REPLICAS_PATH):
                 rows += _cost(cluster, path, size, _QUICK_SCRAPES if plan.is_quick else _SCRAPES)
     size = _QUICK_UNDER_LOAD if plan.is_quick else _SIZE_UNDER_LOAD
     with running_cluster(data_dir) as cluster:
         _create(cluster, size)
         with cluster.topic(1):
-            with_scrapes, without = _latencies(cluster, plan)
-    for name, target in (("p50", ()), ("p99", (Target("<=", 1.1),))):
-        what = f"{_RATE}/s of 1 KiB, acks=all, with a scrape of {size} replicas a second: {name}"
-        key = f"{name}_ms"
-        ours, theirs = [run[key] for run in with_scrapes], [run[key] for run in without]
-        rows.append(row(what, "ms", ours, theirs, *target, peer="without"))
+            runs = _latencies(cluster, plan)
+    rows += _felt(size, runs)
     return {
         "what": "three brokers; the cost is the broker's CPU time while it is scraped, less what it takes at rest",
         "rows": rows,
-        "with_scrapes": with_scrapes,
-        "without": without,
+        "latencies": [{"scraped": list(paths), "runs": found} for paths, found in runs.items()],
     }
+
+
+def _felt(size: int, runs: _Runs) -> list[dict[str, Any]]:
+    """Compare each choice of paths with no scrape at all."""
+    rows = []
+    for paths in _SCRAPED[1:]:
+        for name in ("p50", "p99"):
+            target = (Target("<=", 1.1),) if paths == (_NODE_PATH,) and name == "p99" else ()
+            what = f"{_RATE}/s of 1 KiB, acks=all, {' and '.join(paths)} of {size} replicas scraped each second: {name}"
+            ours, theirs = ([run[f"{name}_ms"] for run in runs[each]] for each in (paths, ()))
+            rows.append(row(what, "ms", ours, theirs, *target, peer="without"))
+    return rows
 
 
 def _create(cluster: BenchCluster, replicas: int) -> None:
@@ -103,32 +113,27 @@ def _scrape(address: str, path: str) -> bytes:
     return text
 
 
-def _latencies(cluster: BenchCluster, plan: Plan) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
-    """Return the latencies of runs with and without scrapes, in turns."""
-    with_scrapes: list[dict[str, float]] = []
-    without: list[dict[str, float]] = []
+def _latencies(cluster: BenchCluster, plan: Plan) -> _Runs:
+    """Return the latencies of runs with each choice of paths, in turns."""
+    runs: _Runs = {paths: [] for paths in _SCRAPED}
     for number in range(plan.pairs):
-        for is_scraped in (True, False) if number % 2 == 0 else (False, True):
+        for paths in _SCRAPED if number % 2 == 0 else reversed(_SCRAPED):
             options = latency_options(cluster, "open", plan, rate=_RATE)
-            if is_scraped:
-                with _scraped(cluster):
-                    found = quantiles(native_client.run("producer", options))
-            else:
-                found = quantiles(native_client.run("producer", options))
-            (with_scrapes if is_scraped else without).append(dict(found))
-    return with_scrapes, without
+            with _scraped(cluster, paths):
+                runs[paths].append(dict(quantiles(native_client.run("producer", options))))
+    return runs
 
 
 @contextmanager
-def _scraped(cluster: BenchCluster) -> Iterator[None]:
-    """Scrape every broker once a second meanwhile, both paths."""
+def _scraped(cluster: BenchCluster, paths: tuple[str, ...]) -> Iterator[None]:
+    """Scrape these paths of every broker once a second meanwhile."""
     halt = threading.Event()
     failures: list[BenchmarkError] = []
 
     def scrape(address: str) -> None:
         try:
             while not halt.wait(1.0):
-                for path in _PATHS:
+                for path in paths:
                     _scrape(address, path)
         except BenchmarkError as error:
             failures.append(error)

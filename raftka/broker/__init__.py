@@ -21,7 +21,7 @@
 * `service_manager` READY=1 and signs of life for systemd (sd_notify).
 * `metrics`         what is measured of the node, for Prometheus; `kafka_metrics`: of the Kafka listener;
                     `partition_metrics`: of partitions; `group_lag_metrics`: of groups; `call_metrics`: of calls.
-* `metric_rows`     what these yield; `scrapes` renders it in slices and answers.
+* `metric_rows`     what these yield; `exposition` writes it, and `scrapes` does so in slices and answers.
 * `readiness`       whether this broker serves, and if not, why; `starting`: the same while it starts.
 * `logs`            where log lines go.
 

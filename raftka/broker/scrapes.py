@@ -4,36 +4,19 @@ A slice has at most 100 samples, and other tasks run after it: 2,500 replicas in
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
-from enum import Enum
-from itertools import accumulate, groupby
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from aiohttp import web
-from prometheus_client import generate_latest
-from prometheus_client.core import Metric
-from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
-from model.fixed_histogram import BOUNDS, FixedHistogram
+from model.fixed_histogram import FixedHistogram
+from raftka.broker.exposition import HISTOGRAM_SAMPLES, Exposition, Format
 from raftka.broker.metric_rows import SAMPLES_PER_SLICE, Row, RowSource
-from raftka.monitoring.catalogue import BY_NAME, Kind, Path
+from raftka.monitoring.catalogue import BY_NAME, Path
 
 _KEPT_SECONDS = 1.0
 _WAIT_SECONDS = 5.0
 _SEND_SECONDS = 10.0
 _PIECE_BYTES = 64 * 1024
-_EOF = b"# EOF\n"
-_BUCKETS = (*(repr(bound) for bound in BOUNDS), "+Inf")
-
-
-class Format(Enum):
-    """How samples are written; the value is the Content-Type."""
-
-    TEXT = "text/plain; version=0.0.4; charset=utf-8"
-    OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-
-
-_GENERATE: dict[Format, Any] = {Format.TEXT: generate_latest, Format.OPEN_METRICS: generate_openmetrics}
 
 
 def format_of(accept: str) -> Format:
@@ -84,7 +67,7 @@ class Scrape:
     def __init__(self, path: Path, sources: tuple[RowSource, ...], wanted: Format) -> None:
         self._path = path
         self._sources = sources
-        self._format = wanted
+        self._exposition = Exposition(wanted)
         self._rendering = asyncio.Lock()
         self._kept: bytes | None = None
 
@@ -101,7 +84,7 @@ class Scrape:
         try:
             # Another asker may have rendered it meanwhile.
             if self._kept is None:
-                self._kept = await render(self._path, self._sources, self._format)
+                self._kept = await render(self._path, self._sources, self._exposition)
                 asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._drop)
             return self._kept
         finally:
@@ -112,66 +95,28 @@ class Scrape:
         self._kept = None
 
 
-async def render(path: Path, sources: Iterable[RowSource], wanted: Format) -> bytes:
+async def render(path: Path, sources: Iterable[RowSource], exposition: Exposition) -> bytes:
     """Return all samples of a path; other tasks run after each slice of SAMPLES_PER_SLICE."""
     now = asyncio.get_running_loop().time()
-    pieces: list[bytes] = []
+    lines = exposition.scrape()
+    pieces: list[str] = []
     pending: list[Row] = []
-    samples, last_name = 0, ""
+    samples = 0
     for row in (row for source in sources for row in source.rows(now)):
         if row is None:
             await asyncio.sleep(0)
             continue
         assert BY_NAME[row.name].path is path
-        size = len(_BUCKETS) + 2 if isinstance(row.value, FixedHistogram) else 1
+        size = HISTOGRAM_SAMPLES if isinstance(row.value, FixedHistogram) else 1
         if samples + size > SAMPLES_PER_SLICE:
-            pieces.append(_encode(pending, last_name, wanted))
-            last_name, pending, samples = pending[-1].name, [], 0
+            pieces.append(lines.encode(pending))
+            pending, samples = [], 0
             await asyncio.sleep(0)
         pending.append(row)
         samples += size
-    pieces.append(_encode(pending, last_name, wanted))
-    if wanted is Format.OPEN_METRICS:
-        pieces.append(_EOF)
-    return b"".join(pieces)
-
-
-def _encode(rows: list[Row], last_name: str, wanted: Format) -> bytes:
-    """Encode a slice; the family of `last_name` has its head already."""
-    pieces = []
-    for name, group in groupby(rows, key=lambda row: row.name):
-        text = _GENERATE[wanted](_OneFamily(_metric(name, group))).removesuffix(_EOF)
-        if name == last_name:
-            text = b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
-        pieces.append(text)
-    return b"".join(pieces)
-
-
-class _OneFamily:
-    """As much of a registry as prometheus-client reads."""
-
-    def __init__(self, metric: Metric) -> None:
-        self._metric = metric
-
-    def collect(self) -> Iterator[Metric]:
-        yield self._metric
-
-
-def _metric(name: str, rows: Iterable[Row]) -> Metric:
-    family = BY_NAME[name]
-    # prometheus-client knows a counter by its name without the suffix.
-    known_as = name.removesuffix("_total") if family.kind is Kind.COUNTER else name
-    metric = Metric(known_as, family.help, family.kind.value)
-    for row in rows:
-        labels = dict(zip(family.labels, row.labels, strict=True))
-        if isinstance(row.value, FixedHistogram):
-            for bound, count in zip(_BUCKETS, accumulate(row.value.counts), strict=True):
-                metric.add_sample(f"{name}_bucket", {**labels, "le": bound}, count)
-            metric.add_sample(f"{name}_sum", labels, row.value.sum)
-            metric.add_sample(f"{name}_count", labels, row.value.count)
-        else:
-            metric.add_sample(name, labels, row.value)
-    return metric
+    pieces.append(lines.encode(pending))
+    pieces.append(exposition.end)
+    return "".join(pieces).encode()
 
 
 async def _send(request: web.Request, body: bytes, wanted: Format) -> web.StreamResponse:

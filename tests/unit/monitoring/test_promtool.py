@@ -9,9 +9,10 @@ import pytest
 
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
+from raftka.broker.exposition import Exposition, Format
 from raftka.broker.loop_watch import LoopWatch
 from raftka.broker.metrics import row_sources
-from raftka.broker.scrapes import Format, render
+from raftka.broker.scrapes import render
 from raftka.broker.stall_watch import StallWatch
 from raftka.monitoring import catalogue
 from raftka.monitoring.alert_rules import render_rules
@@ -43,7 +44,9 @@ def test_check_metrics_accepts_every_path(tmp_path: Path) -> None:
             server.figures.of(0, 9).ended(0.1, asyncio.get_running_loop().time())
             server.traffic.count_in("t", 100, 1)
             sources = row_sources(node, server, LoopWatch(), StallWatch(node))
-            texts.extend([(await render(path, sources[path], Format.TEXT)).decode() for path in catalogue.Path])
+            texts.extend(
+                [(await render(path, sources[path], Exposition(Format.TEXT))).decode() for path in catalogue.Path]
+            )
 
     run(test)
     assert len(texts) == len(catalogue.Path)

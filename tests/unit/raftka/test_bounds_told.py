@@ -11,8 +11,9 @@ from kafka_api.protocol.error_codes import ErrorCode
 from raftka.admin_client import get_json
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
+from raftka.broker.exposition import Exposition, Format
 from raftka.broker.metrics import NodeCollector
-from raftka.broker.scrapes import Format, render
+from raftka.broker.scrapes import render
 from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import Starting
 from raftka.cli.admin_picture import read_fills
@@ -60,7 +61,7 @@ def _told(tmp_path, metadata, **of_node):
                 _, fills = await run_there(Pool.READ, lambda: get_json(address, "/v1/bounds"))
             finally:
                 await admin.stop()
-            text = (await render(Path.BROKER, [NodeCollector(node)], Format.TEXT)).decode()
+            text = (await render(Path.BROKER, [NodeCollector(node)], Exposition(Format.TEXT))).decode()
             outcome.extend((findings, fills, text))
 
     outcome = []

@@ -11,8 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from model.fixed_histogram import BOUNDS, FixedHistogram
 from raftka.broker import scrapes
+from raftka.broker.exposition import Exposition, Format, ScrapeLines
 from raftka.broker.metric_rows import SAMPLES_PER_SLICE, Row
-from raftka.broker.scrapes import Format, Scrapes, format_of, render
+from raftka.broker.scrapes import Scrapes, format_of, render
 from raftka.monitoring.catalogue import Path
 from tests.unit.cluster.cluster_nodes import run
 
@@ -81,7 +82,7 @@ async def _ask(port, target="/metrics", method="GET", accept="*/*"):
 @pytest.mark.parametrize(("wanted", "parse"), [(Format.TEXT, parse_text), (Format.OPEN_METRICS, parse_openmetrics)])
 def test_a_reader_of_the_format_finds_every_sample_once(wanted, parse):
     async def test():
-        text = (await render(Path.BROKER, [Source(_many())], wanted)).decode()
+        text = (await render(Path.BROKER, [Source(_many())], Exposition(wanted))).decode()
         families = {family.name: family for family in parse(text)}
         # A head for each family, however many slices it takes.
         assert text.count("# TYPE ") == text.count("# HELP ") == 4 == len(families)
@@ -106,20 +107,40 @@ def test_a_reader_of_the_format_finds_every_sample_once(wanted, parse):
     run(test)
 
 
+@pytest.mark.parametrize("wanted", Format)
+def test_the_second_scrape_has_new_values_and_no_series_that_is_gone(wanted):
+    async def test():
+        exposition = Exposition(wanted)
+        histogram = _histogram()
+        rows = [Row("raftka_peer_up", 1, (odd,)) for odd in ("1", "2 3", "4\x0b5\u2028", 'a"\\\n')]
+        latency = Row("raftka_kafka_request_seconds", histogram, ("Fetch",))
+        await render(Path.BROKER, [Source([*rows, latency])], exposition)
+        histogram.observe(0.2, 2.0)
+        later = [row._replace(value=number / 3) for number, row in enumerate(rows)][1:]
+        again = await render(Path.BROKER, [Source([*later, latency, Row("raftka_groups", 1e20)])], exposition)
+        # As if nothing had been kept.
+        anew = await render(Path.BROKER, [Source([*later, latency, Row("raftka_groups", 1e20)])], Exposition(wanted))
+        assert again == anew
+        assert b'node="1"' not in again
+        assert len(exposition._known) == len(later) + 2
+
+    run(test)
+
+
 def test_no_slice_has_more_than_a_hundred_samples(monkeypatch):
     slices = []
-    encode = scrapes._encode
+    encode = ScrapeLines.encode
 
-    def counted(rows, *arguments):
-        encoded = encode(rows, *arguments)
-        slices.append(sum(not line.startswith(b"#") for line in encoded.splitlines()))
+    def counted(lines, rows):
+        encoded = encode(lines, rows)
+        slices.append(sum(not line.startswith("#") for line in encoded.splitlines()))
         return encoded
 
-    monkeypatch.setattr(scrapes, "_encode", counted)
+    monkeypatch.setattr(ScrapeLines, "encode", counted)
 
     async def test():
         rows = _many() + [None] * 3 + [Row("raftka_kafka_fetch_sessions", 1)]
-        rendering = asyncio.ensure_future(render(Path.BROKER, [Source(rows)], Format.TEXT))
+        rendering = asyncio.ensure_future(render(Path.BROKER, [Source(rows)], Exposition(Format.TEXT)))
         seen = most = steps = 0
         while not rendering.done():
             await asyncio.sleep(0)
@@ -137,7 +158,7 @@ def test_no_slice_has_more_than_a_hundred_samples(monkeypatch):
 def test_a_value_that_another_path_exposes_is_refused():
     async def test():
         with pytest.raises(AssertionError):
-            await render(Path.BROKER, [Source([Row("raftka_partition_term", 1, ("t", "0"))])], Format.TEXT)
+            await render(Path.BROKER, [Source([Row("raftka_partition_term", 1, ("t", "0"))])], Exposition(Format.TEXT))
 
     run(test)
 
