@@ -57,6 +57,12 @@ class Partition:
         self.config = topic.config
         self.append_clock = AppendClock(consensus.log)
         self.gauges = ReplicaGauges(consensus)
+        consensus.add_leadership_listener(self._on_leadership)
+        self._on_leadership(consensus)
+
+    def _on_leadership(self, consensus: Consensus) -> None:
+        # Consumers read from the leader only.
+        self._log.keep_for_readers(is_kept=consensus.state.is_leader)
 
     def apply_config(self, config: TopicConfig) -> None:
         """The topic's configuration has changed: batches, segments and answers follow it from now on."""

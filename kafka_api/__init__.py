@@ -12,7 +12,7 @@
 - closed_log: why connections were closed, in a bounded number of lines
 - request_figures: what clients ask, how long it takes, with which errors it is answered
 - topic_traffic: what they write and read, by topic
-- response_pieces: responses as a transport may copy them
+- response_pieces: responses as the kernel and a transport take them
 - options: bounds and defaults of the listener
 - described_configs: configurations as clients see them
 - auto_topics: topics that exist because a client asked for them

@@ -27,7 +27,7 @@ from kafka_api.protocol.message_classes import Buffer
 from kafka_api.request_context import RequestContext
 from kafka_api.request_figures import VersionFigures
 from kafka_api.request_memory import RequestLease, RequestMemory
-from kafka_api.response_pieces import response_pieces
+from kafka_api.response_pieces import COPIED_BYTES_MAX, ResponsePieces
 from runtime.gate import Gate
 
 _logger = logging.getLogger("kafka")
@@ -108,6 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
         self._is_reading = True
         self._peer = "?"
+        self._descriptor: int | None = None
         self._received_bytes = 0
         self._received_frames = 0
         self._progress = ClientProgress(self._now(), options.stalled_request_timeout, options.idle_timeout)
@@ -122,6 +123,9 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_welcome:
             self._transport.abort()
             return
+        own_socket = transport.get_extra_info("socket")
+        # A simulated network has none.
+        self._descriptor = None if own_socket is None else own_socket.fileno()
         peer = transport.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         self._context.client.host = peer[0] if peer else ""
@@ -366,11 +370,18 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _send(self, buffers: list[Buffer]) -> bool:
         """Write until the kernel has taken everything; return False if it takes nothing any more."""
-        for piece in response_pieces(buffers):
-            # A transport that failed says so only in the loop's next step.
+        pieces = ResponsePieces(buffers)
+        while pieces:
+            # A transport that failed says so only in the loop's next step. Its socket is open until then.
             if self._transport is None or self._transport.is_closing():
                 return False
-            self._transport.write(piece)
+            # Here the transport holds nothing: what goes past it now keeps its place.
+            if self._descriptor is not None and len(pieces) > COPIED_BYTES_MAX:
+                assert not self._transport.get_write_buffer_size()
+                pieces.write_to(self._descriptor)
+                if not pieces:
+                    return True
+            self._transport.write(pieces.take())
             if not self._writable.is_set() and not await self._drained():
                 return False
         return True

@@ -47,6 +47,7 @@ class RaftOptions:
         state_bytes_max: A state with more bytes is not saved, and not sent to a follower: the log keeps its entries.
         state_step_entries: Entries noted or settled in the state of a replica before other tasks run.
         tail_cache_bytes: The newest entries of all logs of a node that are kept in memory.
+        read_cache_bytes: Older entries of the logs that serve readers, of all logs of a node; 0: none.
         open_segments: Segment files of all logs that are open together; those of closed segments come and go.
         keeps_figures: Each replica notes how long its calls and fsyncs take, for whoever takes these figures.
     """
@@ -79,6 +80,7 @@ class RaftOptions:
     state_bytes_max: int = STATE_BYTES_MAX
     state_step_entries: int = 256
     tail_cache_bytes: int = 64 * 1024 * 1024
+    read_cache_bytes: int = 0
     open_segments: int = 4096
     keeps_figures: bool = False
 
@@ -105,5 +107,5 @@ class RaftOptions:
             raise ValueError(f"state_bytes_max must be from 1 to {STATE_BYTES_MAX}")
         if min(self.node_batcher_bytes, self.node_append_buffer_bytes) < ReservedBudget.PARTS:
             raise ValueError("node_batcher_bytes and node_append_buffer_bytes must be at least 8")
-        if self.disk_reserve_bytes < 0:
-            raise ValueError("disk_reserve_bytes must be at least 0")
+        if self.disk_reserve_bytes < 0 or self.read_cache_bytes < 0:
+            raise ValueError("disk_reserve_bytes and read_cache_bytes must be at least 0")

@@ -22,6 +22,7 @@ from storage.group_logger import GroupLogger
 from storage.kvstore import KvStore
 from storage.log import Log
 from storage.options import LogIdentity, LogOptions
+from storage.read_cache import CacheBudgets, ReadCacheBudget
 from storage.tail_cache import TailBudget
 
 
@@ -48,7 +49,7 @@ class ReplicaOpening:
         self._kvstore = kvstore
         self._directories = directories
         self._options = options
-        self._tail_budget = TailBudget(options.tail_cache_bytes)
+        self._caches = CacheBudgets(TailBudget(options.tail_cache_bytes), ReadCacheBudget(options.read_cache_bytes))
 
     async def open(
         self,
@@ -141,6 +142,6 @@ class ReplicaOpening:
             known_index=known_index,
             isolate=isolate,
             rescan=rescan,
-            tail_budget=self._tail_budget,
+            caches=self._caches,
             open_files=self._open_files,
         )

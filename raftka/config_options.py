@@ -300,6 +300,15 @@ OPTIONS: tuple[Option, ...] = (
         10 * _MINUTE_MS,
     ),
     _bytes(
+        "read.cache.bytes",
+        -1,
+        "Memory for what partitions that this broker leads have written lately, beside their newest entries. Consumers"
+        " that are not far behind read it without the disk. -1 is an eighth of the memory of the machine or of its"
+        " control group, at most 1 GiB. 0 keeps nothing.",
+        -1,
+        1024 * _GIB,
+    ),
+    _bytes(
         "disk.reserve.bytes",
         256 * 1024 * 1024,
         "Producers are refused while a majority of a partition's replicas have less free disk space than"

@@ -54,7 +54,7 @@ class EntryKind(IntEnum):
 _KINDS = {int(kind): kind for kind in EntryKind}
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One log entry. `payload` is never changed once the entry exists."""
 
     index: Index

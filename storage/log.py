@@ -28,10 +28,11 @@ from storage.log_segments import LogSegments
 from storage.log_snapshots import LogSnapshots
 from storage.log_truncation import LogTruncation
 from storage.options import LogIdentity, LogOptions
+from storage.read_cache import CacheBudgets, ReadCache, ReadCacheBudget
 from storage.segment import SegmentFacts
 from storage.segment_indexer import SegmentIndexer
 from storage.snapshot_file import Snapshot
-from storage.tail_cache import TailBudget, TailCache
+from storage.tail_cache import TailCache
 
 # Of a log that shares them with no other.
 _OPEN_FILES = 1024
@@ -54,18 +55,22 @@ class Log(LogPositions):
         identity: LogIdentity,
         options: LogOptions,
         recovered: RecoveredLog,
-        tail_budget: TailBudget | None,
+        caches: CacheBudgets | None,
         open_files: OpenFiles,
     ) -> None:
         super().__init__(recovered.start, recovered.terms, recovered.last_index, recovered.next_offset)
         self.has_damaged_copies = recovered.has_damaged_copies
         self._segments = LogSegments(recovered.segments)
-        self._tail = TailCache(options.tail_cache_bytes, tail_budget)
+        self._read_cache = ReadCache(ReadCacheBudget(0) if caches is None else caches.read)
+        self._tail = TailCache(
+            options.tail_cache_bytes, None if caches is None else caches.tail, self._read_cache.admit
+        )
         self.name = identity.name
         self.health = LogHealth(identity.name)
         self._jobs = LogJobs(env, identity.name, self.health)
         context = LogContext(
-            env, open_files, directory, identity.group, self, self._segments, self._tail, self._jobs, self.health
+            *(env, open_files, directory, identity.group, self),
+            *(self._segments, self._tail, self._read_cache, self._jobs, self.health),
         )
         self._context = context
         self.reader = LogReader(context)
@@ -86,7 +91,7 @@ class Log(LogPositions):
         known_index: Index = NO_INDEX,
         isolate: bool = False,
         rescan: frozenset[str] = frozenset(),
-        tail_budget: TailBudget | None = None,
+        caches: CacheBudgets | None = None,
         open_files: OpenFiles | None = None,
     ) -> "Log":
         """Open the log in `directory`, making it if it does not exist, and recover it from a crash.
@@ -101,7 +106,7 @@ class Log(LogPositions):
                 `forget_damaged`. The caller has persisted the DamagedLogError's `lost_end` before.
             rescan: Paths of segments that a read found damaged (`CorruptLogError.path`): scanned, whatever their
                 index files say.
-            tail_budget: Shared by all logs of the node; None: this log's own.
+            caches: Shared by all logs of the node; None: this log has a tail cache of its own, and no other.
             open_files: Shared by all logs of the node; None: this log's own.
 
         Raises:
@@ -135,7 +140,7 @@ class Log(LogPositions):
                 recovered.last_index,
                 recovered.damage,
             )
-        log = cls(env, directory, identity, options, recovered, tail_budget, files)
+        log = cls(env, directory, identity, options, recovered, caches, files)
         log._indexer.start()
         return log
 
@@ -186,6 +191,10 @@ class Log(LogPositions):
         """Take other bounds of segments from the next append on; what is in memory keeps its own."""
         self._appender.configure(options)
 
+    def keep_for_readers(self, *, is_kept: bool) -> None:
+        """Keep more than the newest entries in memory, as far as `CacheBudgets.read` goes; or do not any more."""
+        self._read_cache.keep(is_kept=is_kept)
+
     # -- flush --------------------------------------------------------------------------------------------------
 
     async def flush(self) -> Index:
@@ -229,6 +238,7 @@ class Log(LogPositions):
         last, removed = self._segments.cut_end(first_removed, cut)
         next_offset = cut.base_offset if cut is not None else removed[0].base_offset
         self._tail.cut(first_removed)
+        self._read_cache.cut(first_removed)
         self.on_truncated(Index(first_removed - 1), next_offset, before - self._segments.size_bytes)
         await self._jobs.write(lambda: self._truncation.carry_out(removed, last, cut))
 
@@ -336,3 +346,4 @@ class Log(LogPositions):
         await self._jobs.close()
         self._segments.close()
         self._tail.cut(NO_INDEX)
+        self._read_cache.cut(NO_INDEX)

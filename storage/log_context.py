@@ -9,6 +9,7 @@ from storage.log_health import LogHealth
 from storage.log_jobs import LogJobs
 from storage.log_positions import LogPositions
 from storage.log_segments import LogSegments
+from storage.read_cache import ReadCache
 from storage.tail_cache import TailCache
 
 
@@ -18,7 +19,7 @@ class LogContext:
 
     Attributes:
         directory: The log's own.
-        positions, segments, tail: Its state; they move together, in one step.
+        positions, segments, tail, read_cache: Its state; they move together, in one step.
         jobs: What runs on workers for it.
         health: Whether it may still write.
     """
@@ -30,6 +31,7 @@ class LogContext:
     positions: LogPositions
     segments: LogSegments
     tail: TailCache
+    read_cache: ReadCache
     jobs: LogJobs
     health: LogHealth
 

@@ -26,6 +26,7 @@ class LogReader:
         self._positions = context.positions
         self._segments = context.segments
         self._tail = context.tail
+        self._read_cache = context.read_cache
         self._jobs = context.jobs
         self._health = context.health
 
@@ -40,6 +41,8 @@ class LogReader:
             if first > end:
                 return []
             run = self._tail.read(first, end, max_bytes)
+            if run is None:
+                run = self._read_cache.read(first, end, max_bytes)
             if run is None:
                 views = self._views(first, end, max_bytes)
                 run = await self._jobs.read(partial(read_run, views, first, end, max_bytes))
@@ -94,6 +97,8 @@ class LogReader:
             if offset >= self._positions.next_offset:
                 return Index(self._positions.dirty_index + 1)
             cached = self._tail.index_of_offset(offset)
+            if cached is None:
+                cached = self._read_cache.index_of_offset(offset)
             if cached is not None:
                 return cached
             segment = self._segments.of_offset(offset)

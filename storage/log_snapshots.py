@@ -88,6 +88,7 @@ class LogSnapshots:
     async def _reset(self, start: LogStart) -> None:
         removed = self._context.segments.remove_all()
         self._context.tail.cut(NO_INDEX)
+        self._context.read_cache.cut(NO_INDEX)
         self._context.positions.on_installed(start)
         files, directory = self._context.files, self._context.directory
         try:

@@ -4,7 +4,7 @@ Bounded twice: per log, and over all logs of the node, where those that were wri
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from model.ids import Index, Offset
@@ -37,9 +37,16 @@ class TailBudget:
 class TailCache:
     """A dense run of the newest entries, by index."""
 
-    def __init__(self, limit: int, budget: TailBudget | None = None) -> None:
+    def __init__(
+        self,
+        limit: int,
+        budget: TailBudget | None = None,
+        on_dropped: Callable[[Entry], None] = lambda entry: None,
+    ) -> None:
+        """Begin empty; `on_dropped` is told of each entry that leaves for want of room, oldest first."""
         self._limit = limit
         self._budget = budget or TailBudget(limit)
+        self._on_dropped = on_dropped
         self._bytes = 0
         self._entries: deque[Entry] = deque()
 
@@ -59,8 +66,10 @@ class TailCache:
         return not self._entries
 
     def drop_oldest(self) -> None:
-        """Forget the oldest entry."""
-        self._forget(self._entries.popleft())
+        """Give up the oldest entry."""
+        entry = self._entries.popleft()
+        self._forget(entry)
+        self._on_dropped(entry)
 
     def cut(self, first_removed: Index) -> None:
         """Drop entries from `first_removed` on."""

@@ -13,6 +13,7 @@
 * `event_json`      events as the admin port tells them.
 * `health`          what this broker finds wrong with the cluster; `stall_watch`: what commits nothing.
 * `file_limits`     open files and sockets: the limit, and who gets what of it.
+* `memory_limit`    how much memory there is.
 * `loop_errors`     what ends the broker, and what does not.
 * `loop_watch`      how late the event loop is, how long the garbage collector stops it; `loop_watchdog` ends a broker
                     whose loop stands still for good.

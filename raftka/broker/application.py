@@ -36,6 +36,7 @@ from raftka.broker.logs import configure_logging
 from raftka.broker.loop_errors import LoopErrors
 from raftka.broker.loop_watch import LoopWatch
 from raftka.broker.loop_watchdog import LoopWatchdog
+from raftka.broker.memory_limit import read_cache_bytes
 from raftka.broker.metrics import row_sources
 from raftka.broker.permissions import read_secret, warn_of_open_directory
 from raftka.broker.readiness import not_ready_reason
@@ -290,6 +291,7 @@ def node_options(config: BrokerConfig, open_segments: int = RaftOptions().open_s
             replica_lag_max=config.replica_lag_time_max_ms / 1000,
             disk_reserve_bytes=config.disk_reserve_bytes,
             open_segments=open_segments,
+            read_cache_bytes=read_cache_bytes(config.read_cache_bytes),
         ),
         topic_defaults=topic_defaults(config),
         retention_check_interval=config.log_retention_check_interval_ms / 1000,

@@ -14,7 +14,7 @@ from kafka_api.fetch_memory import FetchLease, FetchMemory
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.messages import ApiVersionsRequest, MetadataRequest
 from kafka_api.request_memory import RequestMemory
-from kafka_api.response_pieces import response_pieces
+from kafka_api.response_pieces import COPIED_BYTES_MAX, ResponsePieces, joined
 from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.model.record_batches import build_batch
@@ -322,13 +322,42 @@ def test_a_long_poll_holds_no_memory(tmp_path):
 
 @given(st.lists(st.integers(0, 40_000).map(lambda size: bytes([size % 251]) * size), max_size=40))
 def test_pieces_are_the_response(buffers):
-    assert b"".join(response_pieces(buffers)) == b"".join(buffers)
+    pieces = ResponsePieces(buffers)
+    taken = []
+    while pieces:
+        taken.append(bytes(pieces.take()))
+    assert b"".join(taken) == b"".join(buffers)
+    assert all(0 < len(piece) <= COPIED_BYTES_MAX for piece in taken)
 
 
-def test_pieces_are_small_and_few():
-    pieces = list(response_pieces([b"head", b"x" * MIB, *[b"y" * 100] * 10_000, b"tail"]))
-    assert max(map(len, pieces)) <= 256 * 1024 + 16 * 1024
-    assert len(pieces) == 1 + 4 + 4
+@given(st.lists(st.integers(0, 40_000).map(lambda size: bytes([size % 251]) * size), max_size=40), st.data())
+def test_a_kernel_that_takes_any_part_gets_the_response_once_and_in_order(buffers, data):
+    taken = bytearray()
+
+    def writev(descriptor, pieces):
+        assert 0 < len(pieces) <= 1024
+        count = data.draw(st.integers(-1, sum(map(len, pieces))))
+        if count < 0:
+            raise BlockingIOError
+        taken.extend(b"".join(pieces)[:count])
+        return count
+
+    pieces = ResponsePieces(buffers)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.writev", writev)
+        while pieces:
+            pieces.write_to(0)
+            if pieces:
+                taken += pieces.take()
+    assert taken == b"".join(buffers)
+
+
+def test_small_buffers_are_joined_and_large_ones_are_not_copied():
+    large = b"x" * MIB
+    pieces = list(joined([b"head", large, *[b"y" * 100] * 10_000, b"tail"]))
+    assert pieces[1] is large
+    assert len(pieces) == 1 + 1 + 4
+    assert max(len(piece) for piece in pieces if piece is not large) <= 256 * 1024 + 16 * 1024
 
 
 def test_an_idle_connection_takes_little_memory(tmp_path):

@@ -1,0 +1,165 @@
+"""What left the tail cache of a led log, in memory for consumers: a load is often read as soon as it is written.
+
+Large appends pass the page cache by (`runtime.direct_io`), so without this the first reader of what was just written
+would wait for the disk, and the kernel would take fresh pages for it. Only logs that serve readers keep anything here.
+All logs of a node share one bound; those that were written or read longest ago give way, a block at a time.
+"""
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from model.ids import Index, Offset
+from storage.entry import Entry
+from storage.tail_cache import TailBudget
+
+# A block is what is dropped together: so many bytes, or so many entries if they are small.
+_BLOCK_BYTES = 1024 * 1024
+_BLOCK_ENTRIES = 512
+# What an entry takes beside its bytes: objects of Python, and what malloc rounds up.
+ENTRY_OVERHEAD_BYTES = 256
+
+
+class ReadCacheBudget:
+    """Bytes that the read caches of all logs of a node hold together, overhead included.
+
+    Attributes:
+        limit: Never exceeded between two calls; 0 keeps nothing.
+        used: Held now.
+    """
+
+    def __init__(self, limit: int) -> None:
+        assert limit >= 0
+        self.limit = limit
+        self.used = 0
+        # The one that was written or read longest ago comes first.
+        self._caches: dict[ReadCache, None] = {}
+
+    def touch(self, cache: "ReadCache") -> None:
+        """`cache` was written or read: the others give way first."""
+        self._caches.pop(cache, None)
+        self._caches[cache] = None
+
+    def grow(self, cache: "ReadCache", size: int) -> None:
+        """`cache` has taken `size` bytes; make room."""
+        self.touch(cache)
+        self.used += size
+        while self.used > self.limit:
+            next(iter(self._caches)).drop_oldest()
+
+    def shrink(self, cache: "ReadCache", size: int) -> None:
+        """`cache` has dropped `size` bytes."""
+        self.used -= size
+        assert self.used >= 0
+        if cache.is_empty:
+            self._caches.pop(cache, None)
+
+
+class CacheBudgets(NamedTuple):
+    """What all logs of a node share: the bounds of their newest entries, and of what consumers read behind these."""
+
+    tail: TailBudget
+    read: ReadCacheBudget
+
+
+class _Block:
+    """A run of entries, not empty."""
+
+    __slots__ = ("entries", "size")
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.size = 0
+
+
+class ReadCache:
+    """A dense run of one log's entries, which ends where the tail cache begins."""
+
+    def __init__(self, budget: ReadCacheBudget) -> None:
+        self._budget = budget
+        self._blocks: list[_Block] = []
+        self._is_kept = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds nothing."""
+        return not self._blocks
+
+    def keep(self, *, is_kept: bool) -> None:
+        """Take what leaves the tail cache from now on; or take nothing, and drop what is here."""
+        self._is_kept = is_kept
+        if not is_kept:
+            while self._blocks:
+                self.drop_oldest()
+
+    def admit(self, entry: Entry) -> None:
+        """The tail cache has dropped this entry."""
+        size = _cost(entry)
+        if not self._is_kept or size > self._budget.limit:
+            return
+        if self._blocks and self._blocks[-1].entries[-1].index + 1 != entry.index:
+            # What lay between was never here: the run begins anew.
+            while self._blocks:
+                self.drop_oldest()
+        block = self._blocks[-1] if self._blocks else None
+        if block is None or block.size >= _BLOCK_BYTES or len(block.entries) >= _BLOCK_ENTRIES:
+            block = _Block()
+            self._blocks.append(block)
+        block.entries.append(entry)
+        block.size += size
+        self._budget.grow(self, size)
+
+    def drop_oldest(self) -> None:
+        """Forget the oldest block."""
+        block = self._blocks.pop(0)
+        self._budget.shrink(self, block.size)
+
+    def cut(self, first_removed: Index) -> None:
+        """Drop entries from `first_removed` on."""
+        while self._blocks and self._blocks[-1].entries[-1].index >= first_removed:
+            block = self._blocks[-1]
+            freed = 0
+            while block.entries and block.entries[-1].index >= first_removed:
+                freed += _cost(block.entries.pop())
+            block.size -= freed
+            if not block.entries:
+                self._blocks.pop()
+            self._budget.shrink(self, freed)
+
+    def read(self, first: Index, last: Index, max_bytes: int) -> list[Entry] | None:
+        """Return entries from `first` on, at least one, until `last` or `max_bytes`; None if `first` is not here."""
+        if not self._blocks or not self._blocks[0].entries[0].index <= first <= self._blocks[-1].entries[-1].index:
+            return None
+        self._budget.touch(self)
+        number = bisect_right(self._blocks, first, key=_first_index) - 1
+        skip = first - self._blocks[number].entries[0].index
+        run: list[Entry] = []
+        size = 0
+        while number < len(self._blocks):
+            entries = self._blocks[number].entries
+            for entry in entries[skip:] if skip else entries:
+                size += entry.size
+                if entry.index > last or (run and size > max_bytes):
+                    return run
+                run.append(entry)
+            number, skip = number + 1, 0
+        return run
+
+    def index_of_offset(self, offset: Offset) -> Index | None:
+        """Return the entry that holds `offset`; None if it is before or after what is here."""
+        blocks = self._blocks
+        if not blocks or not blocks[0].entries[0].base_offset <= offset < blocks[-1].entries[-1].end_offset:
+            return None
+        block = blocks[bisect_right(blocks, offset, key=_end_offset)]
+        return block.entries[bisect_right(block.entries, offset, key=lambda entry: entry.end_offset)].index
+
+
+def _cost(entry: Entry) -> int:
+    return entry.size + ENTRY_OVERHEAD_BYTES
+
+
+def _first_index(block: _Block) -> Index:
+    return block.entries[0].index
+
+
+def _end_offset(block: _Block) -> Offset:
+    return block.entries[-1].end_offset
