@@ -249,6 +249,10 @@ class Partition:
         """
         await self._consensus.barrier.wait(begun)
 
+    def is_in_memory(self, offset: Offset) -> bool:
+        """Whether a fetch from `offset` on waits for no file."""
+        return self._log.reader.is_in_memory(offset)
+
     async def fetch(self, offset: Offset, max_bytes: int) -> list[Buffer]:
         """Return whole visible batches from the one that holds `offset` on, at least one if there is any.
 

@@ -48,6 +48,7 @@ class RaftOptions:
         state_step_entries: Entries noted or settled in the state of a replica before other tasks run.
         tail_cache_bytes: The newest entries of all logs of a node that are kept in memory.
         read_cache_bytes: Older entries of the logs that serve readers, of all logs of a node; 0: none.
+        read_ahead_bytes: What is read from files before it is asked for, over all logs of a node.
         open_segments: Segment files of all logs that are open together; those of closed segments come and go.
         keeps_figures: Each replica notes how long its calls and fsyncs take, for whoever takes these figures.
     """
@@ -81,6 +82,7 @@ class RaftOptions:
     state_step_entries: int = 256
     tail_cache_bytes: int = 64 * 1024 * 1024
     read_cache_bytes: int = 0
+    read_ahead_bytes: int = 32 * 1024 * 1024
     open_segments: int = 4096
     keeps_figures: bool = False
 

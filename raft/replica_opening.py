@@ -22,6 +22,7 @@ from storage.group_logger import GroupLogger
 from storage.kvstore import KvStore
 from storage.log import Log
 from storage.options import LogIdentity, LogOptions
+from storage.read_ahead import ReadAheadBudget
 from storage.read_cache import CacheBudgets, ReadCacheBudget
 from storage.tail_cache import TailBudget
 
@@ -49,7 +50,11 @@ class ReplicaOpening:
         self._kvstore = kvstore
         self._directories = directories
         self._options = options
-        self._caches = CacheBudgets(TailBudget(options.tail_cache_bytes), ReadCacheBudget(options.read_cache_bytes))
+        self._caches = CacheBudgets(
+            TailBudget(options.tail_cache_bytes),
+            ReadCacheBudget(options.read_cache_bytes),
+            ReadAheadBudget(options.read_ahead_bytes),
+        )
 
     async def open(
         self,

@@ -28,6 +28,7 @@ from storage.log_segments import LogSegments
 from storage.log_snapshots import LogSnapshots
 from storage.log_truncation import LogTruncation
 from storage.options import LogIdentity, LogOptions
+from storage.read_ahead import ReadAheadBudget
 from storage.read_cache import CacheBudgets, ReadCache, ReadCacheBudget
 from storage.segment import SegmentFacts
 from storage.segment_indexer import SegmentIndexer
@@ -73,7 +74,7 @@ class Log(LogPositions):
             *(self._segments, self._tail, self._read_cache, self._jobs, self.health),
         )
         self._context = context
-        self.reader = LogReader(context)
+        self.reader = LogReader(context, ReadAheadBudget(0) if caches is None else caches.ahead)
         self._indexer = SegmentIndexer(context)
         self._flusher = LogFlusher(context, self._indexer)
         self._appender = LogAppender(context, options)
@@ -345,5 +346,6 @@ class Log(LogPositions):
         await self._flusher.idle()
         await self._jobs.close()
         self._segments.close()
+        self.reader.forget_ahead()
         self._tail.cut(NO_INDEX)
         self._read_cache.cut(NO_INDEX)

@@ -14,6 +14,7 @@ from runtime.open_files import NO_DESCRIPTORS, FileGoneError
 from storage.entry import Entry, EntryKind
 from storage.errors import CorruptLogError, LogTruncatedError, OpenFilesError, StorageError
 from storage.log_context import LogContext
+from storage.read_ahead import ReadAhead, ReadAheadBudget
 from storage.segment import LOOKUP_CHUNK_BYTES, SegmentView, max_timestamp_of, read_run, scan, scan_heads
 
 T = TypeVar("T")
@@ -22,13 +23,18 @@ T = TypeVar("T")
 class LogReader:
     """Reads for one log. Shares its segments and its newest entries, changes nothing."""
 
-    def __init__(self, context: LogContext) -> None:
+    def __init__(self, context: LogContext, ahead: ReadAheadBudget) -> None:
         self._positions = context.positions
         self._segments = context.segments
         self._tail = context.tail
         self._read_cache = context.read_cache
+        self._ahead = ReadAhead(context.positions, context.jobs, ahead, self._read_files)
         self._jobs = context.jobs
         self._health = context.health
+
+    def forget_ahead(self) -> None:
+        """The log is closed: give back the memory of what was read ahead."""
+        self._ahead.drop_all()
 
     async def read(self, first: Index, max_bytes: int, last: Index | None) -> list[Entry]:
         """Return entries from `first` up to `last`; see `Log.read`."""
@@ -44,14 +50,29 @@ class LogReader:
             if run is None:
                 run = self._read_cache.read(first, end, max_bytes)
             if run is None:
-                views = self._views(first, end, max_bytes)
-                run = await self._jobs.read(partial(read_run, views, first, end, max_bytes))
+                run = await self._read_on(first, end, max_bytes)
             # Section 1: indexes are dense; `read_run` has refused by name whatever the disk may hold instead.
             assert run[0].index == first
             assert run[-1].index == first + len(run) - 1 <= end
             return run
 
         return await self._undisturbed(attempt)
+
+    async def _read_on(self, first: Index, end: Index, max_bytes: int) -> list[Entry]:
+        """Read from the files, or take what was read ahead; and read ahead for whoever goes on from there."""
+        truncations = self._positions.truncations
+        run = await self._ahead.take(first, end, max_bytes)
+        if run is None:
+            run = await self._read_files(first, end, max_bytes)
+        following = Index(run[-1].index + 1)
+        is_in_memory = self._tail.holds(following) or self._read_cache.holds(following)
+        if truncations == self._positions.truncations and not is_in_memory:
+            self._ahead.follow(run, end, max_bytes)
+        return run
+
+    async def _read_files(self, first: Index, last: Index, max_bytes: int) -> list[Entry]:
+        views = self._views(first, last, max_bytes)
+        return await self._jobs.read(partial(read_run, views, first, last, max_bytes))
 
     def _views(self, first: Index, last: Index, max_bytes: int) -> list[SegmentView]:
         """Return the segments that hold [first, last], but not many more than hold `max_bytes`."""
@@ -80,6 +101,17 @@ class LogReader:
             return known
         return (await self.read(index, 1, index))[0].end_offset
 
+    def is_in_memory(self, offset: Offset) -> bool:
+        """Whether the entry that holds `offset` is in memory."""
+        return self._index_in_memory(offset) is not None
+
+    def _index_in_memory(self, offset: Offset) -> Index | None:
+        for cache in (self._tail, self._read_cache, self._ahead):
+            found = cache.index_of_offset(offset)
+            if found is not None:
+                return found
+        return None
+
     async def index_of_offset(self, offset: Offset) -> Index:
         """Return the entry that holds the record at `offset`, or the first one after it; dirty_index + 1 if none.
 
@@ -96,9 +128,7 @@ class LogReader:
                 )
             if offset >= self._positions.next_offset:
                 return Index(self._positions.dirty_index + 1)
-            cached = self._tail.index_of_offset(offset)
-            if cached is None:
-                cached = self._read_cache.index_of_offset(offset)
+            cached = self._index_in_memory(offset)
             if cached is not None:
                 return cached
             segment = self._segments.of_offset(offset)

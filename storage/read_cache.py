@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from model.ids import Index, Offset
 from storage.entry import Entry
+from storage.read_ahead import ReadAheadBudget
 from storage.tail_cache import TailBudget
 
 # A block is what is dropped together: so many bytes, or so many entries if they are small.
@@ -55,10 +56,11 @@ class ReadCacheBudget:
 
 
 class CacheBudgets(NamedTuple):
-    """What all logs of a node share: the bounds of their newest entries, and of what consumers read behind these."""
+    """What all logs of a node share: bounds of the newest entries, of what consumers read behind these, and ahead."""
 
     tail: TailBudget
     read: ReadCacheBudget
+    ahead: ReadAheadBudget
 
 
 class _Block:
@@ -127,7 +129,7 @@ class ReadCache:
 
     def read(self, first: Index, last: Index, max_bytes: int) -> list[Entry] | None:
         """Return entries from `first` on, at least one, until `last` or `max_bytes`; None if `first` is not here."""
-        if not self._blocks or not self._blocks[0].entries[0].index <= first <= self._blocks[-1].entries[-1].index:
+        if not self.holds(first):
             return None
         self._budget.touch(self)
         number = bisect_right(self._blocks, first, key=_first_index) - 1
@@ -143,6 +145,10 @@ class ReadCache:
                 run.append(entry)
             number, skip = number + 1, 0
         return run
+
+    def holds(self, index: Index) -> bool:
+        """Whether the entry is here."""
+        return bool(self._blocks) and self._blocks[0].entries[0].index <= index <= self._blocks[-1].entries[-1].index
 
     def index_of_offset(self, offset: Offset) -> Index | None:
         """Return the entry that holds `offset`; None if it is before or after what is here."""

@@ -83,7 +83,7 @@ class TailCache:
 
     def read(self, first: Index, last: Index, max_bytes: int) -> list[Entry] | None:
         """Return entries from `first` on, at least one, until `last` or `max_bytes`; None if `first` is not here."""
-        if not self._entries or not self._entries[0].index <= first <= self._entries[-1].index:
+        if not self.holds(first):
             return None
         run: list[Entry] = []
         size = 0
@@ -93,6 +93,10 @@ class TailCache:
                 break
             run.append(entry)
         return run
+
+    def holds(self, index: Index) -> bool:
+        """Whether the entry is here."""
+        return bool(self._entries) and self._entries[0].index <= index <= self._entries[-1].index
 
     def index_of_offset(self, offset: Offset) -> Index | None:
         """Return the entry that holds `offset`; None if it is older than the cache or newer than the log."""

@@ -25,10 +25,12 @@ _Partition = FetchResponse.PartitionData
 _Asked = FetchRequest.FetchPartition
 
 _READ_COMMITTED = 1
+# Clients ask for 1 MiB of a partition, and Kafka's largest batch is 12 bytes larger.
+_SLACK_BYTES = 64 * 1024
 _FIRST_VERSION_WITH_TOPIC_ID = 13
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Target:
     """One partition to read."""
 
@@ -36,6 +38,8 @@ class _Target:
     found: Partition | ErrorCode
     topic: Topic | ErrorCode
     result: _Partition
+    # Its read, where it was begun beside those of other partitions.
+    begun: asyncio.Task[list[Buffer]] | None = None
 
     @property
     def asked(self) -> _Asked:
@@ -140,12 +144,18 @@ async def _fill(
         return 0, True
     is_final = is_final or granted < asked
     total = 0
-    for target in readable:
-        room = min(granted, bytes_max) - total
-        if room <= 0 and total > 0:
-            break
-        total += await _read(target, room, total, lease)
-        is_final = is_final or target.result.error_code != 0
+    _begin_reads(readable, min(granted, bytes_max))
+    try:
+        for target in readable:
+            room = min(granted, bytes_max) - total
+            if room <= 0 and total > 0:
+                break
+            total += await _read(target, room, total, lease)
+            is_final = is_final or target.result.error_code != 0
+    finally:
+        for target in readable:
+            if target.begun is not None:
+                target.begun.cancel()
     # RFC 0005 section 3: what is answered is counted until the client has taken it.
     assert total <= lease.granted
     return total, is_final or lease.granted == 0
@@ -184,14 +194,46 @@ def _has_diverged(partition: Partition, asked: _Asked, result: _Partition) -> bo
     return True
 
 
+def _begin_reads(readable: Sequence[_Target], room: int) -> None:
+    """Begin the reads that need files side by side, if there are several: one after the other they would add up."""
+    from_files = [target for target in readable if not _is_in_memory(target)]
+    if len(from_files) < 2:
+        return
+    for target in readable:
+        # What the partitions before it may take at most is left to them: later it has this much room, or more.
+        size = min(room, max(target.asked.partition_max_bytes, 0))
+        room -= size
+        partition = _partition(target)
+        # A read returns one batch whatever its size. Only where that is no more than its room, memory stays bounded.
+        if target in from_files and size + _SLACK_BYTES >= partition.config.max_message_bytes:
+            read = partition.fetch(Offset(target.asked.fetch_offset), size)
+            target.begun = asyncio.get_running_loop().create_task(read)
+            target.begun.add_done_callback(_note_failure)
+
+
+def _is_in_memory(target: _Target) -> bool:
+    return _partition(target).is_in_memory(Offset(target.asked.fetch_offset))
+
+
+def _note_failure(read: asyncio.Task[list[Buffer]]) -> None:
+    """Whoever asks for the batches is told; where there is no room for them, nobody is."""
+    if not read.cancelled():
+        read.exception()
+
+
+def _partition(target: _Target) -> Partition:
+    assert isinstance(target.found, Partition)
+    return target.found
+
+
 async def _read(target: _Target, room: int, total: int, lease: FetchLease) -> int:
     """Read whole batches, and return their bytes; `total` were read for targets before."""
-    found, result, asked = target.found, target.result, target.asked
-    assert isinstance(found, Partition)
+    found, result, asked = _partition(target), target.result, target.asked
     room = min(room, asked.partition_max_bytes)
     while True:
         try:
-            batches = await found.fetch(Offset(asked.fetch_offset), max(room, 1))
+            begun, target.begun = target.begun, None
+            batches = await (begun or found.fetch(Offset(asked.fetch_offset), max(room, 1)))
         except (StorageError, NotLeaderError) as error:
             _set_error(result, error_code(error))
             return 0

@@ -1,6 +1,7 @@
 """Fetch: which batches, when, and the errors in their order."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from wire_client import FETCH, PRODUCE, broker_in, fetch_request, produce_request
@@ -9,8 +10,9 @@ from cluster.partition import Partition
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import FetchRequest
+from storage.errors import CorruptLogError
 from tests.engine import consensus_of
-from tests.unit.cluster.cluster_nodes import run, until
+from tests.unit.cluster.cluster_nodes import FAST, run, until
 from tests.unit.model.record_batches import build_batch
 
 
@@ -294,5 +296,73 @@ def test_read_committed_gets_an_empty_list_of_aborted_transactions(tmp_path):
             await client.create_topic("t")
             assert (await client.fetch("t", 0, isolation_level=1)).aborted_transactions == []
             assert (await client.fetch("t", 0)).aborted_transactions is None
+
+    run(test)
+
+
+def _of_four(partition_max_bytes):
+    request = fetch_request("t", 0, partition_max_bytes=partition_max_bytes, max_bytes=8_000_000)
+    [named] = request.topics
+    [asked] = named.partitions
+    named.partitions = [
+        FetchRequest.FetchPartition(
+            partition=number, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=asked.partition_max_bytes
+        )
+        for number in range(4)
+    ]
+    return request
+
+
+@pytest.mark.parametrize(("partition_max_bytes", "at_once"), [(1_048_576, 4), (1, 1)])
+def test_partitions_are_read_from_files_side_by_side_where_a_batch_has_room(
+    tmp_path, monkeypatch, partition_max_bytes, at_once
+):
+    async def test():
+        # Nothing stays in memory.
+        async with broker_in(tmp_path, raft=replace(FAST, tail_cache_bytes=1)) as broker:
+            client = await broker.client()
+            await client.create_topic("t", 4)
+            for number in range(4):
+                await client.produce("t", build_batch(b"x" * 100), partition=number)
+            fetch, running, most = Partition.fetch, 0, 0
+
+            async def counted(partition, offset, max_bytes):
+                nonlocal running, most
+                running += 1
+                most = max(most, running)
+                try:
+                    return await fetch(partition, offset, max_bytes)
+                finally:
+                    running -= 1
+
+            monkeypatch.setattr(Partition, "fetch", counted)
+            response = await client.call(ApiKey.FETCH, FETCH, _of_four(partition_max_bytes))
+            [topic] = response.responses
+            # A client that wants a byte gets the first batch whatever its size, and no more.
+            assert [bool(joined(each)) for each in topic.partitions] == [True, *[at_once == 4] * 3]
+            assert most == at_once
+            assert running == 0
+
+    run(test)
+
+
+def test_a_partition_that_cannot_be_read_leaves_the_others_of_the_fetch_as_they_are(tmp_path, monkeypatch):
+    async def test():
+        async with broker_in(tmp_path, raft=replace(FAST, tail_cache_bytes=1)) as broker:
+            client = await broker.client()
+            await client.create_topic("t", 4)
+            for number in range(4):
+                await client.produce("t", build_batch(b"x" * 100), partition=number)
+            fetch = Partition.fetch
+
+            async def damaged(partition, offset, max_bytes):
+                if partition.partition in (1, 3):
+                    raise CorruptLogError("damaged")
+                return await fetch(partition, offset, max_bytes)
+
+            monkeypatch.setattr(Partition, "fetch", damaged)
+            response = await client.call(ApiKey.FETCH, FETCH, _of_four(1_048_576))
+            codes = [each.error_code for each in response.responses[0].partitions]
+            assert codes == [0, ErrorCode.KAFKA_STORAGE_ERROR, 0, ErrorCode.KAFKA_STORAGE_ERROR]
 
     run(test)

@@ -262,8 +262,8 @@ class Place:
         return await Log.open(self.env, str(self.directory), identity, self.options, **how)
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Log]:
-        log = await self.open()
+    async def opened(self, **how: Any) -> AsyncIterator[Log]:
+        log = await self.open(**how)
         try:
             yield log
         finally:
