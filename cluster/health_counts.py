@@ -48,6 +48,20 @@ class ClusterCounts(NamedTuple):
     offline_partitions: int
 
 
+class Replication(NamedTuple):
+    """Of one partition that is led here.
+
+    Attributes:
+        in_sync: How many replicas are in sync, the leader included.
+        is_under_replicated: A replica is not in sync.
+        is_under_min_isr: So few are in sync that acks=all is refused.
+    """
+
+    in_sync: int
+    is_under_replicated: bool
+    is_under_min_isr: bool
+
+
 class _Waiting(NamedTuple):
     """The last entry of a log when it was looked at, and since when it waits (loop time)."""
 
@@ -86,8 +100,9 @@ class HealthCounts:
             if not self.counts_as_led(partition):
                 continue
             led += 1
-            under_replicated += self.is_under_replicated(partition)
-            under_min_isr += self.is_under_min_isr(partition)
+            replication = self.replication_of(partition)
+            under_replicated += replication.is_under_replicated
+            under_min_isr += replication.is_under_min_isr
         self.forget_deleted()
         return LedCounts(led, under_replicated, under_min_isr, stalled)
 
@@ -97,15 +112,12 @@ class HealthCounts:
         return partition.is_in_office
 
     @staticmethod
-    def is_under_replicated(partition: Partition) -> bool:
-        """Whether a partition that is led here has a replica that is not in sync."""
-        return len(partition.gauges.in_sync) < len(partition.topic.replicas[partition.partition])
-
-    @staticmethod
-    def is_under_min_isr(partition: Partition) -> bool:
-        """Whether acks=all is refused: a topic cannot ask for more replicas than it has."""
+    def replication_of(partition: Partition) -> Replication:
+        """Compare the replicas in sync of a partition that is led here with those that it has and must have."""
+        # A topic cannot ask for more replicas than it has.
         replicas = len(partition.topic.replicas[partition.partition])
-        return len(partition.gauges.in_sync) < min(partition.config.min_insync_replicas, replicas)
+        in_sync, wanted = len(partition.gauges.in_sync), partition.config.min_insync_replicas
+        return Replication(in_sync, in_sync < replicas, in_sync < min(wanted, replicas))
 
     def is_stalled(self, partition: Partition, now: float) -> bool:
         """Whether an entry of the partition's newest leader, this broker, was not committed for STALL_SECONDS.

@@ -137,11 +137,12 @@ def rivals(data_dir: Path, plan: Plan) -> Iterator[Rivals]:
     with running_kafka(data_dir) as kafka, running_cluster(data_dir) as raftka:
         found = Rivals(raftka, kafka)
         for contender in found.both():
-            _warm_up(contender.cluster, plan.warm_up_seconds)
+            warm_up(contender.cluster, plan.warm_up_seconds)
         yield found
 
 
-def _warm_up(cluster: Cluster, seconds: float) -> None:
+def warm_up(cluster: Cluster, seconds: float) -> None:
+    """Load a cluster for so long in each of two ways, and read some of it."""
     # First in large batches, then in many requests: both are measured later, and a JVM compiles them apart.
     with cluster.topic(_WARM_UP_PARTITIONS):
         where = {"brokers": cluster.bootstrap, "topic": TOPIC}

@@ -1,6 +1,6 @@
 /* Reads a topic from given offsets to its present end and tells how long that took.
  *
- *   consumer brokers=HOST:PORT topic=NAME partitions=N [seconds=60] [conf.NAME=VALUE ...]
+ *   consumer brokers=HOST:PORT topic=NAME partitions=N [first=0] [seconds=60] [conf.NAME=VALUE ...]
  *
  * The clock runs from the assignment, with the leaders' connections already open, to the last record. Prints `began`,
  * `ended` and one line of JSON.
@@ -14,6 +14,7 @@
 int main(int count, char **arguments) {
     const char *topic = option(count, arguments, "topic", NULL);
     int partitions = (int)number(count, arguments, "partitions", "1");
+    int begin = (int)number(count, arguments, "first", "0");
     double seconds = number(count, arguments, "seconds", "60");
     if (partitions < 1 || partitions > PARTITIONS_MAX) die("partitions: 1 to %d", PARTITIONS_MAX);
 
@@ -24,7 +25,7 @@ int main(int count, char **arguments) {
     rd_kafka_poll_set_consumer(client);
     rd_kafka_topic_partition_list_t *assignment = rd_kafka_topic_partition_list_new(partitions);
     int64_t wanted = 0;
-    for (int i = 0; i < partitions; i++) {
+    for (int i = begin; i < begin + partitions; i++) {
         int64_t low, high;
         /* Also opens the connection to the leader. */
         rd_kafka_resp_err_t refused = rd_kafka_query_watermark_offsets(client, topic, i, &low, &high, REQUEST_MS);

@@ -69,12 +69,13 @@ class PartitionCollector:
             sums = topics.setdefault(self._names.label(partition.topic.name), _TopicSums())
             sums.size_bytes += partition.size_bytes
             if self._node.health.counts_as_led(partition):
-                in_sync, setting = len(partition.gauges.in_sync), partition.config.min_insync_replicas
+                replication = self._node.health.replication_of(partition)
+                in_sync, _, _ = replication
                 led += 1
-                under_replicated += self._node.health.is_under_replicated(partition)
-                under_min_isr += self._node.health.is_under_min_isr(partition)
+                under_replicated += replication.is_under_replicated
+                under_min_isr += replication.is_under_min_isr
                 sums.isr_size_min = in_sync if sums.isr_size_min is None else min(sums.isr_size_min, in_sync)
-                sums.min_isr_setting = max(sums.min_isr_setting, setting)
+                sums.min_isr_setting = max(sums.min_isr_setting, partition.config.min_insync_replicas)
             if number % SAMPLES_PER_SLICE == 0:
                 yield None
         yield Row("raftka_partitions_led", led)
