@@ -63,6 +63,7 @@ class GroupManager:
         frugal = replace(env, files=self.open_files)
         self._directories = ReplicaDirectories(frugal, kvstore, self_replica.directory_id, groups_directory, look)
         self._opening = ReplicaOpening(env, self.open_files, kvstore, self._directories, options)
+        self.caches = self._opening.caches
         self._groups: dict[GroupId, Consensus] = {}
         # Segments in which a read has found damage, of replicas that were closed because of it.
         self._damaged: dict[GroupId, frozenset[str]] = {}

@@ -35,7 +35,11 @@ class OpenedLog(NamedTuple):
 
 
 class ReplicaOpening:
-    """Opens the replicas of one node."""
+    """Opens the replicas of one node.
+
+    Attributes:
+        caches: What their logs keep in memory for readers.
+    """
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class ReplicaOpening:
         self._kvstore = kvstore
         self._directories = directories
         self._options = options
-        self._caches = CacheBudgets(
+        self.caches = CacheBudgets(
             TailBudget(options.tail_cache_bytes),
             ReadCacheBudget(options.read_cache_bytes),
             ReadAheadBudget(options.read_ahead_bytes),
@@ -147,6 +151,6 @@ class ReplicaOpening:
             known_index=known_index,
             isolate=isolate,
             rescan=rescan,
-            caches=self._caches,
+            caches=self.caches,
             open_files=self._open_files,
         )

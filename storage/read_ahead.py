@@ -24,11 +24,17 @@ ReadFiles = Callable[[Index, Index, int], Awaitable[list[Entry]]]
 
 
 class ReadAheadBudget:
-    """Bytes of what the logs of a node have read ahead, or are reading."""
+    """Bytes of what the logs of a node have read ahead, or are reading.
+
+    Attributes:
+        used: Held now.
+        reads: Reads that found their first entry in a run, or waited for it.
+        file_reads: Reads that had to wait for files of their own.
+    """
 
     def __init__(self, limit: int) -> None:
         assert limit >= 0
-        self.used = 0
+        self.used = self.reads = self.file_reads = 0
         self._limit = limit
         # In the order in which they were begun.
         self._runs: dict[_Run, None] = {}
@@ -86,12 +92,14 @@ class ReadAhead:
         self._forget_cut()
         run = self._runs.pop(first, None)
         if run is None:
+            self._budget.file_reads += 1
             return None
         try:
             await run.done.wait()
             entries = run.entries
         finally:
             self._budget.drop(run)
+        self._budget.reads += 1
         taken: list[Entry] = []
         size = 0
         for entry in entries or ():

@@ -26,12 +26,13 @@ class ReadCacheBudget:
     Attributes:
         limit: Never exceeded between two calls; 0 keeps nothing.
         used: Held now.
+        reads: Reads that found their first entry in one of the caches.
     """
 
     def __init__(self, limit: int) -> None:
         assert limit >= 0
         self.limit = limit
-        self.used = 0
+        self.used = self.reads = 0
         # The one that was written or read longest ago comes first.
         self._caches: dict[ReadCache, None] = {}
 
@@ -132,6 +133,7 @@ class ReadCache:
         if not self.holds(first):
             return None
         self._budget.touch(self)
+        self._budget.reads += 1
         number = bisect_right(self._blocks, first, key=_first_index) - 1
         skip = first - self._blocks[number].entries[0].index
         run: list[Entry] = []

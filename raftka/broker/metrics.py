@@ -97,6 +97,11 @@ class NodeCollector:
             yield Row("raftka_bound_refusals_total", fill.refused, (fill.name, fill.unit))
         limits = self._node.groups.limits
         yield Row("raftka_batcher_bytes", limits.batcher_budget.taken)
+        caches = self._node.groups.caches
+        yield Row("raftka_read_cache_bytes", caches.read.used)
+        yield Row("raftka_read_cache_reads_total", caches.read.reads)
+        yield Row("raftka_read_ahead_reads_total", caches.ahead.reads)
+        yield Row("raftka_file_reads_total", caches.ahead.file_reads)
         yield Row("raftka_append_buffer_bytes", limits.append_buffers.bytes.taken)
         yield Row("raftka_append_buffer_refused_total", limits.append_buffers.refused)
 

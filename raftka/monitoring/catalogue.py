@@ -389,6 +389,26 @@ _BOUNDS = (
         "near `raft.batcher.node.max.bytes`: producers wait",
     ),
     Family(
+        *("raftka_read_cache_bytes", _GAUGE, "bytes"),
+        "Bytes of what was written lately in the partitions led here, kept for consumers.",
+        "at `read.cache.bytes` while `raftka_file_reads_total` rises: consumers are further behind than memory reaches",
+    ),
+    Family(
+        *("raftka_read_cache_reads_total", _COUNTER, ""),
+        "Reads of logs that the read cache answered.",
+        "compare it with `raftka_file_reads_total`",
+    ),
+    Family(
+        *("raftka_read_ahead_reads_total", _COUNTER, ""),
+        "Reads of logs that got what was read ahead of them from the files.",
+        "compare it with `raftka_file_reads_total`",
+    ),
+    Family(
+        *("raftka_file_reads_total", _COUNTER, ""),
+        "Reads of logs, by consumers and for followers, that waited for files.",
+        "it rises fast: consumers are far behind, or read out of order",
+    ),
+    Family(
         *("raftka_append_buffer_bytes", _GAUGE, "bytes"),
         "Bytes of leaders' requests that wait for the logs of the followers here.",
         "near `raft.append.buffer.node.max.bytes`: the disk here is too slow",
