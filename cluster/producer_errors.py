@@ -11,7 +11,15 @@ class ProducerRefusedError(RetryableError):
 
 
 class OutOfOrderSequenceError(ProducerRefusedError):
-    """The batch does not follow the producer's last one: one before it is missing, or will come again."""
+    """The batch does not follow the producer's last one: one before it is missing, or will come again.
+
+    Attributes:
+        placed_term: The term in which the producer's last batch here was placed; 0: none is known.
+    """
+
+    def __init__(self, message: str, placed_term: int = 0) -> None:
+        super().__init__(message)
+        self.placed_term = placed_term
 
 
 class DuplicateSequenceError(ProducerRefusedError):

@@ -83,11 +83,12 @@ class ProducerState:
         batch = read_sequence(entry.payload)
         if batch is None:
             return None
-        last = self._last(batch.producer_id)
-        if last is None:
+        newest = self._newest(batch.producer_id)
+        if newest is None:
             return self._judge_unknown(batch)
+        last = newest.sequence
         if batch.epoch != last.epoch:
-            return _judge_other_epoch(batch, last)
+            return _judge_other_epoch(batch, newest)
         if batch.is_next_after(last.last):
             return None
         # Without the look at the original a retry whose first answer was lost would be refused, and its producer would
@@ -96,7 +97,7 @@ class ProducerState:
         if original is not None:
             index = Index(original.log_index)
             return ReplicateResult(index, index, Offset(original.base_offset), Term(original.term), original.timestamp)
-        return self._refuse_out_of_order(batch, last)
+        return self._refuse_out_of_order(batch, newest)
 
     def note(self, entry: Entry) -> None:
         """Take an entry that got its place at the end of the log."""
@@ -164,12 +165,12 @@ class ProducerState:
         self._tails.clear()
         self._settled_index = 0
 
-    def _last(self, producer_id: int) -> BatchSequence | None:
+    def _newest(self, producer_id: int) -> PlacedBatch | None:
         tail = self._tails.get(producer_id)
         if tail:
-            return tail[-1].sequence
+            return tail[-1]
         producer = self._table.get(producer_id)
-        return None if producer is None else producer.last
+        return None if producer is None else producer.batches[-1]
 
     def _find(self, batch: BatchSequence) -> PlacedBatch | None:
         for placed in reversed(self._tails.get(batch.producer_id, ())):
@@ -189,10 +190,10 @@ class ProducerState:
         if batch.first == 0 or is_older or self._table.may_have_forgotten(batch.producer_id):
             return None
         return OutOfOrderSequenceError(
-            f"producer {batch.producer_id} has written nothing here and begins with sequence {batch.first}, not 0"
+            f"producer {batch.producer_id} has written nothing here and begins with sequence {batch.first}, not 0", 0
         )
 
-    def _refuse_out_of_order(self, batch: BatchSequence, last: BatchSequence) -> ProducerRefusedError:
+    def _refuse_out_of_order(self, batch: BatchSequence, newest: PlacedBatch) -> ProducerRefusedError:
         producer = self._table.get(batch.producer_id)
         if producer is not None and producer.has_had(batch):
             return DuplicateSequenceError(
@@ -200,17 +201,18 @@ class ProducerState:
                 " but their offset is no longer known"
             )
         return OutOfOrderSequenceError(
-            f"producer {batch.producer_id}: sequence {batch.first} does not follow {last.last}"
+            f"producer {batch.producer_id}: sequence {batch.first} does not follow {newest.sequence.last}", newest.term
         )
 
 
-def _judge_other_epoch(batch: BatchSequence, last: BatchSequence) -> ProducerRefusedError | None:
+def _judge_other_epoch(batch: BatchSequence, newest: PlacedBatch) -> ProducerRefusedError | None:
+    last = newest.sequence
     if batch.epoch < last.epoch:
         return InvalidProducerEpochError(
             f"producer {batch.producer_id}: epoch {batch.epoch} is older than {last.epoch}"
         )
     if batch.first != 0:
         return OutOfOrderSequenceError(
-            f"producer {batch.producer_id}: epoch {batch.epoch} begins with sequence {batch.first}, not 0"
+            f"producer {batch.producer_id}: epoch {batch.epoch} begins with sequence {batch.first}, not 0", newest.term
         )
     return None

@@ -4,6 +4,10 @@ A producer has several batches of a partition on their way. Where the first one 
 and the next one meets it in office, the next one does not follow what the log has. To answer
 OUT_OF_ORDER_SEQUENCE_NUMBER would be true, and harmful: librdkafka takes it for a gap, goes on in a new epoch, and
 sends again under new numbers what other partitions may have (RFC 0007).
+
+The same holds for the first batch that a producer sends to a new leader. What comes before it may have been refused by
+the old leader, over another connection. librdkafka has a thread for each broker, and the new leader's thread may send
+on before the old leader's has put the refused batch back.
 """
 
 from dataclasses import dataclass
@@ -58,11 +62,15 @@ class RefusedBatches:
     def __init__(self) -> None:
         self._refused: dict[tuple[PartitionName, int], _Refused] = {}
 
-    def answered(self, partition: PartitionName, batch: BatchSequence, code: ErrorCode) -> ErrorCode:
+    def answered(
+        self, partition: PartitionName, batch: BatchSequence, code: ErrorCode, *, is_new_here: bool = False
+    ) -> ErrorCode:
         """Note what a batch is about to be answered with; return what to answer instead, which mostly is the same.
 
-        Only OUT_OF_ORDER_SEQUENCE_NUMBER is ever replaced, by what an earlier batch of this producer was refused with,
-        and once per batch: a producer that never sends the earlier one again learns that it is missing.
+        Only OUT_OF_ORDER_SEQUENCE_NUMBER is ever replaced, and once per batch: a producer that never sends the earlier
+        one again learns that it is missing. It is replaced by what an earlier batch of this producer was refused with.
+        If there is none and `is_new_here`, which says that this leader has placed no batch of the producer yet, it is
+        replaced by NOT_LEADER_OR_FOLLOWER.
         """
         if code in FOR_NOW:
             self._note(partition, batch, code)
@@ -70,11 +78,15 @@ class RefusedBatches:
             key = (partition, batch.producer_id)
             refused = self._refused.get(key)
             if refused is not None and refused.sequence.epoch == batch.epoch:
+                is_new_here = False
                 if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                     return refused.code_behind(batch)
                 if code in _IN_THE_LOG and not _is_ahead(refused.sequence, batch):
                     # So everything before it is there as well. The answer to one that was sent before may be late.
                     del self._refused[key]
+        if is_new_here and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            self._note(partition, batch, code)
         return code
 
     def _note(self, partition: PartitionName, batch: BatchSequence, code: ErrorCode) -> None:

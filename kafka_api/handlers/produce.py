@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from cluster.partition import Partition
 from cluster.producer_batch import read_sequence
+from cluster.producer_errors import OutOfOrderSequenceError
 from cluster.topic_table import Topic
 from kafka_api.error_mapping import error_code
 from kafka_api.handlers.leader_hints import LeaderHints
@@ -17,7 +18,7 @@ from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ProduceRequest, ProduceResponse
 from kafka_api.refused_batches import PartitionName
 from kafka_api.request_context import RequestContext
-from model.ids import ConsistencyLevel
+from model.ids import ConsistencyLevel, Term
 from model.record_batch import (
     CODECS,
     BatchChecksumError,
@@ -185,6 +186,14 @@ class _Sender:
         """Return what the batch is answered with, instead of `code`."""
         return code if self._batch is None else self._refused.answered(self._partition, self._batch, code)
 
+    def code_of(self, error: BaseException, epoch: Term) -> ErrorCode:
+        """Return what the batch is answered with, which the leader of `epoch` has refused with `error`."""
+        code = error_code(error)
+        if self._batch is None or not isinstance(error, OutOfOrderSequenceError):
+            return self.code(code)
+        is_new_here = error.placed_term != epoch
+        return self._refused.answered(self._partition, self._batch, code, is_new_here=is_new_here)
+
 
 class _PendingAnswer:
     """The response under construction: complete once the last partition has ended."""
@@ -273,7 +282,7 @@ class _PendingAnswer:
                 self._traffic.count_in(partition.topic.name, size, records)
                 sender.code(ErrorCode.NONE)
             else:
-                result.error_code = sender.code(error_code(error))
+                result.error_code = sender.code_of(error, partition.leader_epoch)
                 result.error_message = str(error) if isinstance(error, RaftError) else None
                 self._name_leader(result, partition.topic)
             self._close_one()

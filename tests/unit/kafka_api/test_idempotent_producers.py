@@ -144,7 +144,7 @@ def test_what_was_sent_behind_a_batch_that_was_refused_for_now_is_refused_alike(
 
 @pytest.mark.usefixtures("late_office")
 def test_a_producer_is_told_of_a_gap_if_the_connection_remembers_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(RefusedBatches, "answered", lambda refused, partition, batch, code: code)
+    monkeypatch.setattr(RefusedBatches, "answered", lambda refused, partition, batch, code, **_: code)
 
     async def test():
         async with broker_in(tmp_path) as broker:
@@ -153,6 +153,39 @@ def test_a_producer_is_told_of_a_gap_if_the_connection_remembers_nothing(tmp_pat
             producer = await new_id(client)
             gap = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             assert await answers(client, producer, 0, 1, 2) == [ErrorCode.NOT_LEADER_OR_FOLLOWER, gap, gap]
+
+    run(test)
+
+
+def test_the_first_batch_at_a_new_leader_is_not_told_of_a_gap_at_once(tmp_path):
+    """What comes before it may be on its way back from the old leader, over another connection."""
+
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t")
+            producer = await new_id(client)
+            assert await answers(client, producer, 0, 1) == [0, 0]
+            broker.partition("t")._consensus.step_down("the test asks for a new leader")
+            await until(lambda: broker.cluster.has_leaders("t"))
+            client = await broker.client()
+            assert await answers(client, producer, 3, 4) == 2 * [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+            assert await answers(client, producer, 2, 3, 4) == [0, 0, 0]
+            # From here on this leader knows the producer.
+            assert await answers(client, producer, 7) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+            assert (await client.list_offsets("t", -1)).offset == 5
+
+    run(test)
+
+
+def test_a_producer_that_never_sends_what_is_missing_is_told_of_the_gap_the_second_time(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t")
+            producer = await new_id(client)
+            assert await answers(client, producer, 3) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+            assert await answers(client, producer, 3) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 
     run(test)
 

@@ -74,3 +74,18 @@ def test_of_too_many_partitions_the_oldest_is_forgotten():
         refused.answered(("t", "", number), sequence(0), NOT_LEADER)
     assert refused.answered(("t", "", 0), sequence(1), GAP) is GAP
     assert refused.answered(("t", "", 1), sequence(1), GAP) is NOT_LEADER
+
+
+def test_a_gap_at_a_leader_that_has_nothing_of_the_producer_is_told_the_second_time():
+    refused = RefusedBatches()
+    name = ("t", "", 0)
+
+    def answered(first):
+        return refused.answered(name, sequence(first), GAP, is_new_here=True)
+
+    assert [answered(first) for first in (10, 11, 10, 11)] == [NOT_LEADER, NOT_LEADER, GAP, GAP]
+    # An earlier one opens no further gap: what is missing would have come with it.
+    assert answered(9) is GAP
+    assert refused.answered(name, sequence(8), OK) is OK
+    assert refused.answered(name, sequence(12), OK) is OK
+    assert refused.answered(name, sequence(14), GAP) is GAP
