@@ -15,6 +15,7 @@
 * `workload`            what a run needs of either workload.
 * `history`             what clients saw, as it happens; `latencies`, `pacing`, `load` serve it and the workloads.
 * `broker_logs`         what brokers' logs say of elections and truncations.
+* `duplicates`          whether the brokers or the client wrote a record twice.
 * `losses`              at acks=1: what is lost beside what was truncated.
 * `judgement`           the verdict, and whether the run proves anything; `summary` and `report` show it, with `charts`.
 * `loop_thread`         an event loop beside a nemesis that blocks.

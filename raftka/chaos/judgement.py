@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from raftka.chaos.broker_logs import BrokerLogs, read_broker_logs
+from raftka.chaos.duplicates import tell_duplicates
 from raftka.chaos.history import History
 from raftka.chaos.losses import LossReport, compare_losses
 from raftka.chaos.report import write_report
@@ -47,9 +48,10 @@ def judge(
         losses = compare_losses(history.path, found, workload.epochs, wall_to_run)
     outcome = _outcome(verdict, losses, problems)
     summary = summarize(request, history, facts, found, verdict, losses, problems, outcome)
-    judgement = Judgement(
-        outcome, verdict, losses, problems, _lines(verdict, losses, problems, facts, history, found), summary
-    )
+    lines = _lines(verdict, losses, problems, facts, history, found)
+    if verdict is not None and (duplicates := tell_duplicates(verdict, workload.producers)):
+        lines += ["", "who wrote duplicates:", *(f"  {each}" for each in duplicates)]
+    judgement = Judgement(outcome, verdict, losses, problems, lines, summary)
     _write(request.out, judgement, history, workload, facts)
     if outcome == "anomalies":
         keep_cluster(request.out)

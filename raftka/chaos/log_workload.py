@@ -22,6 +22,7 @@ from raftka.chaos.wire_consumer import LatestAsker, WireConsumer, ask_offset
 from raftka.chaos.wire_producer import WireProducer
 from raftka.kafka import client as kafka_client
 from raftka.kafka.wire.client import WireClient
+from raftka.kafka.wire.record_batches import Producer
 from raftka.kafka.wire.requests import LATEST
 
 _TOPICS = ("chaos-a", "chaos-b")
@@ -118,6 +119,11 @@ class LogWorkload:
     def epochs(self) -> dict[tuple[str, int], int]:
         """The epoch of each record that the final reads found, by (partition, offset)."""
         return self._wire_consumers[0].epochs
+
+    @property
+    def producers(self) -> dict[tuple[str, int], Producer]:
+        """Who wrote each record that the final reads found, by (partition, offset); only idempotent producers."""
+        return self._wire_consumers[0].producers
 
     def start(self) -> None:
         """Make the topics and begin.

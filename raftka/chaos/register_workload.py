@@ -20,6 +20,7 @@ from raftka.chaos.load import Topics
 from raftka.chaos.loop_thread import LoopThread
 from raftka.chaos.topic_admin import LibrdkafkaTopics, TopicClient, WireTopics
 from raftka.kafka.wire.client import NotSentError, WireClient
+from raftka.kafka.wire.record_batches import Producer
 
 _THERE = "there"
 _NAMES = 3
@@ -60,6 +61,11 @@ class RegisterWorkload:
 
     @property
     def epochs(self) -> dict[tuple[str, int], int]:
+        """Registers have none."""
+        return {}
+
+    @property
+    def producers(self) -> dict[tuple[str, int], Producer]:
         """Registers have none."""
         return {}
 

@@ -8,7 +8,7 @@ from raftka.chaos.load import Topics, stripped, tp_of
 from raftka.kafka.wire.client import Address, LostError, NotSentError, WireClient
 from raftka.kafka.wire.error_codes import NONE, OFFSET_OUT_OF_RANGE
 from raftka.kafka.wire.fields import AnswerError
-from raftka.kafka.wire.record_batches import read_records
+from raftka.kafka.wire.record_batches import Producer, read_records
 from raftka.kafka.wire.requests import EARLIEST, LATEST, Fetched, fetch, list_offsets
 
 _ROUND_SECONDS = 0.25
@@ -39,6 +39,8 @@ class WireConsumer:
         self._high_watermarks: dict[tuple[str, int], int] = {}
         # The epoch of the leader that took a record, by (partition, offset): only of the final reads.
         self.epochs: dict[tuple[str, int], int] = {}
+        # Likewise, who wrote it; only idempotent producers.
+        self.producers: dict[tuple[str, int], Producer] = {}
         self.is_working = True
 
     async def run(self) -> None:
@@ -101,6 +103,7 @@ class WireConsumer:
         self._high_watermarks[topic, partition] = told.high_watermark
         if final:
             self.epochs |= {(tp, each.offset): each.epoch for each in records}
+            self.producers |= {(tp, each.offset): each.producer for each in records if each.producer is not None}
         recs = [(each.offset, stripped(each.value)) for each in records]
         high_watermark = told.high_watermark if told.high_watermark >= 0 else None
         self._history.end(line, "ok", recs=recs, hw=high_watermark, epoch=epoch)

@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar
 
 from raftka.chaos.leadership import LeadershipWatch
 from raftka.chaos.load import Topics
+from raftka.kafka.wire.record_batches import Producer
 
 Self = TypeVar("Self")
 
@@ -34,6 +35,11 @@ class Workload(Protocol):
     @property
     def epochs(self) -> dict[tuple[str, int], int]:
         """The epoch of each record that the final reads found, by (partition, offset)."""
+        ...
+
+    @property
+    def producers(self) -> dict[tuple[str, int], Producer]:
+        """Who wrote each record that the final reads found, by (partition, offset); only idempotent producers."""
         ...
 
     def __enter__(self: Self) -> Self:

@@ -32,11 +32,12 @@ class Producer(NamedTuple):
 
 
 class ReadRecord(NamedTuple):
-    """One record, with the epoch of the leader that took it."""
+    """One record, with the epoch of the leader that took it, and its idempotent producer if it has one."""
 
     offset: int
     value: bytes
     epoch: int
+    producer: Producer | None = None
 
 
 class AbortedTransaction(NamedTuple):
@@ -206,7 +207,7 @@ def _unpacked_snappy(packed: bytes) -> bytes:
 
 
 def _records(data: bytes, at: int, base: int, epoch: int) -> list[ReadRecord]:
-    count = _COVERED.unpack_from(data, at + _PREFIX.size)[-1]
+    _, _, _, _, producer_id, producer_epoch, sequence, count = _COVERED.unpack_from(data, at + _PREFIX.size)
     found, at = [], at + _HEADER_BYTES
     for _ in range(count):
         length, at = _read_varint(data, at)
@@ -215,7 +216,8 @@ def _records(data: bytes, at: int, base: int, epoch: int) -> list[ReadRecord]:
         delta, at = _read_varint(data, at)
         key_length, at = _read_varint(data, at)
         value_length, at = _read_varint(data, at + max(0, key_length))
-        found.append(ReadRecord(base + delta, data[at : at + max(0, value_length)], epoch))
+        producer = Producer(producer_id, producer_epoch, sequence + delta) if producer_id >= 0 else None
+        found.append(ReadRecord(base + delta, data[at : at + max(0, value_length)], epoch, producer))
         at = end
     return found
 
