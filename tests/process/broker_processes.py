@@ -55,6 +55,7 @@ class BrokerProcess:
         config: The configuration, in Kafka's dotted spelling; tests may change it before a start.
         log_path: What the process writes to stdout and stderr, over all its lives.
         open_files_max: `ulimit -n` of its next life; None: as here.
+        runs_by: What its next life is started by: a command that becomes the one behind it, in the same process.
     """
 
     def __init__(self, node_id: int, folder: Path, config: dict[str, Any]) -> None:
@@ -63,6 +64,7 @@ class BrokerProcess:
         self.host = str(config["kafka.address"])
         self.log_path = folder / f"node-{node_id}.log"
         self.open_files_max: int | None = None
+        self.runs_by: tuple[str, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -94,7 +96,7 @@ class BrokerProcess:
         try:
             with self.log_path.open("ab") as log, harmless_signals_blocked():
                 self._process = subprocess.Popen(
-                    broker_command(self.node_id, descriptor),
+                    [*self.runs_by, *broker_command(self.node_id, descriptor)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
+from tests.mount_namespace import mount_namespace
 from tests.process.acked_log import quiet_logger, read_all
 from tests.process.broker_processes import BrokerCluster, BrokerProcess, ClusterMaker, eventually
 from tests.process.kafka_topics import create_topic, request_topic, topics_at
@@ -22,10 +23,10 @@ def _produce(cluster: BrokerCluster, topic: str, values: list[bytes]) -> None:
     assert producer.flush(60) == 0
 
 
-def _end_of(broker: BrokerProcess) -> str:
-    """Wait until the broker ends by itself, and return the one line that it says of it."""
-    assert broker.wait_exit() == 1, broker.log_tail()
-    said = broker.log_text()
+def _end_of(broker: BrokerProcess, exit_code: int = 1, seen: int = 0) -> str:
+    """Wait until the broker ends by itself, and return the one line that it says of it, behind what was seen."""
+    assert broker.wait_exit() == exit_code, broker.log_tail()
+    said = broker.log_text()[seen:]
     assert "Traceback" not in said, broker.log_tail()
     assert "died" not in said, broker.log_tail()
     lines = [line for line in said.splitlines() if line.startswith("raftka: ")]
@@ -109,3 +110,39 @@ def test_a_directory_that_says_that_it_is_another_ends_the_broker(make_cluster: 
     assert "has been replaced: it holds another directory.id, of node 1" in _end_of(broker)
     (broker.data_dir / "directory.id").write_bytes(kept)
     cluster.restart([1])
+
+
+def test_a_broker_whose_disk_is_unmounted_ends_is_refused_without_it_and_serves_when_it_is_mounted_again(
+    make_cluster: ClusterMaker, tmp_path: Path
+):
+    disk, mount_point = tmp_path / "disk", tmp_path / "mounted"
+    disk.mkdir()
+    mount_point.mkdir()
+    cluster = make_cluster(1, **{"data.dir": str(mount_point / "data"), "disk.reserve.bytes": 0})
+    broker = cluster[1]
+    with mount_namespace() as there:
+        try:
+            there.run("mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk)
+            there.run("mount", "--bind", disk, mount_point)
+            broker.runs_by = there.entered
+            cluster.start()
+            create_topic(cluster, "before", 1)
+            _produce(cluster, "before", [b"kept"])
+            # Lazily: a mount that is in use leaves its place at once, and the broker keeps its open files.
+            there.run("umount", "--lazy", mount_point)
+            line = _end_of(broker)
+            assert f"data directory {broker.data_dir} is gone: moved, removed, unmounted or replaced" in line
+            assert "bring it back, then start this broker again" in line
+            broker.config["data.dir.create"] = False
+            seen = len(broker.log_text())
+            broker.start()
+            line = _end_of(broker, 78, seen)
+            assert f"{broker.data_dir} does not exist, and data.dir.create is false: mount its disk" in line
+            assert there.run("ls", "-A", mount_point) == "", "something was made in its place"
+            there.run("mount", "--bind", disk, mount_point)
+            cluster.restart([1])
+            assert [record.value for record in read_all(broker.kafka, "before")] == [b"kept"]
+        finally:
+            # Its process holds the mounts.
+            cluster.stop()
+    assert _names(mount_point) == _names(disk) == []
