@@ -1,6 +1,6 @@
 """`raftka cluster`: what there is, and whether it is well."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.exceptions import Exit
@@ -13,6 +13,9 @@ from raftka.cli.output import print_json, print_table
 from raftka.cli.param_types import BoundedFloat
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import ClusterInfo
+
+if TYPE_CHECKING:
+    from raftka.health.findings import Finding
 
 _LISTED_MAX = 20
 
@@ -58,7 +61,7 @@ def info(brokers: str, output: Format) -> None:
 )
 @format_option
 def health(brokers: str, timeout: float, output: Format) -> None:
-    """Exit with 1 if a broker is missing, a partition has no leader, or a replica is out of sync."""
+    """Exit with 1 if a broker does not answer, a partition has no leader, or a replica is out of sync."""
     report = examine(kafka_client.read_cluster(brokers), kafka_client.addresses(brokers), timeout)
     if output is Format.JSON:
         print_json(report)
@@ -71,15 +74,31 @@ def health(brokers: str, timeout: float, output: Format) -> None:
 def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[str, Any]:
     """Return brokers_missing (node ids), leaderless and under_replicated ({topic, partition, ...}), and healthy.
 
-    A broker is missing if Metadata names it and it takes no connection, or if a replica is on it and Metadata does not
-    name it. Where nothing is placed on it, Metadata cannot tell: bootstrap_unreachable has the addresses that the
-    caller gave and nobody listens at.
+    A broker is missing if Metadata names it and it does not answer, or if a replica is on it and Metadata does not name
+    it. Where nothing is placed on it, Metadata cannot tell: bootstrap_unreachable has the addresses that the caller
+    gave and where no broker serves clients. `hanging` has what the doctor finds of brokers and of such addresses whose
+    connections only the kernel takes.
+
+    Args:
+        cluster: What Metadata tells.
+        bootstrap: The addresses that the caller gave.
+        timeout: How many seconds a broker has to take a connection, and then to answer. All are asked side by side.
     """
+    # Imported here, for the sake of `--help`.
+    from raftka.health.findings import to_json
+    from raftka.kafka.probe import Reply, probe_all
+
+    replies = probe_all([*cluster.brokers.values(), *bootstrap], timeout)
     placed = {node for partitions in cluster.topics.values() for each in partitions for node in each.replicas}
-    unreachable = {node for node, address in cluster.brokers.items() if not takes_connections(address, timeout)}
-    missing = sorted(placed - set(cluster.brokers) | unreachable)
+    lost = {node for node, address in cluster.brokers.items() if replies[address] is not Reply.KAFKA}
+    missing = sorted(placed - set(cluster.brokers) | lost)
     known = set(cluster.brokers.values())
-    silent = [each for each in bootstrap if each not in known and not takes_connections(each, timeout)]
+    strangers = {each: replies[each] for each in bootstrap if each not in known and replies[each] is not Reply.KAFKA}
+    silent = [each for each, reply in strangers.items() if reply is not Reply.NOTHING]
+    hanging = _hanging(
+        {node: address for node, address in cluster.brokers.items() if replies[address] is Reply.NOTHING},
+        [each for each, reply in strangers.items() if reply is Reply.NOTHING],
+    )
     leaderless = [
         {"topic": name, "partition": each.partition, "replicas": each.replicas}
         for name, partitions in cluster.topics.items()
@@ -93,28 +112,24 @@ def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[
         if len(each.in_sync) < len(each.replicas)
     ]
     return {
-        "healthy": not missing and not leaderless and not silent and not lagging,
+        "healthy": not missing and not leaderless and not strangers and not lagging,
         "brokers": sorted(cluster.brokers),
         "brokers_missing": missing,
         "bootstrap_unreachable": silent,
+        "hanging": [to_json(each) for each in hanging],
         "leaderless": leaderless,
         "under_replicated": lagging,
     }
 
 
-def takes_connections(address: str, timeout: float) -> bool:
-    """Return whether a connection to HOST:PORT is made within `timeout` seconds."""
+def _hanging(brokers: dict[int, str], strangers: list[str]) -> "list[Finding]":
+    """Return what the doctor says of brokers that hang, and of addresses of which no more is known."""
     # Imported here, for the sake of `--help`.
-    import socket
+    from raftka.health.broker_rules import check_hanging
+    from raftka.health.picture import BrokerPicture, Picture
 
-    from raftka.config import parse_address
-
-    try:
-        host, port = parse_address(address)
-        with socket.create_connection((host, port), timeout=timeout):
-            return True
-    except (OSError, ValueError):
-        return False
+    pictures = [BrokerPicture(node, kafka=address, answers=False, hangs=True) for node, address in brokers.items()]
+    return list(check_hanging(Picture(brokers=tuple(pictures), hanging=tuple(strangers))))
 
 
 def _print_report(report: dict[str, Any]) -> None:
@@ -129,3 +144,6 @@ def _print_report(report: dict[str, Any]) -> None:
         found = [f"{each['topic']}-{each['partition']}" for each in report[key]]
         more = f" and {len(found) - _LISTED_MAX} more" if len(found) > _LISTED_MAX else ""
         print(f"{title}: {', '.join(found[:_LISTED_MAX]) or 'none'}{more}")
+    for each in report["hanging"]:
+        print(f"{each['what']}: {each['words']}")
+        print(f"  cure: {each['cure']}")

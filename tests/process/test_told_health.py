@@ -43,7 +43,8 @@ def by_what(findings: list[Row]) -> dict[str, Row]:
 
 
 def test_a_survivor_and_the_doctor_name_the_killed_broker_and_what_it_costs(make_cluster: ClusterMaker) -> None:
-    cluster = make_cluster(3)
+    # Its replicas are out of sync after so long.
+    cluster = make_cluster(3, **{"replica.lag.time.max.ms": 3_000})
     cluster.start()
     for topic, least in (("orders", 2), ("strict", 3)):
         arguments = ("-p", "2", "-r", "3", "-c", f"min.insync.replicas={least}", "--brokers", cluster.bootstrap)
@@ -54,13 +55,13 @@ def test_a_survivor_and_the_doctor_name_the_killed_broker_and_what_it_costs(make
     names = [f"{topic}-{number}" for topic in ("orders", "strict") for number in (0, 1)]
 
     def both() -> tuple[list[Row], list[Row]] | None:
-        seen, found = health(cluster, 1), shared(by_doctor("--brokers", cluster[1].kafka, code=1))
+        seen = health(cluster, 1)
         rows = by_what(seen["findings"])
         if not {"brokers", "replicas", "writes"} <= rows.keys() or rows["leaders"]["level"] != "ok":
             return None
         if not all(name in rows["replicas"]["words"] for name in names) or seen["worst"] != "problem":
             return None
-        mine = shared(seen["findings"])
+        mine, found = shared(seen["findings"]), shared(by_doctor("--brokers", cluster[1].kafka, code=1))
         return (mine, found) if mine == found else None
 
     mine, _ = eventually(lambda: f"both say the same: {health(cluster, 1)}", both)
@@ -90,6 +91,12 @@ def test_a_frozen_broker_hangs_and_is_not_called_one_that_answers(make_cluster: 
             )
             assert "raftka dev restart 2" in told["cure"]
             assert "brokers" not in rows
+        said = raftka("cluster", "health", "--brokers", cluster.bootstrap, code=1).stdout.splitlines()
+        assert "missing brokers: 2" in said
+        # By its address alone once the others' Metadata does not name it any more.
+        assert f"{cluster[2].kafka} takes connections and answers nothing: it hangs or is stopped" in said[-2]
+        assert "  cure: " in said[-1]
+        assert "`kill -CONT PID` wakes it" in said[-1]
         (alone,) = by_doctor("--brokers", cluster[2].kafka, code=1)
         assert alone["words"].startswith(f"{cluster[2].kafka} takes connections and answers nothing")
         eventually("a survivor misses it", lambda: "brokers" in by_what(by_doctor("--admin", cluster[1].admin, code=1)))
@@ -147,9 +154,7 @@ def test_the_doctor_does_not_want_a_broker_started_that_waits_for_the_others(
 
 
 @pytest.mark.parametrize("query", ["since=1", "view=health"])
-def test_health_takes_no_parameter(make_cluster: ClusterMaker, query: str) -> None:
-    cluster = make_cluster(1)
-    cluster.start()
-    status, body = get_json(cluster[1].admin, f"/v1/health?{query}", timeout=10)
+def test_health_takes_no_parameter(shared_cluster: BrokerCluster, query: str) -> None:
+    status, body = get_json(shared_cluster[1].admin, f"/v1/health?{query}", timeout=10)
     assert status == 400
     assert query.partition("=")[0] in body["error"]

@@ -1,0 +1,112 @@
+"""What `raftka cluster health` makes of brokers that answer, that only take connections, and that are away."""
+
+import json
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from raftka.cli import cluster
+from raftka.cli.root import run
+from raftka.health.broker_rules import check_hanging
+from raftka.health.picture import BrokerPicture, Picture
+from raftka.kafka import client as kafka_client
+from raftka.kafka.client import ClusterInfo, PartitionInfo
+
+NOBODY = "127.0.0.1:1"
+# Of a time-out that a test waits out.
+SECONDS = 0.2
+# Of one that ends only a test that fails.
+LONG_SECONDS = 30.0
+
+
+def _address(listener: socket.socket) -> str:
+    return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture
+def frozen() -> Iterator[str]:
+    """The Kafka port of a process that is stopped: its kernel takes connections."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield _address(listener)
+
+
+@pytest.fixture
+def alive() -> Iterator[str]:
+    """A Kafka port that answers the first request of each connection."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+        def serve() -> None:
+            # Ends with the connection without a request that the test makes last.
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    request = connection.recv(1024)
+                    if not request:
+                        return
+                    # A size, and the request's correlation.
+                    connection.sendall(struct.pack(">i", 4) + request[8:12])
+
+        server = threading.Thread(target=serve)
+        server.start()
+        yield _address(listener)
+        socket.create_connection(listener.getsockname()).close()
+        server.join()
+
+
+@pytest.fixture
+def closing() -> Iterator[str]:
+    """The Kafka port of a broker that starts: it ends each connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=lambda: listener.accept()[0].close())
+        server.start()
+        yield _address(listener)
+        server.join()
+
+
+def _info(*addresses: str) -> ClusterInfo:
+    brokers = dict(enumerate(addresses, 1))
+    return ClusterInfo("c", 1, brokers, {"t": [PartitionInfo(0, 1, sorted(brokers), sorted(brokers))]})
+
+
+def test_a_frozen_broker_is_missing_and_has_the_words_and_the_cure_of_the_doctor(alive: str, frozen: str) -> None:
+    report = cluster.examine(_info(alive, frozen), [alive], SECONDS)
+    assert (report["healthy"], report["brokers"], report["brokers_missing"]) == (False, [1, 2], [2])
+    (finding,) = check_hanging(Picture(brokers=(BrokerPicture(2, kafka=frozen, answers=False, hangs=True),)))
+    (told,) = report["hanging"]
+    assert (told["what"], told["words"], told["cure"]) == (finding.what, finding.words, finding.cure)
+    assert "`kill -CONT PID` wakes it" in told["cure"]
+
+
+def test_a_frozen_address_that_no_broker_is_known_by_is_told_as_well(alive: str, frozen: str) -> None:
+    report = cluster.examine(_info(alive), [alive, frozen], SECONDS)
+    assert (report["healthy"], report["brokers_missing"], report["bootstrap_unreachable"]) == (False, [], [])
+    assert [each["words"].split()[0] for each in report["hanging"]] == [frozen]
+
+
+def test_an_address_where_nobody_listens_or_a_broker_starts_is_no_broker_that_hangs(alive: str, closing: str) -> None:
+    report = cluster.examine(_info(alive), [alive, NOBODY, closing], LONG_SECONDS)
+    assert (report["healthy"], report["hanging"]) == (False, [])
+    assert report["bootstrap_unreachable"] == [NOBODY, closing]
+
+
+def test_brokers_that_answer_are_healthy(alive: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_client, "read_cluster", lambda _: _info(alive))
+    assert run(["cluster", "health", "--brokers", alive, "--timeout", str(LONG_SECONDS)]) == 0
+
+
+def test_what_hangs_is_printed_with_its_cure(
+    alive: str, frozen: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kafka_client, "read_cluster", lambda _: _info(alive, frozen))
+    asked = ["cluster", "health", "--brokers", alive, "--timeout", str(SECONDS)]
+    assert run([*asked, "-f", "json"]) == 1
+    (told,) = json.loads(capsys.readouterr().out)["hanging"]
+    assert run(asked) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[:3] == ["NOT HEALTHY", "brokers: 1, 2", "missing brokers: 2"]
+    assert said[-2:] == [f"broker 2: {told['words']}", f"  cure: {told['cure']}"]
