@@ -61,7 +61,7 @@ def plot(
 
     --topic alone, --broker or --cluster: how long logs are and what of them is not applied, calls of replicate and
     applies with their durations and failures by kind of entry, and the smallest set in sync beside
-    min.insync.replicas.
+    min.insync.replicas, of partitions with several replicas.
     """
     from raftka.pipeline.spark_session import require_spark
     from raftka.pipeline.telemetry.charts_data import WantedScope
@@ -129,6 +129,8 @@ def _plot_replication(spark: "SparkSession", folder: "TablesFolder", out: Path, 
     failed = sum(each.failed for row in rows for each in row.calls)
     smallest = min((row.in_sync_min for row in rows if row.in_sync_min is not None), default=None)
     in_sync = "" if smallest is None else f", smallest set in sync {smallest}"
+    lacking = max((row.out_of_sync_max for row in rows if row.out_of_sync_max is not None), default=None)
+    in_sync += "" if lacking is None else f", at most {lacking} of a partition out of sync"
     return f"{wanted.title}, {data.end - data.begin:,} s: {calls:,} calls, {failed:,} failed{in_sync}"
 
 

@@ -1,9 +1,13 @@
 """The table of replication (rows R41 to R47): on reports made by hand, by partition, topic, broker and cluster."""
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from raftka.pipeline.telemetry.charts_data import WantedScope
+from raftka.pipeline.telemetry.reading import read_replication
 from raftka.pipeline.telemetry.replication import SCOPES, replication
 from raftka.pipeline.telemetry.reports import gathered, judged, reports
 from tests.pipeline.telemetry_reports import BASE, histogram, led, record, report
@@ -62,7 +66,8 @@ def _only(durations: Any) -> dict[str, Any]:
 
 def others() -> Reports:
     """Return a topic that one broker leads alone, one of brokers that say none of it, and a leader that is deposed."""
-    told = topic("alone", 0, [replica(second, 1, 7, 0, in_sync=[1], in_sync_min=1) for second in range(WINDOW)])
+    alone = {"voters": [1], "in_sync": [1], "in_sync_min": 1, "min_in_sync": 1}
+    told = topic("alone", 0, [replica(second, 1, 7, 0, **alone) for second in range(WINDOW)])
     told += topic("old", 0, led(range(WINDOW)))
     for second in range(WINDOW):
         told += topic("deposed", 0, [replica(second, 1, 5, 0, term=1), replica(second, 2, 6, 0, **NEWER)])
@@ -154,8 +159,22 @@ def test_row_r46_the_smallest_set_in_sync_of_a_scope_is_told_beside_the_setting(
     assert (seven.min_in_sync, seven.in_sync_min, seven.under_min_in_sync) == (2, 1, 1)
     assert (eight.min_in_sync, eight.in_sync_min, eight.under_min_in_sync) == (2, 3, 0)
     # Broker 1 leads; a broker that follows only says nothing of sets.
-    assert rows["broker", None, None, 1][8].in_sync_min == 1
+    assert rows["broker", None, None, 1][8].in_sync_min == 3
     assert rows["broker", None, None, 3][8].in_sync_min is None
+
+
+def test_a_partition_with_one_replica_hides_in_no_scope_what_others_lack(rows: Rows) -> None:
+    def told(row: Any) -> tuple[int | None, ...]:
+        return row.min_in_sync, row.in_sync_min, row.out_of_sync_max, row.under_replicated
+
+    assert told(rows["topic", "alone", None, None][8]) == (None, None, None, 0)
+    assert told(rows["topic", "orders", None, None][7]) == (2, 1, 2, 1)
+    assert told(rows["topic", "orders", None, None][8]) == (2, 3, 0, 0)
+    assert told(rows["broker", None, None, 1][7]) == (2, 1, 2, 1)
+    assert told(rows["broker", None, None, 1][8]) == (2, 3, 0, 0)
+    # One of `deposed` is out of sync all the time.
+    assert told(rows["cluster", None, None, None][7]) == (2, 1, 2, 2)
+    assert told(rows["cluster", None, None, None][8]) == (2, 2, 1, 1)
 
 
 def test_row_r47_scopes_add_up(rows: Rows) -> None:
@@ -166,6 +185,7 @@ def test_row_r47_scopes_add_up(rows: Rows) -> None:
             assert sum(row.leader_logs for row in parts) == whole.leader_logs
             assert sum(row.follower_logs for row in parts) == whole.follower_logs
             assert sum(row.under_min_in_sync for row in parts) == whole.under_min_in_sync
+            assert sum(row.under_replicated for row in parts) == whole.under_replicated
             assert max(row.leader_entries_max or 0 for row in parts) == whole.leader_entries_max
             for name, values in (("calls", ("n", "failed")), ("applies", ("n", "failed")), ("appended", ("entries",))):
                 for value in values:
@@ -209,3 +229,20 @@ def test_figures_that_cannot_be_are_left_out(spark: Any) -> None:
         assert measured(row.calls, "level", "kind") == calls
         assert (row.appended, row.applies) == ([], [])
     assert (odd["odd-4"].leader_entries_max, odd["odd-4"].in_sync_min) == (None, None)
+
+
+def test_batches_of_before_that_do_not_tell_how_many_are_out_of_sync_are_drawn_as_well(
+    spark: Any, tmp_path: Path
+) -> None:
+    def read(*names: str) -> list[int | None]:
+        places = [str(tmp_path / name) for name in names]
+        folder: Any = SimpleNamespace(path=tmp_path, table=lambda _: places)
+        return [second.out_of_sync_max for second in read_replication(spark, folder, WantedScope())]
+
+    for second, name in enumerate(("old", "new")):
+        told = [record(replica(second, broker, 5, 0)) for broker in (1, 2, 3)]
+        table = replication(gathered(reports(judged(frame(spark, told))), WINDOW, 10.0)).coalesce(1)
+        dropped = ("out_of_sync_max", "under_replicated") if name == "old" else ()
+        table.drop(*dropped).write.parquet(str(tmp_path / name))
+    assert read("old") == [None]
+    assert read("old", "new") == read("new", "old") == [None, 0]

@@ -57,8 +57,9 @@ class ReplicationSecond(NamedTuple):
         written: Entries by role and kind, as `leader data`.
         calls: By level and kind, as `quorum_ack data`.
         applies: By kind.
-        min_in_sync: The largest min.insync.replicas of the scope.
-        in_sync_min: The smallest set in sync.
+        min_in_sync: The largest min.insync.replicas of partitions with several replicas; None: the scope has none.
+        in_sync_min: The smallest set in sync of these.
+        out_of_sync_max: The most replicas that one of these lacks in it; 0: all are in sync.
     """
 
     at: int
@@ -68,6 +69,7 @@ class ReplicationSecond(NamedTuple):
     applies: Sequence[Measured]
     min_in_sync: int | None
     in_sync_min: int | None
+    out_of_sync_max: int | None
 
 
 Points = list[tuple[int, float | None]]
@@ -117,7 +119,7 @@ def charts_data(title: str, rows: Iterable[ReplicationSecond]) -> Charts:
         Panel("R43", "calls a second", _counts(seconds, lambda second: {each.name: each.n for each in second.calls})),
         Panel("R44", "failures a second", _counts(seconds, _failures), empty="no failures"),
         Panel("R45", "apply, ms", _durations(seconds, lambda second: second.applies), is_duration=True),
-        Panel("R46", "replicas in sync", _in_sync(seconds)),
+        Panel("R46", "replicas in sync", _in_sync(seconds), empty="no partition with several replicas"),
     ]
     return Charts(title, begin, end, panels)
 
@@ -136,6 +138,8 @@ def _in_sync(seconds: Sequence[ReplicationSecond]) -> dict[str, Points]:
         {
             "smallest set": _line(seconds, [second.in_sync_min for second in seconds]),
             "min.insync.replicas": _line(seconds, [second.min_in_sync for second in seconds]),
+            # Sets of different sizes may all be whole, and this line is 0 then.
+            "most out of sync": _line(seconds, [second.out_of_sync_max for second in seconds]),
         }
     )
 

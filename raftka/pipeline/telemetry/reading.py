@@ -28,8 +28,12 @@ class Wanted(NamedTuple):
     end: float | None = None
 
 
+# Batches of earlier versions have no such column.
+_NEWER = "out_of_sync_max"
+
+
 def read_table(spark: SparkSession, folder: TablesFolder, name: str) -> DataFrame:
-    """Return one of the tables.
+    """Return one of the tables, with the columns of all its batches.
 
     Raises:
         PipelineError: Nothing has been written yet, or only by a version without that table, or a record cannot be
@@ -46,7 +50,7 @@ def read_table(spark: SparkSession, folder: TablesFolder, name: str) -> DataFram
             f"{folder.path} has no windows yet: a window is written once reports have come that are newer than it by"
             " the watermark"
         )
-    return spark.read.parquet(*places)
+    return spark.read.option("mergeSchema", "true").parquet(*places)
 
 
 def read_partition(spark: SparkSession, folder: TablesFolder, wanted: Wanted) -> tuple[str, list[Second]]:
@@ -81,8 +85,10 @@ def read_replication(spark: SparkSession, folder: TablesFolder, wanted: WantedSc
     Raises:
         PipelineError: There are none, or more than a picture shows.
     """
-    rows = _between(read_table(spark, folder, REPLICATION), wanted.begin, wanted.end)
-    rows = rows.where(F.col("scope") == wanted.scope)
+    table = read_table(spark, folder, REPLICATION)
+    if _NEWER not in table.columns:
+        table = table.withColumn(_NEWER, F.lit(None).cast("int"))
+    rows = _between(table, wanted.begin, wanted.end).where(F.col("scope") == wanted.scope)
     if wanted.topic is not None:
         rows = rows.where(F.col("topic") == wanted.topic)
         newest = rows.sort(F.desc("second")).select("topic_id").first()
@@ -116,6 +122,7 @@ def _replication_second(row: Any) -> ReplicationSecond:
         applies=[measured(each, "kind") for each in row.applies],
         min_in_sync=row.min_in_sync,
         in_sync_min=row.in_sync_min,
+        out_of_sync_max=row[_NEWER],
     )
 
 

@@ -4,6 +4,8 @@ These are what Rama shows of its replication (rows R41 to R47): how long logs ar
 leaders and of followers in sync; how long calls of replicate and applies took, by kind of entry, and how many failed;
 and min.insync.replicas beside the smallest set in sync.
 
+A partition with one replica says nothing of sets in sync: its set is always 1, and would hide what others lack.
+
 A follower is in sync if the leader of that second says so. In a second whose leader did not report, followers are not
 told apart, and their logs are left out.
 """
@@ -37,6 +39,8 @@ def replication(views: DataFrame) -> DataFrame:
         F.max("min_in_sync").alias("min_in_sync"),
         F.min("in_sync_min").alias("in_sync_min"),
         F.count_if(F.col("in_sync_min") < F.col("min_in_sync")).alias("under_min_in_sync"),
+        F.max("out_of_sync").alias("out_of_sync_max"),
+        F.count_if(F.col("out_of_sync") > 0).alias("under_replicated"),
         *(joined(F.col(name)).alias(name) for name in ("appended", "calls", "applies")),
     )
     names = [name for name in gathered.columns if name not in ("appended", "calls", "applies")]
@@ -58,7 +62,10 @@ def _own_reports(views: DataFrame) -> DataFrame:
 
 
 def _in_roles(found: DataFrame) -> DataFrame:
-    """Add `place`: leader, follower in sync, or null; only the leader's row keeps what is said of the set in sync."""
+    """Add `place`: leader, follower in sync, or null; and `out_of_sync`: replicas that the smallest set lacks.
+
+    Only the row of the leader of several replicas keeps what is said of the set in sync.
+    """
     is_leader = (F.col("role") == "leader") & F.col("in_office")
     # Compared from the left: one that was deposed and does not know it is of a lower term.
     leader = F.struct("term", "at", "broker", "in_sync")
@@ -67,9 +74,16 @@ def _in_roles(found: DataFrame) -> DataFrame:
     leads = is_leader & (F.col("claim.broker") == F.col("broker")) & (F.col("claim.term") == F.col("term"))
     follows = F.coalesce(F.array_contains("claim.in_sync", F.col("broker")), F.lit(False))
     placed = claimed.withColumn("place", F.when(leads, "leader").when(~is_leader & follows, "follower"))
-    smallest = F.coalesce("in_sync_min", F.size("in_sync"))
-    return placed.withColumn("in_sync_min", F.when(F.col("place") == "leader", smallest)).withColumn(
-        "min_in_sync", F.when(F.col("place") == "leader", F.col("min_in_sync"))
+    tells = (F.col("place") == "leader") & (F.coalesce("replicas", F.lit(2)) > 1)
+    smallest = F.when(tells, F.coalesce("in_sync_min", F.size("in_sync")))
+    out_of_sync = F.greatest(F.col("replicas") - smallest, F.lit(0))
+    return placed.withColumns(
+        {
+            "in_sync_min": smallest,
+            "min_in_sync": F.when(tells, F.col("min_in_sync")),
+            # `greatest` passes over nulls.
+            "out_of_sync": F.when(F.col("replicas").isNotNull() & smallest.isNotNull(), out_of_sync),
+        }
     )
 
 

@@ -44,7 +44,7 @@ _SCHEMA = (
     " `followers` MAP<STRING, STRUCT<dirty: BIGINT>>,"
     f" `replicate` STRUCT<quorum_ack: {_HISTOGRAM}, leader_ack: {_HISTOGRAM}>, `fsync` {_HISTOGRAM},"
     " `recovery_bytes` BIGINT, `in_sync` ARRAY<INT>, `entries` BIGINT, `unapplied` BIGINT, `min_in_sync` INT,"
-    f" `in_sync_min` INT, `appended` STRUCT<leader: {_APPENDED}, follower: {_APPENDED}>,"
+    f" `in_sync_min` INT, `voters` ARRAY<INT>, `appended` STRUCT<leader: {_APPENDED}, follower: {_APPENDED}>,"
     f" `replicate_other` STRUCT<quorum_ack: {_BY_KIND}, leader_ack: {_BY_KIND}>,"
     f" `replicate_failed` STRUCT<quorum_ack: {_COUNTS}, leader_ack: {_COUNTS}>,"
     f" `apply` {_BY_KIND}, `apply_failed` {_COUNTS}, `_corrupt` STRING"
@@ -122,6 +122,7 @@ def reports(judgements: DataFrame) -> DataFrame:
             F.when(told[name].between(0, _OFFSET_MAX), told[name]).alias(name)
             for name in ("entries", "unapplied", "min_in_sync", "in_sync_min")
         ),
+        F.when(F.size(told["voters"]) > 0, F.size(told["voters"])).alias("replicas"),
         _appended(told["appended"]).alias("appended"),
         _calls(told).alias("calls"),
         _measured(told["apply"], told["apply_failed"]).alias("applies"),

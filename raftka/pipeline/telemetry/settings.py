@@ -12,7 +12,8 @@ class Settings(PipelineSettings, frozen=True, kw_only=True):
 
     Attributes:
         topics: Where the brokers publish.
-        version: 2 since reports say what replicas have written and applied: a checkpoint of before cannot hold that.
+        version: 3 since reports say what replicas have written and applied, and how many replicas there are: a
+            checkpoint of before cannot hold that.
         max_offsets_per_trigger: A batch is in the query's state twice, and what it has to catch up with is an hour.
         fail_on_data_loss: Not an error: the topic's retention is short, and a gap in figures shows.
         to: Folder of the tables; None: `telemetry` in the pipeline's folder.
@@ -22,7 +23,7 @@ class Settings(PipelineSettings, frozen=True, kw_only=True):
     """
 
     topics: tuple[str, ...] = (TELEMETRY_TOPIC,)
-    version: Positive = 2
+    version: Positive = 3
     max_offsets_per_trigger: Positive = 100_000
     fail_on_data_loss: bool = False
     to: str | None = None

@@ -22,6 +22,7 @@ def second(at: int, **changes: Any) -> ReplicationSecond:
         applies=[Measured("data", 7, 0, 50, 100)],
         min_in_sync=2,
         in_sync_min=3,
+        out_of_sync_max=0,
     )
     return found._replace(**changes)
 
@@ -31,6 +32,7 @@ def stalled() -> Charts:
     rows = [second(at) for at in range(5)]
     failed = [Measured("quorum_ack data", 0, 4, None, None)]
     rows[2] = second(2, calls=failed, applies=[Measured("log_start", 0, 1, None, None)], in_sync_min=1)
+    rows[2] = rows[2]._replace(out_of_sync_max=2)
     return charts_data("topic orders", rows)
 
 
@@ -54,7 +56,11 @@ def test_each_row_has_a_panel() -> None:
         "followers in sync, max": [3] * 5,
     }
     assert lines(charts, "R9") == {"leader data": [5] * 5}
-    assert lines(charts, "R46") == {"smallest set": [3, 3, 1, 3, 3], "min.insync.replicas": [2] * 5}
+    assert lines(charts, "R46") == {
+        "smallest set": [3, 3, 1, 3, 3],
+        "min.insync.replicas": [2] * 5,
+        "most out of sync": [0, 0, 2, 0, 0],
+    }
 
 
 def test_a_count_is_0_where_nothing_happened_and_a_duration_is_not_there() -> None:
@@ -74,6 +80,12 @@ def test_a_healthy_time_has_no_line_of_failures() -> None:
 def test_a_line_of_replication_breaks_where_seconds_are_missing() -> None:
     charts = charts_data("the cluster", [second(9), second(0), second(1)])
     assert charts.panels[-1].lines["smallest set"] == [(BASE, 3), (BASE + 1, 3), (BASE + 2, None), (BASE + 9, 3)]
+
+
+def test_a_scope_without_a_partition_of_several_replicas_says_so() -> None:
+    alone = second(0, min_in_sync=None, in_sync_min=None, out_of_sync_max=None)
+    panel = charts_data("topic alone", [alone]).panels[-1]
+    assert (panel.lines, panel.empty) == ({}, "no partition with several replicas")
 
 
 def test_no_seconds_and_too_many_cannot_be_drawn() -> None:
