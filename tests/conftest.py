@@ -29,7 +29,8 @@ _LANES = {
     "pipeline": "spark",
 }
 _ORDER = ["brokers", "simulation", "spark"]
-# What `make test` leaves to `make test-slow`: it takes long, or needs Spark or the site generator.
+# What `make test` leaves to `make test-slow`, beside files with the mark: it takes long, or needs Spark or the site
+# generator.
 _SLOW = (
     "tests/chaos",
     "tests/clients",

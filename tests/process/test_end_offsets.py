@@ -11,7 +11,7 @@ from tests.process.kafka_topics import create_topic
 pytestmark = pytest.mark.process
 
 TOPIC = "orders"
-KILLS = 4
+KILLS = 2
 
 
 def test_end_offsets_never_go_backwards_across_elections_under_process_kills(make_cluster: ClusterMaker):

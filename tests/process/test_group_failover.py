@@ -68,7 +68,7 @@ def test_a_killed_coordinator_loses_no_commit_and_no_member(cluster: BrokerClust
             return len({value for each in members for value in each.values})
 
         poll_to(lambda: [len(each.owned) for each in members] == [2, 2], "two partitions each")
-        for number in range(3):
+        for number in range(2):
             fill(cluster, TOPIC, [f"{number}.{each}" for each in range(200)], PARTITIONS)
             poll_to(partial(_is_at_least, values, read + 100), "half of the records")
             victim = coordinator_of(cluster, GROUP)

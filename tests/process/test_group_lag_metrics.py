@@ -54,6 +54,8 @@ def test_lag_is_told_by_the_coordinator_and_after_its_death_by_the_next_one(make
     eventually("silence", lambda: _lag(cluster, second) is None or None)
 
 
+# Four waits for the next measurement, one each 10 s.
+@pytest.mark.slow
 def test_a_partition_without_a_leader_is_unknown_and_the_rest_is_told(make_cluster: ClusterMaker):
     cluster = make_cluster(3, **GROUP_OPTIONS)
     cluster.start()

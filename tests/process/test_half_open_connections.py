@@ -24,7 +24,7 @@ from tests.process.broker_processes import (
 from tests.process.hostile_frames import API_VERSIONS, kafka_frame, read_kafka_response
 from tests.process.kafka_topics import create_topic
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 TOPIC = "served"
 # `connections_max` of a broker.

@@ -41,7 +41,7 @@ def check_once_and_in_order(cluster: BrokerCluster, log: AckedLog) -> None:
 def test_killed_leaders_leave_no_duplicate_and_no_gap(cluster: BrokerCluster):
     with ExitStack() as stack:
         producer = stack.enter_context(LoadProducer(cluster.bootstrap, TOPIC, "record", **IDEMPOTENT))
-        for _ in range(4):
+        for _ in range(2):
             producer.wait_acked(400)
             victim = cluster.leader_of(TOPIC, 0)
             cluster[victim].kill()

@@ -103,10 +103,8 @@ def test_an_idle_broker_that_is_frozen_is_lost_for_every_other_one_and_back_afte
     [("?since=x", "since=x"), ("?since=-1", "since=-1"), ("?since=1&since=2", "1,2"), ("?till=3", "till")],
 )
 def test_a_request_for_events_that_makes_no_sense_is_refused(
-    make_cluster: ClusterMaker, query: str, named: str
+    shared_cluster: BrokerCluster, query: str, named: str
 ) -> None:
-    cluster = make_cluster(1)
-    cluster.start()
-    status, body = get_json(cluster[1].admin, f"/v1/events{query}", timeout=10)
+    status, body = get_json(shared_cluster[1].admin, f"/v1/events{query}", timeout=10)
     assert status == 400
     assert named in body["error"]

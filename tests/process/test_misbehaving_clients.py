@@ -32,7 +32,7 @@ from tests.process.group_members import GROUP_OPTIONS, fill
 from tests.process.kafka_topics import create_topic
 from tests.process.wire_socket import IN_FLIGHT, WireSocket
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 KIB, MIB = 1024, 1024 * 1024
 LARGE, LARGE_PARTITIONS = "large", 8

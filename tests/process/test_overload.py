@@ -23,7 +23,7 @@ from tests.process.broker_processes import (
 from tests.process.hostile_frames import half_open
 from tests.process.kafka_topics import create_topic
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 MIB = 1024 * 1024
 TOPIC = "served"

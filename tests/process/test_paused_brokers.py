@@ -24,7 +24,7 @@ from tests.process.acked_log import (
 from tests.process.broker_processes import BrokerCluster, BrokerProcess, ClusterMaker, eventually
 from tests.process.kafka_topics import create_topic
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 TOPIC = "orders"
 IDEMPOTENT = {"enable.idempotence": True, "acks": "all", "max.in.flight.requests.per.connection": 5}

@@ -13,15 +13,7 @@ from confluent_kafka import Producer
 
 from raftka.admin_client import get_json, not_ready_reason
 from tests.process.acked_log import quiet_logger, read_all
-from tests.process.broker_processes import (
-    ADMIN_PORT,
-    KAFKA_PORT,
-    RPC_PORT,
-    BrokerCluster,
-    BrokerProcess,
-    ClusterMaker,
-    eventually,
-)
+from tests.process.broker_processes import RPC_PORT, BrokerCluster, BrokerProcess, ClusterMaker, eventually
 from tests.process.command_line import raftka
 from tests.process.kafka_topics import create_topic
 
@@ -265,15 +257,6 @@ def test_an_empty_and_a_missing_secret_file_are_refused(make_cluster: ClusterMak
     assert "is empty" in _refusal(cluster[1])
     cluster.secret_path.unlink()
     assert str(cluster.secret_path) in _refusal(cluster[1])
-
-
-@pytest.mark.parametrize(("port", "size"), [(KAFKA_PORT, 1), (RPC_PORT, 3), (ADMIN_PORT, 1)])
-def test_a_taken_port_is_named(make_cluster: ClusterMaker, port: int, size: int):
-    broker = make_cluster(size)[1]
-    with socket.create_server((broker.host, port)):
-        line = _refusal(broker, 1)
-    assert broker.host in line
-    assert str(port) in line
 
 
 def test_a_bad_configuration_is_named(make_cluster: ClusterMaker):

@@ -15,7 +15,7 @@ from tests.process.acked_log import quiet_logger
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, ClusterMaker, eventually
 from tests.process.kafka_topics import create_topic
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 TOPIC = "orders"
 THROTTLED_BYTES_PER_SECOND = 100 * 1024

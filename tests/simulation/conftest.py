@@ -12,7 +12,6 @@ from tests.simulation.known_bugs.hunt import Hunt
 from tests.simulation.known_bugs.hunts import pinned_hunts
 
 _JOBS = 2
-_SEEDS = range(1, 501)
 _CAMPAIGN = pytest.StashKey[Callable[[], list[RunResult]]]()
 _BACKGROUND = pytest.StashKey[ExitStack]()
 
@@ -34,8 +33,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def _begin_campaign(session: pytest.Session) -> None:
     if _BACKGROUND not in session.stash:
         session.stash[_BACKGROUND] = background = ExitStack()
-        if any("campaign" in each.fixturenames for each in _functions(session)):
-            campaign = campaign_in_the_background(_SEEDS, RUN_SECONDS, _JOBS)
+        asking = [each for each in _functions(session) if "campaign" in each.fixturenames]
+        if asking:
+            seeds = sorted({seed for each in asking for seed in each.callspec.params["seeds"]})
+            campaign = campaign_in_the_background(seeds, RUN_SECONDS, _JOBS)
             session.stash[_CAMPAIGN] = background.enter_context(campaign)
 
 
@@ -47,7 +48,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def campaign(request: pytest.FixtureRequest) -> Callable[[], list[RunResult]]:
-    """Return what waits for the runs of the campaign, and returns what came of them."""
+    """Return what waits for the runs of the campaign, and returns what came of them.
+
+    Its seeds are those of all tests of this session that are going to ask, which have them as the parameter `seeds`.
+    """
     return request.session.stash[_CAMPAIGN]
 
 
