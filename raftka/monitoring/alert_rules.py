@@ -34,8 +34,7 @@ def _rule(alert: Alert) -> Iterator[str]:
     yield f"          summary: {_text(alert.summary)}"
     yield f"          cause: {_text(alert.cause)}"
     yield f"          cure: {_text(alert.cure)}"
-    if alert.commands:
-        yield f"          commands: {_text('; '.join(alert.commands))}"
+    yield f"          commands: {_text('; '.join(alert.commands))}"
     yield f"          page: {_text(f'{PAGE}#{alert.name.lower()}')}"
 
 

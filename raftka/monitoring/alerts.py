@@ -25,8 +25,8 @@ class Alert(NamedTuple):
         summary: What is so, in a sentence; may have Prometheus templates.
         cause: What usually leads to it.
         cure: What to do.
-        commands: Cures that can be typed, in their order; `N` is the broker, `TOPIC` the topic, `GROUP` the group in
-            question.
+        commands: What is typed, in its order: first what shows more, then what cures. `N` is the broker, `TOPIC` the
+            topic, `GROUP` the group in question, `BYTES` a number of bytes.
     """
 
     name: str
@@ -36,14 +36,14 @@ class Alert(NamedTuple):
     summary: str
     cause: str
     cure: str
-    commands: tuple[str, ...] = ()
+    commands: tuple[str, ...]
 
 
 _CRITICAL, _WARNING = Severity.CRITICAL, Severity.WARNING
 _INSTANCE = "{{ $labels.instance }}"
 # Every program has metrics of these names: only those of brokers count.
 OF_RAFTKA = " and on (instance, job) raftka_build_info"
-_SMALLER = "raftka topic alter-config TOPIC --set retention.bytes=1073741824"
+_SMALLER = "raftka topic alter-config TOPIC --set retention.bytes=BYTES"
 
 ALERTS = (
     Alert(
@@ -53,7 +53,7 @@ ALERTS = (
         "The process has ended or hangs, its machine is down, or the network to it is cut.",
         "Find the broker. If its process has ended, start its service: the last lines of its log say why. If it"
         " hangs, `kill -USR2 PID` writes its stacks to its log; then restart it. `raftka doctor` tells which it is.",
-        ("raftka doctor", "raftka dev restart N"),
+        ("raftka doctor", "raftka dev logs N", "raftka dev restart N"),
     ),
     Alert(
         "RaftkaNoController",
@@ -77,8 +77,8 @@ ALERTS = (
         *("30s", _CRITICAL, "{{ $value }} partition(s) have too few replicas in sync: acks=all is refused."),
         "Brokers are down or too slow, and min.insync.replicas asks for more replicas than are left.",
         "Bring the replicas back. If that takes long, lower min.insync.replicas: it decides how many copies an"
-        " acknowledged record has.",
-        ("raftka dev restart N", "raftka topic alter-config TOPIC --set min.insync.replicas=1"),
+        " acknowledged record has. `raftka doctor` names the brokers and the topics.",
+        ("raftka doctor", "raftka dev restart N", "raftka topic alter-config TOPIC --set min.insync.replicas=1"),
     ),
     Alert(
         "RaftkaUnderReplicatedPartitions",
@@ -119,8 +119,8 @@ ALERTS = (
         *("1m", _WARNING, _INSTANCE + " has {{ $value | humanize1024 }}B left above its reserve."),
         "Topics grow faster than their retention removes, or other files fill the disk.",
         "Lower the retention of large topics, delete topics that nobody needs, or make the disk larger."
-        " `raftka_topic_size_bytes` names the large ones.",
-        (_SMALLER,),
+        " `raftka_topic_size_bytes` names the large ones. Each partition may keep `BYTES` and its newest segment.",
+        ("raftka doctor", _SMALLER),
     ),
     Alert(
         "RaftkaDiskFull",
@@ -128,16 +128,18 @@ ALERTS = (
         *("30s", _CRITICAL, _INSTANCE + " is below its reserve: it may refuse producers."),
         "Topics grow faster than their retention removes, or other files fill the disk.",
         "Lower the retention of large topics, delete topics that nobody needs, or make the disk larger. Producers are"
-        " accepted again as soon as there is room. `raftka_topic_size_bytes` names the large topics.",
-        (_SMALLER,),
+        " accepted again as soon as there is room. `raftka_topic_size_bytes` names the large topics. Each partition may"
+        " keep `BYTES` and its newest segment.",
+        ("raftka doctor", _SMALLER),
     ),
     Alert(
         "RaftkaDiskHangs",
         "raftka_disk_in_doubt > 0",
         *("10s", _CRITICAL, _INSTANCE + " has a write that hangs: nobody there stands for election."),
         "The disk or its controller does not answer, or a network disk is away.",
-        "Look at the kernel's log and at the health of the disk. Stop the broker if it does not recover: the others"
-        " serve without it.",
+        "Look at the kernel's log and at the health of the disk; `raftka doctor` names the broker and the write. Stop"
+        " the broker if it does not recover: the others serve without it.",
+        ("raftka doctor",),
     ),
     Alert(
         "RaftkaDiskStalls",
@@ -221,6 +223,7 @@ ALERTS = (
         *("0s", _WARNING, _INSTANCE + " has answered {{ $labels.api }} with UNKNOWN_SERVER_ERROR."),
         "A group's state does not fit, a replica has failed, or there is a bug.",
         "Read the broker's log at that time. If it shows a traceback, file an issue with it.",
+        ("raftka dev logs N -n 1000",),
     ),
     Alert(
         "RaftkaConnectionsRefused",
@@ -251,7 +254,9 @@ ALERTS = (
         "increase(raftka_link_damaged_total[10m]) > 0",
         *("0s", _WARNING, "Bytes of broker {{ $labels.peer }} arrive damaged at " + _INSTANCE + "."),
         "Bad memory in one of the two machines, or a device between them that changes bytes.",
-        "Test the memory of both machines and the network between them. Damaged bytes were not used.",
+        "Test the memory of both machines and the network between them. Damaged bytes were not used. The log says"
+        " what was damaged and when.",
+        ("raftka dev logs N -n 1000",),
     ),
     Alert(
         "RaftkaDamagedSnapshots",
@@ -259,6 +264,7 @@ ALERTS = (
         *("0s", _WARNING, "Snapshots arrive damaged at " + _INSTANCE + "."),
         "Bad memory or a bad disk at the sender or at the receiver; the log names both.",
         "Test memory and disks of both machines. Damaged snapshots were not used.",
+        ("raftka dev logs N -n 1000",),
     ),
     Alert(
         "RaftkaSnapshotsRefused",
@@ -282,7 +288,7 @@ ALERTS = (
         *("0s", _WARNING, _INSTANCE + " was started again and again."),
         "It ends by itself, or the kernel kills it for want of memory.",
         "Read the last lines of its log before each start, and the kernel's log.",
-        ("raftka doctor",),
+        ("raftka dev logs N -n 1000", "raftka doctor"),
     ),
     Alert(
         "RaftkaTelemetryFails",

@@ -43,8 +43,9 @@ _ALERTS = """\
 This page leads from an alert to its cure. It is for operators who were just called.
 
 `raftka generate alerts > raftka-alerts.yml` writes the rules; name the file in Prometheus' `rule_files`. In the
-commands below, `N` is the broker in question, `TOPIC` the topic and `GROUP` the group. `raftka dev restart N` restarts
-a broker of `raftka dev`; on a machine of its own, restart the broker's service instead.
+commands below, `N` is the broker in question, `TOPIC` the topic and `GROUP` the group. `raftka dev logs N` and
+`raftka dev restart N` are for a broker of `raftka dev`; on a machine of its own, read the log of the broker's service
+(`journalctl -u raftka`) and restart the service instead.
 
 """
 
@@ -115,8 +116,7 @@ def _section(alert: Alert) -> Iterator[str]:
     yield from ("", "```promql", alert.expression, "```", "")
     yield f"**Cause.** {alert.cause}"
     yield from ("", f"**Cure.** {alert.cure}")
-    if alert.commands:
-        yield from ("", "```console", *(f"$ {command}" for command in alert.commands), "```")
+    yield from ("", "```console", *(f"$ {command}" for command in alert.commands), "```")
 
 
 def _words(summary: str) -> str:
