@@ -1,100 +1,157 @@
-"""Brokers of a dev cluster are killed until an alert's condition holds; then the alert's cure is typed, and it ends.
+"""Brokers of a dev cluster are killed and frozen until an alert's condition holds; its cure is typed, and it ends.
 
 The condition is read from what the brokers expose, without Prometheus; tests/process/test_real_prometheus.py runs one.
+`test_alert_cures_by_load` does the same with disks, bounds and load.
 """
 
 import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 
 from raftka.monitoring.alerts import ALERTS
+from tests.process.alert_cures import NODES, SECONDS, Cures, Operator, of_alerts
 from tests.process.broker_processes import eventually
-from tests.process.command_line import DevFolder, raftka, start_detached
 
-BY_NAME = {alert.name: alert for alert in ALERTS}
-NODES = (1, 2, 3)
-SECONDS = 60.0
+pytestmark = pytest.mark.process
 
-
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevFolder]:
-    folder = start_detached(tmp_path_factory.mktemp("dev") / "three", 3)
-    try:
-        # One copy on each broker, three copies, and three copies of which three must be in sync.
-        folder.client("topic", "create", "single", "-p", "3", "-r", "1")
-        folder.client("topic", "create", "copied", "-p", "3", "-r", "3")
-        folder.client("topic", "create", "strict", "-p", "3", "-r", "3", "--config", "min.insync.replicas=3")
-        yield folder
-    finally:
-        folder.dev("stop")
+OPTIONS = {"telemetry_enable": "true"}
+# One copy on each broker, three copies, and three copies of which three must be in sync.
+TOPICS = ("single -p 3 -r 1", "copied -p 3 -r 3", "strict -p 3 -r 3 -c min.insync.replicas=3")
+RUNS = r"broker \d runs \(pid \d+\)"
 
 
-def values(three: DevFolder, name: str) -> list[float]:
-    """Return the values of a gauge at all brokers that run."""
-    found = []
-    for broker in three.status():
-        if broker["alive"]:
-            try:
-                with urlopen(f"http://{broker['admin']}/metrics", timeout=10) as answer:
-                    text = answer.read().decode()
-            except OSError:
-                continue
-            found += [float(value) for value in re.findall(rf"^{name}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)]
-    return found
-
-
-def lost(three: DevFolder) -> float:
-    pairs = zip(values(three, "raftka_cluster_brokers"), values(three, "raftka_cluster_brokers_alive"), strict=True)
+def lost(operator: Operator) -> float:
+    pairs = zip(
+        operator.values("raftka_cluster_brokers"), operator.values("raftka_cluster_brokers_alive"), strict=False
+    )
     return max((brokers - alive for brokers, alive in pairs), default=0)
 
 
-# What each expression says, of one moment.
-CONDITIONS: dict[str, Callable[[DevFolder], bool]] = {
-    "RaftkaBrokerLost": lambda three: lost(three) > 0,
-    "RaftkaNoController": lambda three: not values(three, "raftka_cluster_brokers"),
-    "RaftkaOfflinePartitions": lambda three: max(values(three, "raftka_cluster_offline_partitions"), default=0) > 0,
-    "RaftkaUnderMinIsrPartitions": lambda three: sum(values(three, "raftka_under_min_isr_partitions")) > 0,
-    "RaftkaUnderReplicatedPartitions": lambda three: sum(values(three, "raftka_under_replicated_partitions")) > 0,
-    "RaftkaPeerDown": lambda three: 0 in values(three, "raftka_peer_up"),
+# What each expression says, of one moment; and what `raftka doctor` says while broker 2 is dead.
+AFTER_A_KILL: dict[str, tuple[Callable[[Operator], bool], str]] = {
+    "RaftkaBrokerLost": (lambda operator: lost(operator) > 0, r"broker 2 at \S+ does not answer"),
+    "RaftkaOfflinePartitions": (
+        lambda operator: max(operator.values("raftka_cluster_offline_partitions"), default=0) > 0,
+        r"no leader for single-\d: no reads and no writes\n.*2 does not answer\n.*\(they are on 2\)",
+    ),
+    "RaftkaUnderReplicatedPartitions": (
+        lambda operator: sum(operator.values("raftka_under_replicated_partitions")) > 0,
+        r"not in sync on broker 2: .*(copied|strict)-\d",
+    ),
+    "RaftkaPeerDown": (lambda operator: 0 in operator.values("raftka_peer_up"), r"broker 2 at \S+ does not answer"),
 }
-KILLED = {name: [2] for name in CONDITIONS} | {"RaftkaNoController": [2, 3]}
 
 
-def type_cure(three: DevFolder, name: str, node: int) -> None:
-    """Type the commands of an alert for one broker."""
-    for command in BY_NAME[name].commands:
-        program, *words = command.replace(" N", f" {node}").replace(" TOPIC ", " strict ").split()
-        assert program == "raftka"
-        if words[0] == "dev":
-            three.dev(*words[1:])
-        elif words[0] == "doctor":
-            # It names the problem as long as there is one: its exit code says so.
-            found = raftka("doctor", "cluster", "-f", "json", "--brokers", three.bootstrap, code=1)
-            assert not json.loads(found.stdout)["well"]
-        else:
-            three.client(*words)
+def high_watermark(operator: Operator, topic: str, partition: int) -> int:
+    rows = json.loads(operator.type(f"raftka partition list {topic} -f json"))
+    return int(rows[partition]["hw"])
 
 
-@pytest.mark.parametrize("name", CONDITIONS)
-def test_the_cure_of_an_alert_ends_it(three: DevFolder, name: str) -> None:
-    holds = CONDITIONS[name]
-    eventually(f"{name} does not hold before", lambda: not holds(three), SECONDS)
-    for node in KILLED[name]:
-        three.dev("kill", str(node))
-    eventually(f"{name} holds", lambda: holds(three), SECONDS)
-    for node in KILLED[name]:
-        type_cure(three, name, node)
-    eventually(f"{name} has ended", lambda: not holds(three), SECONDS)
-    for other, condition in CONDITIONS.items():
-        eventually(f"{other} has ended", lambda condition=condition: not condition(three), SECONDS)
+def type_all(cures: Cures, doctor_says: str) -> None:
+    """Type what the cures of an alert have of these, in the page's order, while broker 2 is dead."""
+    for command, says, code in (
+        ("raftka doctor", doctor_says, 1),
+        ("raftka dev logs N", r"(?m)^2 \| ", 0),
+        ("raftka dev restart N", RUNS, 0),
+    ):
+        if any(command == left for _, left in cures.left):
+            cures.type(command, says, code=code, N=2)
 
 
-def test_the_page_shows_the_commands_that_are_typed_here() -> None:
+@of_alerts(*AFTER_A_KILL)
+def test_the_cure_of_an_alert_on_a_killed_broker_ends_it(operator: Operator, cures: Cures) -> None:
+    holds, doctor_says = AFTER_A_KILL[cures.name]
+    assert not holds(operator)
+    operator.type("raftka dev kill 2")
+    eventually(f"{cures.name} holds", lambda: holds(operator), SECONDS)
+    type_all(cures, doctor_says)
+    eventually(f"{cures.name} has ended", lambda: not holds(operator), SECONDS)
+
+
+@of_alerts("RaftkaNoController+RaftkaTelemetryFails")
+def test_a_cluster_without_a_majority_has_a_controller_and_telemetry_again_once_a_broker_is_started(
+    operator: Operator, cures: Cures
+) -> None:
+    def failed() -> float:
+        return sum(operator.values("raftka_telemetry_batches_failed_total", 1))
+
+    before = failed()
+    assert operator.values("raftka_cluster_brokers") == [3]
+    for node in (2, 3):
+        operator.type(f"raftka dev kill {node}")
+    eventually("nobody leads raft0", lambda: not operator.values("raftka_cluster_brokers"), SECONDS)
+    eventually("telemetry is not written", lambda: failed() > before, SECONDS)
+    cures.type("raftka doctor", "too few brokers|raft0 has no leader", "brokers? 2, 3", code=1)
+    cures.type("raftka dev restart N", RUNS, N=2)
+    eventually("raft0 is led", lambda: bool(operator.values("raftka_cluster_brokers")), SECONDS)
+    published = sum(operator.values("raftka_telemetry_batches_published_total", 1))
+    eventually(
+        "telemetry is written again",
+        lambda: sum(operator.values("raftka_telemetry_batches_published_total", 1)) > published,
+        SECONDS,
+    )
+    cures.type("raftka dev restart N", RUNS, N=3, of="RaftkaNoController")
+
+
+@of_alerts("RaftkaUnderMinIsrPartitions")
+def test_a_lower_min_insync_replicas_ends_the_alert_and_so_does_the_broker(operator: Operator, cures: Cures) -> None:
+    def holds() -> bool:
+        return sum(operator.values("raftka_under_min_isr_partitions")) > 0
+
+    operator.type("raftka dev kill 2")
+    eventually("acks=all is refused", holds, SECONDS)
+    said = cures.type("raftka doctor", r"acks=all is refused by strict-\d", code=1)
+    # It names the third command with its topic.
+    assert "raftka topic alter-config strict --set min.insync.replicas=" in said
+    cures.type("raftka topic alter-config TOPIC --set min.insync.replicas=1", "changed strict", TOPIC="strict")
+    eventually("acks=all is taken without broker 2", lambda: not holds(), SECONDS)
+    operator.type("raftka topic alter-config strict --set min.insync.replicas=3")
+    eventually("acks=all is refused again", holds, SECONDS)
+    cures.type("raftka dev restart N", RUNS, N=2)
+    eventually("acks=all is taken", lambda: not holds(), SECONDS)
+
+
+@of_alerts("RaftkaStalledPartitions")
+def test_a_partition_whose_followers_are_frozen_goes_on_once_one_is_restarted(operator: Operator, cures: Cures) -> None:
+    def holds() -> bool:
+        return sum(operator.values("raftka_stalled_partitions")) > 0
+
+    rows = json.loads(operator.type("raftka partition list copied -f json"))
+    leader, partition = rows[0]["leader"], rows[0]["partition"]
+    followers = [node for node in NODES if node != leader]
+    with operator.typing(f"raftka produce copied -p {partition}") as records:
+        records.write("committed\n")
+        records.flush()
+        eventually("the producer writes", lambda: high_watermark(operator, "copied", partition) > 0, SECONDS)
+        operator.freeze(*followers)
+        records.write("not committed\n")
+        records.flush()
+        eventually("an entry is not committed", holds, SECONDS)
+    cures.type("raftka doctor", "takes connections and answers nothing", code=1)
+    cures.type("raftka dev restart N", RUNS, N=followers[0])
+    operator.wake(followers[1])
+    eventually("all entries are committed", lambda: not holds(), SECONDS)
+
+
+@of_alerts("RaftkaRestarts")
+def test_a_broker_that_was_started_thrice_says_why_in_its_log(operator: Operator, cures: Cures) -> None:
+    starts = {max(operator.values("process_start_time_seconds", 3))}
+    for _ in range(3):
+        operator.type("raftka dev kill 3")
+        operator.type("raftka dev restart 3")
+        starts.add(max(operator.values("process_start_time_seconds", 3)))
+    assert len(starts) - 1 > 2
+    said = cures.type("raftka dev logs N -n 1000", N=3)
+    # What stands before each start is among it.
+    assert said.count("listens for Kafka") > 3
+    operator.wait_no_problem()
+    cures.type("raftka doctor", "1, 2, 3 answer", "broker 3: ready")
+
+
+def test_the_page_shows_the_commands_that_are_typed() -> None:
     page = (Path(__file__).parents[3] / "docs" / "operations" / "alerts.md").read_text()
-    for name in CONDITIONS:
-        section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-        assert [line[2:] for line in section.splitlines() if line.startswith("$ ")] == list(BY_NAME[name].commands)
+    for alert in ALERTS:
+        section = page.partition(f"\n## {alert.name}\n")[2].partition("\n## ")[0]
+        assert [line[2:] for line in section.splitlines() if line.startswith("$ ")] == list(alert.commands)
