@@ -1,7 +1,7 @@
 """A real Prometheus, with the rules of `raftka generate alerts`, sees alerts fire and end: a kill, a cut, a full disk.
 
-The rules are as they are printed, but for how long a condition must hold: at most five seconds here. What is watched
-over minutes by its expression is left to promtool (tests/unit/monitoring/test_promtool.py).
+The rules are as they are printed, but for times: a condition must hold for five seconds, and an expression looks back
+one minute. What no kill, cut or full disk does is left to promtool (tests/unit/monitoring/test_promtool.py).
 """
 
 import json
@@ -12,15 +12,18 @@ import subprocess
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from raftka.chaos.network_namespace import NetworkNamespaceError, own_network
 from tests.needed_tools import needs_tools
+from tests.process.acked_log import LoadProducer
 from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
 from tests.process.command_line import raftka
+from tests.process.group_members import GROUP_OPTIONS, Member, fill
 from tests.process.kafka_topics import create_topic
 from tests.small_disks import small_disk
 
@@ -29,6 +32,7 @@ pytestmark = [pytest.mark.process, pytest.mark.long, needs_tools("prometheus")]
 _PORT = 19_090
 _GIB = 1 << 30
 _WAITS = re.compile(r"^(\s+for:) \S+$", re.MULTILINE)
+_RANGES = re.compile(r"\[\d+m\]")
 _CONFIG = """\
 global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
 rule_files: [alerts.yml]
@@ -45,6 +49,8 @@ class Prometheus:
         folder.mkdir()
         shortened, count = _WAITS.subn(r"\1 5s", raftka("generate", "alerts").stdout)
         assert count, "no rule waits any more"
+        shortened, count = _RANGES.subn("[1m]", shortened)
+        assert count, "no rule looks back any more"
         (folder / "alerts.yml").write_text(shortened)
         targets = [broker.admin for broker in cluster.brokers.values()]
         (folder / "prometheus.yml").write_text(_CONFIG.replace("TARGETS", json.dumps(targets)))
@@ -94,15 +100,15 @@ class Prometheus:
 
         eventually(lambda: f"{sorted(names)} end: {self.firing()}", have_ended)
 
+    def value(self, query: str) -> float | None:
+        """Return the value of an expression that has one series at most; None: it has none."""
+        found = self.ask("query", query=query)
+        results: list[dict[str, list[str]]] = [] if found is None else found["result"]  # type: ignore[assignment]
+        return float(results[0]["value"][1]) if results else None
+
     def wait_scraping(self, brokers: int) -> None:
         """Wait until it has scraped every broker."""
-
-        def is_scraping() -> bool:
-            found = self.ask("query", query="sum(up)")
-            results: list[dict[str, list[str]]] = [] if found is None else found["result"]  # type: ignore[assignment]
-            return bool(results) and results[0]["value"][1] == str(brokers)
-
-        eventually("all brokers are scraped", is_scraping)
+        eventually("all brokers are scraped", lambda: self.value("sum(up)") == brokers)
 
 
 @pytest.fixture
@@ -123,25 +129,48 @@ def watched(stack: ExitStack, cluster: BrokerCluster, tmp_path: Path) -> Prometh
 _OF_BROKERS = {"RaftkaBrokerLost", "RaftkaPeerDown", "RaftkaUnderReplicatedPartitions", "RaftkaUnderMinIsrPartitions"}
 
 
-def test_alerts_on_brokers_and_partitions_fire_after_kills_and_end_after_restarts(
-    stack: ExitStack, make_cluster: ClusterMaker, tmp_path: Path
-):
-    cluster = make_cluster(3)
+def commit(cluster: BrokerCluster, group: str, topic: str) -> None:
+    """Let a group have read one record of each of three partitions."""
+    fill(cluster, topic, ["one", "two", "three"], 3)
+    with closing(Member(cluster, group, topic)) as member:
+        member.consumer.commit(offsets=[TopicPartition(topic, number, 1) for number in range(3)], asynchronous=False)
+
+
+def test_alerts_fire_after_kills_and_end_after_restarts(stack: ExitStack, make_cluster: ClusterMaker, tmp_path: Path):
+    cluster = make_cluster(3, **GROUP_OPTIONS, **{"telemetry.enable": True})
     prometheus = watched(stack, cluster, tmp_path)
     create_topic(cluster, "strict", 3, **{"min.insync.replicas": 3})
     create_topic(cluster, "single", 3, replicas=1)
-    prometheus.wait_ended(_OF_BROKERS | {"RaftkaNoController", "RaftkaOfflinePartitions"})
+    commit(cluster, "readers", "single")
+    of_partitions = {"RaftkaOfflinePartitions", "RaftkaGroupLagUnknown"}
+    of_majorities = {"RaftkaNoController", "RaftkaPeerDown", "RaftkaTelemetryFails"}
+    prometheus.wait_ended(_OF_BROKERS | of_partitions | of_majorities)
 
     cluster[2].kill()
-    prometheus.wait_firing(_OF_BROKERS | {"RaftkaOfflinePartitions"})
+    prometheus.wait_firing(_OF_BROKERS | of_partitions)
     cluster.restart([2])
-    prometheus.wait_ended(_OF_BROKERS | {"RaftkaOfflinePartitions"})
+    prometheus.wait_ended(_OF_BROKERS | of_partitions)
 
     cluster[2].kill()
     cluster[3].kill()
-    prometheus.wait_firing({"RaftkaNoController", "RaftkaPeerDown"})
+    prometheus.wait_firing(of_majorities)
     cluster.restart([2, 3])
-    prometheus.wait_ended(_OF_BROKERS | {"RaftkaNoController", "RaftkaOfflinePartitions"})
+    prometheus.wait_ended(_OF_BROKERS | of_partitions | of_majorities)
+
+
+def test_the_alert_on_restarts_fires_after_three_of_them_and_ends_when_they_are_long_ago(
+    stack: ExitStack, make_cluster: ClusterMaker, tmp_path: Path
+):
+    cluster = make_cluster(1)
+    prometheus = watched(stack, cluster, tmp_path)
+    prometheus.wait_ended({"RaftkaRestarts"})
+    changes = "changes(process_start_time_seconds[1m])"
+    for number in (1, 2, 3):
+        cluster[1].kill()
+        cluster.restart([1])
+        eventually("the new process is scraped", lambda least=number: (prometheus.value(changes) or 0) >= least)
+    prometheus.wait_firing({"RaftkaRestarts"})
+    prometheus.wait_ended({"RaftkaRestarts"})
 
 
 def test_alerts_fire_when_a_broker_is_cut_off_and_end_when_the_links_are_healed(
@@ -155,14 +184,19 @@ def test_alerts_fire_when_a_broker_is_cut_off_and_end_when_the_links_are_healed(
     prometheus = watched(stack, cluster, tmp_path)
     stack.callback(cluster.stop)
     create_topic(cluster, "orders", 3, **{"min.insync.replicas": 3})
-    prometheus.wait_ended(_OF_BROKERS)
+    names = _OF_BROKERS | {"RaftkaStalledPartitions"}
+    prometheus.wait_ended(names)
 
-    for other in (1, 2):
-        network.cut(cluster[3].host, cluster[other].host)
-        network.cut(cluster[other].host, cluster[3].host)
-    prometheus.wait_firing(_OF_BROKERS)
-    network.heal()
-    prometheus.wait_ended(_OF_BROKERS)
+    # What the leader takes in the moment before it knows that it is alone is not committed.
+    away = cluster.leader_of("orders", 0)
+    with LoadProducer(cluster.bootstrap, "orders", "load") as load:
+        load.wait_acked(100)
+        for other in set(cluster.brokers) - {away}:
+            network.cut(cluster[away].host, cluster[other].host)
+            network.cut(cluster[other].host, cluster[away].host)
+        prometheus.wait_firing(names)
+        network.heal()
+        prometheus.wait_ended(names)
 
 
 def test_alerts_on_disks_fire_when_a_disk_is_full_and_end_when_there_is_room(
