@@ -43,9 +43,9 @@ _ALERTS = """\
 This page leads from an alert to its cure. It is for operators who were just called.
 
 `raftka generate alerts > raftka-alerts.yml` writes the rules; name the file in Prometheus' `rule_files`. In the
-commands below, `N` is the broker in question, `TOPIC` the topic, `GROUP` the group and `BYTES` what a partition may keep.
-`raftka dev logs N` and `raftka dev restart N` are for a broker of `raftka dev`. On a machine of its own, read the log of
-the broker's service (`journalctl -u raftka`) and restart the service instead.
+commands below, `N` is the broker in question, `TOPIC` the topic, `GROUP` the group, and `BYTES` what a partition may
+keep. `raftka dev logs N` and `raftka dev restart N` are for a broker of `raftka dev`. On a machine of its own, read the
+log of the broker's service (`journalctl -u raftka`) and restart the service instead.
 
 """
 
