@@ -1,11 +1,42 @@
-"""One answer on its way to a client: encoded, or still to come."""
+"""Answers on their way to a client: encoded or still to come, and those that are sent together."""
 
 import asyncio
 from typing import Any, NamedTuple
 
+from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.codec import RequestHeader, encode_response
 from kafka_api.protocol.message_classes import Buffer
 from kafka_api.request_figures import VersionFigures
+from kafka_api.response_pieces import COPIED_BYTES_MAX
+
+
+class Outgoing:
+    """Answers that are sent together: one of any size, or several small ones.
+
+    Attributes:
+        buffers: Their bytes.
+        size: How many.
+        counted_bytes: How many of them were counted when they were queued.
+        has_fetch: One of them answers a Fetch; a connection never has two of those.
+    """
+
+    __slots__ = ("buffers", "counted_bytes", "has_fetch", "size")
+
+    def __init__(self) -> None:
+        self.buffers: list[Buffer] = []
+        self.size = self.counted_bytes = 0
+        self.has_fetch = False
+
+    def add(self, answer: "Answer", buffers: list[Buffer]) -> bool:
+        """Take one more; return False if it has to be sent by itself."""
+        size = sum(map(len, buffers))
+        if self.buffers and self.size + size > COPIED_BYTES_MAX:
+            return False
+        self.buffers += buffers
+        self.size += size
+        self.counted_bytes += answer.size
+        self.has_fetch = self.has_fetch or answer.header.api_key == ApiKey.FETCH
+        return True
 
 
 class Answer(NamedTuple):

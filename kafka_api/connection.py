@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from typing import Any, NamedTuple, Protocol, cast
 
-from kafka_api.answer import Answer
+from kafka_api.answer import Answer, Outgoing
 from kafka_api.client_progress import ClientProgress
 from kafka_api.end_connection import EndConnectionError
 from kafka_api.handlers.api_versions import api_versions_response
@@ -334,29 +334,46 @@ class Connection(asyncio.BufferedProtocol):
             while not self._answers or not self._answers[0].is_there:
                 self._answered.clear()
                 await self._answered.wait()
-            answer = self._answers.popleft()
             try:
-                buffers = answer.encoded()
+                outgoing = self._next_answers()
             except ProtocolError as error:
                 self._fail_response(error)
                 return
-            api_key, size = answer.header.api_key, answer.size
+            # Room for more requests.
+            self._answered.set()
+            self._regulate_reading()
+            if not await self._send(outgoing):
+                self._end("it takes no response")
+                return
+            self._answer_bytes -= outgoing.counted_bytes
+            self._answered.set()
+            self._completed()
+            if outgoing.has_fetch:
+                self._context.fetch_lease.end()
+            del outgoing
+
+    def _next_answers(self) -> Outgoing:
+        """Take the next answer; and those behind it that are there and small, because a call to the kernel costs more.
+
+        Raises:
+            ProtocolError: The version of the next one cannot say it.
+        """
+        outgoing = Outgoing()
+        while self._answers and self._answers[0].is_there:
+            answer = self._answers[0]
+            try:
+                buffers = answer.encoded()
+            except ProtocolError:
+                if outgoing.buffers:
+                    break  # What comes before it is sent.
+                raise
+            if not outgoing.add(answer, buffers):
+                break
+            self._answers.popleft()
             if answer.later is not None and answer.figures is not None:
                 now = self._now()
                 answer.figures.answered(answer.later.result(), now - answer.began, now)
-            del answer
-            # Room for one more request.
-            self._answered.set()
-            self._regulate_reading()
-            if not await self._send(buffers):
-                self._end("it takes no response")
-                return
-            del buffers
-            self._answer_bytes -= size
-            self._answered.set()
-            self._completed()
-            if api_key == ApiKey.FETCH:
-                self._context.fetch_lease.end()
+        return outgoing
 
     def _fail_response(self, error: ProtocolError) -> None:
         # As above: a response that its version cannot say ends its connection, not the broker.
@@ -368,23 +385,31 @@ class Connection(asyncio.BufferedProtocol):
             self._is_served = True
             self._owner.on_served(self)
 
-    async def _send(self, buffers: list[Buffer]) -> bool:
+    async def _send(self, outgoing: Outgoing) -> bool:
         """Write until the kernel has taken everything; return False if it takes nothing any more."""
-        pieces = ResponsePieces(buffers)
+        if outgoing.size <= COPIED_BYTES_MAX:
+            return await self._write(b"".join(outgoing.buffers))
+        pieces = ResponsePieces(outgoing.buffers)
         while pieces:
-            # A transport that failed says so only in the loop's next step. Its socket is open until then.
-            if self._transport is None or self._transport.is_closing():
-                return False
-            # Here the transport holds nothing: what goes past it now keeps its place.
-            if self._descriptor is not None and len(pieces) > COPIED_BYTES_MAX:
+            if self._descriptor is not None and self._is_open():
+                # The transport holds nothing: what goes past it keeps its place.
+                assert self._transport is not None
                 assert not self._transport.get_write_buffer_size()
                 pieces.write_to(self._descriptor)
-                if not pieces:
-                    return True
-            self._transport.write(pieces.take())
-            if not self._writable.is_set() and not await self._drained():
+            if pieces and not await self._write(pieces.take()):
                 return False
         return True
+
+    async def _write(self, piece: Buffer) -> bool:
+        """Let the transport write a piece that it may have to copy; as `_send`."""
+        if self._transport is None or not self._is_open():
+            return False
+        self._transport.write(piece)
+        return self._writable.is_set() or await self._drained()
+
+    def _is_open(self) -> bool:
+        # A transport that failed says so only in the loop's next step. Its socket is open until then.
+        return self._transport is not None and not self._transport.is_closing()
 
     async def _drained(self) -> bool:
         """Wait until the client takes bytes again; give up when none moved for the whole timeout."""
