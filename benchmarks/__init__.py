@@ -17,7 +17,7 @@
 * `versions`       this checkout beside another one; `produce_cpu`: the CPU time of one request.
 * `processes`, `machine`   what /proc tells.
 * `plan`, `report` lengths of runs; summaries and the JSON files in results/. `table`: all their rows as one table;
-  `readme_figures`: some of them as README's; `figures`: numbers and markers of both.
+  `readme_figures`: some of them as README's; `figures`: numbers and markers of both; `consume_picture` a picture.
 * `profile_broker` where a broker's event loop spends its time; `profiled_process` is the broker it looks into.
 
 Nothing here passes or fails by time: a number is a number, and a target that is missed is shown as missed. Only a run

@@ -6,8 +6,8 @@ from pathlib import Path
 _AUTOMATIC = -1
 _SHARE = 8
 _READ_CACHE_BYTES_MAX = 1 << 30
-# Of control groups, version 2 and version 1, as a container or a unit sees its own.
-_LIMIT_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_OWN_GROUPS = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
 
 
 def read_cache_bytes(configured: int) -> int:
@@ -17,15 +17,35 @@ def read_cache_bytes(configured: int) -> int:
     return min(memory_limit() // _SHARE, _READ_CACHE_BYTES_MAX)
 
 
-def memory_limit(files: tuple[Path, ...] = _LIMIT_FILES) -> int:
-    """Return the bytes of memory of the machine, or of the control group if that has less."""
+def memory_limit(own_groups: Path = _OWN_GROUPS, groups: Path = _GROUPS) -> int:
+    """Return the bytes of memory of the machine, or of the smallest control group around this process."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for file in files:
+    try:
+        lines = own_groups.read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        # "0::/system.slice/raftka.service" in version 2, "9:memory:/docker/..." in version 1.
+        number, controllers, path = line.split(":", 2)
+        if number == "0" and not controllers:
+            limits += _limits(groups, path, "memory.max")
+        elif "memory" in controllers.split(","):
+            limits += _limits(groups / "memory", path, "memory.limit_in_bytes")
+    return min(limits)
+
+
+def _limits(root: Path, path: str, name: str) -> list[int]:
+    """Return the limits of a group and of those around it; in a container the path may not exist, but the root does."""
+    found = []
+    group = root / path.lstrip("/")
+    for each in (group, *group.parents):
         try:
-            text = file.read_text().strip()
+            text = (each / name).read_text().strip()
         except OSError:
-            continue
+            text = ""
         # Version 2 has "max" where there is no limit.
         if text.isdecimal():
-            limits.append(int(text))
-    return min(limits)
+            found.append(int(text))
+        if each == root:
+            break
+    return found
