@@ -61,7 +61,8 @@ def many_descriptors() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def target(shared_clusters: ClusterMaker) -> Iterator[BrokerCluster]:
     """Three brokers, so that node links have something to do."""
-    cluster = shared_clusters(3)
+    # What is written beside the test fills no read cache: memory is that of the clients under test.
+    cluster = shared_clusters(3, **{"read.cache.bytes": 0})
     cluster.start()
     create_topic(cluster, TOPIC)
     yield cluster

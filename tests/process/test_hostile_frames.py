@@ -39,7 +39,8 @@ SEED = 20_260_131
 
 @pytest.fixture(scope="module")
 def besieged(shared_clusters: ClusterMaker) -> Iterator[BrokerCluster]:
-    cluster = shared_clusters(3)
+    # What is written beside the test fills no read cache: memory is that of the clients under test.
+    cluster = shared_clusters(3, **{"read.cache.bytes": 0})
     cluster.start()
     yield cluster
     cluster.stop()
