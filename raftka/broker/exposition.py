@@ -1,7 +1,7 @@
 """Rows as lines of Prometheus' text format or of OpenMetrics.
 
 prometheus-client writes each series once: it knows the names, the labels and their quoting. What stands before the
-value is kept, and the next scrape adds the value only, which takes a tenth of the time. What a scrape did not use is
+value is kept, and the next scrape adds the value only, which takes a fraction of the time. What a scrape did not use is
 dropped at its end, so no series of a deleted topic stays.
 """
 
