@@ -7,6 +7,7 @@ import hashlib
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -42,8 +43,8 @@ def _refusal(broker: BrokerProcess, exit_code: int = 78) -> str:
     return lines[0]
 
 
-def _started(make_cluster: ClusterMaker, size: int) -> BrokerCluster:
-    cluster = make_cluster(size)
+def _started(make_cluster: ClusterMaker, size: int, **options: Any) -> BrokerCluster:
+    cluster = make_cluster(size, **options)
     cluster.start()
     return cluster
 
@@ -347,9 +348,10 @@ def test_a_damaged_replica_is_named_at_the_start_and_made_whole_by_the_others(ma
 
 
 def test_bit_rot_in_a_closed_segment_is_found_by_a_read_and_mended_by_the_others(make_cluster: ClusterMaker):
-    cluster = _started(make_cluster, 3)
+    # Nothing is kept for readers, and more is written than a log keeps of its newest entries (16 MiB): the first ones
+    # are read from the disk.
+    cluster = _started(make_cluster, 3, **{"read.cache.bytes": 0})
     create_topic(cluster, "rotten", **{"segment.bytes": str(1024 * 1024)})
-    # More than a log keeps in memory (16 MiB): the first ones are read from the disk.
     values = _produce(cluster, "rotten", "a record" * 2000, batches=70)
     cluster.wait_in_sync("rotten", 0)
     victim = cluster[cluster.leader_of("rotten", 0)]

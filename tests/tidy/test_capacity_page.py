@@ -57,7 +57,7 @@ def test_what_follows_from_the_figures_is_what_they_give() -> None:
     for what, cores in (
         ("100 MB/s produced in large batches, acks=all, three replicas", f"{produce / 10:.1f}"),
         ("100 MB/s read from the page cache", f"{cached / 10:.2f}"),
-        ("100 MB/s read as they were just written", f"{fresh / 10:.1f}"),
+        ("100 MB/s read as they were just written", f"{fresh / 10:.2f}"),
         ("1,000 offset commits per second", f"{percent / 100 / commits * 1000:.2f}"),
     ):
         assert f"| {what} | {cores} of a core |" in PAGE

@@ -114,7 +114,7 @@ class Groups:
     async def member(self, **options):
         """Be the only member: return its id and generation."""
         joined = await self.join(**options)
-        assert joined.error_code == 0
+        assert joined.error_code == 0, joined
         instance = options.get("instance")
         synced = await self.sync(joined.member_id, joined.generation_id, {joined.member_id: b"part"}, instance=instance)
         assert (synced.error_code, synced.assignment) == (0, b"part")

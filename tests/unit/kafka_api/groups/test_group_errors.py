@@ -8,6 +8,7 @@ import ast
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,12 @@ async def at_peace(directory, options=QUICK):
         client = await broker.client()
         await client.create_topic("t")
         await Groups(client).wait_found()
+        # Each case has a group of its own, and its partition is led by now.
+        offsets = [broker.partition(OFFSETS_TOPIC, number) for number in range(8)]
+        await until(lambda: all(consensus_of(each).is_in_office for each in offsets))
+        for number in range(8):
+            name = next(name for name in map(str, count()) if offsets_partition(name, 8) == number)
+            await Groups(client, name).wait_found()
         yield Stage(broker)
 
 
