@@ -103,7 +103,7 @@ class LogReader:
 
     def is_in_memory(self, offset: Offset) -> bool:
         """Whether the entry that holds `offset` is in memory."""
-        return self._index_in_memory(offset) is not None
+        return any(cache.holds_offset(offset) for cache in (self._tail, self._read_cache, self._ahead))
 
     def _index_in_memory(self, offset: Offset) -> Index | None:
         for cache in (self._tail, self._read_cache, self._ahead):

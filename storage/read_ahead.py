@@ -6,6 +6,7 @@ is read ahead and not asked for is dropped for newer runs; all logs of a node sh
 """
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -99,7 +100,6 @@ class ReadAhead:
             entries = run.entries
         finally:
             self._budget.drop(run)
-        self._budget.reads += 1
         taken: list[Entry] = []
         size = 0
         for entry in entries or ():
@@ -107,15 +107,29 @@ class ReadAhead:
             if entry.index > last or (taken and size > max_bytes):
                 break
             taken.append(entry)
-        return taken or None
+        if not taken:
+            self._budget.file_reads += 1
+            return None
+        self._budget.reads += 1
+        return taken
 
     def index_of_offset(self, offset: Offset) -> Index | None:
         """Return the entry that holds `offset`, if it was read ahead."""
+        entries = self._run_with(offset)
+        if entries is None:
+            return None
+        return entries[bisect_right(entries, offset, key=lambda entry: entry.end_offset)].index
+
+    def holds_offset(self, offset: Offset) -> bool:
+        """Whether the entry that holds `offset` was read ahead."""
+        return self._run_with(offset) is not None
+
+    def _run_with(self, offset: Offset) -> list[Entry] | None:
         self._forget_cut()
         for run in self._runs.values():
             entries = run.entries
             if entries and entries[0].base_offset <= offset < entries[-1].end_offset:
-                return next(entry.index for entry in entries if offset < entry.end_offset)
+                return entries
         return None
 
     def follow(self, entries: list[Entry], last: Index, max_bytes: int) -> None:

@@ -152,11 +152,16 @@ class ReadCache:
         """Whether the entry is here."""
         return bool(self._blocks) and self._blocks[0].entries[0].index <= index <= self._blocks[-1].entries[-1].index
 
+    def holds_offset(self, offset: Offset) -> bool:
+        """Whether the entry that holds `offset` is here."""
+        blocks = self._blocks
+        return bool(blocks) and blocks[0].entries[0].base_offset <= offset < blocks[-1].entries[-1].end_offset
+
     def index_of_offset(self, offset: Offset) -> Index | None:
         """Return the entry that holds `offset`; None if it is before or after what is here."""
-        blocks = self._blocks
-        if not blocks or not blocks[0].entries[0].base_offset <= offset < blocks[-1].entries[-1].end_offset:
+        if not self.holds_offset(offset):
             return None
+        blocks = self._blocks
         block = blocks[bisect_right(blocks, offset, key=_end_offset)]
         return block.entries[bisect_right(block.entries, offset, key=lambda entry: entry.end_offset)].index
 

@@ -98,9 +98,13 @@ class TailCache:
         """Whether the entry is here."""
         return bool(self._entries) and self._entries[0].index <= index <= self._entries[-1].index
 
+    def holds_offset(self, offset: Offset) -> bool:
+        """Whether the entry that holds `offset` is here."""
+        return bool(self._entries) and self._entries[0].base_offset <= offset < self._entries[-1].end_offset
+
     def index_of_offset(self, offset: Offset) -> Index | None:
         """Return the entry that holds `offset`; None if it is older than the cache or newer than the log."""
-        if not self._entries or offset < self._entries[0].base_offset or offset >= self._entries[-1].end_offset:
+        if not self.holds_offset(offset):
             return None
         low, high = 0, len(self._entries) - 1
         while low < high:

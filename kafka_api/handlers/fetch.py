@@ -196,6 +196,8 @@ def _has_diverged(partition: Partition, asked: _Asked, result: _Partition) -> bo
 
 def _begin_reads(readable: Sequence[_Target], room: int) -> None:
     """Begin the reads that need files side by side, if there are several: one after the other they would add up."""
+    if len(readable) < 2:
+        return
     from_files = [target for target in readable if not _is_in_memory(target)]
     if len(from_files) < 2:
         return
