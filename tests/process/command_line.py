@@ -105,7 +105,9 @@ class DevFolder:
         return done.returncode == 0
 
 
-def start_detached(path: Path, nodes: int) -> DevFolder:
+def start_detached(path: Path, nodes: int, **options: object) -> DevFolder:
+    """Start a cluster of `raftka dev`; `options` are configuration keys of its brokers, with "_" for "."."""
     folder = DevFolder(path)
-    folder.dev("-n", str(nodes), *FREE_PORTS, "--detach")
+    chosen = [word for key, value in options.items() for word in ("-c", f"{key.replace('_', '.')}={value}")]
+    folder.dev("-n", str(nodes), *FREE_PORTS, *chosen, "--detach")
     return folder

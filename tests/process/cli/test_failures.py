@@ -20,7 +20,8 @@ LINES = "".join(f"{number:06d} {'x' * 193}\n" for number in range(20_000))
 @pytest.fixture
 def dev(tmp_path: Path) -> Iterator[DevFolder]:
     """Three brokers that a test may kill and damage."""
-    folder = start_detached(tmp_path / "dev", 3)
+    # What is damaged is read from the disk.
+    folder = start_detached(tmp_path / "dev", 3, read_cache_bytes=0)
     try:
         yield folder
     finally:
