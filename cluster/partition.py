@@ -250,7 +250,7 @@ class Partition:
         await self._consensus.barrier.wait(begun)
 
     def is_in_memory(self, offset: Offset) -> bool:
-        """Whether a fetch from `offset` on waits for no file."""
+        """Whether the entry that holds `offset` is in memory; what follows it may not be."""
         return self._log.reader.is_in_memory(offset)
 
     async def fetch(self, offset: Offset, max_bytes: int) -> list[Buffer]:

@@ -190,7 +190,7 @@ class ProducerState:
         if batch.first == 0 or is_older or self._table.may_have_forgotten(batch.producer_id):
             return None
         return OutOfOrderSequenceError(
-            f"producer {batch.producer_id} has written nothing here and begins with sequence {batch.first}, not 0", 0
+            f"producer {batch.producer_id} has written nothing here and begins with sequence {batch.first}, not 0"
         )
 
     def _refuse_out_of_order(self, batch: BatchSequence, newest: PlacedBatch) -> ProducerRefusedError:

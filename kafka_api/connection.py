@@ -391,10 +391,13 @@ class Connection(asyncio.BufferedProtocol):
             return await self._write(b"".join(outgoing.buffers))
         pieces = ResponsePieces(outgoing.buffers)
         while pieces:
-            if self._descriptor is not None and self._is_open():
+            transport = self._transport
+            # A transport that failed says so only in the loop's next step. Its socket is open until then.
+            if transport is None or transport.is_closing():
+                return False
+            if self._descriptor is not None:
                 # The transport holds nothing: what goes past it keeps its place.
-                assert self._transport is not None
-                assert not self._transport.get_write_buffer_size()
+                assert not transport.get_write_buffer_size()
                 pieces.write_to(self._descriptor)
             if pieces and not await self._write(pieces.take()):
                 return False
@@ -402,14 +405,10 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _write(self, piece: Buffer) -> bool:
         """Let the transport write a piece that it may have to copy; as `_send`."""
-        if self._transport is None or not self._is_open():
+        if self._transport is None or self._transport.is_closing():
             return False
         self._transport.write(piece)
         return self._writable.is_set() or await self._drained()
-
-    def _is_open(self) -> bool:
-        # A transport that failed says so only in the loop's next step. Its socket is open until then.
-        return self._transport is not None and not self._transport.is_closing()
 
     async def _drained(self) -> bool:
         """Wait until the client takes bytes again; give up when none moved for the whole timeout."""

@@ -29,7 +29,7 @@ from storage.log_snapshots import LogSnapshots
 from storage.log_truncation import LogTruncation
 from storage.options import LogIdentity, LogOptions
 from storage.read_ahead import ReadAheadBudget
-from storage.read_cache import CacheBudgets, ReadCache, ReadCacheBudget
+from storage.read_cache import CacheBudgets, ReadCache, ReadCacheBudget, free
 from storage.segment import SegmentFacts
 from storage.segment_indexer import SegmentIndexer
 from storage.snapshot_file import Snapshot
@@ -194,7 +194,9 @@ class Log(LogPositions):
 
     def keep_for_readers(self, *, is_kept: bool) -> None:
         """Keep more than the newest entries in memory, as far as `CacheBudgets.read` goes; or do not any more."""
-        self._read_cache.keep(is_kept=is_kept)
+        given_up = self._read_cache.keep(is_kept=is_kept)
+        if given_up:
+            self._jobs.spawn(free(given_up), name="free")
 
     # -- flush --------------------------------------------------------------------------------------------------
 
@@ -348,4 +350,4 @@ class Log(LogPositions):
         self._segments.close()
         self.reader.forget_ahead()
         self._tail.cut(NO_INDEX)
-        self._read_cache.cut(NO_INDEX)
+        await free(self._read_cache.keep(is_kept=False))

@@ -5,6 +5,7 @@ would wait for the disk, and the kernel would take fresh pages for it. Only logs
 All logs of a node share one bound; those that were written or read longest ago give way, a block at a time.
 """
 
+import asyncio
 from bisect import bisect_right
 from typing import NamedTuple
 
@@ -74,6 +75,13 @@ class _Block:
         self.size = 0
 
 
+async def free(blocks: list[_Block]) -> None:
+    """Let these blocks go, one in a step of the loop."""
+    while blocks:
+        del blocks[-1]
+        await asyncio.sleep(0)
+
+
 class ReadCache:
     """A dense run of one log's entries, which ends where the tail cache begins."""
 
@@ -87,12 +95,17 @@ class ReadCache:
         """Whether it holds nothing."""
         return not self._blocks
 
-    def keep(self, *, is_kept: bool) -> None:
-        """Take what leaves the tail cache from now on; or take nothing, and drop what is here."""
+    def keep(self, *, is_kept: bool) -> list[_Block]:
+        """Take what leaves the tail cache from now on; or take nothing, and return what was here.
+
+        The caller frees it in steps (`free`): two million entries of 160 bytes in one step take 0.16 s.
+        """
         self._is_kept = is_kept
-        if not is_kept:
-            while self._blocks:
-                self.drop_oldest()
+        if is_kept or not self._blocks:
+            return []
+        blocks, self._blocks = self._blocks, []
+        self._budget.shrink(self, sum(block.size for block in blocks))
+        return blocks
 
     def admit(self, entry: Entry) -> None:
         """The tail cache has dropped this entry."""

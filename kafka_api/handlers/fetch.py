@@ -30,7 +30,7 @@ _SLACK_BYTES = 64 * 1024
 _FIRST_VERSION_WITH_TOPIC_ID = 13
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class _Target:
     """One partition to read."""
 
@@ -198,16 +198,16 @@ def _begin_reads(readable: Sequence[_Target], room: int) -> None:
     """Begin the reads that need files side by side, if there are several: one after the other they would add up."""
     if len(readable) < 2:
         return
-    from_files = [target for target in readable if not _is_in_memory(target)]
-    if len(from_files) < 2:
+    from_files = [not _is_in_memory(target) for target in readable]
+    if sum(from_files) < 2:
         return
-    for target in readable:
+    for target, is_from_file in zip(readable, from_files, strict=True):
         # What the partitions before it may take at most is left to them: later it has this much room, or more.
         size = min(room, max(target.asked.partition_max_bytes, 0))
         room -= size
         partition = _partition(target)
         # A read returns one batch whatever its size. Only where that is no more than its room, memory stays bounded.
-        if target in from_files and size + _SLACK_BYTES >= partition.config.max_message_bytes:
+        if is_from_file and size + _SLACK_BYTES >= partition.config.max_message_bytes:
             read = partition.fetch(Offset(target.asked.fetch_offset), size)
             target.begun = asyncio.get_running_loop().create_task(read)
             target.begun.add_done_callback(_note_failure)

@@ -70,7 +70,7 @@ class PartitionCollector:
             sums.size_bytes += partition.size_bytes
             if self._node.health.counts_as_led(partition):
                 replication = self._node.health.replication_of(partition)
-                in_sync, _, _ = replication
+                in_sync = replication.in_sync
                 led += 1
                 under_replicated += replication.is_under_replicated
                 under_min_isr += replication.is_under_min_isr

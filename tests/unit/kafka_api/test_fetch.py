@@ -1,6 +1,7 @@
 """Fetch: which batches, when, and the errors in their order."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -300,6 +301,17 @@ def test_read_committed_gets_an_empty_list_of_aborted_transactions(tmp_path):
     run(test)
 
 
+@asynccontextmanager
+async def four_on_disk(tmp_path):
+    """A client of a broker that keeps nothing in memory, whose topic "t" has a batch in each of four partitions."""
+    async with broker_in(tmp_path, raft=replace(FAST, tail_cache_bytes=1)) as broker:
+        client = await broker.client()
+        await client.create_topic("t", 4)
+        for number in range(4):
+            await client.produce("t", build_batch(b"x" * 100), partition=number)
+        yield client
+
+
 def _of_four(partition_max_bytes):
     request = fetch_request("t", 0, partition_max_bytes=partition_max_bytes, max_bytes=8_000_000)
     [named] = request.topics
@@ -318,12 +330,7 @@ def test_partitions_are_read_from_files_side_by_side_where_a_batch_has_room(
     tmp_path, monkeypatch, partition_max_bytes, at_once
 ):
     async def test():
-        # Nothing stays in memory.
-        async with broker_in(tmp_path, raft=replace(FAST, tail_cache_bytes=1)) as broker:
-            client = await broker.client()
-            await client.create_topic("t", 4)
-            for number in range(4):
-                await client.produce("t", build_batch(b"x" * 100), partition=number)
+        async with four_on_disk(tmp_path) as client:
             fetch, running, most = Partition.fetch, 0, 0
 
             async def counted(partition, offset, max_bytes):
@@ -348,11 +355,7 @@ def test_partitions_are_read_from_files_side_by_side_where_a_batch_has_room(
 
 def test_a_partition_that_cannot_be_read_leaves_the_others_of_the_fetch_as_they_are(tmp_path, monkeypatch):
     async def test():
-        async with broker_in(tmp_path, raft=replace(FAST, tail_cache_bytes=1)) as broker:
-            client = await broker.client()
-            await client.create_topic("t", 4)
-            for number in range(4):
-                await client.produce("t", build_batch(b"x" * 100), partition=number)
+        async with four_on_disk(tmp_path) as client:
             fetch = Partition.fetch
 
             async def damaged(partition, offset, max_bytes):

@@ -1,5 +1,7 @@
 """What left the tail cache of a led log, in memory for consumers, within one budget of the node."""
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from model.ids import Index, Offset, Term
 from storage import read_cache
 from storage.entry import HEADER_BYTES, Entry, EntryKind
-from storage.read_cache import ENTRY_OVERHEAD_BYTES, ReadCache, ReadCacheBudget
+from storage.read_cache import ENTRY_OVERHEAD_BYTES, ReadCache, ReadCacheBudget, free
 from storage.tail_cache import TailBudget, TailCache
 
 COST = 100 + ENTRY_OVERHEAD_BYTES
@@ -47,8 +49,12 @@ def test_a_log_that_serves_nobody_keeps_nothing():
     assert (held(cache), budget.used) == ([], 0)
     cache = filled(budget, 4)
     assert (held(cache), budget.used) == ([1, 2, 3, 4], 4 * COST)
-    cache.keep(is_kept=False)
+    given_up = cache.keep(is_kept=False)
     assert (held(cache), cache.is_empty, budget.used) == ([], True, 0)
+    assert [len(block.entries) for block in given_up] == [3, 1]
+    asyncio.run(free(given_up))
+    assert given_up == []
+    assert cache.keep(is_kept=False) == []
 
 
 def test_a_budget_of_nothing_and_an_entry_over_the_budget_keep_nothing():
