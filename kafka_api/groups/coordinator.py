@@ -38,12 +38,14 @@ class GroupCoordinator:
         self._memory = MemberMemory(options.member_bytes_max)
         self._creation = OffsetsCreation(node, options.topic_partitions, self._gate)
         self._active: dict[GroupId, CoordinatedPartition] = {}
+        self._leadership_news = asyncio.Event()
         self.lags = GroupLags(node, self._active.values, options.lag_interval_ms)
 
     def start(self) -> None:
         """Begin to take over what this broker leads. The node has started."""
         self._node.groups.add_leadership_listener(self._on_leadership)
         self._node.controller.topics.add_delete_listener(self._on_deleted)
+        self._node.leadership.add_listener(self._on_leadership_news)
         self._gate.spawn(self._look(), name="look")
         self._gate.spawn(self._expire(), name="expire offsets")
         self._gate.spawn(self.lags.run(), name="measure lags")
@@ -68,6 +70,36 @@ class GroupCoordinator:
         if leader is None or not self._node.is_alive(leader.node_id):
             return None
         return self._node.controller.members.get(leader.node_id)
+
+    async def wait_for_coordinator(self, group_id: str) -> BrokerRecord | None:
+        """As `find_coordinator`, after a wait of at most `first_leader_wait_ms` for the first leader of all.
+
+        librdkafka 2.16 asks three times within 0.3 s for an administrative request. After that it neither asks again
+        nor fails: the request hangs until its time is over. So the first request of a new cluster waits here. Later
+        elections are not waited for, because answers to other requests of the same connection would wait, too.
+        """
+        found = self.find_coordinator(group_id)
+        if found is not None or not self.options.first_leader_wait_ms:
+            return found
+        try:
+            async with asyncio.timeout(self.options.first_leader_wait_ms / 1000):
+                while found is None and self._awaits_first_leader(group_id):
+                    await self._leadership_news.wait()
+                    found = self.find_coordinator(group_id)
+        except TimeoutError:
+            return None
+        return found
+
+    def _awaits_first_leader(self, group_id: str) -> bool:
+        topic = self._node.controller.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            return not self._gate.is_closed
+        return self._node.leadership.newest_term(topic.group(offsets_partition(group_id, len(topic.replicas)))) < 0
+
+    def _on_leadership_news(self) -> None:
+        # Whoever waits now is woken; whoever comes later waits for the next news.
+        self._leadership_news.set()
+        self._leadership_news.clear()
 
     def locate(self, group_id: str) -> CoordinatedPartition | ErrorCode:
         """Return the partition that keeps a group, if this broker leads it and knows its members."""

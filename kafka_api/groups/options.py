@@ -15,6 +15,7 @@ class GroupOptions:
         retention_check_interval_ms: How often that is looked at.
         offset_metadata_bytes_max: The text that a commit may carry.
         topic_partitions: Partitions of `__consumer_offsets`, when it is created.
+        first_leader_wait_ms: How long a search for a coordinator waits for the first leader of its partition.
         write_timeout_ms: How long a commit or an assignment may take to be stored (offsets.commit.timeout.ms).
         member_bytes_max: Memory of all members that this broker keeps groups for; more get GROUP_MAX_SIZE_REACHED.
         lag_interval_ms: From one measurement of all groups' lag to the next; 0: none.
@@ -29,6 +30,7 @@ class GroupOptions:
     retention_check_interval_ms: int = 600_000
     offset_metadata_bytes_max: int = 4096
     topic_partitions: int = 8
+    first_leader_wait_ms: int = 1_000
     write_timeout_ms: int = 5_000
     lag_interval_ms: int = 10_000
     member_bytes_max: int = 64 * 1024 * 1024

@@ -57,6 +57,19 @@ async def coordinator(brokers, *, group="g"):
             await asyncio.sleep(0.02)
 
 
+def test_the_first_search_of_a_new_cluster_waits_for_a_coordinator(tmp_path):
+    """librdkafka asks three times within 0.3 s, and then its request hangs for its whole time."""
+
+    async def test():
+        async with three_coordinators(tmp_path) as brokers:
+            found = await asyncio.gather(
+                *(brokers.groups[number].find(version) for number, version in ((1, 2), (2, 4)))
+            )
+            assert [answer.error_code for answer in found] == [0, 0]
+
+    run(test)
+
+
 def replica(brokers, number, group="g"):
     """The replica of the partition that keeps the group."""
     node = brokers.cluster[number]

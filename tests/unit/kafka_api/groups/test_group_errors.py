@@ -71,8 +71,7 @@ async def at_peace(directory, options=QUICK):
         await client.create_topic("t")
         await Groups(client).wait_found()
         # Each case has a group of its own, and its partition is led by now.
-        offsets = [broker.partition(OFFSETS_TOPIC, number) for number in range(8)]
-        await until(lambda: all(consensus_of(each).is_in_office for each in offsets))
+        await until(lambda: all(broker.cluster.find_leader(OFFSETS_TOPIC, number) for number in range(8)))
         for number in range(8):
             name = next(name for name in map(str, count()) if offsets_partition(name, 8) == number)
             await Groups(client, name).wait_found()
@@ -85,7 +84,7 @@ def at_peace_with(**options):
 
 @asynccontextmanager
 async def before_the_topic(directory):
-    async with broker_in(directory, groups=QUICK) as broker:
+    async with broker_in(directory, groups=replace(QUICK, first_leader_wait_ms=0)) as broker:
         await (await broker.client()).create_topic("t")
         yield Stage(broker)
 

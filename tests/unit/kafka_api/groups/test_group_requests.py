@@ -1,6 +1,7 @@
 """Consumer groups on the wire: a whole life in every version, and every error code."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -295,7 +296,7 @@ async def test_the_topic_is_internal_and_keeps_its_number_of_partitions(_broker,
 
 def test_before_the_topic_is_there_nobody_is_the_coordinator(tmp_path):
     async def test():
-        async with broker_in(tmp_path, groups=QUICK) as broker:
+        async with broker_in(tmp_path, groups=replace(QUICK, first_leader_wait_ms=0)) as broker:
             groups = Groups(await broker.client())
             assert (await groups.join()).error_code == ErrorCode.NOT_COORDINATOR
             assert await groups.heartbeat("a", 1) is ErrorCode.NOT_COORDINATOR
