@@ -1,8 +1,8 @@
 """One local replica of a partition, as the Kafka edge sees it: offsets, batches, epochs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeVar, cast
 
 from cluster.append_clock import AppendClock
 from cluster.errors import OffsetOutOfRangeError
@@ -21,6 +21,7 @@ from raft.replica_context import ReplicaLogger
 from raft.replicate_item import NewEntry, ReplicateStages
 from storage.entry import Buffer, EntryKind
 from storage.errors import StorageError
+from storage.file_range import FileRange
 from storage.log import Log
 from storage.log_start import LogStart
 from storage.options import LogOptions
@@ -260,11 +261,27 @@ class Partition:
             StorageError: The log cannot be read.
             NotLeaderError: This leadership has ended meanwhile.
         """
+        batches = await self._fetch(offset, max_bytes, from_files=False)
+        return cast(list[Buffer], batches)
+
+    async def fetch_to_send(self, offset: Offset, max_bytes: int) -> Sequence[Buffer | FileRange]:
+        """As `fetch`; batches may be told as ranges of files, which need not be read to be sent.
+
+        Raises:
+            StorageError: The log cannot be read.
+            NotLeaderError: This leadership has ended meanwhile.
+        """
+        return await self._fetch(offset, max_bytes, from_files=True)
+
+    async def _fetch(self, offset: Offset, max_bytes: int, *, from_files: bool) -> Sequence[Buffer | FileRange]:
         term, visible = self.leader_epoch, self._consensus.state.visible_index
         first = await self._in_term(term, self._log.reader.index_of_offset(offset))
         batches: list[Buffer] = []
         # Entries without records (a barrier after each election) do not count as an answer.
         while first <= visible and not batches:
+            # S2: what is committed stays as it is in its file, whoever leads while it is sent. Visible alone may not.
+            if from_files and (ranges := self._log.reader.verified_ranges(first, self._committed(visible), max_bytes)):
+                return ranges
             entries = await self._in_term(term, self._log.read(first, max_bytes, visible))
             if not entries:
                 break
@@ -273,6 +290,9 @@ class Partition:
             batches = [entry.payload for entry in entries if entry.kind is EntryKind.DATA]
             first = Index(entries[-1].index + 1)
         return batches
+
+    def _committed(self, visible: Index) -> Index:
+        return min(visible, self._consensus.state.commit_index)
 
     async def _in_term(self, term: Term, read: Awaitable[T]) -> T:
         """Await a read of what was visible in `term`.

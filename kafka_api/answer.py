@@ -1,13 +1,16 @@
 """Answers on their way to a client: encoded or still to come, and those that are sent together."""
 
 import asyncio
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any, NamedTuple, cast
 
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.codec import RequestHeader, encode_response
 from kafka_api.protocol.message_classes import Buffer
 from kafka_api.request_figures import VersionFigures
 from kafka_api.response_pieces import COPIED_BYTES_MAX
+from storage.file_range import FileRange, RangeSender, RangeSource
 
 
 class Outgoing:
@@ -23,11 +26,11 @@ class Outgoing:
     __slots__ = ("buffers", "counted_bytes", "has_fetch", "size")
 
     def __init__(self) -> None:
-        self.buffers: list[Buffer] = []
+        self.buffers: list[Buffer | FileRange] = []
         self.size = self.counted_bytes = 0
         self.has_fetch = False
 
-    def add(self, answer: "Answer", buffers: list[Buffer]) -> bool:
+    def add(self, answer: "Answer", buffers: list[Buffer | FileRange]) -> bool:
         """Take one more; return False if it has to be sent by itself."""
         size = sum(map(len, buffers))
         if self.buffers and self.size + size > COPIED_BYTES_MAX:
@@ -38,6 +41,22 @@ class Outgoing:
         self.has_fetch = self.has_fetch or answer.header.api_key == ApiKey.FETCH
         return True
 
+    def parts(self) -> Iterator[list[Buffer] | RangeSender]:
+        """Yield its bytes in order: what is in memory together, and what lies in files of one log together."""
+        if not self.has_fetch:
+            yield cast(list[Buffer], self.buffers)
+            return
+        for _, run in groupby(self.buffers, key=_source_of):
+            part = list(run)
+            if isinstance(part[0], FileRange):
+                yield RangeSender(cast(list[FileRange], part))
+            else:
+                yield cast(list[Buffer], part)
+
+
+def _source_of(part: Buffer | FileRange) -> RangeSource | None:
+    return part.source if isinstance(part, FileRange) else None
+
 
 class Answer(NamedTuple):
     """To the request of a header: `buffers`, of `size` bytes, or `later`.
@@ -46,7 +65,7 @@ class Answer(NamedTuple):
     """
 
     header: RequestHeader
-    buffers: list[Buffer]
+    buffers: list[Buffer | FileRange]
     size: int
     later: asyncio.Future[Any] | None
     figures: VersionFigures | None = None
@@ -59,7 +78,9 @@ class Answer(NamedTuple):
         Raises:
             ProtocolError: Its version cannot say it.
         """
-        buffers = encode_response(header.api_key, header.api_version, header.correlation_id, response)
+        encoded = encode_response(header.api_key, header.api_version, header.correlation_id, response)
+        # Records are in it as they were given.
+        buffers = cast(list[Buffer | FileRange], encoded)
         return cls(header, buffers, sum(map(len, buffers)), None)
 
     @property
@@ -67,7 +88,7 @@ class Answer(NamedTuple):
         """Whether it can be sent."""
         return self.later is None or self.later.done()
 
-    def encoded(self) -> list[Buffer]:
+    def encoded(self) -> list[Buffer | FileRange]:
         """Return its bytes, once it is there.
 
         Raises:

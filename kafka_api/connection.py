@@ -10,8 +10,10 @@ has been handled.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
+from socket import SHUT_RDWR
 from typing import Any, NamedTuple, Protocol, cast
 
 from kafka_api.answer import Answer, Outgoing
@@ -29,6 +31,8 @@ from kafka_api.request_figures import VersionFigures
 from kafka_api.request_memory import RequestLease, RequestMemory
 from kafka_api.response_pieces import COPIED_BYTES_MAX, ResponsePieces
 from runtime.gate import Gate
+from storage.errors import StorageError
+from storage.file_range import RangeSender, SocketCopy
 
 _logger = logging.getLogger("kafka")
 
@@ -109,6 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading = True
         self._peer = "?"
         self._descriptor: int | None = None
+        self._is_sending_file = False
         self._received_bytes = 0
         self._received_frames = 0
         self._progress = ClientProgress(self._now(), options.stalled_request_timeout, options.idle_timeout)
@@ -174,13 +179,11 @@ class Connection(asyncio.BufferedProtocol):
     def make_room(self) -> None:
         """End the connection, whether or not it has its transport yet."""
         self._is_welcome = False
-        if self._transport is not None:
-            self._transport.abort()
+        self._abort()
 
     async def close(self) -> None:
         """End the connection and its tasks."""
-        if self._transport is not None:
-            self._transport.abort()
+        self._abort()
         await self._gate.close()
         leases = [self._lease, *(received.lease for received in self._frames)]
         self._lease = None
@@ -387,9 +390,38 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _send(self, outgoing: Outgoing) -> bool:
         """Write until the kernel has taken everything; return False if it takes nothing any more."""
-        if outgoing.size <= COPIED_BYTES_MAX:
-            return await self._write(b"".join(outgoing.buffers))
-        pieces = ResponsePieces(outgoing.buffers)
+        for part in outgoing.parts():
+            sent = self._send_ranges(part) if isinstance(part, RangeSender) else self._send_buffers(part)
+            if not await sent:
+                return False
+        return True
+
+    async def _send_ranges(self, ranges: RangeSender) -> bool:
+        """As `_send`, what lies in files."""
+        while ranges:
+            if self._transport is None or self._transport.is_closing():
+                return False
+            assert not self._transport.get_write_buffer_size()
+            socket = None if self._descriptor is None else SocketCopy(self._descriptor)
+            self._is_sending_file = True
+            try:
+                piece = await ranges.send(socket)
+            except StorageError as error:
+                # The size of the response was told: it cannot end in an error.
+                self._end(f"a response cannot be sent to its end: {error}")
+                return False
+            finally:
+                self._is_sending_file = False
+                del socket
+            if piece and not await self._write(piece):
+                return False
+        return True
+
+    async def _send_buffers(self, buffers: list[Buffer]) -> bool:
+        """As `_send`, what is in memory."""
+        if sum(map(len, buffers)) <= COPIED_BYTES_MAX:
+            return await self._write(b"".join(buffers))
+        pieces = ResponsePieces(buffers)
         while pieces:
             transport = self._transport
             # A transport that failed says so only in the loop's next step. Its socket is open until then.
@@ -443,4 +475,13 @@ class Connection(asyncio.BufferedProtocol):
     def _end(self, reason: str) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._owner.on_ended(self._peer, reason)
-            self._transport.abort()
+            self._abort()
+
+    def _abort(self) -> None:
+        if self._transport is None:
+            return
+        if self._is_sending_file and self._descriptor is not None:
+            # The thread that sends has a copy of the descriptor: closing this one alone would tell the client nothing.
+            with contextlib.suppress(OSError):
+                self._transport.get_extra_info("socket").shutdown(SHUT_RDWR)
+        self._transport.abort()

@@ -6,6 +6,7 @@ from cluster.topic_table import Topic, TopicTable
 from model.bounded_names import BoundedNames
 from model.record_batch import unpack_record_count
 from storage.entry import Buffer
+from storage.file_range import FileRange
 
 TOPICS_MAX = 1_000
 
@@ -37,12 +38,15 @@ class TopicTraffic:
         traffic.bytes_in += size
         traffic.records_in += records
 
-    def count_out(self, topic: str, batches: Iterable[Buffer]) -> None:
+    def count_out(self, topic: str, batches: Iterable[Buffer | FileRange]) -> None:
         """Whole batches are answered to a consumer."""
         traffic = self._of(topic)
         for batch in batches:
             traffic.bytes_out += len(batch)
-            traffic.records_out += unpack_record_count(batch)[0]
+            if isinstance(batch, FileRange):
+                traffic.records_out += batch.record_count
+            else:
+                traffic.records_out += unpack_record_count(batch)[0]
 
     def all(self) -> list[tuple[str, Traffic]]:
         """Return the label of each topic and its figures."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from runtime.byte_budget import ReservedBudget
 from storage.snapshot_file import STATE_BYTES_MAX
+from storage.verified_ranges import RANGE_BYTES_MIN
 
 # Heartbeats of a group at rest are left out in all ticks but each n-th, n up to this.
 _REST_EVERY_MAX = 3
@@ -49,6 +50,9 @@ class RaftOptions:
         tail_cache_bytes: The newest entries of all logs of a node that are kept in memory.
         read_cache_bytes: Older entries of the logs that serve readers, of all logs of a node; 0: none.
         read_ahead_bytes: What is read from files before it is asked for, over all logs of a node.
+        verified_entries: Large entries, over all logs of a node, of which is remembered that a read from the files has
+            found them whole, and where: they leave by sendfile next time. 0: all are read and checked each time.
+        range_bytes_min: Which payloads are large.
         open_segments: Segment files of all logs that are open together; those of closed segments come and go.
         keeps_figures: Each replica notes how long its calls and fsyncs take, for whoever takes these figures.
     """
@@ -83,6 +87,8 @@ class RaftOptions:
     tail_cache_bytes: int = 64 * 1024 * 1024
     read_cache_bytes: int = 0
     read_ahead_bytes: int = 32 * 1024 * 1024
+    verified_entries: int = 256 * 1024
+    range_bytes_min: int = RANGE_BYTES_MIN
     open_segments: int = 4096
     keeps_figures: bool = False
 

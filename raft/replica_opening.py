@@ -25,6 +25,7 @@ from storage.options import LogIdentity, LogOptions
 from storage.read_ahead import ReadAheadBudget
 from storage.read_cache import CacheBudgets, ReadCacheBudget
 from storage.tail_cache import TailBudget
+from storage.verified_ranges import VerifiedBudget
 
 
 class OpenedLog(NamedTuple):
@@ -58,6 +59,7 @@ class ReplicaOpening:
             TailBudget(options.tail_cache_bytes),
             ReadCacheBudget(options.read_cache_bytes),
             ReadAheadBudget(options.read_ahead_bytes),
+            VerifiedBudget(options.verified_entries, options.range_bytes_min),
         )
 
     async def open(

@@ -52,6 +52,17 @@ class File(Protocol):
         """Return up to `size` bytes from `position`; fewer only at the end of the file."""
         ...
 
+    def send(self, descriptor: int, size: int, position: int) -> int:
+        """Hand a socket that does not block up to `size` bytes from `position`; return how many it took.
+
+        0 only at the end of the file.
+
+        Raises:
+            BlockingIOError: It takes nothing now.
+            OSError: The socket has failed, or the disk.
+        """
+        ...
+
     def fsync(self) -> None:
         """Make what was written before the call durable.
 
@@ -220,6 +231,10 @@ class OsFile:
                 break
             data += more
         return data
+
+    def send(self, descriptor: int, size: int, position: int) -> int:
+        """Let the kernel copy from the page cache to the socket."""
+        return os.sendfile(descriptor, self._descriptor, position, size)
 
     def fsync(self) -> None:
         """Make the file's bytes and size durable (fdatasync covers a changed size)."""

@@ -355,6 +355,14 @@ class CachedFile:
         finally:
             self.unpin()
 
+    def send(self, descriptor: int, size: int, position: int) -> int:
+        """Hand a socket up to `size` bytes from `position`."""
+        handle = self.pin()
+        try:
+            return handle.send(descriptor, size, position)
+        finally:
+            self.unpin()
+
     def fsync(self) -> None:
         """Make what was written durable; whoever wrote has kept it pinned since."""
         handle = self.pin()

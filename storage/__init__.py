@@ -16,7 +16,8 @@
 * `segment`          one segment file; `segment_index` its sparse index, `index_file` that on disk, written by
                      `segment_indexer`; `segment_writer` how appends and truncations block.
 * `tail_cache`       the newest entries in memory; `read_cache` what consumers read behind them; `read_ahead` what a
-                     reader of the files will ask for next.
+                     reader of the files will ask for next; `verified_ranges` what was found whole in the files, and
+                     `file_range` how it is sent from there.
 * `group_logger`     the prefix of log lines.
 * `kvstore`          the small synced facts of a node: the interface and its group commit;
                      `rocks_kvstore` on RocksDB, `memory_kvstore` in memory; `wal_mark` how far the WAL was fsynced.

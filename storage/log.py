@@ -34,6 +34,7 @@ from storage.segment import SegmentFacts
 from storage.segment_indexer import SegmentIndexer
 from storage.snapshot_file import Snapshot
 from storage.tail_cache import TailCache
+from storage.verified_ranges import VerifiedBudget
 
 # Of a log that shares them with no other.
 _OPEN_FILES = 1024
@@ -74,7 +75,11 @@ class Log(LogPositions):
             *(self._segments, self._tail, self._read_cache, self._jobs, self.health),
         )
         self._context = context
-        self.reader = LogReader(context, ReadAheadBudget(0) if caches is None else caches.ahead)
+        self.reader = LogReader(
+            context,
+            ReadAheadBudget(0) if caches is None else caches.ahead,
+            VerifiedBudget(0) if caches is None else caches.verified,
+        )
         self._indexer = SegmentIndexer(context)
         self._flusher = LogFlusher(context, self._indexer)
         self._appender = LogAppender(context, options)
@@ -348,6 +353,6 @@ class Log(LogPositions):
         await self._flusher.idle()
         await self._jobs.close()
         self._segments.close()
-        self.reader.forget_ahead()
+        self.reader.forget_all()
         self._tail.cut(NO_INDEX)
         await free(self._read_cache.keep(is_kept=False))

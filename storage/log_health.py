@@ -13,6 +13,7 @@ class LogHealth:
     """Shared by the parts of the log of that name. The owner may put its own into the attributes.
 
     Attributes:
+        damage_reports: How often damage was reported, of whatever segment.
         logger: One that says more of the replica than its group.
         on_damage: It is told once for each segment that a read finds damaged.
         fsync_durations: Where the time of each fsync is counted; None: nowhere.
@@ -23,6 +24,7 @@ class LogHealth:
         self._name = name
         self._poison: LogPoisonedError | None = None
         self._damaged: set[str | None] = set()
+        self.damage_reports = 0
         self.logger: logging.LoggerAdapter[logging.Logger] = GroupLogger(name)
         self.on_damage: Callable[[CorruptLogError], None] = lambda _: None
         self.fsync_durations: DurationHistogram | None = None
@@ -48,6 +50,7 @@ class LogHealth:
 
     def report_damage(self, error: CorruptLogError) -> None:
         """A read has found damage that no truncation explains: durable bytes have changed."""
+        self.damage_reports += 1
         if error.path not in self._damaged:
             self._damaged.add(error.path)
             self.logger.error("a read found damage: %s", error)

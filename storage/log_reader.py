@@ -10,12 +10,14 @@ from typing import TypeVar
 
 from model.error_text import reason_of
 from model.ids import NO_INDEX, Index, Offset
-from runtime.open_files import NO_DESCRIPTORS, FileGoneError
+from runtime.open_files import NO_DESCRIPTORS, CachedFile, FileGoneError
 from storage.entry import Entry, EntryKind
 from storage.errors import CorruptLogError, LogTruncatedError, OpenFilesError, StorageError
+from storage.file_range import FileRange, RangeSource
 from storage.log_context import LogContext
 from storage.read_ahead import ReadAhead, ReadAheadBudget
-from storage.segment import LOOKUP_CHUNK_BYTES, SegmentView, max_timestamp_of, read_run, scan, scan_heads
+from storage.segment import LOOKUP_CHUNK_BYTES, Place, SegmentView, max_timestamp_of, read_run, scan, scan_heads
+from storage.verified_ranges import VerifiedBudget, VerifiedRanges
 
 T = TypeVar("T")
 
@@ -23,7 +25,7 @@ T = TypeVar("T")
 class LogReader:
     """Reads for one log. Shares its segments and its newest entries, changes nothing."""
 
-    def __init__(self, context: LogContext, ahead: ReadAheadBudget) -> None:
+    def __init__(self, context: LogContext, ahead: ReadAheadBudget, verified: VerifiedBudget) -> None:
         self._positions = context.positions
         self._segments = context.segments
         self._tail = context.tail
@@ -31,10 +33,13 @@ class LogReader:
         self._ahead = ReadAhead(context.positions, context.jobs, ahead, self._read_files)
         self._jobs = context.jobs
         self._health = context.health
+        source = RangeSource(context.jobs, context.health, verified.sent)
+        self._verified = VerifiedRanges(verified, context.positions, context.health, source)
 
-    def forget_ahead(self) -> None:
-        """The log is closed: give back the memory of what was read ahead."""
+    def forget_all(self) -> None:
+        """The log is closed: give back the memory of what was read ahead, and of what was found whole."""
         self._ahead.drop_all()
+        self._verified.forget_all()
 
     async def read(self, first: Index, max_bytes: int, last: Index | None) -> list[Entry]:
         """Return entries from `first` up to `last`; see `Log.read`."""
@@ -65,17 +70,23 @@ class LogReader:
         if run is None:
             run = await self._read_files(first, end, max_bytes)
         following = Index(run[-1].index + 1)
-        is_in_memory = self._tail.holds(following) or self._read_cache.holds(following)
-        if truncations == self._positions.truncations and not is_in_memory:
+        is_at_hand = any(each.holds(following) for each in (self._tail, self._read_cache, self._verified))
+        if truncations == self._positions.truncations and not is_at_hand:
             self._ahead.follow(run, end, max_bytes)
         return run
 
     async def _read_files(self, first: Index, last: Index, max_bytes: int) -> list[Entry]:
-        views = self._views(first, last, max_bytes)
-        return await self._jobs.read(partial(read_run, views, first, last, max_bytes))
+        truncations = self._positions.truncations
+        files, views = self._views(first, last, max_bytes)
+        places: list[Place] = []
+        entries = await self._jobs.read(partial(read_run, views, first, last, max_bytes, places))
+        if truncations == self._positions.truncations:
+            self._verified.note(entries, [(files[place.view], place.position) for place in places])
+        return entries
 
-    def _views(self, first: Index, last: Index, max_bytes: int) -> list[SegmentView]:
+    def _views(self, first: Index, last: Index, max_bytes: int) -> tuple[list[CachedFile], list[SegmentView]]:
         """Return the segments that hold [first, last], but not many more than hold `max_bytes`."""
+        files: list[CachedFile] = []
         views: list[SegmentView] = []
         due = size = 0
         for segment in self._segments.holding(first):
@@ -87,8 +98,19 @@ class LogReader:
             view = segment.view(segment.index.position_of_index(first) if not views else 0)
             if views:
                 size += view.end
+            files.append(segment.file)
             views.append(view)
-        return views
+        return files, views
+
+    def verified_ranges(self, first: Index, last: Index, max_bytes: int) -> list[FileRange]:
+        """Return payloads of data entries from `first` on until `last` or `max_bytes` that may leave from their files.
+
+        None if `first` is in memory, or was not read from the files since the log was opened, or is small. The caller
+        knows that all of them are committed. What is in these files stays as it is, whatever becomes of the log.
+        """
+        if self._jobs.is_closing or self._tail.holds(first) or self._read_cache.holds(first):
+            return []
+        return self._verified.ranges(first, last, max_bytes)
 
     async def locate_end_offset(self, index: Index) -> Offset:
         """Return the offset after an entry in [start_index - 1, dirty_index], from the segments if need be.

@@ -13,6 +13,7 @@ from model.ids import Index, Offset
 from storage.entry import Entry
 from storage.read_ahead import ReadAheadBudget
 from storage.tail_cache import TailBudget
+from storage.verified_ranges import VerifiedBudget
 
 # A block is what is dropped together: so many bytes, or so many entries if they are small.
 _BLOCK_BYTES = 1024 * 1024
@@ -58,11 +59,16 @@ class ReadCacheBudget:
 
 
 class CacheBudgets(NamedTuple):
-    """What all logs of a node share: bounds of the newest entries, of what consumers read behind these, and ahead."""
+    """What all logs of a node share.
+
+    Bounds of the newest entries, of what consumers read behind these, of what is read ahead of them, and of what is
+    remembered of the files.
+    """
 
     tail: TailBudget
     read: ReadCacheBudget
     ahead: ReadAheadBudget
+    verified: VerifiedBudget
 
 
 class _Block:

@@ -193,18 +193,31 @@ def _pread(view: SegmentView, size: int, position: int) -> memoryview:
     return data
 
 
-def read_run(views: list[SegmentView], first: Index, last: Index, max_bytes: int) -> list[Entry]:
+class Place(NamedTuple):
+    """Where an entry begins: in which of the views that were read, and at which byte of the file."""
+
+    view: int
+    position: int
+
+
+def read_run(
+    views: list[SegmentView], first: Index, last: Index, max_bytes: int, places: list[Place] | None = None
+) -> list[Entry]:
     """Return the entries [first, last] until `max_bytes` would be exceeded or damage follows, at least one.
+
+    `places` gets where each of them begins.
 
     Raises:
         CorruptLogError: Entry `first` is damaged, not there, or not reached because of damage before it.
     """
     entries: list[Entry] = []
     try:
-        for entry in _run(views, first, last, min(max_bytes + LOOKUP_CHUNK_BYTES, 4 * _SCAN_CHUNK_BYTES)):
+        for place, entry in _run(views, first, last, min(max_bytes + LOOKUP_CHUNK_BYTES, 4 * _SCAN_CHUNK_BYTES)):
             if entries and entry.size > max_bytes:
                 break
             entries.append(entry)
+            if places is not None:
+                places.append(place)
             max_bytes -= entry.size
     except CorruptLogError:
         # Whoever asks for the damaged entry is told; what lies before it is good.
@@ -216,15 +229,15 @@ def read_run(views: list[SegmentView], first: Index, last: Index, max_bytes: int
     return entries
 
 
-def _run(views: list[SegmentView], first: Index, last: Index, chunk: int) -> Iterator[Entry]:
+def _run(views: list[SegmentView], first: Index, last: Index, chunk: int) -> Iterator[tuple[Place, Entry]]:
     due = first
-    for view in views:
-        for _, parsed in scan(view, chunk):
+    for number, view in enumerate(views):
+        for position, parsed in scan(view, chunk):
             if parsed.entry.index < first:
                 continue
             if parsed.entry.index != due:
                 raise CorruptLogError(f"{view.path}: entry {parsed.entry.index} where {due} should be", view.path)
-            yield parsed.entry
+            yield Place(number, position), parsed.entry
             if due == last:
                 return
             due = Index(due + 1)

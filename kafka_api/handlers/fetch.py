@@ -20,6 +20,7 @@ from model.ids import Offset
 from raft.errors import NotLeaderError
 from storage.entry import Buffer
 from storage.errors import StorageError
+from storage.file_range import FileRange
 
 _Partition = FetchResponse.PartitionData
 _Asked = FetchRequest.FetchPartition
@@ -39,7 +40,7 @@ class _Target:
     topic: Topic | ErrorCode
     result: _Partition
     # Its read, where it was begun beside those of other partitions.
-    begun: asyncio.Task[list[Buffer]] | None = None
+    begun: asyncio.Task[Sequence[Buffer | FileRange]] | None = None
 
     @property
     def asked(self) -> _Asked:
@@ -71,7 +72,7 @@ async def handle_fetch(context: RequestContext, version: int, request: FetchRequ
         try:
             total, is_final = await _fill(targets, bytes_max, lease, read_committed=read_committed)
             if is_final or total >= bytes_min or loop.time() >= deadline:
-                lease.shrink(total)
+                lease.shrink(sum(map(_bytes_in_memory, targets)))
                 _count(context, targets)
                 endpoints = _name_leaders(context, targets)
                 response = fetch.respond([(target.named, target.result) for target in targets])
@@ -100,6 +101,12 @@ def _targets(context: RequestContext, asked: Sequence[AskedPartition], *, by_id:
         result = _Partition(partition_index=number, high_watermark=-1, records=[], aborted_transactions=None)
         targets.append(_Target(named, found, topic, result))
     return targets
+
+
+def _bytes_in_memory(target: _Target) -> int:
+    records = target.result.records
+    # As in `_count`. What leaves from files holds no memory.
+    return sum(len(each) for each in records if not isinstance(each, FileRange)) if isinstance(records, list) else 0
 
 
 def _count(context: RequestContext, targets: Sequence[_Target]) -> None:
@@ -208,7 +215,7 @@ def _begin_reads(readable: Sequence[_Target], room: int) -> None:
         partition = _partition(target)
         # A read returns one batch whatever its size. Only where that is no more than its room, memory stays bounded.
         if is_from_file and size + _SLACK_BYTES >= partition.config.max_message_bytes:
-            read = partition.fetch(Offset(target.asked.fetch_offset), size)
+            read = partition.fetch_to_send(Offset(target.asked.fetch_offset), size)
             target.begun = asyncio.get_running_loop().create_task(read)
             target.begun.add_done_callback(_note_failure)
 
@@ -217,7 +224,7 @@ def _is_in_memory(target: _Target) -> bool:
     return _partition(target).is_in_memory(Offset(target.asked.fetch_offset))
 
 
-def _note_failure(read: asyncio.Task[list[Buffer]]) -> None:
+def _note_failure(read: asyncio.Task[Sequence[Buffer | FileRange]]) -> None:
     """Whoever asks for the batches is told; where there is no room for them, nobody is."""
     if not read.cancelled():
         read.exception()
@@ -235,7 +242,7 @@ async def _read(target: _Target, room: int, total: int, lease: FetchLease) -> in
     while True:
         try:
             begun, target.begun = target.begun, None
-            batches = await (begun or found.fetch(Offset(asked.fetch_offset), max(room, 1)))
+            batches = await (begun or found.fetch_to_send(Offset(asked.fetch_offset), max(room, 1)))
         except (StorageError, NotLeaderError) as error:
             _set_error(result, error_code(error))
             return 0
@@ -257,9 +264,9 @@ def _set_error(result: _Partition, code: ErrorCode) -> None:
     result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
 
 
-def _take(result: _Partition, batches: list[Buffer], room: int, *, is_first: bool) -> int:
+def _take(result: _Partition, batches: Sequence[Buffer | FileRange], room: int, *, is_first: bool) -> int:
     """Put whole batches into the result, the response's first one whatever its size (KIP-74)."""
-    taken: list[Buffer] = []
+    taken: list[Buffer | FileRange] = []
     size = 0
     for batch in batches:
         if size + len(batch) > room and not (is_first and not taken):

@@ -1,6 +1,6 @@
 """Message classes, made from the schema: one per struct, with the fields of all its versions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from functools import cache
 from typing import Any, ClassVar, TypeAlias
 
@@ -8,7 +8,8 @@ from kafka_api.protocol.schema.message_schema import Field, MessageSchema, Struc
 
 # Record bytes: decoded as a view of the frame; to be sent as one buffer or several, which are never copied.
 Buffer: TypeAlias = bytes | bytearray | memoryview
-Records: TypeAlias = Buffer | Sequence[Buffer]
+# Of what is sent by reference only the length is asked: it need not be in memory.
+Records: TypeAlias = Buffer | Sequence[Sized]
 
 
 class Message:

@@ -102,6 +102,7 @@ class NodeCollector:
         yield Row("raftka_read_cache_reads_total", caches.read.reads)
         yield Row("raftka_read_ahead_reads_total", caches.ahead.reads)
         yield Row("raftka_file_reads_total", caches.ahead.file_reads)
+        yield Row("raftka_sendfile_bytes_total", caches.verified.sent.total)
         yield Row("raftka_append_buffer_bytes", limits.append_buffers.bytes.taken)
         yield Row("raftka_append_buffer_refused_total", limits.append_buffers.refused)
 

@@ -409,6 +409,11 @@ _BOUNDS = (
         "it rises fast: consumers are far behind, or read out of order",
     ),
     Family(
+        *("raftka_sendfile_bytes_total", _COUNTER, "bytes"),
+        "Bytes that consumers got straight from segment files, by sendfile.",
+        "compare it with `raftka_topic_bytes_out_total`: the rest came from memory, or was read and checked",
+    ),
+    Family(
         *("raftka_append_buffer_bytes", _GAUGE, "bytes"),
         "Bytes of leaders' requests that wait for the logs of the followers here.",
         "near `raft.append.buffer.node.max.bytes`: the disk here is too slow",

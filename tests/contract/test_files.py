@@ -1,6 +1,8 @@
 """What every FileSystem does; and what only the simulated one can show: what a power loss leaves."""
 
+import contextlib
 import errno
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +46,28 @@ def test_written_bytes_are_read_back(files: FileSystem, root: str) -> None:
     again = files.open(f"{root}/f")
     assert again.pread(5, 0) == b"hello"
     again.close()
+
+
+def test_a_socket_gets_bytes_of_the_file_as_far_as_it_takes_them(files: FileSystem, root: str) -> None:
+    file = files.open(f"{root}/f", create=True)
+    written = bytes(number % 251 for number in range(3_000_000))
+    file.pwritev([written], 0)
+    here, there = socket.socketpair()
+    with here, there:
+        here.setblocking(False)
+        assert file.send(here.fileno(), 10, 5) == 10
+        assert there.recv(100) == written[5:15]
+        assert file.send(here.fileno(), 10, len(written)) == 0
+        sent = 0
+        with contextlib.suppress(BlockingIOError):
+            while sent < len(written):
+                sent += file.send(here.fileno(), len(written) - sent, sent)
+        assert 0 < sent < len(written)
+        received = b""
+        while len(received) < sent:
+            received += there.recv(1 << 20)
+        assert received == written[:sent]
+    file.close()
 
 
 def test_more_buffers_than_one_call_takes_are_all_written(files: FileSystem, root: str) -> None:

@@ -1,9 +1,14 @@
-"""Bits flip on the disk of a stopped broker of three: what others hold comes back, and what nobody holds is refused."""
+"""Bits flip on the disk of a stopped broker of three: what others hold comes back, and what nobody holds is refused.
 
+And under a running broker: before the broker's check it finds them, later a client does.
+"""
+
+import contextlib
+import urllib.request
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.process.acked_log import quiet_logger, read_all
 from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
@@ -76,3 +81,73 @@ def test_a_flipped_bit_in_the_wal_of_the_kvstore_is_refused(make_cluster: Cluste
     assert "kvstore" in said, said
     assert "Traceback" not in said
     assert _produce(cluster, 0, 1)
+
+
+@pytest.mark.parametrize("is_checked", [False, True], ids=["before", "after"])
+def test_a_bit_that_flips_under_a_running_broker_is_found_by_it_before_its_check_and_by_the_client_after(
+    make_cluster: ClusterMaker, is_checked: bool
+) -> None:
+    cluster = make_cluster(1, **{"read.cache.bytes": 0})
+    cluster.start()
+    create_topic(cluster, _TOPIC)
+    # The newest 16 MiB stay in memory.
+    values = _produce(cluster, 0, 80)
+    if is_checked:
+        assert [record.value for record in read_all(cluster.bootstrap, _TOPIC)] == values
+    segment = max(_segments(cluster, 1), key=lambda path: path.stat().st_size)
+    with segment.open("r+b") as file:
+        file.seek(10 * _VALUE_BYTES)
+        (byte,) = file.read(1)
+        file.seek(10 * _VALUE_BYTES)
+        file.write(bytes([byte ^ 0x10]))
+    values_read, error = _read_until_refused(cluster)
+    assert values_read == values[: len(values_read)]
+    assert 5 < len(values_read) < 12
+    sent = _metric(cluster, "raftka_sendfile_bytes_total")
+    if is_checked:
+        # What the broker has checked once it sends as it is now.
+        assert error == KafkaError._BAD_MSG
+        assert sent > 10 * _VALUE_BYTES
+        assert "damage" not in cluster[1].log_text()
+    else:
+        assert error == KafkaError.KAFKA_STORAGE_ERROR
+        assert sent == 0
+        eventually("the broker tells the damage", lambda: "a read found damage" in cluster[1].log_text())
+
+
+def _read_until_refused(cluster: BrokerCluster) -> tuple[list[bytes], int]:
+    """Read from the beginning with checks of each batch until there is an error; return the values and the error."""
+    config = {
+        "bootstrap.servers": cluster.bootstrap,
+        "group.id": "reader",
+        "check.crcs": True,
+        "enable.auto.commit": False,
+        "fetch.error.backoff.ms": 10,
+        "logger": quiet_logger(),
+    }
+    consumer = Consumer(config)
+    errors: list[int] = []
+    values: list[bytes] = []
+    try:
+        consumer.assign([TopicPartition(_TOPIC, 0, 0)])
+
+        def found() -> bool:
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is None:
+                values.append(message.value())
+            elif message is not None:
+                errors.append(message.error().code())
+            return bool(errors)
+
+        # librdkafka tells its application of bad messages, but tries again where the broker refuses.
+        with contextlib.suppress(AssertionError):
+            eventually("a batch is refused", found, 8)
+    finally:
+        consumer.close()
+    return values, errors[0] if errors else KafkaError.KAFKA_STORAGE_ERROR
+
+
+def _metric(cluster: BrokerCluster, name: str) -> float:
+    with urllib.request.urlopen(f"http://{cluster[1].admin}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return float(next(line.split()[-1] for line in lines if line.startswith(f"{name} ")))

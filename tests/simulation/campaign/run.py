@@ -127,6 +127,10 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
         flush_interval=rng.choice([0.1, 0.1, 0.5]),
         # By the number, too: segments are closed and opened again all the time.
         open_segments=OPEN_FILES_MIN if world.seed % 3 == 1 else RaftOptions().open_segments,
+        # Batches are small: what was read from the files once leaves from them, as large ones do. By the number, hardly
+        # anything is read from memory.
+        range_bytes_min=1,
+        tail_cache_bytes=2048 if world.seed % 4 == 3 else RaftOptions().tail_cache_bytes,
         **(_TIGHT_BOUNDS if plan is not None and plan.seed % 9 == 5 else {}),
     )
     # Callers of partitions do without: they know two levels.

@@ -24,6 +24,11 @@ BY_SCENARIO = (
         "tests/unit/storage/test_log_power_loss.py::test_a_refused_append_comes_back_if_the_undo_is_not_fsynced",
     ),
     ScenarioBug(
+        "what is visible and not committed is sent from its file, where a later leader's entries may lie by then",
+        "RFC 0002 section 14",
+        "tests/unit/storage/test_verified_ranges.py::test_other_entries_would_be_sent_if_uncommitted_ranges_were",
+    ),
+    ScenarioBug(
         "a job of a log that ends in an unforeseen error leaves its lane taken",
         "RFC 0002 section 11",
         "tests/unit/storage/test_log_jobs.py::test_whoever_waits_would_wait_for_ever_in_a_lane_that_does_not_end",

@@ -28,7 +28,7 @@ def high_watermark_is_the_end_of_the_leaders_log(patch: pytest.MonkeyPatch) -> N
 def fetch_is_not_bounded(patch: pytest.MonkeyPatch) -> None:
     """A fetch returns whatever the leader's log holds."""
 
-    async def fetch(partition: Partition, offset, max_bytes):
+    async def fetch(partition: Partition, offset, max_bytes, **_how):
         log = partition._log
         first = await log.reader.index_of_offset(offset)
         while first <= log.dirty_index:
@@ -39,7 +39,7 @@ def fetch_is_not_bounded(patch: pytest.MonkeyPatch) -> None:
             first = Index(entries[-1].index + 1)
         return []
 
-    patch.setattr(Partition, "fetch", fetch)
+    patch.setattr(Partition, "_fetch", fetch)
 
 
 def told_high_watermark_is_the_end_of_the_log(patch: pytest.MonkeyPatch) -> None:
@@ -68,24 +68,24 @@ def empty_fetch_tells_the_start_of_the_log(patch: pytest.MonkeyPatch) -> None:
 
 def fetch_leaves_out_a_batch(patch: pytest.MonkeyPatch) -> None:
     """A fetch that finds several batches leaves out the second one."""
-    fetch = Partition.fetch
+    fetch = Partition._fetch
 
-    async def fetch_with_a_gap(partition: Partition, offset, max_bytes):
-        batches = await fetch(partition, offset, max_bytes)
+    async def fetch_with_a_gap(partition: Partition, offset, max_bytes, **how):
+        batches = await fetch(partition, offset, max_bytes, **how)
         return batches[:1] + batches[2:]
 
-    patch.setattr(Partition, "fetch", fetch_with_a_gap)
+    patch.setattr(Partition, "_fetch", fetch_with_a_gap)
 
 
 def fetch_begins_behind_the_offset(patch: pytest.MonkeyPatch) -> None:
     """A fetch begins with the batch behind the one that holds the offset, if there is one."""
-    fetch = Partition.fetch
+    fetch = Partition._fetch
 
-    async def fetch_later(partition: Partition, offset, max_bytes):
+    async def fetch_later(partition: Partition, offset, max_bytes, **how):
         later = Offset(offset + 1)
-        return await fetch(partition, later if later < partition.high_watermark else offset, max_bytes)
+        return await fetch(partition, later if later < partition.high_watermark else offset, max_bytes, **how)
 
-    patch.setattr(Partition, "fetch", fetch_later)
+    patch.setattr(Partition, "_fetch", fetch_later)
 
 
 def fetch_reads_the_neighbour(patch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -156,8 +157,7 @@ class ReplicaView:
         """Take what was appended since the last step."""
         log: Log = self.consensus.log
         first = len(self.entries) + 1
-        run = log._tail.read(first, log.dirty_index, 1 << 40)
-        assert run is not None
+        run = log._tail.read(first, log.dirty_index, 1 << 40) or list(_written(log, first))
         assert run[-1].index == log.dirty_index
         new = []
         for entry in run:
@@ -172,3 +172,13 @@ class ReplicaView:
             f"{self.group} n{self.node_id}.{self.life} t{now.term} {now.role.value}"
             f" [commit {now.commit} visible {now.visible} flushed {now.flushed} last {now.last}]"
         )
+
+
+def _written(log: Log, first: int) -> Iterator[Entry]:
+    """Yield entries from `first` on out of the files: what is written has left a small tail cache again."""
+    for segment in log._segments.holding(first):
+        view = segment.view(segment.index.position_of_index(first))
+        inode = log._context.env.files.inode(segment.path)
+        for _, parsed in scan(view._replace(file=ObservedFile(inode))):
+            if parsed.entry.index >= first:
+                yield parsed.entry

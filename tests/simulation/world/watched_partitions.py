@@ -8,10 +8,12 @@ from cluster.node import Node
 from cluster.partition import HIGH_WATERMARK, Partition
 from model.ids import ConsistencyLevel, GroupId, topic_of
 from raft.replicate_item import ReplicateResult
+from storage.file_range import FileRange
 from tests.engine import consensus_of
 from tests.simulation.invariants.invariant import InvariantBrokenError
 from tests.simulation.world.observer import Observer
 from tests.simulation.world.replica_view import content_key
+from tests.simulation.world.sim_disk import ObservedFile
 
 
 def watch_partitions(node: Node, node_id: int, life: int, observer: Observer) -> None:
@@ -37,7 +39,7 @@ def watch_partitions(node: Node, node_id: int, life: int, observer: Observer) ->
 
 
 def _watch(node: Node, node_id: int, life: int, observer: Observer, partition: Partition) -> None:
-    produce, fetch, group = partition.produce, partition.fetch, partition.group
+    produce, fetch, group = partition.produce, partition.fetch_to_send, partition.group
 
     def produced(batch, record_count, level, deadline, expected_term=None):
         content = content_key(batch)
@@ -68,13 +70,21 @@ def _watch(node: Node, node_id: int, life: int, observer: Observer, partition: P
         if partition.is_in_office and partition.leader_epoch == term:
             with reported():
                 observer.observe(node, node_id, life)
-                for batch in batches:
+                for batch in (_bytes_of(partition, batch) for batch in batches):
                     base, count = int.from_bytes(batch[:8], "big"), int.from_bytes(batch[57:61], "big")
                     observer.read(node_id, group, base, count, content_key(batch))
         return batches
 
-    partition.produce, partition.fetch = produced, fetched  # type: ignore[method-assign]
+    partition.produce, partition.fetch_to_send = produced, fetched  # type: ignore[method-assign]
     _watch_deletions(partition, observer.history.may_begin_at.setdefault(group, {0}))
+
+
+def _bytes_of(partition: Partition, batch):
+    """What a range of a file holds now, in the step in which it is told: it has to be the same when it is sent."""
+    if not isinstance(batch, FileRange):
+        return batch
+    inode = consensus_of(partition).log._context.env.files.inode(batch.file.path)
+    return ObservedFile(inode).pread(len(batch), batch.position)
 
 
 def _watch_deletions(partition: Partition, may_begin_at: set[int]) -> None:

@@ -180,6 +180,10 @@ class DiskFile:
         self._check("pread")
         return self._file.pread(size, position)
 
+    def send(self, descriptor: int, size: int, position: int) -> int:
+        self._check("send")
+        return self._file.send(descriptor, size, position)
+
     def fsync(self) -> None:
         self._check("fsync")
         if self._disk.syncs:

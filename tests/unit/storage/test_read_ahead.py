@@ -14,13 +14,14 @@ from storage.log import Log
 from storage.read_ahead import ReadAheadBudget
 from storage.read_cache import CacheBudgets, ReadCacheBudget
 from storage.tail_cache import TailBudget
+from storage.verified_ranges import VerifiedBudget
 
 RUN = 300
 COUNT = 40
 
 
 def budgets(ahead: int = 10_000) -> CacheBudgets:
-    return CacheBudgets(TailBudget(1), ReadCacheBudget(0), ReadAheadBudget(ahead))
+    return CacheBudgets(TailBudget(1), ReadCacheBudget(0), ReadAheadBudget(ahead), VerifiedBudget(0))
 
 
 async def filled(log: Log) -> list[Entry]:

@@ -1,0 +1,161 @@
+"""Fetch responses that leave straight from segment files, and the clients that do not take them."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from wire_client import FETCH, broker_in, fetch_request
+
+from kafka_api.protocol.api_keys import ApiKey
+from tests.engine import consensus_of
+from tests.unit.cluster.cluster_nodes import FAST, run, until
+from tests.unit.model.record_batches import build_batch
+
+_FROM_FILES = replace(FAST, tail_cache_bytes=1, range_bytes_min=100)
+
+
+def joined(result):
+    return b"".join(map(bytes, result.records if isinstance(result.records, list) else [result.records]))
+
+
+@asynccontextmanager
+async def broker_with_batches(directory, count=10, size=100_000, **options):
+    """Topic "t" with batches of one record; yields the broker, a client, and the batches as they are stored."""
+    async with broker_in(directory, raft=_FROM_FILES, **options) as broker:
+        client = await broker.client()
+        await client.create_topic("t")
+        for number in range(count):
+            assert (await client.produce("t", build_batch(bytes([number]) * size))).base_offset == number
+        stored = [build_batch(bytes([number]) * size, base_offset=number, leader_epoch=1) for number in range(count)]
+        yield broker, client, stored
+
+
+def sent_bytes(broker):
+    return broker.node.groups.caches.verified.sent.total
+
+
+def test_the_second_reader_gets_the_same_bytes_straight_from_the_file(tmp_path):
+    async def test():
+        async with broker_with_batches(tmp_path) as (broker, client, stored):
+            first = await client.fetch("t", 0)
+            assert sent_bytes(broker) == 0
+            second = await client.fetch("t", 0)
+            assert joined(first) == joined(second) == b"".join(stored)[: len(joined(first))]
+            assert sent_bytes(broker) == len(joined(second))
+            assert (second.high_watermark, second.log_start_offset) == (10, 0)
+            ((_, traffic),) = broker.server.traffic.all()
+            assert (traffic.bytes_out, traffic.records_out) == (2 * len(joined(first)), 2 * 9)
+            # From the middle of a batch on, and no more than was asked for.
+            third = await client.fetch("t", 3, partition_max_bytes=250_000)
+            assert joined(third) == b"".join(stored[3:5])
+
+    run(test)
+
+
+def test_what_is_not_committed_never_leaves_from_a_file(tmp_path):
+    async def test():
+        async with broker_with_batches(tmp_path, count=4) as (broker, client, stored):
+            state = consensus_of(broker.partition("t")).state
+            whole = joined(await client.fetch("t", 0))
+            assert joined(await client.fetch("t", 0)) == whole == b"".join(stored)
+            sent = sent_bytes(broker)
+            committed = state.commit_index
+            state.commit_index = committed - 2
+            try:
+                assert joined(await client.fetch("t", 2)) == b"".join(stored[2:])
+                assert sent_bytes(broker) == sent
+                assert joined(await client.fetch("t", 0)) == b"".join(stored[:2])
+                assert sent_bytes(broker) == sent + len(b"".join(stored[:2]))
+            finally:
+                state.commit_index = committed
+
+    run(test)
+
+
+def test_responses_of_files_and_of_memory_come_in_their_order(tmp_path):
+    async def test():
+        async with broker_with_batches(tmp_path) as (_, client, stored):
+            await client.fetch("t", 0)
+            wanted = []
+            for offset in (0, 5, 9, 3, 0, 7):
+                for _ in range(2):
+                    request = fetch_request("t", offset, partition_max_bytes=300_000)
+                    wanted.append((client.send(ApiKey.FETCH, FETCH, request), offset))
+                    await asyncio.sleep(0)
+            for correlation_id, offset in wanted:
+                answered, response = await client.receive()
+                assert answered == correlation_id
+                result = response.responses[0].partitions[0]
+                assert joined(result) == b"".join(stored[offset : offset + 2])
+
+    run(test)
+
+
+def test_a_client_that_stops_reading_in_the_middle_is_disconnected_and_holds_nothing(tmp_path):
+    async def test():
+        async with broker_with_batches(tmp_path, slow_client_timeout=0.3) as (broker, client, _):
+            await client.fetch("t", 0, partition_max_bytes=10_000_000)
+            slow = await broker.client()
+            for _ in range(60):
+                slow.send(ApiKey.FETCH, FETCH, fetch_request("t", 0, partition_max_bytes=10_000_000))
+            await until(lambda: sent_bytes(broker) and len(broker.server._connections) == 2)
+            # What it waits for is in no memory but for one piece.
+            assert broker.server._fetches.taken < 65_536
+            await until(lambda: len(broker.server._connections) == 1)
+            assert broker.server._fetches.taken == 0
+            assert joined(await client.fetch("t", 9))
+
+    run(test)
+
+
+def test_a_connection_that_is_closed_while_a_thread_sends_reaches_no_other_connection(tmp_path):
+    async def test():
+        async with broker_with_batches(tmp_path) as (broker, client, stored):
+            await client.fetch("t", 0)
+            for _ in range(20):
+                gone = await broker.client()
+                gone.send(ApiKey.FETCH, FETCH, fetch_request("t", 0))
+                await until(lambda: len(broker.server._connections) == 2)
+                await gone.close()
+                others = [await broker.client() for _ in range(5)]
+                for other in others:
+                    assert joined(await other.fetch("t", 9)) == stored[9]
+                    await other.close()
+                await until(lambda: len(broker.server._connections) == 1)
+
+    run(test)
+
+
+def test_damage_after_the_check_reaches_the_client_whose_checksum_finds_it(tmp_path):
+    async def test():
+        async with broker_with_batches(tmp_path, count=3) as (broker, client, stored):
+            await client.fetch("t", 0)
+            (path,) = tmp_path.glob("**/groups/*-0/*.log")
+            content = bytearray(path.read_bytes())
+            at = content.index(stored[1]) + 5_000
+            with path.open("r+b") as file:
+                file.seek(at)
+                file.write(bytes([content[at] ^ 1]))
+            result = joined(await client.fetch("t", 0))
+            assert sent_bytes(broker) == len(result)
+            assert result != b"".join(stored)
+            assert sum(left != right for left, right in zip(result, b"".join(stored), strict=True)) == 1
+
+    run(test)
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_damage_before_the_check_is_answered_with_an_error(tmp_path, offset):
+    async def test():
+        async with broker_with_batches(tmp_path, count=3) as (_, client, stored):
+            (path,) = tmp_path.glob("**/groups/*-0/*.log")
+            content = bytearray(path.read_bytes())
+            at = content.index(stored[1]) + 5_000
+            with path.open("r+b") as file:
+                file.seek(at)
+                file.write(bytes([content[at] ^ 1]))
+            result = await client.fetch("t", offset)
+            assert (joined(result), result.error_code) == ((stored[0], 0) if offset == 0 else (b"", 56))
+
+    run(test)
