@@ -41,11 +41,17 @@ class Outgoing:
         self.has_fetch = self.has_fetch or answer.header.api_key == ApiKey.FETCH
         return True
 
+    @property
+    def has_ranges(self) -> bool:
+        """Whether some of its bytes lie in files."""
+        return self.has_fetch and any(isinstance(part, FileRange) for part in self.buffers)
+
+    def in_memory(self) -> list[Buffer]:
+        """Return its bytes where none lie in files."""
+        return cast(list[Buffer], self.buffers)
+
     def parts(self) -> Iterator[list[Buffer] | RangeSender]:
         """Yield its bytes in order: what is in memory together, and what lies in files of one log together."""
-        if not self.has_fetch:
-            yield cast(list[Buffer], self.buffers)
-            return
         for _, run in groupby(self.buffers, key=_source_of):
             part = list(run)
             if isinstance(part[0], FileRange):

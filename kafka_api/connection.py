@@ -10,10 +10,8 @@ has been handled.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
-from socket import SHUT_RDWR
 from typing import Any, NamedTuple, Protocol, cast
 
 from kafka_api.answer import Answer, Outgoing
@@ -113,7 +111,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading = True
         self._peer = "?"
         self._descriptor: int | None = None
-        self._is_sending_file = False
+        # Once it has sent from files.
+        self._socket: SocketCopy | None = None
         self._received_bytes = 0
         self._received_frames = 0
         self._progress = ClientProgress(self._now(), options.stalled_request_timeout, options.idle_timeout)
@@ -172,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop serving; answers under way are dropped."""
-        self._transport = None
+        self._transport = self._socket = None
         self._writable.set()
         self._owner.on_closed(self)
 
@@ -390,10 +389,18 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _send(self, outgoing: Outgoing) -> bool:
         """Write until the kernel has taken everything; return False if it takes nothing any more."""
+        if not outgoing.has_ranges:
+            return await self._send_buffers(outgoing.in_memory())
+        if self._descriptor is not None and self._socket is None:
+            self._socket = SocketCopy(self._descriptor)
+        if self._socket is not None:
+            self._socket.cork(is_corked=True)
         for part in outgoing.parts():
             sent = self._send_ranges(part) if isinstance(part, RangeSender) else self._send_buffers(part)
             if not await sent:
                 return False
+        if self._socket is not None:
+            self._socket.cork(is_corked=False)
         return True
 
     async def _send_ranges(self, ranges: RangeSender) -> bool:
@@ -401,18 +408,18 @@ class Connection(asyncio.BufferedProtocol):
         while ranges:
             if self._transport is None or self._transport.is_closing():
                 return False
+            # The transport holds nothing: what goes past it keeps its place.
             assert not self._transport.get_write_buffer_size()
-            socket = None if self._descriptor is None else SocketCopy(self._descriptor)
-            self._is_sending_file = True
+            if self._socket is not None:
+                ranges.send_cached(self._socket)
+                if not ranges:
+                    break
             try:
-                piece = await ranges.send(socket)
+                piece = await ranges.send(self._socket)
             except StorageError as error:
                 # The size of the response was told: it cannot end in an error.
                 self._end(f"a response cannot be sent to its end: {error}")
                 return False
-            finally:
-                self._is_sending_file = False
-                del socket
             if piece and not await self._write(piece):
                 return False
         return True
@@ -480,8 +487,7 @@ class Connection(asyncio.BufferedProtocol):
     def _abort(self) -> None:
         if self._transport is None:
             return
-        if self._is_sending_file and self._descriptor is not None:
-            # The thread that sends has a copy of the descriptor: closing this one alone would tell the client nothing.
-            with contextlib.suppress(OSError):
-                self._transport.get_extra_info("socket").shutdown(SHUT_RDWR)
+        if self._socket is not None:
+            # A thread may have the copy of the descriptor: to close this one alone would tell the client nothing.
+            self._socket.shut_down()
         self._transport.abort()

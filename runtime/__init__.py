@@ -3,6 +3,7 @@
 * `clock`    WallClock: record timestamps, retention, expiry. Monotonic time is always `loop.time()`.
 * `files`    FileSystem, File: bytes on disk. Every method blocks; call them through Workers.
 * `direct_io`  large writes past the page cache.
+* `page_cache`  whether bytes of a file are in memory.
 * `open_files`  OpenFiles: any number of files on a bounded number of descriptors.
 * `network`  Network: bytes on the wire, as asyncio transports and protocols.
 * `rng`      Rng: chance.

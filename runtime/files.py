@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from runtime.direct_io import DIRECT_BYTES_MIN, NoDirectWriteError, write_direct
+from runtime.page_cache import is_cached
 
 Buffer = bytes | bytearray | memoryview
 
@@ -61,6 +62,10 @@ class File(Protocol):
             BlockingIOError: It takes nothing now.
             OSError: The socket has failed, or the disk.
         """
+        ...
+
+    def is_cached(self, size: int, position: int) -> bool:
+        """Whether these bytes are in memory now, so that sending them waits for no disk. False where nobody knows."""
         ...
 
     def fsync(self) -> None:
@@ -235,6 +240,10 @@ class OsFile:
     def send(self, descriptor: int, size: int, position: int) -> int:
         """Let the kernel copy from the page cache to the socket."""
         return os.sendfile(descriptor, self._descriptor, position, size)
+
+    def is_cached(self, size: int, position: int) -> bool:
+        """Ask the kernel."""
+        return is_cached(self._descriptor, size, position)
 
     def fsync(self) -> None:
         """Make the file's bytes and size durable (fdatasync covers a changed size)."""

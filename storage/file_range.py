@@ -6,7 +6,9 @@ its file is open. A range holds no descriptor: each call opens the file if need 
 closed meanwhile ends the response, and with it the connection.
 """
 
+import contextlib
 import os
+import socket
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -55,16 +57,28 @@ class FileRange:
 class SocketCopy:
     """A descriptor of its own for a socket: a thread may write to it while the loop closes the connection.
 
-    Without it the number could be another connection's by the time the thread writes.
+    Without it the number could be another connection's by the time the thread writes. It is closed when nobody uses it.
     """
 
-    __slots__ = ("descriptor",)
+    __slots__ = ("_socket", "descriptor")
 
     def __init__(self, descriptor: int) -> None:
-        self.descriptor = os.dup(descriptor)
+        self._socket = socket.socket(fileno=os.dup(descriptor))  # noqa: TID251 - of a connection that a Network has made
+        self.descriptor = self._socket.fileno()
 
     def __del__(self) -> None:
-        os.close(self.descriptor)
+        self._socket.close()
+
+    def cork(self, *, is_corked: bool) -> None:
+        """Let the kernel send full packets only, until it may send the rest: a response wakes its client once."""
+        # Not every socket is one of TCP, or is still connected.
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, is_corked)
+
+    def shut_down(self) -> None:
+        """End the connection for its client, whoever has a copy."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class RangeSender:
@@ -80,7 +94,25 @@ class RangeSender:
         """Whether anything is left."""
         return bool(self._ranges)
 
-    async def send(self, socket: SocketCopy | None) -> bytes:
+    def send_cached(self, to: SocketCopy) -> None:
+        """Hand a socket that does not block what it takes, as far as that is in the page cache; waits for nothing.
+
+        What is in the way here is left to `send`.
+        """
+        if self._source.jobs.hangs:
+            return
+        while self._ranges:
+            first = self._ranges[0]
+            try:
+                count = first.file.send_cached(to.descriptor, len(first) - self._skip, first.position + self._skip)
+            except OSError:
+                return
+            if not count:
+                return
+            self._source.sent.total += count
+            self._drop(count)
+
+    async def send(self, to: SocketCopy | None) -> bytes:
         """Hand a socket that does not block what it takes; return the next bytes where it takes no more.
 
         At the end, b"".
@@ -91,7 +123,7 @@ class RangeSender:
             StorageError: The rest cannot be read: the segment is gone, or damaged, or the disk does not answer.
         """
         try:
-            taken, piece = await self._source.jobs.read(lambda: _send(self._ranges, self._skip, socket))
+            taken, piece = await self._source.jobs.read(lambda: _send(self._ranges, self._skip, to))
         except FileGoneError as error:
             raise LogTruncatedError("the segment was removed while it was sent") from error
         except CorruptLogError as error:
@@ -115,7 +147,7 @@ class RangeSender:
         self._skip = count
 
 
-def _send(ranges: Sequence[FileRange], skip: int, socket: SocketCopy | None) -> tuple[int, bytes]:
+def _send(ranges: Sequence[FileRange], skip: int, to: SocketCopy | None) -> tuple[int, bytes]:
     """On a worker: return the bytes that the socket took, and what follows them if it takes no more."""
     taken = 0
     for each in ranges:
@@ -123,16 +155,16 @@ def _send(ranges: Sequence[FileRange], skip: int, socket: SocketCopy | None) -> 
         skip = 0
         while position < end:
             count = 0
-            if socket is not None:
+            if to is not None:
                 try:
-                    count = each.file.send(socket.descriptor, end - position, position)
+                    count = each.file.send(to.descriptor, end - position, position)
                 except FileGoneError:
                     raise
                 except OSError:
                     # The socket is full or has failed, or the disk has: whoever reads or writes next meets it.
                     count = 0
             if not count:
-                size = min(end - position, _PIECE_BYTES if socket is not None else _PIECE_BYTES_WITHOUT_SOCKET)
+                size = min(end - position, _PIECE_BYTES if to is not None else _PIECE_BYTES_WITHOUT_SOCKET)
                 piece = each.file.pread(size, position)
                 if len(piece) < size:
                     raise CorruptLogError(f"{each.file.path} is shorter than it was", each.file.path)

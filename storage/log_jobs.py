@@ -105,6 +105,11 @@ class LogJobs:
         self._closing: asyncio.Future[None] | None = None
 
     @property
+    def hangs(self) -> bool:
+        """A read was refused because it hangs, and has not ended; or no job is taken any more."""
+        return bool(self._hung) or self._is_closing
+
+    @property
     def is_closing(self) -> bool:
         """No job is taken any more."""
         return self._is_closing

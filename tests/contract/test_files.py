@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,20 @@ def test_a_socket_gets_bytes_of_the_file_as_far_as_it_takes_them(files: FileSyst
         while len(received) < sent:
             received += there.recv(1 << 20)
         assert received == written[:sent]
+    file.close()
+
+
+def test_bytes_that_are_not_in_the_page_cache_do_not_count_as_cached(files: FileSystem, root: str) -> None:
+    file = files.open(f"{root}/f", create=True)
+    file.pwritev([bytes(40_000)], 0)
+    file.fsync()
+    if isinstance(files, OsFileSystem) and file.is_cached(40_000, 0):
+        # What the machine knows it tells of any part.
+        assert all(file.is_cached(size, position) for size, position in ((1, 0), (1, 39_999), (10_000, 5_000)))
+        with open(f"{root}/f", "rb") as other:
+            os.posix_fadvise(other.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    assert not file.is_cached(40_000, 0)
+    assert not file.is_cached(0, 0)
     file.close()
 
 

@@ -102,6 +102,8 @@ class Disk(OsFileSystem):
     syncs: bool = False
     # Files are made longer ahead, as on a machine; tests that count bytes do without.
     allocates: bool = False
+    # Whether anything is in the page cache.
+    caches: bool = False
     faults: list[Fault] = field(default_factory=list)
     opened: dict[int, str] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
@@ -183,6 +185,9 @@ class DiskFile:
     def send(self, descriptor: int, size: int, position: int) -> int:
         self._check("send")
         return self._file.send(descriptor, size, position)
+
+    def is_cached(self, size: int, position: int) -> bool:
+        return self._disk.caches and self._file.is_cached(size, position)
 
     def fsync(self) -> None:
         self._check("fsync")

@@ -1,6 +1,7 @@
 """Payloads that were found whole once leave from their files; what may have changed since does not."""
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -223,6 +224,37 @@ def test_what_is_remembered_is_bounded_over_all_logs(tmp_path: Path) -> None:
         async with filled(tmp_path / "c", tiny) as (_, log, _):
             await read_all(log, Index(6))
             assert (tiny.verified.used, ranges(log, 1, 6)) == (0, [])
+
+    run(scenario())
+
+
+def test_what_is_in_the_page_cache_is_sent_without_a_worker(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with filled(tmp_path, budgets()) as (place, log, written):
+            await read_all(log, Index(12))
+            here, there = socket.socketpair()
+            with here, there:
+                here.setblocking(False)
+                copy = SocketCopy(here.fileno())
+                sender = RangeSender(ranges(log, 1, 3))
+                sender.send_cached(copy)
+                assert sender, "nothing is in the page cache"
+                place.disk.caches = True
+                sender.send_cached(copy)
+                if sender:
+                    pytest.skip("this kernel does not tell what is in its page cache")
+                assert there.recv(10_000) == b"".join(bytes(entry.payload) for entry in written[:3])
+                # A full socket, a file that is not open and a disk that hangs leave the rest to a worker.
+                sender = RangeSender(ranges(log, 1, 3))
+                place.disk.fail("send", ".log", errno.EAGAIN)
+                sender.send_cached(copy)
+                assert sender
+                log._jobs._hung[asyncio.get_running_loop().create_future()] = None
+                sender.send_cached(copy)
+                assert sender
+                log._jobs._hung.clear()
+                sender.send_cached(copy)
+                assert not sender
 
     run(scenario())
 
