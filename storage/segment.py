@@ -13,7 +13,7 @@ from model.ids import Index, Offset, Term
 from model.record_batch import MAX_TIMESTAMP_BYTES
 from runtime.files import File
 from runtime.open_files import CachedFile
-from storage.entry import Entry, EntryHead, EntryKind, ParsedEntry, parse_entry, parse_head
+from storage.entry import HEADER_BYTES, Entry, EntryHead, EntryKind, ParsedEntry, parse_entry, parse_head
 from storage.errors import CorruptEntryError, CorruptLogError, UnknownFormatError
 from storage.segment_index import SegmentIndex
 
@@ -129,8 +129,12 @@ class Cut(NamedTuple):
     max_timestamp: int
 
 
-def scan(view: SegmentView, chunk: int = _SCAN_CHUNK_BYTES) -> Iterator[tuple[int, ParsedEntry]]:
+def scan(
+    view: SegmentView, chunk: int = _SCAN_CHUNK_BYTES, is_wanted: Callable[[EntryHead], bool] = lambda head: True
+) -> Iterator[tuple[int, ParsedEntry]]:
     """Yield (position, entry) for the entries of `view`; ends early where the bytes end within an entry.
+
+    It ends before an entry, too, that would have to be read by itself and is not wanted.
 
     Raises:
         CorruptLogError: Bytes that are no entry, or a wrong checksum; the message names file and position.
@@ -145,6 +149,8 @@ def scan(view: SegmentView, chunk: int = _SCAN_CHUNK_BYTES) -> Iterator[tuple[in
             if have >= view.end - position:
                 return
             head = _parsed(parse_head, view, buffer, position, start)
+            if head is not None and not is_wanted(head):
+                return
             wanted = min(view.end - position, max(chunk, 2 * have if head is None else head.size))
             start, buffer = position, _pread(view, wanted, position)
             continue
@@ -211,14 +217,16 @@ def read_run(
         CorruptLogError: Entry `first` is damaged, not there, or not reached because of damage before it.
     """
     entries: list[Entry] = []
+    room = _Room(max_bytes)
     try:
-        for place, entry in _run(views, first, last, min(max_bytes + LOOKUP_CHUNK_BYTES, 4 * _SCAN_CHUNK_BYTES)):
-            if entries and entry.size > max_bytes:
+        chunk = min(max_bytes + LOOKUP_CHUNK_BYTES, 4 * _SCAN_CHUNK_BYTES)
+        for place, entry in _run(views, first, last, chunk, room):
+            if not room.has(entry.size):
                 break
+            room.take(entry.size)
             entries.append(entry)
             if places is not None:
                 places.append(place)
-            max_bytes -= entry.size
     except CorruptLogError:
         # Whoever asks for the damaged entry is told; what lies before it is good.
         if not entries:
@@ -229,16 +237,37 @@ def read_run(
     return entries
 
 
-def _run(views: list[SegmentView], first: Index, last: Index, chunk: int) -> Iterator[tuple[Place, Entry]]:
+class _Room:
+    """How many bytes a run may still get; its first entry has room whatever its size."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+        self._is_empty = True
+        self.is_full = False
+
+    def has(self, size: int) -> bool:
+        self.is_full = self.is_full or not (self._is_empty or size <= self._left)
+        return not self.is_full
+
+    def take(self, size: int) -> None:
+        self._left -= size
+        self._is_empty = False
+        self.is_full = self._left < HEADER_BYTES
+
+
+def _run(views: list[SegmentView], first: Index, last: Index, chunk: int, room: _Room) -> Iterator[tuple[Place, Entry]]:
     due = first
     for number, view in enumerate(views):
-        for position, parsed in scan(view, chunk):
+        if room.is_full:
+            return
+        # Without this the entry that has no room would be read and checked, and thrown away.
+        for position, parsed in scan(view, chunk, lambda head: room.has(head.size)):
             if parsed.entry.index < first:
                 continue
             if parsed.entry.index != due:
                 raise CorruptLogError(f"{view.path}: entry {parsed.entry.index} where {due} should be", view.path)
             yield Place(number, position), parsed.entry
-            if due == last:
+            if due == last or room.is_full:
                 return
             due = Index(due + 1)
 

@@ -413,3 +413,20 @@ def test_closing_waits_for_what_is_under_way_and_answers_its_callers(tmp_path: P
         assert log.flushed_index == 3
 
     asyncio.run(scenario())
+
+
+def test_what_a_read_has_no_room_for_is_not_read_from_the_file(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path, segment_bytes=500_000)
+        async with place.opened() as log:
+            written = await append(log, *[Spec(size=100_000) for _ in range(8)], Spec())
+            size = written[0].size
+            # Four in a segment: the next one is in the same file, or in the next.
+            for first, count in ((1, 1), (3, 1), (2, 2), (3, 2), (4, 1), (4, 2)):
+                place.disk.calls.clear()
+                run = await log.read(Index(first), count * size)
+                assert plain(run) == plain(written[first - 1 : first - 1 + count])
+                preads = sum(call == "pread" for call, _ in place.disk.calls)
+                assert preads <= count
+
+    asyncio.run(scenario())
