@@ -53,6 +53,10 @@ class File(Protocol):
         """Return up to `size` bytes from `position`; fewer only at the end of the file."""
         ...
 
+    def will_need(self, size: int, position: int) -> None:
+        """Let the kernel begin to read these bytes into its page cache; they may end behind the file."""
+        ...
+
     def send(self, descriptor: int, size: int, position: int) -> int:
         """Hand a socket that does not block up to `size` bytes from `position`; return how many it took.
 
@@ -236,6 +240,11 @@ class OsFile:
                 break
             data += more
         return data
+
+    def will_need(self, size: int, position: int) -> None:
+        """A hint, which the kernel may ignore."""
+        with contextlib.suppress(OSError, AttributeError):
+            os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_WILLNEED)
 
     def send(self, descriptor: int, size: int, position: int) -> int:
         """Let the kernel copy from the page cache to the socket."""

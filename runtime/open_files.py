@@ -355,6 +355,14 @@ class CachedFile:
         finally:
             self.unpin()
 
+    def will_need(self, size: int, position: int) -> None:
+        """Let the kernel begin to read these bytes."""
+        handle = self.pin()
+        try:
+            handle.will_need(size, position)
+        finally:
+            self.unpin()
+
     def send(self, descriptor: int, size: int, position: int) -> int:
         """Hand a socket up to `size` bytes from `position`."""
         handle = self.pin()

@@ -21,6 +21,9 @@ from storage.verified_ranges import VerifiedBudget, VerifiedRanges
 
 T = TypeVar("T")
 
+# How far the disk reads ahead of a reader in order, beside the run that is read ahead into memory.
+_AHEAD_BYTES = 4 * 1024 * 1024
+
 
 class LogReader:
     """Reads for one log. Shares its segments and its newest entries, changes nothing."""
@@ -30,7 +33,7 @@ class LogReader:
         self._segments = context.segments
         self._tail = context.tail
         self._read_cache = context.read_cache
-        self._ahead = ReadAhead(context.positions, context.jobs, ahead, self._read_files)
+        self._ahead = ReadAhead(context.positions, context.jobs, ahead, self._read_in_order)
         self._jobs = context.jobs
         self._health = context.health
         source = RangeSource(context.jobs, context.health, verified.sent)
@@ -75,11 +78,21 @@ class LogReader:
             self._ahead.follow(run, end, max_bytes)
         return run
 
-    async def _read_files(self, first: Index, last: Index, max_bytes: int) -> list[Entry]:
+    async def _read_in_order(self, first: Index, last: Index, max_bytes: int) -> list[Entry]:
+        """As `_read_files`, for a reader who goes on: the disk reads what follows while this is checked and sent."""
+        return await self._read_files(first, last, max_bytes, ahead_bytes=_AHEAD_BYTES)
+
+    async def _read_files(self, first: Index, last: Index, max_bytes: int, *, ahead_bytes: int = 0) -> list[Entry]:
         truncations = self._positions.truncations
         files, views = self._views(first, last, max_bytes)
         places: list[Place] = []
-        entries = await self._jobs.read(partial(read_run, views, first, last, max_bytes, places))
+
+        def read() -> list[Entry]:
+            if ahead_bytes:
+                views[0].file.will_need(max_bytes + ahead_bytes, views[0].position)
+            return read_run(views, first, last, max_bytes, places)
+
+        entries = await self._jobs.read(read)
         if truncations == self._positions.truncations:
             self._verified.note(entries, [(files[place.view], place.position) for place in places])
         return entries

@@ -328,6 +328,9 @@ class SimFile:
         self._disk.check("read", self.path)
         return bytes(self._inode.data[position : position + size])
 
+    def will_need(self, size: int, position: int) -> None:
+        """Nothing is simulated of it."""
+
     def send(self, descriptor: int, size: int, position: int) -> int:
         # Nothing simulated has such a socket; the contract's tests do.
         data = self.pread(size, position)

@@ -182,6 +182,9 @@ class DiskFile:
         self._check("pread")
         return self._file.pread(size, position)
 
+    def will_need(self, size: int, position: int) -> None:
+        self._check("will_need")
+
     def send(self, descriptor: int, size: int, position: int) -> int:
         self._check("send")
         return self._file.send(descriptor, size, position)
