@@ -410,12 +410,10 @@ class Connection(asyncio.BufferedProtocol):
                 return False
             # The transport holds nothing: what goes past it keeps its place.
             assert not self._transport.get_write_buffer_size()
-            if self._socket is not None:
-                ranges.send_cached(self._socket)
-                if not ranges:
-                    break
+            piece = b"" if self._socket is None else ranges.send_cached(self._socket)
             try:
-                piece = await ranges.send(self._socket)
+                if ranges and not piece:
+                    piece = await ranges.send(self._socket)
             except StorageError as error:
                 # The size of the response was told: it cannot end in an error.
                 self._end(f"a response cannot be sent to its end: {error}")

@@ -381,6 +381,16 @@ class CachedFile:
         finally:
             self.unpin()
 
+    def pread_cached(self, size: int, position: int) -> bytes:
+        """As `pread`, without waiting for the disk: nothing where the file is not open, or the bytes not in memory."""
+        if not self.is_open:
+            return b""
+        handle = self.pin()
+        try:
+            return handle.pread(size, position) if handle.is_cached(size, position) else b""
+        finally:
+            self.unpin()
+
     def is_cached(self, size: int, position: int) -> bool:
         """Whether these bytes are in memory now."""
         handle = self.pin()

@@ -94,23 +94,37 @@ class RangeSender:
         """Whether anything is left."""
         return bool(self._ranges)
 
-    def send_cached(self, to: SocketCopy) -> None:
-        """Hand a socket that does not block what it takes, as far as that is in the page cache; waits for nothing.
+    def send_cached(self, to: SocketCopy) -> bytes:
+        """As `send`, as far as bytes are in the page cache; waits for nothing.
 
-        What is in the way here is left to `send`.
+        What is in the way here is left to `send`: then nothing is returned, and something is left.
         """
         if self._source.jobs.hangs:
-            return
+            return b""
         while self._ranges:
             first = self._ranges[0]
+            position, left = first.position + self._skip, len(first) - self._skip
             try:
-                count = first.file.send_cached(to.descriptor, len(first) - self._skip, first.position + self._skip)
+                count = first.file.send_cached(to.descriptor, left, position)
+                if not count:
+                    return b""
+            except BlockingIOError:
+                return self._cached_piece(first.file, min(left, _PIECE_BYTES), position)
             except OSError:
-                return
-            if not count:
-                return
+                return b""
             self._source.sent.total += count
             self._drop(count)
+        return b""
+
+    def _cached_piece(self, file: CachedFile, size: int, position: int) -> bytes:
+        try:
+            piece = file.pread_cached(size, position)
+        except OSError:
+            return b""
+        if len(piece) < size:
+            return b""
+        self._drop(size)
+        return piece
 
     async def send(self, to: SocketCopy | None) -> bytes:
         """Hand a socket that does not block what it takes; return the next bytes where it takes no more.

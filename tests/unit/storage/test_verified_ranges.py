@@ -244,10 +244,13 @@ def test_what_is_in_the_page_cache_is_sent_without_a_worker(tmp_path: Path) -> N
                 if sender:
                     pytest.skip("this kernel does not tell what is in its page cache")
                 assert there.recv(10_000) == b"".join(bytes(entry.payload) for entry in written[:3])
-                # A full socket, a file that is not open and a disk that hangs leave the rest to a worker.
+                # A socket that is full: the next piece is returned, without a worker, too.
                 sender = RangeSender(ranges(log, 1, 3))
                 place.disk.fail("send", ".log", errno.EAGAIN)
-                sender.send_cached(copy)
+                assert sender.send_cached(copy) == written[0].payload
+                # One that failed and a disk that hangs leave the rest to a worker.
+                place.disk.fail("send", ".log", errno.EPIPE)
+                assert sender.send_cached(copy) == b""
                 assert sender
                 log._jobs._hung[asyncio.get_running_loop().create_future()] = None
                 sender.send_cached(copy)
