@@ -93,7 +93,8 @@ class LogReader:
             return read_run(views, first, last, max_bytes, places)
 
         entries = await self._jobs.read(read)
-        if truncations == self._positions.truncations:
+        # A closed log remembers nothing: nobody would forget it again.
+        if truncations == self._positions.truncations and not self._jobs.is_closing:
             self._verified.note(entries, [(files[place.view], place.position) for place in places])
         return entries
 

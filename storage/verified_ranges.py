@@ -110,7 +110,8 @@ class VerifiedRanges:
 
     def note(self, entries: Sequence[Entry], places: Sequence[tuple[CachedFile, int]]) -> None:
         """These entries were read from these files and positions, and are whole."""
-        if not self._budget.limit:
+        # With less there is no room for a run of one entry.
+        if self._budget.limit <= _RUN_COST:
             return
         self._forget_old()
         for entry, (file, position) in zip(entries, places, strict=True):
@@ -129,8 +130,6 @@ class VerifiedRanges:
             run = _Run(self, file, entry.index)
             self._runs.insert(at + 1, run)
             self._budget.begin(run)
-            if run not in self._runs:
-                return  # The bound is less than a run.
         run.add(position, entry)
         self._budget.add(run)
 

@@ -1,6 +1,7 @@
 """The group coordinator of one broker: which groups it keeps, since when, and what it says to requests about them."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 
@@ -71,24 +72,17 @@ class GroupCoordinator:
             return None
         return self._node.controller.members.get(leader.node_id)
 
-    async def wait_for_coordinator(self, group_id: str) -> BrokerRecord | None:
-        """As `find_coordinator`, after a wait of at most `first_leader_wait_ms` for the first leader of all.
+    async def wait_for_first_leader(self, group_id: str) -> None:
+        """Wait until somebody keeps the group, for at most `first_leader_wait_ms`, if nobody ever has.
 
         librdkafka 2.16 asks three times within 0.3 s for an administrative request. After that it neither asks again
         nor fails: the request hangs until its time is over. So the first request of a new cluster waits here. Later
         elections are not waited for, because answers to other requests of the same connection would wait, too.
         """
-        found = self.find_coordinator(group_id)
-        if found is not None or not self.options.first_leader_wait_ms:
-            return found
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.options.first_leader_wait_ms / 1000):
-                while found is None and self._awaits_first_leader(group_id):
+                while self.find_coordinator(group_id) is None and self._awaits_first_leader(group_id):
                     await self._leadership_news.wait()
-                    found = self.find_coordinator(group_id)
-        except TimeoutError:
-            return None
-        return found
 
     def _awaits_first_leader(self, group_id: str) -> bool:
         topic = self._node.controller.topics.get(OFFSETS_TOPIC)

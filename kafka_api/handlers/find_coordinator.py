@@ -18,11 +18,11 @@ async def handle_find_coordinator(
     """Name the leader of the partition that keeps a group. Asking for the first one creates `__consumer_offsets`."""
     if version >= _FIRST_VERSION_WITH_MANY_KEYS:
         if request.coordinator_keys and request.key_type == _GROUP:
-            await context.groups.wait_for_coordinator(request.coordinator_keys[0])
+            await context.groups.wait_for_first_leader(request.coordinator_keys[0])
         found = [_find(context, request.key_type, key) async for key in in_steps(request.coordinator_keys)]
         return FindCoordinatorResponse(coordinators=found)
     if request.key_type == _GROUP:
-        await context.groups.wait_for_coordinator(request.key)
+        await context.groups.wait_for_first_leader(request.key)
     one = _find(context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port

@@ -1,12 +1,12 @@
 """Fetch responses that leave straight from segment files, and the clients that do not take them."""
 
-import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 from wire_client import FETCH, broker_in, fetch_request
 
+import runtime.files
 from kafka_api.protocol.api_keys import ApiKey
 from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import FAST, run, until
@@ -29,6 +29,23 @@ async def broker_with_batches(directory, count=10, size=100_000, **options):
             assert (await client.produce("t", build_batch(bytes([number]) * size))).base_offset == number
         stored = [build_batch(bytes([number]) * size, base_offset=number, leader_epoch=1) for number in range(count)]
         yield broker, client, stored
+
+
+@pytest.fixture(autouse=True, params=["by the loop", "by a worker"])
+def sender(request, monkeypatch):
+    """Where the kernel does not say that bytes are in its page cache, a worker sends them."""
+    if request.param == "by a worker":
+        monkeypatch.setattr(runtime.files, "is_cached", lambda *_: False)
+
+
+def flip_bit(directory, batch):
+    """Flip a bit in the records of a stored batch, in the file of the only partition."""
+    (path,) = directory.glob("**/groups/*-0/*.log")
+    content = path.read_bytes()
+    at = content.index(batch) + 5_000
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes([content[at] ^ 1]))
 
 
 def sent_bytes(broker):
@@ -82,7 +99,6 @@ def test_responses_of_files_and_of_memory_come_in_their_order(tmp_path):
                 for _ in range(2):
                     request = fetch_request("t", offset, partition_max_bytes=300_000)
                     wanted.append((client.send(ApiKey.FETCH, FETCH, request), offset))
-                    await asyncio.sleep(0)
             for correlation_id, offset in wanted:
                 answered, response = await client.receive()
                 assert answered == correlation_id
@@ -109,7 +125,7 @@ def test_a_client_that_stops_reading_in_the_middle_is_disconnected_and_holds_not
     run(test)
 
 
-def test_a_connection_that_is_closed_while_a_thread_sends_reaches_no_other_connection(tmp_path):
+def test_what_is_sent_on_a_connection_that_is_closed_meanwhile_reaches_no_other_one(tmp_path):
     async def test():
         async with broker_with_batches(tmp_path) as (broker, client, stored):
             await client.fetch("t", 0)
@@ -131,12 +147,7 @@ def test_damage_after_the_check_reaches_the_client_whose_checksum_finds_it(tmp_p
     async def test():
         async with broker_with_batches(tmp_path, count=3) as (broker, client, stored):
             await client.fetch("t", 0)
-            (path,) = tmp_path.glob("**/groups/*-0/*.log")
-            content = bytearray(path.read_bytes())
-            at = content.index(stored[1]) + 5_000
-            with path.open("r+b") as file:
-                file.seek(at)
-                file.write(bytes([content[at] ^ 1]))
+            flip_bit(tmp_path, stored[1])
             result = joined(await client.fetch("t", 0))
             assert sent_bytes(broker) == len(result)
             assert result != b"".join(stored)
@@ -149,12 +160,7 @@ def test_damage_after_the_check_reaches_the_client_whose_checksum_finds_it(tmp_p
 def test_damage_before_the_check_is_answered_with_an_error(tmp_path, offset):
     async def test():
         async with broker_with_batches(tmp_path, count=3) as (_, client, stored):
-            (path,) = tmp_path.glob("**/groups/*-0/*.log")
-            content = bytearray(path.read_bytes())
-            at = content.index(stored[1]) + 5_000
-            with path.open("r+b") as file:
-                file.seek(at)
-                file.write(bytes([content[at] ^ 1]))
+            flip_bit(tmp_path, stored[1])
             result = await client.fetch("t", offset)
             assert (joined(result), result.error_code) == ((stored[0], 0) if offset == 0 else (b"", 56))
 

@@ -190,7 +190,7 @@ class DiskFile:
         return self._file.send(descriptor, size, position)
 
     def is_cached(self, size: int, position: int) -> bool:
-        return self._disk.caches and self._file.is_cached(size, position)
+        return self._disk.caches
 
     def fsync(self) -> None:
         self._check("fsync")
