@@ -1,6 +1,6 @@
 """What a handler may use: the node below, the options of this listener, memory for what it reads, the sessions of
 consumers, who creates topics on demand, the consumer groups that are kept here, what is counted, who asks, how long an
-answer was waited for by choice, and what of its batches was refused for now."""
+answer was waited for by choice, what of its batches was refused for now, and up to where it has read."""
 
 from dataclasses import dataclass, field
 
@@ -10,6 +10,7 @@ from kafka_api.fetch_memory import FetchLease
 from kafka_api.fetch_sessions import FetchSessions
 from kafka_api.groups.coordinator import GroupCoordinator
 from kafka_api.options import KafkaOptions
+from kafka_api.read_positions import ReadPositions
 from kafka_api.refused_batches import RefusedBatches
 from kafka_api.request_figures import RequestFigures
 from kafka_api.topic_traffic import TopicTraffic
@@ -45,3 +46,4 @@ class RequestContext:
     client: AskingClient = field(default_factory=AskingClient)
     chosen_wait: ChosenWait = field(default_factory=ChosenWait)
     refused_batches: RefusedBatches = field(default_factory=RefusedBatches)
+    read_positions: ReadPositions = field(default_factory=ReadPositions)

@@ -15,6 +15,7 @@ from kafka_api.handlers.leader_hints import LeaderHints
 from kafka_api.handlers.partition_lookup import find_leader, find_topic
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import FetchRequest, FetchResponse
+from kafka_api.read_positions import ReadPositions
 from kafka_api.request_context import RequestContext
 from model.ids import Offset
 from raft.errors import NotLeaderError
@@ -47,6 +48,11 @@ class _Target:
         """From where on, and how much."""
         return self.named.fields
 
+    @property
+    def offset(self) -> Offset:
+        """From where on."""
+        return Offset(self.asked.fetch_offset)
+
 
 async def handle_fetch(context: RequestContext, version: int, request: FetchRequest) -> FetchResponse:
     """Answer at once where there is enough, an error, or no wish to wait; else when something changes."""
@@ -70,10 +76,10 @@ async def handle_fetch(context: RequestContext, version: int, request: FetchRequ
             (target.found, target.found.watch(changed.set)) for target in targets if isinstance(target.found, Partition)
         ]
         try:
-            total, is_final = await _fill(targets, bytes_max, lease, read_committed=read_committed)
+            total, is_final = await _fill(context, targets, bytes_max, read_committed=read_committed)
             if is_final or total >= bytes_min or loop.time() >= deadline:
                 lease.shrink(sum(map(_bytes_in_memory, targets)))
-                _count(context, targets)
+                _note(context, targets)
                 endpoints = _name_leaders(context, targets)
                 response = fetch.respond([(target.named, target.result) for target in targets])
                 response.node_endpoints = endpoints
@@ -105,17 +111,18 @@ def _targets(context: RequestContext, asked: Sequence[AskedPartition], *, by_id:
 
 def _bytes_in_memory(target: _Target) -> int:
     records = target.result.records
-    # As in `_count`. What leaves from files holds no memory.
+    # As in `_note`. What leaves from files holds no memory.
     return sum(len(each) for each in records if not isinstance(each, FileRange)) if isinstance(records, list) else 0
 
 
-def _count(context: RequestContext, targets: Sequence[_Target]) -> None:
-    """Count what the response has of each topic."""
+def _note(context: RequestContext, targets: Sequence[_Target]) -> None:
+    """Count what the response has of each topic, and note up to where the connection has read."""
     for target in targets:
         batches = target.result.records
         # `_take` makes lists; anything else has no batches.
         if batches and isinstance(batches, list) and isinstance(target.topic, Topic):
-            context.traffic.count_out(target.topic.name, batches)
+            records = context.traffic.count_out(target.topic.name, batches)
+            context.read_positions.note(_partition(target).group, target.offset, records)
 
 
 def _name_leaders(context: RequestContext, targets: Sequence[_Target]) -> list[FetchResponse.NodeEndpoint]:
@@ -134,7 +141,7 @@ def _name_leaders(context: RequestContext, targets: Sequence[_Target]) -> list[F
 
 
 async def _fill(
-    targets: Sequence[_Target], bytes_max: int, lease: FetchLease, *, read_committed: bool
+    context: RequestContext, targets: Sequence[_Target], bytes_max: int, *, read_committed: bool
 ) -> tuple[int, bool]:
     """Read for every target; return the bytes found, and whether the response is final, however few they are.
 
@@ -146,18 +153,19 @@ async def _fill(
     if not readable:
         return 0, is_final
     asked = min(bytes_max, sum(max(target.asked.partition_max_bytes, 0) for target in readable))
+    lease, positions = context.fetch_lease, context.read_positions
     granted = await lease.reserve(asked)
     if granted == 0:
         return 0, True
     is_final = is_final or granted < asked
     total = 0
-    _begin_reads(readable, min(granted, bytes_max))
+    _begin_reads(readable, min(granted, bytes_max), positions)
     try:
         for target in readable:
             room = min(granted, bytes_max) - total
             if room <= 0 and total > 0:
                 break
-            total += await _read(target, room, total, lease)
+            total += await _read(target, room, total, lease, positions)
             is_final = is_final or target.result.error_code != 0
     finally:
         for target in readable:
@@ -201,7 +209,7 @@ def _has_diverged(partition: Partition, asked: _Asked, result: _Partition) -> bo
     return True
 
 
-def _begin_reads(readable: Sequence[_Target], room: int) -> None:
+def _begin_reads(readable: Sequence[_Target], room: int, positions: ReadPositions) -> None:
     """Begin the reads that need files side by side, if there are several: one after the other they would add up."""
     if len(readable) < 2:
         return
@@ -215,13 +223,12 @@ def _begin_reads(readable: Sequence[_Target], room: int) -> None:
         partition = _partition(target)
         # A read returns one batch whatever its size. Only where that is no more than its room, memory stays bounded.
         if is_from_file and size + _SLACK_BYTES >= partition.config.max_message_bytes:
-            read = partition.fetch_to_send(Offset(target.asked.fetch_offset), size)
-            target.begun = asyncio.get_running_loop().create_task(read)
+            target.begun = asyncio.get_running_loop().create_task(_batches(target, size, positions))
             target.begun.add_done_callback(_note_failure)
 
 
 def _is_in_memory(target: _Target) -> bool:
-    return _partition(target).is_in_memory(Offset(target.asked.fetch_offset))
+    return _partition(target).is_in_memory(target.offset)
 
 
 def _note_failure(read: asyncio.Task[Sequence[Buffer | FileRange]]) -> None:
@@ -235,14 +242,22 @@ def _partition(target: _Target) -> Partition:
     return target.found
 
 
-async def _read(target: _Target, room: int, total: int, lease: FetchLease) -> int:
+async def _batches(target: _Target, size: int, positions: ReadPositions) -> Sequence[Buffer | FileRange]:
+    """Read; only a client that goes on gets batches that were checked before, and are not checked again."""
+    partition, offset = _partition(target), target.offset
+    if positions.goes_on(partition.group, offset):
+        return await partition.fetch_to_send(offset, size)
+    return await partition.fetch(offset, size)
+
+
+async def _read(target: _Target, room: int, total: int, lease: FetchLease, positions: ReadPositions) -> int:
     """Read whole batches, and return their bytes; `total` were read for targets before."""
     found, result, asked = _partition(target), target.result, target.asked
     room = min(room, asked.partition_max_bytes)
     while True:
         try:
             begun, target.begun = target.begun, None
-            batches = await (begun or found.fetch_to_send(Offset(asked.fetch_offset), max(room, 1)))
+            batches = await (begun or _batches(target, max(room, 1), positions))
         except (StorageError, NotLeaderError) as error:
             _set_error(result, error_code(error))
             return 0

@@ -109,14 +109,16 @@ def test_a_bit_that_flips_under_a_running_broker_is_found_by_it_before_its_check
         assert error == KafkaError._BAD_MSG
         assert sent > 10 * _VALUE_BYTES
         assert "damage" not in cluster[1].log_text()
+        # Whoever goes on there, as a consumer does that is started again, has the broker look.
+        assert _read_until_refused(cluster, len(values_read)) == ([], KafkaError.KAFKA_STORAGE_ERROR)
     else:
         assert error == KafkaError.KAFKA_STORAGE_ERROR
         assert sent == 0
-        eventually("the broker tells the damage", lambda: "a read found damage" in cluster[1].log_text())
+    eventually("the broker tells the damage", lambda: "a read found damage" in cluster[1].log_text())
 
 
-def _read_until_refused(cluster: BrokerCluster) -> tuple[list[bytes], int]:
-    """Read from the beginning with checks of each batch until there is an error; return the values and the error."""
+def _read_until_refused(cluster: BrokerCluster, first: int = 0) -> tuple[list[bytes], int]:
+    """Read from an offset on with checks of each batch until there is an error; return the values and the error."""
     config = {
         "bootstrap.servers": cluster.bootstrap,
         "group.id": "reader",
@@ -129,7 +131,7 @@ def _read_until_refused(cluster: BrokerCluster) -> tuple[list[bytes], int]:
     errors: list[int] = []
     values: list[bytes] = []
     try:
-        consumer.assign([TopicPartition(_TOPIC, 0, 0)])
+        consumer.assign([TopicPartition(_TOPIC, 0, first)])
 
         def found() -> bool:
             message = consumer.poll(0.5)

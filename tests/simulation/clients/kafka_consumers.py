@@ -7,9 +7,9 @@ from typing import Any
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import FetchRequest, ListOffsetsRequest
-from model.record_batch import read_header
+from model.record_batch import MalformedBatchError, check_batch, read_header
 from model.record_codec import unpack_records
-from tests.simulation.clients.kafka_wire import KafkaWire, LostError, NotSentError
+from tests.simulation.clients.kafka_wire import Address, KafkaWire, LostError, NotSentError
 from tests.simulation.clients.recorder import Recorder
 from tests.simulation.clients.told_ends import ToldEnds
 
@@ -20,10 +20,15 @@ _BYTES_MAX = 64 * 1024
 
 
 def records_of(data: bytes) -> list[tuple[int, str]]:
-    """Return offset and value, as it was before it was padded, of every record of several batches."""
+    """Return offset and value, as it was before it was padded, of every record of several batches.
+
+    Raises:
+        MalformedBatchError: A bit has flipped since its producer has made a batch.
+    """
     found, position = [], 0
     while position < len(data):
         header = read_header(data, position)
+        check_batch(data[position : position + header.size])
         payload = unpack_records(memoryview(data)[position : position + header.size])
         at = 0
         for _ in range(header.record_count):
@@ -38,6 +43,11 @@ def records_of(data: bytes) -> list[tuple[int, str]]:
             at = end
         position += header.size
     return found
+
+
+def _follow(records: list[tuple[int, str]], position: int) -> bool:
+    """Whether the offsets of records are those from `position` on."""
+    return all(offset == due for due, (offset, _) in enumerate(records, start=position))
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
@@ -134,13 +144,13 @@ class SimConsumer:
             return False
         told = {each.partition_index: each for topic in answer.responses for each in topic.partitions}
         assert set(told) == set(led), f"asked for {led}, told of {sorted(told)}"
-        return all([await self._take(each, lines[each], told[each]) for each in led])
+        return all([await self._take(each, lines[each], told[each], address) for each in led])
 
     def _begin(self, partition: int, epoch: int | None, *, final: bool) -> dict[str, Any]:
         fields = {"tp": f"{self._topic}-{partition}", "recs": [], "hw": None, "epoch": epoch, "final": final}
         return self._recorder.begin("poll", self.processes[partition], **fields)
 
-    async def _take(self, partition: int, line: dict[str, Any], told: Any) -> bool:
+    async def _take(self, partition: int, line: dict[str, Any], told: Any, address: Address) -> bool:
         position = self.positions[partition]
         if told.error_code:
             self._recorder.end(line, "info")
@@ -150,7 +160,17 @@ class SimConsumer:
                 del self.positions[partition]
                 return await self.seek(partition)
             return False
-        records = [each for each in records_of(bytes(told.records or b"")) if each[0] >= position]
+        try:
+            found = records_of(bytes(told.records or b""))
+        except MalformedBatchError as error:
+            self._recorder.end(line, "info")
+            self.ends.damaged(partition, address[0], str(error))
+            return False
+        records = [each for each in found if each[0] >= position]
+        # No CRC covers the base offset of a batch.
+        if not _follow(records, position) and self.ends.has_rotted(address[0]):
+            self._recorder.end(line, "info")
+            return False
         if records:
             self.positions[partition] = records[-1][0] + 1
         self._count_leader(partition, line["epoch"])

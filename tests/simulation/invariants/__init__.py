@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tests.simulation.clients.history import History
 from tests.simulation.invariants.acknowledged_writes import AcknowledgedWrites
+from tests.simulation.invariants.answers_are_whole import AnswersAreWhole
 from tests.simulation.invariants.answers_were_asked_for import AnswersWereAskedFor
 from tests.simulation.invariants.bounded_runahead import BoundedRunahead
 from tests.simulation.invariants.commit_rule import CommitRule
@@ -86,6 +87,7 @@ ALL: tuple[Callable[[History], Invariant], ...] = (
     ProducerSequences,
     QuorumWritesWait,
     ReadsAgree,
+    AnswersAreWhole,
     ReadsAreLinearizable,
     ToldEndsWereVisible,
     LagDrains,

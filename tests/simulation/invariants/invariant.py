@@ -52,6 +52,9 @@ class Invariant:
     def on_read(self, view: ReplicaView, offset: int, record_count: int, content: bytes) -> None:
         """A consumer has got a batch from a leader."""
 
+    def on_damaged_answer(self, host: str, group: GroupId, reason: str, *, has_rotted: bool) -> None:
+        """A consumer has got what is no whole batch; whether a bit of that broker's disk has flipped."""
+
     def on_snapshot(self, view: ReplicaView, snapshot: Snapshot) -> None:
         """A replica saves or installs a snapshot, or was restored from this one."""
 

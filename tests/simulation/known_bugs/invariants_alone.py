@@ -42,6 +42,7 @@ ALONE: tuple[tuple[type[Invariant], str], ...] = (
     (invariants.ProducerSequences, "duplicates_are_forgotten_with_the_leader"),
     (invariants.QuorumWritesWait, "relaxed_writes_show_the_quorum_writes_before_them"),
     (invariants.ReadsAgree, "fetch_is_not_bounded"),
+    (invariants.AnswersAreWhole, "a_removed_segment_is_sent_as_zeros"),
     (invariants.ReadsAreLinearizable, "leader_serves_before_its_barrier"),
     (invariants.HungLeadersLeave, "only_fsyncs_are_watched"),
     (invariants.ToldEndsWereVisible, "latest_is_the_end_of_the_leaders_log"),

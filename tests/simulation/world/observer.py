@@ -110,6 +110,11 @@ class Observer:
             return
         self._each("on_read", self._views[node_id][group], offset, record_count, content)
 
+    def damaged_answer(self, host: str, group: GroupId, reason: str, *, has_rotted: bool) -> None:
+        """A consumer has got a damaged batch from the broker at a host."""
+        if group not in self._deleted:
+            self._each("on_damaged_answer", host, group, reason, has_rotted=has_rotted)
+
     def latest(self, group: GroupId, committed: int, end: int) -> None:
         """A client has got the latest offset; `committed` entries were committed when it asked."""
         if group not in self._deleted:

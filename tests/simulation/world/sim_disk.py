@@ -256,6 +256,7 @@ class SimDisk:
         inode.durable[position] ^= 1 << bit
         inode.data[position] ^= 1 << bit
         inode.has_rotted = True
+        self.counts["bits rotted"] += 1
         self.record("rot", path, position, bit)
         return True
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 
 from cluster.node import Node
@@ -39,7 +40,7 @@ def watch_partitions(node: Node, node_id: int, life: int, observer: Observer) ->
 
 
 def _watch(node: Node, node_id: int, life: int, observer: Observer, partition: Partition) -> None:
-    produce, fetch, group = partition.produce, partition.fetch_to_send, partition.group
+    produce, group = partition.produce, partition.group
 
     def produced(batch, record_count, level, deadline, expected_term=None):
         content = content_key(batch)
@@ -64,27 +65,41 @@ def _watch(node: Node, node_id: int, life: int, observer: Observer, partition: P
         stages.replicated.add_done_callback(answered)
         return stages
 
-    async def fetched(offset, max_bytes):
-        term = partition.leader_epoch
-        batches = await fetch(offset, max_bytes)
-        if partition.is_in_office and partition.leader_epoch == term:
-            with reported():
-                observer.observe(node, node_id, life)
-                for batch in (_bytes_of(partition, batch) for batch in batches):
-                    base, count = int.from_bytes(batch[:8], "big"), int.from_bytes(batch[57:61], "big")
-                    observer.read(node_id, group, base, count, content_key(batch))
-        return batches
+    def watched(fetch):
+        async def fetched(offset, max_bytes):
+            term = partition.leader_epoch
+            batches = await fetch(offset, max_bytes)
+            if partition.is_in_office and partition.leader_epoch == term:
+                with reported():
+                    observer.observe(node, node_id, life)
+                    for batch in _as_read(partition, batches, observer.history.counts):
+                        base, count = int.from_bytes(batch[:8], "big"), int.from_bytes(batch[57:61], "big")
+                        observer.read(node_id, group, base, count, content_key(batch))
+            return batches
 
-    partition.produce, partition.fetch_to_send = produced, fetched  # type: ignore[method-assign]
+        return fetched
+
+    partition.produce = produced  # type: ignore[method-assign]
+    partition.fetch = watched(partition.fetch)  # type: ignore[method-assign]
+    partition.fetch_to_send = watched(partition.fetch_to_send)  # type: ignore[method-assign]
     _watch_deletions(partition, observer.history.may_begin_at.setdefault(group, {0}))
 
 
-def _bytes_of(partition: Partition, batch):
-    """What a range of a file holds now, in the step in which it is told: it has to be the same when it is sent."""
-    if not isinstance(batch, FileRange):
-        return batch
-    inode = consensus_of(partition).log._context.env.files.inode(batch.file.path)
-    return ObservedFile(inode).pread(len(batch), batch.position)
+def _as_read(partition: Partition, batches, counts: Counter[str]):
+    """Yield batches; of a range of a file what is there now, in the step in which it is told: it has to stay the same.
+
+    Bytes that have rotted since they were checked are for the client to find (RFC 0002 section 14).
+    """
+    for batch in batches:
+        if not isinstance(batch, FileRange):
+            yield batch
+            continue
+        inode = consensus_of(partition).log._context.env.files.inode(batch.file.path)
+        counts["ranges of files"] += 1
+        if inode.has_rotted:
+            counts["ranges of rotted files"] += 1
+        else:
+            yield ObservedFile(inode).pread(len(batch), batch.position)
 
 
 def _watch_deletions(partition: Partition, may_begin_at: set[int]) -> None:

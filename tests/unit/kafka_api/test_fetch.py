@@ -97,7 +97,7 @@ def test_the_second_partition_of_a_full_response_is_empty_and_no_error(tmp_path)
 
 def test_what_becomes_visible_during_a_fetch_is_below_the_high_watermark_that_is_told(tmp_path, monkeypatch):
     """Simulated seed 31122: one partition was read while a record of the next one, whose end was told, was committed."""
-    read = Partition.fetch_to_send
+    read = Partition.fetch
 
     async def test():
         async with broker_in(tmp_path) as broker:
@@ -107,12 +107,12 @@ def test_what_becomes_visible_during_a_fetch_is_below_the_high_watermark_that_is
             await client.call(ApiKey.PRODUCE, PRODUCE, two)
 
             async def read_while_another_produces(partition, offset, max_bytes):
-                monkeypatch.setattr(Partition, "fetch_to_send", read)
+                monkeypatch.setattr(Partition, "fetch", read)
                 batches = await read(partition, offset, max_bytes)
                 await producer.call(ApiKey.PRODUCE, PRODUCE, two)
                 return batches
 
-            monkeypatch.setattr(Partition, "fetch_to_send", read_while_another_produces)
+            monkeypatch.setattr(Partition, "fetch", read_while_another_produces)
             request = fetch_request("t", 0)
             request.topics[0].partitions.append(
                 FetchRequest.FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1000)
@@ -331,7 +331,7 @@ def test_partitions_are_read_from_files_side_by_side_where_a_batch_has_room(
 ):
     async def test():
         async with four_on_disk(tmp_path) as client:
-            fetch, running, most = Partition.fetch_to_send, 0, 0
+            fetch, running, most = Partition.fetch, 0, 0
 
             async def counted(partition, offset, max_bytes):
                 nonlocal running, most
@@ -342,7 +342,7 @@ def test_partitions_are_read_from_files_side_by_side_where_a_batch_has_room(
                 finally:
                     running -= 1
 
-            monkeypatch.setattr(Partition, "fetch_to_send", counted)
+            monkeypatch.setattr(Partition, "fetch", counted)
             response = await client.call(ApiKey.FETCH, FETCH, _of_four(partition_max_bytes))
             [topic] = response.responses
             # A client that wants a byte gets the first batch whatever its size, and no more.
@@ -356,14 +356,14 @@ def test_partitions_are_read_from_files_side_by_side_where_a_batch_has_room(
 def test_a_partition_that_cannot_be_read_leaves_the_others_of_the_fetch_as_they_are(tmp_path, monkeypatch):
     async def test():
         async with four_on_disk(tmp_path) as client:
-            fetch = Partition.fetch_to_send
+            fetch = Partition.fetch
 
             async def damaged(partition, offset, max_bytes):
                 if partition.partition in (1, 3):
                     raise CorruptLogError("damaged")
                 return await fetch(partition, offset, max_bytes)
 
-            monkeypatch.setattr(Partition, "fetch_to_send", damaged)
+            monkeypatch.setattr(Partition, "fetch", damaged)
             response = await client.call(ApiKey.FETCH, FETCH, _of_four(1_048_576))
             codes = [each.error_code for each in response.responses[0].partitions]
             assert codes == [0, ErrorCode.KAFKA_STORAGE_ERROR, 0, ErrorCode.KAFKA_STORAGE_ERROR]

@@ -8,6 +8,8 @@ from wire_client import FETCH, broker_in, fetch_request
 
 import runtime.files
 from kafka_api.protocol.api_keys import ApiKey
+from kafka_api.read_positions import PARTITIONS_MAX, ReadPositions
+from model.ids import GroupId, Offset
 from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import FAST, run, until
 from tests.unit.model.record_batches import build_batch
@@ -48,6 +50,12 @@ def flip_bit(directory, batch):
         file.write(bytes([content[at] ^ 1]))
 
 
+async def fetch_on(client, offset, **fields):
+    """Fetch as a consumer that was just answered the batch before."""
+    assert joined(await client.fetch("t", offset - 1, partition_max_bytes=1))
+    return await client.fetch("t", offset, **fields)
+
+
 def sent_bytes(broker):
     return broker.node.groups.caches.verified.sent.total
 
@@ -55,35 +63,78 @@ def sent_bytes(broker):
 def test_the_second_reader_gets_the_same_bytes_straight_from_the_file(tmp_path):
     async def test():
         async with broker_with_batches(tmp_path) as (broker, client, stored):
-            first = await client.fetch("t", 0)
+            first = await fetch_on(client, 1)
             assert sent_bytes(broker) == 0
-            second = await client.fetch("t", 0)
-            assert joined(first) == joined(second) == b"".join(stored)[: len(joined(first))]
+            second = await fetch_on(client, 1)
+            assert joined(first) == joined(second) == b"".join(stored[1:])
             assert sent_bytes(broker) == len(joined(second))
             assert (second.high_watermark, second.log_start_offset) == (10, 0)
             ((_, traffic),) = broker.server.traffic.all()
-            assert (traffic.bytes_out, traffic.records_out) == (2 * len(joined(first)), 2 * 9)
-            # From the middle of a batch on, and no more than was asked for.
-            third = await client.fetch("t", 3, partition_max_bytes=250_000)
+            assert (traffic.bytes_out, traffic.records_out) == (2 * 10 * len(stored[0]), 2 * 10)
+            # No more than was asked for.
+            third = await fetch_on(client, 3, partition_max_bytes=250_000)
             assert joined(third) == b"".join(stored[3:5])
+            assert sent_bytes(broker) == len(joined(second)) + len(joined(third))
 
     run(test)
+
+
+def test_a_reader_that_asks_again_goes_back_or_has_just_come_gets_what_is_checked_now(tmp_path):
+    async def test():
+        async with broker_with_batches(tmp_path) as (broker, client, stored):
+            await client.fetch("t", 0)
+            sent = 0
+
+            async def is_checked(reader, offset):
+                nonlocal sent
+                assert joined(await reader.fetch("t", offset, partition_max_bytes=250_000)) == b"".join(
+                    stored[offset : offset + 2]
+                )
+                before, sent = sent, sent_bytes(broker)
+                return sent == before
+
+            assert await is_checked(client, 0)
+            assert not await is_checked(client, 2)
+            for offset in (2, 3, 1):
+                assert await is_checked(client, offset)
+            assert not await is_checked(client, 3)
+            # Within what it was answered, though higher than what it asked for.
+            assert await is_checked(client, 4)
+            stranger = await broker.client()
+            assert await is_checked(stranger, 5)
+            assert not await is_checked(stranger, 7)
+
+    run(test)
+
+
+def test_of_more_partitions_than_are_remembered_the_one_that_was_read_longest_ago_is_forgotten():
+    positions = ReadPositions()
+    for number in range(PARTITIONS_MAX):
+        positions.note(GroupId(f"t-{number}"), Offset(5), 2)
+    positions.note(GroupId("t-0"), Offset(7), 1)
+    positions.note(GroupId("another-0"), Offset(1), 1)
+    assert positions.goes_on(GroupId("t-0"), Offset(8))
+    assert not positions.goes_on(GroupId("t-0"), Offset(7))
+    assert not positions.goes_on(GroupId("t-1"), Offset(7))
+    assert positions.goes_on(GroupId("t-2"), Offset(7))
+    assert positions.goes_on(GroupId("another-0"), Offset(2))
 
 
 def test_what_is_not_committed_never_leaves_from_a_file(tmp_path):
     async def test():
         async with broker_with_batches(tmp_path, count=4) as (broker, client, stored):
             state = consensus_of(broker.partition("t")).state
-            whole = joined(await client.fetch("t", 0))
-            assert joined(await client.fetch("t", 0)) == whole == b"".join(stored)
+            assert joined(await client.fetch("t", 0)) == b"".join(stored)
+            assert joined(await fetch_on(client, 1)) == b"".join(stored[1:])
             sent = sent_bytes(broker)
+            assert sent == len(b"".join(stored[1:]))
             committed = state.commit_index
             state.commit_index = committed - 2
             try:
-                assert joined(await client.fetch("t", 2)) == b"".join(stored[2:])
+                assert joined(await fetch_on(client, 2)) == b"".join(stored[2:])
                 assert sent_bytes(broker) == sent
-                assert joined(await client.fetch("t", 0)) == b"".join(stored[:2])
-                assert sent_bytes(broker) == sent + len(b"".join(stored[:2]))
+                assert joined(await fetch_on(client, 1)) == stored[1]
+                assert sent_bytes(broker) == sent + len(stored[1])
             finally:
                 state.commit_index = committed
 
@@ -95,10 +146,9 @@ def test_responses_of_files_and_of_memory_come_in_their_order(tmp_path):
         async with broker_with_batches(tmp_path) as (_, client, stored):
             await client.fetch("t", 0)
             wanted = []
-            for offset in (0, 5, 9, 3, 0, 7):
-                for _ in range(2):
-                    request = fetch_request("t", offset, partition_max_bytes=300_000)
-                    wanted.append((client.send(ApiKey.FETCH, FETCH, request), offset))
+            for offset in (9, 9, 0, 2, 4, 6, 8, 5, 3, 5, 7):
+                request = fetch_request("t", offset, partition_max_bytes=300_000)
+                wanted.append((client.send(ApiKey.FETCH, FETCH, request), offset))
             for correlation_id, offset in wanted:
                 answered, response = await client.receive()
                 assert answered == correlation_id
@@ -110,14 +160,15 @@ def test_responses_of_files_and_of_memory_come_in_their_order(tmp_path):
 
 def test_a_client_that_stops_reading_in_the_middle_is_disconnected_and_holds_nothing(tmp_path):
     async def test():
-        async with broker_with_batches(tmp_path, slow_client_timeout=0.3) as (broker, client, _):
+        async with broker_with_batches(tmp_path, slow_client_timeout=0.3) as (broker, client, stored):
             await client.fetch("t", 0, partition_max_bytes=10_000_000)
             slow = await broker.client()
             for _ in range(60):
-                slow.send(ApiKey.FETCH, FETCH, fetch_request("t", 0, partition_max_bytes=10_000_000))
+                slow.send(ApiKey.FETCH, FETCH, fetch_request("t", 0, partition_max_bytes=1))
+                slow.send(ApiKey.FETCH, FETCH, fetch_request("t", 1, partition_max_bytes=10_000_000))
             await until(lambda: sent_bytes(broker) and len(broker.server._connections) == 2)
-            # What it waits for is in no memory but for one piece.
-            assert broker.server._fetches.taken < 65_536
+            # What it waits for is in no memory but for one piece, and the first batch, which was read.
+            assert broker.server._fetches.taken < len(stored[0]) + 65_536
             await until(lambda: len(broker.server._connections) == 1)
             assert broker.server._fetches.taken == 0
             assert joined(await client.fetch("t", 9))
@@ -131,7 +182,8 @@ def test_what_is_sent_on_a_connection_that_is_closed_meanwhile_reaches_no_other_
             await client.fetch("t", 0)
             for _ in range(20):
                 gone = await broker.client()
-                gone.send(ApiKey.FETCH, FETCH, fetch_request("t", 0))
+                gone.send(ApiKey.FETCH, FETCH, fetch_request("t", 0, partition_max_bytes=1))
+                gone.send(ApiKey.FETCH, FETCH, fetch_request("t", 1))
                 await until(lambda: len(broker.server._connections) == 2)
                 await gone.close()
                 others = [await broker.client() for _ in range(5)]
@@ -143,15 +195,21 @@ def test_what_is_sent_on_a_connection_that_is_closed_meanwhile_reaches_no_other_
     run(test)
 
 
-def test_damage_after_the_check_reaches_the_client_whose_checksum_finds_it(tmp_path):
+@pytest.mark.parametrize("asks_again", ["here", "where it was", "on another connection"])
+def test_damage_after_the_check_reaches_the_client_once_and_is_found_when_it_asks_again(tmp_path, asks_again):
     async def test():
-        async with broker_with_batches(tmp_path, count=3) as (broker, client, stored):
+        async with broker_with_batches(tmp_path, count=4) as (broker, client, stored):
             await client.fetch("t", 0)
-            flip_bit(tmp_path, stored[1])
-            result = joined(await client.fetch("t", 0))
+            flip_bit(tmp_path, stored[2])
+            result = joined(await fetch_on(client, 1))
             assert sent_bytes(broker) == len(result)
-            assert result != b"".join(stored)
-            assert sum(left != right for left, right in zip(result, b"".join(stored), strict=True)) == 1
+            assert sum(left != right for left, right in zip(result, b"".join(stored[1:]), strict=True)) == 1
+            if asks_again == "on another connection":
+                client = await broker.client()
+            again = await client.fetch("t", 1 if asks_again == "where it was" else 2)
+            told = (joined(again), again.error_code)
+            assert told == ((stored[1], 0) if asks_again == "where it was" else (b"", 56))
+            assert sent_bytes(broker) == len(result)
 
     run(test)
 
