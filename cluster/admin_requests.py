@@ -30,6 +30,7 @@ from cluster.commands import (
     DeleteTopic,
     RegisterBroker,
     ReplicaRecord,
+    SetFeature,
 )
 from cluster.controller import Controller
 from cluster.errors import (
@@ -120,6 +121,15 @@ class AllocateProducerIdsRequest(msgspec.Struct, frozen=True, array_like=True):
     timeout: float
 
 
+class UpdateFeatureRequest(msgspec.Struct, frozen=True, array_like=True):
+    """A feature is to be used at a level (RFC 0018)."""
+
+    name: str
+    level: int
+    validate_only: bool
+    timeout: float
+
+
 class AdminReply(msgspec.Struct, frozen=True, array_like=True):
     """`error` is the name of a ClusterError, empty for success; then the topic's name, id, partitions and replicas.
 
@@ -144,6 +154,7 @@ REGISTER_BROKER = Method(12, "register_broker", RegisterBrokerRequest, AdminRepl
 CREATE_PARTITIONS = Method(13, "create_partitions", CreatePartitionsRequest, AdminReply)
 ALTER_TOPIC_CONFIGS = Method(14, "alter_topic_configs", AlterTopicConfigsRequest, AdminReply)
 ALLOCATE_PRODUCER_IDS = Method(15, "allocate_producer_ids", AllocateProducerIdsRequest, AdminReply)
+UPDATE_FEATURE = Method(16, "update_feature", UpdateFeatureRequest, AdminReply)
 
 Request = TypeVar(
     "Request",
@@ -153,6 +164,7 @@ Request = TypeVar(
     CreatePartitionsRequest,
     AlterTopicConfigsRequest,
     AllocateProducerIdsRequest,
+    UpdateFeatureRequest,
 )
 
 
@@ -178,6 +190,7 @@ class AdminRequests:
         links.register_async(CREATE_PARTITIONS, self._answer(self._create_partitions))
         links.register_async(ALTER_TOPIC_CONFIGS, self._answer(self._alter_topic_configs))
         links.register_async(ALLOCATE_PRODUCER_IDS, self._answer(self._allocate_producer_ids))
+        links.register_async(UPDATE_FEATURE, self._answer(self._update_feature))
 
     async def create_topic(self, request: CreateTopicRequest) -> AdminReply:
         """Create a topic, or only check whether it could be; see `_forward` for the errors all of these share."""
@@ -202,6 +215,10 @@ class AdminRequests:
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AdminReply:
         """Take a block of producer ids that no other broker has or will have."""
         return await self._forward(ALLOCATE_PRODUCER_IDS, request, self._allocate_producer_ids, is_repeatable=True)
+
+    async def update_feature(self, request: UpdateFeatureRequest) -> AdminReply:
+        """Let a feature be used at a level from now on, or only check whether it could be."""
+        return await self._forward(UPDATE_FEATURE, request, self._update_feature)
 
     async def _forward(
         self,
@@ -356,6 +373,16 @@ class AdminRequests:
             index = await self._controller.confirm_office(deadline)
             if self._controller.members.get(NodeId(request.broker.node_id)) != request.broker:
                 index = await self._controller.propose(RegisterBroker(request.broker), deadline)
+            return AdminReply("", "", applied_index=index)
+
+    async def _update_feature(self, request: UpdateFeatureRequest, deadline: float) -> AdminReply:
+        async with self._controller.admission:
+            index = await self._controller.confirm_office(deadline)
+            features = self._controller.features
+            features.check(request.name, request.level, self._controller.members.all())
+            if request.level != features.level(request.name):
+                command = SetFeature(request.name, request.level)
+                index = await self._propose(command, deadline, validate_only=request.validate_only) or index
             return AdminReply("", "", applied_index=index)
 
     async def _allocate_producer_ids(self, _: AllocateProducerIdsRequest, deadline: float) -> AdminReply:

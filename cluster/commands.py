@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -12,8 +13,11 @@ FORMAT_VERSION = 1
 _TOPIC_ID = re.compile("[0-9a-f]{32}")
 
 
-class BrokerRecord(msgspec.Struct, frozen=True):
-    """One broker: who it is and where clients and admins find it."""
+class BrokerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One broker: who it is and where clients and admins find it.
+
+    `features` are the highest levels that it can work at (RFC 0018); what it does not name it does not have.
+    """
 
     node_id: int
     directory_id: str
@@ -23,6 +27,7 @@ class BrokerRecord(msgspec.Struct, frozen=True):
     rpc_port: int
     admin_host: str
     admin_port: int
+    features: dict[str, int] = {}
 
 
 class RegisterBroker(msgspec.Struct, frozen=True, tag="register_broker"):
@@ -75,7 +80,16 @@ class AllocateProducerIds(msgspec.Struct, frozen=True, tag="allocate_producer_id
     count: int
 
 
-Command = RegisterBroker | CreateTopic | DeleteTopic | CreatePartitions | AlterTopicConfigs | AllocateProducerIds
+class SetFeature(msgspec.Struct, frozen=True, tag="set_feature"):
+    """From now on a feature is used at this level (RFC 0018)."""
+
+    name: str
+    level: Annotated[int, msgspec.Meta(ge=0)]
+
+
+Command = (
+    RegisterBroker | CreateTopic | DeleteTopic | CreatePartitions | AlterTopicConfigs | AllocateProducerIds | SetFeature
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

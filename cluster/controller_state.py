@@ -10,12 +10,20 @@ part of the function, and the proposer at the leader gets it.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from cluster.commands import AllocateProducerIds, Command, RegisterBroker, UnknownCommandError, decode_command
-from cluster.controller_tables import ControllerTables
+from cluster.commands import (
+    AllocateProducerIds,
+    Command,
+    RegisterBroker,
+    SetFeature,
+    UnknownCommandError,
+    decode_command,
+)
+from cluster.controller_tables import ControllerTables, UnsupportedLevelError
 from cluster.errors import ClusterError
 from cluster.state_bounds import Fill, StateBound, StateFullError, StateOptions
+from model.features import OFFERED, LevelRange
 from model.ids import NO_INDEX, Index
 from model.topic_config import InvalidConfigError, TopicConfig
 from raft.replicate_item import NewEntry
@@ -33,14 +41,20 @@ class ControllerState:
     Args:
         topic_defaults: Fill what a topic leaves open.
         options: Bounds of the tables.
+        offered: The levels of features that this broker can work at.
 
     Attributes:
         tables: Brokers, topics and producer ids as of `applied_index`.
         applied_index: The last entry whose command, if it is one, has changed the tables.
     """
 
-    def __init__(self, topic_defaults: TopicConfig, options: StateOptions | None = None) -> None:
-        self.tables = ControllerTables(topic_defaults)
+    def __init__(
+        self,
+        topic_defaults: TopicConfig,
+        options: StateOptions | None = None,
+        offered: Mapping[str, LevelRange] = OFFERED,
+    ) -> None:
+        self.tables = ControllerTables(topic_defaults, offered)
         self.applied_index = NO_INDEX
         options = options or StateOptions()
         self._bound = StateBound("the tables of raft0", "bytes", options.raft0_bytes_max, _CURE)
@@ -84,7 +98,7 @@ class ControllerState:
         before = tables.size_bytes + reserved
         # Alone, a command's effect is known exactly. Behind others it may not be what it is now.
         after = before + tables.reserve_bytes(command) if self._tail else tables.size_with(command)
-        is_vital = isinstance(command, RegisterBroker | AllocateProducerIds)
+        is_vital = isinstance(command, RegisterBroker | AllocateProducerIds | SetFeature)
         return self._bound.judge(before, after, allowed=STATE_BYTES_MAX if is_vital else None)
 
     def admit(self, entry: NewEntry) -> StateFullError | None:
@@ -101,7 +115,7 @@ class ControllerState:
             command = decode_command(entry.payload)
             try:
                 self.tables.check(command)
-            except InvalidConfigError as error:
+            except (InvalidConfigError, UnsupportedLevelError) as error:
                 raise UnknownCommandError(f"raft0 entry {entry.index} sets what is unknown here: {error}") from error
             reserved = self.tables.reserve_bytes(command)
             # L3 of RFC 0008: commands are applied in the order of the log, as every other replica applies them.

@@ -1,12 +1,18 @@
-"""Brokers, topics and producer ids: what raft0's commands have made of them, with the format of their snapshot.
+"""Brokers, topics, producer ids, features: what raft0's commands have made of them, with the format of their snapshot.
 
-State bytes: format version u8 = 1, then blocks of a length (u32, little endian) and msgpack: first `_SavedHead`, then
-a `_SavedTopic` for each topic in order of name. They lie in checksummed files only.
+State bytes: format version u8, then items of a length (u32, little endian) and msgpack. They lie in checksummed files
+only.
+
+    format 1   `_SavedHead`, then a `_SavedTopic` for each topic in order of name
+    format 2   named blocks, each a `_BlockHead` and its items: "tables" with the items of format 1, "features"
+
+Format 2 is written once a feature has a level (RFC 0018): until then a version that knows only format 1 may come back.
 """
 
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -20,20 +26,30 @@ from cluster.commands import (
     CreateTopic,
     DeleteTopic,
     RegisterBroker,
+    SetFeature,
     are_replicas,
     is_topic_id,
 )
 from cluster.controller_sizes import ControllerSizes, TopicPart, reserve_bytes, topic_part
+from cluster.feature_table import FeatureTable
 from cluster.members_table import MembersTable
 from cluster.producer_id_table import ProducerIdTable
 from cluster.topic_table import Topic, TopicTable, placements
+from model.features import OFFERED, LevelRange
 from model.ids import DirectoryId, NodeId, Replica, TopicId
 from model.topic_config import TopicConfig, resolve_topic_config
-from storage.errors import CorruptLogError
+from storage.errors import CorruptLogError, UnknownFormatError
 
-FORMAT_VERSION = 1
+# The newest that is read.
+FORMAT_VERSION = 2
 
+_WITHOUT_FEATURES = 1
+_TABLES, _FEATURES = "tables", "features"
+# By name, the newest version of each block.
+_BLOCKS = {_TABLES: 1, _FEATURES: 1}
 _LENGTH = struct.Struct("<I")
+# What the first level of a feature adds at most: the heads of two blocks, and what is around the levels.
+_FEATURES_BYTES_MAX = 64
 
 
 class _SavedHead(msgspec.Struct, frozen=True, array_like=True):
@@ -52,6 +68,17 @@ class _SavedTopic(msgspec.Struct, frozen=True, array_like=True):
     older_producers: int
 
 
+class _BlockHead(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    version: int
+    items: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _SavedFeatures(msgspec.Struct, frozen=True, array_like=True):
+    levels: dict[str, Annotated[int, msgspec.Meta(ge=1)]]
+    epoch: Annotated[int, msgspec.Meta(ge=1)]
+
+
 class TableContents(NamedTuple):
     """What a snapshot says."""
 
@@ -59,18 +86,33 @@ class TableContents(NamedTuple):
     next_producer_id: int
     topics: list[Topic]
     sizes: ControllerSizes
+    levels: Mapping[str, int]
+    feature_epoch: int
+
+
+class UnsupportedLevelError(UnknownFormatError):
+    """A feature is in force at a level that this version does not have: it must not go on without it."""
 
 
 _encoder = msgspec.msgpack.Encoder()
 _head_decoder: msgspec.msgpack.Decoder[_SavedHead] = msgspec.msgpack.Decoder(_SavedHead)
 _topic_decoder: msgspec.msgpack.Decoder[_SavedTopic] = msgspec.msgpack.Decoder(_SavedTopic)
+_block_decoder: msgspec.msgpack.Decoder[_BlockHead] = msgspec.msgpack.Decoder(_BlockHead)
+_features_decoder: msgspec.msgpack.Decoder[_SavedFeatures] = msgspec.msgpack.Decoder(_SavedFeatures)
 
 
 class ControllerTables:
-    """See the module. `topic_defaults` fill what a topic leaves open."""
+    """See the module.
 
-    def __init__(self, topic_defaults: TopicConfig) -> None:
+    Args:
+        topic_defaults: Fill what a topic leaves open.
+        offered: The levels of features that this broker can work at.
+    """
+
+    def __init__(self, topic_defaults: TopicConfig, offered: Mapping[str, LevelRange] = OFFERED) -> None:
+        self._offered = offered
         self.members = MembersTable()
+        self.features = FeatureTable()
         self.topics = TopicTable(topic_defaults)
         self.producer_ids = ProducerIdTable()
         self._sizes = ControllerSizes()
@@ -80,10 +122,24 @@ class ControllerTables:
     @property
     def size_bytes(self) -> int:
         """What `encode` yields, in bytes; a close upper bound of it where there are more than 128 replicas."""
-        return self._sizes.total(self.members.all(), self.producer_ids.next_id)
+        return self._sizes.total(self.members.all(), self.producer_ids.next_id) + self._features_size()
+
+    def _features_size(self, levels: Mapping[str, int] | None = None) -> int:
+        """Return what format 2 takes more than format 1."""
+        levels = self.features.all() if levels is None else levels
+        if not levels:
+            return 0
+        heads = _BlockHead(_TABLES, 1, 2**31), _BlockHead(_FEATURES, 1, 1)
+        return sum(len(_item(each)) for each in (*heads, _SavedFeatures(dict(levels), 2**31)))
 
     def size_with(self, command: Command) -> int:
         """Return what `size_bytes` is once the command is applied to these tables, if it is taken."""
+        if isinstance(command, SetFeature):
+            more = self._features_size(self.features.all() | {command.name: command.level}) - self._features_size()
+            return self.size_bytes + more
+        return self._size_without_features(command) + self._features_size()
+
+    def _size_without_features(self, command: Command) -> int:
         brokers, next_id = self.members.all(), self.producer_ids.next_id
         match command:
             case RegisterBroker(broker):
@@ -94,9 +150,10 @@ class ControllerTables:
             case CreateTopic(name, topic_id, partitions, configs):
                 part = topic_part(name, topic_id, placements(partitions), configs, next_id)
                 return self._sizes.total(brokers, next_id, after=part)
+        assert not isinstance(command, SetFeature)
         topic = self.topics.get_by_id(TopicId(command.topic_id))
         if topic is None:
-            return self.size_bytes
+            return self._sizes.total(brokers, next_id)
         before, after = _part(topic), None
         match command:
             case CreatePartitions(_, _, partitions):
@@ -122,13 +179,31 @@ class ControllerTables:
                 return reserve_bytes(broker)
             case AllocateProducerIds():
                 return reserve_bytes(2**63 - 1)
+            case SetFeature(name, level):
+                return _FEATURES_BYTES_MAX + reserve_bytes((name, level))
 
     # -- changes ------------------------------------------------------------------------------------------------
 
     def check(self, command: Command) -> None:
-        """Raise InvalidConfigError if the command sets what this version does not know: it could not be applied."""
+        """Refuse a command that sets what this version does not know: it could not be applied.
+
+        Raises:
+            InvalidConfigError: A configuration of a topic.
+            UnsupportedLevelError: A level of a feature.
+        """
         if isinstance(command, CreateTopic | AlterTopicConfigs):
             resolve_topic_config(command.configs, self.topics.defaults)
+        if isinstance(command, SetFeature):
+            self._check_levels({command.name: command.level})
+
+    def _check_levels(self, levels: Mapping[str, int]) -> None:
+        for name, level in levels.items():
+            highest = self._offered[name].highest if name in self._offered else 0
+            if level > highest:
+                raise UnsupportedLevelError(
+                    f"the cluster uses {name[:100]} at level {level}, and this version has level {highest}: "
+                    "start a version that has it"
+                )
 
     def apply(self, command: Command) -> None:
         """Change the table that the command is for.
@@ -143,6 +218,7 @@ class ControllerTables:
     def _apply(self, command: Command) -> None:
         match command:
             case RegisterBroker(broker):
+                self.features.check_broker(broker)
                 self.members.apply_register(broker)
             case CreateTopic() as create:
                 self.topics.apply_create(create, self.producer_ids.next_id)
@@ -154,9 +230,11 @@ class ControllerTables:
                 self.topics.apply_alter_configs(alter)
             case AllocateProducerIds() as block:
                 self.producer_ids.apply_allocate(block)
+            case SetFeature() as raised:
+                self.features.apply_set(raised, self.members.all())
 
     def _part_of(self, command: Command) -> TopicPart | None:
-        if isinstance(command, RegisterBroker | AllocateProducerIds):
+        if isinstance(command, RegisterBroker | AllocateProducerIds | SetFeature):
             return None
         topic = self.topics.get_by_id(TopicId(command.topic_id))
         return None if topic is None else _part(topic)
@@ -172,43 +250,77 @@ class ControllerTables:
         replicas = sorted({replica for topic in topics for partition in topic.replicas for replica in partition})
         places = {replica: place for place, replica in enumerate(replicas)}
         pairs: list[tuple[int, str]] = [(replica.node_id, replica.directory_id) for replica in replicas]
-        head = _SavedHead(self.members.all(), self.producer_ids.next_id, pairs, len(topics))
-        yield bytes([FORMAT_VERSION]) + _block(head)
+        head = _item(_SavedHead(self.members.all(), self.producer_ids.next_id, pairs, len(topics)))
+        levels = self.features.all()
+        if levels:
+            yield bytes([FORMAT_VERSION]) + _item(_BlockHead(_TABLES, 1, 1 + len(topics))) + head
+        else:
+            yield bytes([_WITHOUT_FEATURES]) + head
         for topic in topics:
             partitions = [[places[replica] for replica in partition] for partition in topic.replicas]
-            yield _block(
+            yield _item(
                 _SavedTopic(topic.name, topic.topic_id, partitions, dict(topic.overrides), topic.older_producers)
             )
+        if levels:
+            yield _item(_BlockHead(_FEATURES, 1, 1)) + _item(_SavedFeatures(levels, self.features.epoch))
 
     def decode(self, state: bytes) -> Generator[None, None, TableContents]:
         """Return, after some steps, what `encode` has yielded; the tables stay as they are.
 
         Raises:
             CorruptLogError: Not written by `encode`, or by a newer version.
+            UnsupportedLevelError: It has a level of a feature that this version does not have.
         """
-        if state[:1] != bytes([FORMAT_VERSION]):
-            found = state[0] if state else None
-            raise CorruptLogError(f"controller state of format {found}, this version reads {FORMAT_VERSION}")
+        version = state[0] if state else None
+        if version not in (_WITHOUT_FEATURES, FORMAT_VERSION):
+            raise CorruptLogError(f"controller state of format {version}, this version reads 1 to {FORMAT_VERSION}")
         try:
-            blocks = _blocks(state)
-            head = _head_decoder.decode(next(blocks, b""))
-            replicas = [Replica(NodeId(node), DirectoryId(directory)) for node, directory in head.replicas]
-            topics, sizes = [], ControllerSizes()
-            for block in blocks:
-                topics.append(self._topic(_topic_decoder.decode(block), replicas))
-                sizes.replace(None, _part(topics[-1]))
-                yield
+            items = _items(state)
+            contents = (
+                yield from self._decode_blocks(items) if version == FORMAT_VERSION else self._decode_tables(items)
+            )
         except (msgspec.MsgspecError, UnicodeDecodeError, struct.error, ValueError, IndexError) as error:
             raise CorruptLogError(f"controller state cannot be read: {error}") from error
+        self._check_levels(contents.levels)
+        return contents
+
+    def _decode_blocks(self, items: Iterator[bytes]) -> Generator[None, None, TableContents]:
+        found: dict[str, TableContents] = {}
+        levels, epoch = dict[str, int](), 0
+        for item in items:
+            block = _block_decoder.decode(item)
+            if block.version != _BLOCKS.get(block.name):
+                raise ValueError(f"block {block.name[:40]!r} of version {block.version} is unknown to this version")
+            of_block = islice(items, block.items)
+            if block.name == _FEATURES:
+                features = _features_decoder.decode(next(of_block, b""))
+                levels, epoch = features.levels, features.epoch
+            else:
+                found[block.name] = yield from self._decode_tables(of_block)
+            if next(of_block, None) is not None:
+                raise ValueError(f"block {block.name!r} has more items than it can have")
+        if _TABLES not in found:
+            raise ValueError(f"no block {_TABLES!r}")
+        return found[_TABLES]._replace(levels=levels, feature_epoch=epoch)
+
+    def _decode_tables(self, items: Iterator[bytes]) -> Generator[None, None, TableContents]:
+        head = _head_decoder.decode(next(items, b""))
+        replicas = [Replica(NodeId(node), DirectoryId(directory)) for node, directory in head.replicas]
+        topics, sizes = [], ControllerSizes()
+        for item in items:
+            topics.append(self._topic(_topic_decoder.decode(item), replicas))
+            sizes.replace(None, _part(topics[-1]))
+            yield
         if len(topics) != head.topics:
-            raise CorruptLogError(f"controller state has {len(topics)} of {head.topics} topics")
-        return TableContents(head.brokers, head.next_producer_id, topics, sizes)
+            raise ValueError(f"it has {len(topics)} of {head.topics} topics")
+        return TableContents(head.brokers, head.next_producer_id, topics, sizes, {}, 0)
 
     def replace(self, contents: TableContents) -> None:
         """Let the tables be what a snapshot says, which is a later moment of the same log."""
         self.members.replace(contents.brokers)
         self.producer_ids.next_id = contents.next_producer_id
         self.topics.replace(contents.topics)
+        self.features.replace(contents.levels, contents.feature_epoch)
         self._sizes = contents.sizes
 
     def clear(self) -> None:
@@ -216,6 +328,7 @@ class ControllerTables:
         self.members.replace([])
         self.producer_ids.next_id = 0
         self.topics.clear()
+        self.features.replace({}, 0)
         self._sizes = ControllerSizes()
 
     def _topic(self, saved: _SavedTopic, replicas: list[Replica]) -> Topic:
@@ -236,17 +349,17 @@ def _part(topic: Topic) -> TopicPart:
     return topic_part(topic.name, topic.topic_id, topic.replicas, topic.overrides, topic.older_producers)
 
 
-def _block(saved: msgspec.Struct) -> bytes:
+def _item(saved: msgspec.Struct) -> bytes:
     encoded = _encoder.encode(saved)
     return _LENGTH.pack(len(encoded)) + encoded
 
 
-def _blocks(state: bytes) -> Iterator[bytes]:
+def _items(state: bytes) -> Iterator[bytes]:
     position = 1
     while position < len(state):
         (length,) = _LENGTH.unpack_from(state, position)
         position += _LENGTH.size
         if length > len(state) - position:
-            raise ValueError(f"a block of {length} bytes at {position}, the state ends at {len(state)}")
+            raise ValueError(f"an item of {length} bytes at {position}, the state ends at {len(state)}")
         yield state[position : position + length]
         position += length

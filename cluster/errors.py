@@ -45,6 +45,10 @@ class ProducerIdsTakenError(ClusterError):
     """The block of producer ids was given away by an earlier command; the next one begins behind it."""
 
 
+class FeatureUpdateError(ClusterError):
+    """A feature cannot be at that level: unknown, lowered, or a broker cannot go so far."""
+
+
 class OffsetOutOfRangeError(ClusterError):
     """No such offset: it lies above the high watermark."""
 
@@ -85,6 +89,7 @@ BY_NAME: dict[str, type[ClusterError]] = {
         InvalidTopicConfigError,
         TablesFullError,
         ProducerIdsTakenError,
+        FeatureUpdateError,
         ControllerUnavailableError,
         NotControllerError,
     )

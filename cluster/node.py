@@ -5,9 +5,11 @@ The broker process puts the Kafka listener and the admin port on top of it; the 
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+
+import msgspec
 
 from cluster.admin_requests import AdminRequests, RegisterBrokerRequest
 from cluster.commands import BrokerRecord
@@ -38,6 +40,7 @@ from cluster.telemetry.publisher import TelemetryPublisher
 from cluster.telemetry.telemetry_relay import TelemetryRelay
 from cluster.topic_table import Topic
 from cluster.visible_ends import VisibleEnds
+from model.features import OFFERED, LevelRange, told_features
 from model.ids import RAFT0, Index, NodeId, Replica
 from model.topic_config import TopicConfig
 from raft.group_configuration import GroupConfiguration, RaftPolicy
@@ -78,6 +81,7 @@ class NodeOptions:
         retention_check_interval: How often leaders look for what has outlived its retention, seconds.
         replicas_max: Replicas of one broker, beyond which no topic is created and none grows.
         telemetry: Publish each second what every replica here did (RFC 0011).
+        features: The levels of features that this node can work at (RFC 0018).
         idle_probe_interval: How often a link over which nothing comes is asked for a sign of life, seconds (RFC 0016);
             0.0: never, so that a broker that stands still is lost only for those that wait for its answers.
     """
@@ -96,6 +100,7 @@ class NodeOptions:
     retention_check_interval: float = 300.0
     replicas_max: int = 2_500
     telemetry: bool = False
+    features: Mapping[str, LevelRange] = field(default_factory=lambda: OFFERED)
     idle_probe_interval: float = 0.0
 
 
@@ -250,7 +255,7 @@ class Node:
         self.moves = LeadershipMoves(self.groups, self.leadership, self.links, options.node_id)
         self.partitions = PartitionManager()
         self.visible_ends = VisibleEnds(self.links, self.partitions, self.leadership, options.node_id)
-        state = ControllerState(options.topic_defaults, options.state)
+        state = ControllerState(options.topic_defaults, options.state, options.features)
         LeadershipEvents(self.groups, self.events)
         # Before raft0 is opened: it hears of every topic that is deleted from then on.
         self.backend = ControllerBackend(
@@ -316,13 +321,14 @@ class Node:
         return int(asyncio.get_running_loop().time() * 1000)
 
     def register(self, broker: BrokerRecord) -> None:
-        """Make this broker's addresses known, in the background.
+        """Make this broker's addresses, and the features that it can use, known in the background.
 
         `is_registered` is set when raft0's leader has taken them, with its leadership confirmed for this registration,
         and this node has applied all that was committed by then: before that its tables may be as old as its last life.
         Clients must not be answered from them, and nothing that is on disk may be judged by them.
         """
-        self._gate.spawn(self._register(broker), name="register")
+        told = msgspec.structs.replace(broker, features=told_features(self.options.features))
+        self._gate.spawn(self._register(told), name="register")
 
     async def _register(self, broker: BrokerRecord) -> None:
         while True:

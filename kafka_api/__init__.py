@@ -7,7 +7,7 @@
 - request_memory, fetch_memory: what all requests, and all fetch responses, may hold at once
 - fetch_sessions: incremental fetch sessions (KIP-227)
 - refused_batches: what an idempotent producer has sent behind a batch that was refused shares its fate
-- read_positions: up to where a connection has read, and so which batches it has found whole
+- read_positions: from where on a connection reads, and so which batches it has found whole
 - answer: one answer on its way to its client
 - client_progress: when a client that does nothing is disconnected
 - closed_log: why connections were closed, in a bounded number of lines

@@ -308,7 +308,8 @@ class Connection(asyncio.BufferedProtocol):
             header = header._replace(api_version=0)
         figures = self._figures.of(header.api_key, header.api_version)
         figures.requests += 1
-        self._queue_answer(header, api_versions_response(ADVERTISED, request), figures, began)
+        answer = api_versions_response(ADVERTISED, self._context.node, header.api_version, request)
+        self._queue_answer(header, answer, figures, began)
 
     # -- answers ------------------------------------------------------------------------------------------------
 

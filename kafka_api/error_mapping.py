@@ -36,6 +36,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     cluster_errors.InvalidTopicConfigError: ErrorCode.INVALID_CONFIG,
     cluster_errors.RequestTooLargeError: ErrorCode.INVALID_REQUEST,
     cluster_errors.TablesFullError: ErrorCode.POLICY_VIOLATION,
+    cluster_errors.FeatureUpdateError: ErrorCode.FEATURE_UPDATE_FAILED,
     cluster_errors.OffsetOutOfRangeError: ErrorCode.OFFSET_OUT_OF_RANGE,
     cluster_errors.ControllerUnavailableError: ErrorCode.REQUEST_TIMED_OUT,
     cluster_errors.LeadershipNotMovedError: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,

@@ -1,7 +1,7 @@
-"""Up to where one connection was last answered records of each partition.
+"""From where on one connection was last answered records of each partition.
 
-A client that goes on there has found the batches whole. One that asks for some of them again may not have: its check of
-their CRCs may have failed. It gets what is read and checked now (RFC 0002 section 14).
+A client that reads forward has found what it got whole. One that asks again may not have: its check of a batch's CRC
+may have failed. It gets what is read and checked now (RFC 0002 section 14).
 """
 
 from model.ids import GroupId, Offset
@@ -14,20 +14,20 @@ class ReadPositions:
     """One connection's. The partition that was answered longest ago gives way."""
 
     def __init__(self) -> None:
-        self._ends: dict[GroupId, int] = {}
+        self._offsets: dict[GroupId, Offset] = {}
 
-    def goes_on(self, group: GroupId, offset: Offset) -> bool:
-        """Whether all that this connection was last answered of the partition lies below `offset`."""
-        end = self._ends.get(group)
-        return end is not None and end <= offset
+    def reads_forward(self, group: GroupId, offset: Offset) -> bool:
+        """Whether this connection was last answered from a lower offset than `offset` on.
 
-    def note(self, group: GroupId, offset: Offset, records: int) -> None:
-        """The connection is answered so many records, more than 0, of what it has asked for from `offset` on.
-
-        The first batch may begin below `offset`: then the end is told too high, and one answer more is checked.
+        Not from where the answer ended: a client that takes 500 records at a time asks for a batch of 10,000 often, and
+        has found it whole since its first 500. One that stopped at a later batch of its answer is believed once.
         """
-        assert records > 0
-        self._ends.pop(group, None)
-        self._ends[group] = offset + records
-        if len(self._ends) > PARTITIONS_MAX:
-            del self._ends[next(iter(self._ends))]
+        before = self._offsets.get(group)
+        return before is not None and before < offset
+
+    def note(self, group: GroupId, offset: Offset) -> None:
+        """The connection is answered records from `offset` on."""
+        self._offsets.pop(group, None)
+        self._offsets[group] = offset
+        if len(self._offsets) > PARTITIONS_MAX:
+            del self._offsets[next(iter(self._offsets))]

@@ -1,6 +1,6 @@
 """What a handler may use: the node below, the options of this listener, memory for what it reads, the sessions of
 consumers, who creates topics on demand, the consumer groups that are kept here, what is counted, who asks, how long an
-answer was waited for by choice, what of its batches was refused for now, and up to where it has read."""
+answer was waited for by choice, what of its batches was refused for now, and from where on it reads."""
 
 from dataclasses import dataclass, field
 

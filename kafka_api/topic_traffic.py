@@ -38,17 +38,15 @@ class TopicTraffic:
         traffic.bytes_in += size
         traffic.records_in += records
 
-    def count_out(self, topic: str, batches: Iterable[Buffer | FileRange]) -> int:
-        """Whole batches are answered to a consumer; return how many records they have."""
+    def count_out(self, topic: str, batches: Iterable[Buffer | FileRange]) -> None:
+        """Whole batches are answered to a consumer."""
         traffic = self._of(topic)
-        before = traffic.records_out
         for batch in batches:
             traffic.bytes_out += len(batch)
             if isinstance(batch, FileRange):
                 traffic.records_out += batch.record_count
             else:
                 traffic.records_out += unpack_record_count(batch)[0]
-        return traffic.records_out - before
 
     def all(self) -> list[tuple[str, Traffic]]:
         """Return the label of each topic and its figures."""

@@ -1,6 +1,7 @@
 """The words of the system; imports nothing of ours.
 
 * `ids`           Index, Offset, Term, NodeId, Replica, GroupId, ConsistencyLevel.
+* `features`      what all brokers must have before one of them uses it, with levels.
 * `record_batch`  the Kafka v2 record batch: header fields, validation, in-place stamping.
 * `record_codec`  the records inside a batch, for lookups by time.
 * `key_value_batch`  batches that brokers write themselves: keys and values.

@@ -4,6 +4,7 @@
 * `produce`, `init_producer_id`, `fetch`, `list_offsets`, `offset_for_leader_epoch`: records.
 * `fetch_context`: what a Fetch is about, with and without a session.
 * `create_topics`, `delete_topics`, `create_partitions`: administration; `topic_admin` is what they share.
+* `update_features`: which levels of features the cluster uses.
 * `delete_records`: moves a partition's start.
 * `elect_leaders`, `describe_quorum`: who leads partitions, and raft0.
 * `describe_producers`, `describe_log_dirs`: the idempotent producers of a partition; what replicas take on disk.

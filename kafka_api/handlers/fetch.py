@@ -116,13 +116,13 @@ def _bytes_in_memory(target: _Target) -> int:
 
 
 def _note(context: RequestContext, targets: Sequence[_Target]) -> None:
-    """Count what the response has of each topic, and note up to where the connection has read."""
+    """Count what the response has of each topic, and note from where on the connection reads."""
     for target in targets:
         batches = target.result.records
         # `_take` makes lists; anything else has no batches.
         if batches and isinstance(batches, list) and isinstance(target.topic, Topic):
-            records = context.traffic.count_out(target.topic.name, batches)
-            context.read_positions.note(_partition(target).group, target.offset, records)
+            context.traffic.count_out(target.topic.name, batches)
+            context.read_positions.note(_partition(target).group, target.offset)
 
 
 def _name_leaders(context: RequestContext, targets: Sequence[_Target]) -> list[FetchResponse.NodeEndpoint]:
@@ -243,9 +243,9 @@ def _partition(target: _Target) -> Partition:
 
 
 async def _batches(target: _Target, size: int, positions: ReadPositions) -> Sequence[Buffer | FileRange]:
-    """Read; only a client that goes on gets batches that were checked before, and are not checked again."""
+    """Read; only a client that reads forward gets batches that were checked before, and are not checked again."""
     partition, offset = _partition(target), target.offset
-    if positions.goes_on(partition.group, offset):
+    if positions.reads_forward(partition.group, offset):
         return await partition.fetch_to_send(offset, size)
     return await partition.fetch(offset, size)
 

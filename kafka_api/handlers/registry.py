@@ -43,6 +43,7 @@ from kafka_api.handlers.scram_credentials import (
 )
 from kafka_api.handlers.sync_group import handle_sync_group
 from kafka_api.handlers.transactions import handle_describe_transactions, handle_list_transactions
+from kafka_api.handlers.update_features import handle_update_features
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.request_context import RequestContext
 
@@ -103,6 +104,7 @@ SERVED: dict[int, Served] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Served(0, 0, 0, handle_describe_user_scram_credentials),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Served(0, 0, 0, handle_alter_user_scram_credentials),
     ApiKey.DESCRIBE_QUORUM: Served(0, 0, 2, handle_describe_quorum),
+    ApiKey.UPDATE_FEATURES: Served(0, 0, 2, handle_update_features),
     ApiKey.DESCRIBE_CLUSTER: Served(0, 0, 2, handle_describe_cluster),
     ApiKey.DESCRIBE_PRODUCERS: Served(0, 0, 0, handle_describe_producers),
     ApiKey.DESCRIBE_TRANSACTIONS: Served(0, 0, 0, handle_describe_transactions),

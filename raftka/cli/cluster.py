@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
-from raftka.cli import cluster_config, cluster_log_level
+from raftka.cli import cluster_config, cluster_features, cluster_log_level
 from raftka.cli.exit_codes import FAILED
 from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.options import Format, brokers_option, format_option
@@ -26,6 +26,7 @@ def app() -> None:
 
 
 app.add_command(cluster_config.app)
+app.add_command(cluster_features.app)
 app.add_command(cluster_log_level.log_level)
 
 

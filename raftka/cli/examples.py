@@ -88,6 +88,8 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "cluster config unset": (
         Example("raftka cluster config unset log.cleaner.threads", "for other Kafkas: Raftka refuses it"),
     ),
+    "cluster features list": (Example("raftka cluster features list"),),
+    "cluster features upgrade": (Example("raftka cluster features upgrade --dry-run"),),
     "cluster log-level": (
         Example("raftka cluster log-level"),
         Example("raftka cluster log-level raft DEBUG"),

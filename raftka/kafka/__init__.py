@@ -4,6 +4,7 @@
 * `assignments`  which partitions a member of a group was assigned.
 * `configs`      options of topics and brokers.
 * `elections`    preferred replicas that are to lead.
+* `features`     features of brokers, and the levels that a cluster uses.
 * `groups`       consumer groups: members, offsets, deletion.
 * `loggers`      levels of the loggers of brokers.
 * `offsets`      where partitions begin and end, and which offset a time has.

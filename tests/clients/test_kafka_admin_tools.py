@@ -183,12 +183,18 @@ def test_whoever_wants_to_authenticate_is_told_that_nobody_can(tools_referee: Re
     assert "Unexpected handshake request with client mechanism PLAIN, enabled mechanisms are []" in said
 
 
+def test_features_are_described_and_none_is_raised_that_brokers_lack(tools_referee: Referee):
+    assert "Feature:" not in run(tools_referee, "features", "describe")
+    said = refused(tools_referee, "features", "upgrade", "--feature", "transaction.version=2")
+    assert "transaction.version cannot be at level 2: broker 1 has 0, broker 2 has 0, broker 3 has 0" in said
+    said = refused(tools_referee, "features", "downgrade", "--feature", "transaction.version=1")
+    assert "a level is never lowered" in said
+
+
 def test_what_is_not_advertised_is_not_sent(tools_referee: Referee, tmp_path: Path):
     nothing = tmp_path / "nothing.properties"
     nothing.touch()
     described = ("--describe", "--command-config", str(nothing))
-    said = refused(tools_referee, "features", "upgrade", "--feature", "transaction.version=2")
-    assert "does not support UPDATE_FEATURES" in said
     assert "does not support the broker unregistration" in run(tools_referee, "cluster", "unregister", "--id", "9")
     assert run(tools_referee, "share-groups", "--list") == ""
     assert "does not support DESCRIBE_DELEGATION_TOKEN" in tried(tools_referee, "delegation-tokens", *described)

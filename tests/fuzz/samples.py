@@ -17,6 +17,7 @@ from cluster.commands import (
     DeleteTopic,
     RegisterBroker,
     ReplicaRecord,
+    SetFeature,
     encode_command,
 )
 from cluster.controller_tables import ControllerTables
@@ -24,6 +25,7 @@ from cluster.producer_batch import BatchSequence
 from cluster.producer_table import PlacedBatch, ProducerOptions, ProducerTable
 from kafka_api.protocol.codec import encode_request, encode_response, versions
 from kafka_api.protocol.schema.message_schema import Direction, api_keys, schema_of
+from model.features import LevelRange
 from model.ids import DirectoryId, Index, NodeId, Offset, Replica, Term
 from model.topic_config import TopicConfig
 from rpc.codec import HELLO, PROOF, REFUSED, body_builtins, encode_header
@@ -174,6 +176,10 @@ def snapshot_files() -> list[bytes]:
     return [b"\x00" + whole, b"\x01" + whole[4:]]
 
 
+# What the tables of these samples can work at.
+OFFERED = {"f": LevelRange(0, 1)}
+
+
 def replica_states() -> list[bytes]:
     """Every command, a log start, a table of producers, the tables of raft0."""
     placement = [[ReplicaRecord(1, "d1"), ReplicaRecord(2, "d2")]]
@@ -184,14 +190,18 @@ def replica_states() -> list[bytes]:
         AlterTopicConfigs("a" * 32, {"retention.ms": "5"}),
         AllocateProducerIds(0, 1000),
     ]
-    producers, tables = ProducerTable(ProducerOptions()), ControllerTables(TopicConfig())
+    raised = [RegisterBroker(BrokerRecord(1, "d1", "k", 9092, "r", 33145, "a", 9644, {"f": 1})), SetFeature("f", 1)]
+    producers, tables = ProducerTable(ProducerOptions()), ControllerTables(TopicConfig(), OFFERED)
     for number in range(3):
         producers.settle(PlacedBatch(BatchSequence(number, 0, 5, 9), 40, 7 + number, 2, 1000), 0)
     for command in commands:
         tables.apply(command)
-    states = [(0, encode_command(command)) for command in (*commands, DeleteTopic("a" * 32))]
+    states = [(0, encode_command(command)) for command in (*commands, *raised, DeleteTopic("a" * 32))]
     states.append((1, encode_log_start(_snapshot().start)))
     states += [(2, b"".join(producers.encode())), (3, b"".join(tables.encode()))]
+    for command in raised:
+        tables.apply(command)
+    states.append((3, b"".join(tables.encode())))
     return [bytes([which]) + state for which, state in states]
 
 

@@ -214,7 +214,7 @@ def replica_state(data: bytes) -> None:
             list(table.decode(body, 0))
             list(ProducerTable(ProducerOptions()).decode(b"".join(table.encode()), 0))
         case 3:
-            tables = ControllerTables(TopicConfig())
+            tables = ControllerTables(TopicConfig(), samples.OFFERED)
             steps = tables.decode(body)
             while True:
                 try:
@@ -222,7 +222,7 @@ def replica_state(data: bytes) -> None:
                 except StopIteration as end:
                     tables.replace(end.value)
                     break
-            list(ControllerTables(TopicConfig()).decode(b"".join(tables.encode())))
+            list(ControllerTables(TopicConfig(), samples.OFFERED).decode(b"".join(tables.encode())))
 
 
 # -- between nodes

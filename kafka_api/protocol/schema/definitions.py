@@ -886,6 +886,26 @@ nodes []Node 2+
     host string 2+
     port uint16 2+
 """,
+    "UpdateFeaturesRequest": """
+57 request 0-2 flexible=0+
+timeout_ms int32 0+ default=60000
+feature_updates []FeatureUpdateKey 0+
+  feature string 0+
+  max_version_level int16 0+
+  allow_downgrade bool 0
+  upgrade_type int8 1+ default=1
+validate_only bool 1+
+""",
+    "UpdateFeaturesResponse": """
+57 response 0-2 flexible=0+
+throttle_time_ms int32 0+
+error_code int16 0+
+error_message string 0+ null=0+
+results []UpdatableFeatureResult 0-1
+  feature string 0+
+  error_code int16 0+
+  error_message string 0+ null=0+
+""",
     "DescribeClusterRequest": """
 60 request 0-2 flexible=0+
 include_cluster_authorized_operations bool 0+

@@ -1,4 +1,4 @@
-"""The primitive types of the Kafka protocol, as its non-flexible versions spell them, and the compact ones to read."""
+"""The primitive types of the Kafka protocol, as its non-flexible versions spell them, and some compact ones."""
 
 import struct
 from collections.abc import Callable, Iterable
@@ -45,6 +45,27 @@ def array(items: Iterable[bytes]) -> bytes:
     """Return an ARRAY of what is encoded already."""
     encoded = list(items)
     return i32(len(encoded)) + b"".join(encoded)
+
+
+def uvarint(value: int) -> bytes:
+    """Return an UNSIGNED_VARINT."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])
+
+
+def compact_string(text: str) -> bytes:
+    """Return a COMPACT_STRING."""
+    encoded = text.encode()
+    return uvarint(len(encoded) + 1) + encoded
+
+
+def compact_array(items: Iterable[bytes]) -> bytes:
+    """Return a COMPACT_ARRAY of what is encoded already."""
+    encoded = list(items)
+    return uvarint(len(encoded) + 1) + b"".join(encoded)
 
 
 class Reader:
@@ -117,11 +138,13 @@ class Reader:
         """Return a COMPACT_ARRAY, each of its items read by `read`; one that is null is empty."""
         return [read() for _ in range(self.uvarint() - 1)]
 
-    def tags(self) -> None:
-        """Read a section of tagged fields, whose values do not matter."""
-        for _ in range(self.uvarint()):
-            self.uvarint()
-            self._bytes(self.uvarint())
+    def compact_array_of(self, read: Callable[["Reader"], T]) -> list[T]:
+        """Return a COMPACT_ARRAY, each of its items read by `read` from this reader."""
+        return self.compact_array(lambda: read(self))
+
+    def tags(self) -> dict[int, bytes]:
+        """Return a section of tagged fields, by number, as they are encoded."""
+        return {self.uvarint(): self._bytes(self.uvarint()) for _ in range(self.uvarint())}
 
     def skip(self, *fields: Callable[[], object]) -> None:
         """Read these fields, whose values do not matter."""

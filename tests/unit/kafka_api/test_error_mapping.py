@@ -59,6 +59,7 @@ MAPPED = {
     cluster.errors.RequestTooLargeError: ErrorCode.INVALID_REQUEST,
     cluster.errors.TablesFullError: ErrorCode.POLICY_VIOLATION,
     cluster.state_bounds.StateFullError: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    cluster.errors.FeatureUpdateError: ErrorCode.FEATURE_UPDATE_FAILED,
     cluster.errors.OffsetOutOfRangeError: ErrorCode.OFFSET_OUT_OF_RANGE,
     cluster.errors.ControllerUnavailableError: ErrorCode.REQUEST_TIMED_OUT,
     cluster.errors.LeadershipNotMovedError: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,

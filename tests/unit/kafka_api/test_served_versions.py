@@ -28,6 +28,7 @@ from kafka_api.protocol.messages import (
     ListOffsetsRequest,
     MetadataRequest,
     OffsetForLeaderEpochRequest,
+    UpdateFeaturesRequest,
 )
 from tests.unit.cluster.cluster_nodes import run
 from tests.unit.model.record_batches import build_batch
@@ -107,6 +108,8 @@ def _operator_request(key):
             return ListConfigResourcesRequest()
         case ApiKey.DESCRIBE_LOG_DIRS:
             return DescribeLogDirsRequest(topics=None)
+        case ApiKey.UPDATE_FEATURES:
+            return UpdateFeaturesRequest(feature_updates=[])
     raise AssertionError(f"no request of {key}")
 
 
@@ -127,6 +130,8 @@ def _error(key, response):
             return response.responses[0].error_code
         case ApiKey.DELETE_TOPICS:
             return response.responses[0].error_code - 3  # unknown, as asked for
+        case ApiKey.UPDATE_FEATURES:
+            return response.error_code - 42  # invalid request: no feature is named
         case ApiKey.OFFSET_FOR_LEADER_EPOCH | ApiKey.DELETE_RECORDS | ApiKey.DESCRIBE_PRODUCERS:
             return response.topics[0].partitions[0].error_code
         case _:

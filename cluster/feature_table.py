@@ -1,0 +1,65 @@
+"""Which level of each feature is in force (RFC 0018). Written by `controller_tables` only."""
+
+from collections.abc import Mapping, Sequence
+
+from cluster.commands import BrokerRecord, SetFeature
+from cluster.errors import FeatureUpdateError
+
+
+class FeatureTable:
+    """Levels by name. A feature that was never set is at 0.
+
+    Attributes:
+        epoch: How often a level has changed: clients tell a newer answer from an older one by it.
+    """
+
+    def __init__(self) -> None:
+        self._levels: dict[str, int] = {}
+        self.epoch = 0
+
+    def level(self, name: str) -> int:
+        """Return the level in force."""
+        return self._levels.get(name, 0)
+
+    def all(self) -> dict[str, int]:
+        """Return all levels above 0, in order of name."""
+        return dict(sorted(self._levels.items()))
+
+    def apply_set(self, command: SetFeature, brokers: Sequence[BrokerRecord]) -> None:
+        """Raise a level.
+
+        Raises:
+            FeatureUpdateError: It would be lowered, or a registered broker cannot go so far.
+        """
+        self.check(command.name, command.level, brokers)
+        # F1 of RFC 0018: what was written at a level is never met at a lower one.
+        assert command.level >= self.level(command.name)
+        if command.level > self.level(command.name):
+            self._levels[command.name] = command.level
+            self.epoch += 1
+
+    def check(self, name: str, level: int, brokers: Sequence[BrokerRecord]) -> None:
+        """Raise FeatureUpdateError if the feature must not be at that level with these brokers."""
+        current = self.level(name)
+        if level < current:
+            raise FeatureUpdateError(f"{name[:100]} is at level {current}, and a level is never lowered")
+        lacking = [broker for broker in brokers if broker.features.get(name, 0) < level]
+        if lacking:
+            told = ", ".join(f"broker {broker.node_id} has {broker.features.get(name, 0)}" for broker in lacking)
+            raise FeatureUpdateError(
+                f"{name[:100]} cannot be at level {level}: {told}; start a newer version on these brokers first"
+            )
+
+    def check_broker(self, broker: BrokerRecord) -> None:
+        """Raise FeatureUpdateError unless a broker can work at all levels in force (F2 of RFC 0018)."""
+        lacking = [f"{name} {level}" for name, level in self.all().items() if broker.features.get(name, 0) < level]
+        if lacking:
+            raise FeatureUpdateError(
+                f"the cluster uses {', '.join(lacking)}, which the version of broker {broker.node_id} does not have: "
+                "start a newer version there"
+            )
+
+    def replace(self, levels: Mapping[str, int], epoch: int) -> None:
+        """Let these be all levels."""
+        self._levels = dict(levels)
+        self.epoch = epoch

@@ -1,0 +1,29 @@
+"""Features: what all brokers of a cluster must have before one of them uses it (KIP-584, RFC 0018).
+
+A feature has levels. A broker tells with its registration how far it can go, and raft0 keeps the level in force. What
+is written to disk or sent to other brokers depends on the level in force; what is read does not.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class LevelRange(NamedTuple):
+    """The levels of one feature that a broker can work at: `lowest` to `highest`, 0 or more."""
+
+    lowest: int
+    highest: int
+
+
+MEMBERSHIP = "raftka.membership"
+
+# What this version offers, by name. At level 0 a feature is not in use.
+OFFERED: Mapping[str, LevelRange] = {
+    # Brokers join and leave, and replicas move: not built yet.
+    MEMBERSHIP: LevelRange(0, 0),
+}
+
+
+def told_features(offered: Mapping[str, LevelRange] = OFFERED) -> dict[str, int]:
+    """Return what a broker tells of itself: the highest level of each feature that it can use at all."""
+    return {name: levels.highest for name, levels in sorted(offered.items()) if levels.highest}

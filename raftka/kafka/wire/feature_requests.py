@@ -1,0 +1,76 @@
+"""Features and their levels (KIP-584): which a broker offers, and which the cluster uses."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from raftka.kafka.wire.fields import Reader, compact_array, compact_string, i8, i16, i32
+from raftka.kafka.wire.requests import Request
+
+_NO_TAGS = i8(0)
+_UPGRADE = 1
+_SUPPORTED, _LEVELS = 0, 2
+
+
+class Features(NamedTuple):
+    """What one broker tells.
+
+    Attributes:
+        error: A code; 35: the broker does not know this version of the request.
+        offered: (lowest level, highest level) of each feature that it can work at.
+        levels: What the cluster uses, above 0.
+    """
+
+    error: int
+    offered: Mapping[str, tuple[int, int]]
+    levels: Mapping[str, int]
+
+
+class Refusal(NamedTuple):
+    """Why a feature is not raised; `feature` is empty where the whole request was refused."""
+
+    feature: str
+    code: int
+    message: str
+
+
+def describe_features(version: int) -> Request[Features]:
+    """Ask a broker for its features and the levels in force, by ApiVersions 4, or by 3, which omits some."""
+
+    def read_range(reader: Reader) -> tuple[str, tuple[int, int]]:
+        name, first, second = reader.compact_string(), reader.i16(), reader.i16()
+        reader.tags()
+        return name, (first, second)
+
+    def read(reader: Reader) -> Features:
+        # The header of this answer has no tags, whatever the version.
+        error = reader.i16()
+        if error:
+            return Features(error, {}, {})
+        reader.compact_array(lambda: reader.skip(reader.i16, reader.i16, reader.i16, reader.tags))
+        reader.i32()  # throttle time
+        tags = reader.tags()
+        offered, levels = (
+            dict(Reader(tags[tag]).compact_array_of(read_range)) if tag in tags else {} for tag in (_SUPPORTED, _LEVELS)
+        )
+        return Features(0, offered, {name: highest for name, (highest, _) in levels.items()})
+
+    return Request(18, version, _NO_TAGS + compact_string("raftka") + compact_string("0") + _NO_TAGS, read)
+
+
+def update_features(levels: Mapping[str, int], timeout_ms: int, *, validate_only: bool) -> Request[Sequence[Refusal]]:
+    """Raise features to these levels, or only ask whether they could be; the answer has what is refused."""
+
+    def read_result(reader: Reader) -> Refusal:
+        found = Refusal(reader.compact_string(), reader.i16(), reader.compact_string())
+        reader.tags()
+        return found
+
+    def read(reader: Reader) -> Sequence[Refusal]:
+        reader.tags()  # of the header
+        reader.i32()  # throttle time
+        whole = Refusal("", reader.i16(), reader.compact_string())
+        return [each for each in (whole, *reader.compact_array_of(read_result)) if each.code]
+
+    updates = [compact_string(name) + i16(level) + i8(_UPGRADE) + _NO_TAGS for name, level in levels.items()]
+    body = _NO_TAGS + i32(timeout_ms) + compact_array(updates) + i8(validate_only) + _NO_TAGS
+    return Request(57, 1, body, read)

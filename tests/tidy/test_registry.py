@@ -1,0 +1,57 @@
+"""Numbers that brokers of different versions must agree on: none is used twice, and the page tells all of them."""
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+from storage.entry import EntryKind
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "docs" / "registry.py"
+
+
+@pytest.fixture(scope="module", name="registry")
+def fixture_registry():
+    spec = spec_from_file_location("registry_of_docs", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def repeated(values: Iterable[object]) -> list[object]:
+    return [value for value, count in Counter(values).items() if count > 1]
+
+
+def test_the_page_says_what_the_code_says() -> None:
+    checked = subprocess.run([sys.executable, SCRIPT, "--check"], capture_output=True, text=True, timeout=60)
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_no_number_or_name_of_a_method_is_used_twice(registry) -> None:
+    methods = [method for method, _ in registry.methods()]
+    assert len(methods) > 15
+    assert repeated(method.number for method in methods) == []
+    assert repeated(method.name for method in methods) == []
+
+
+def test_every_method_is_found(registry) -> None:
+    calls = sum(registry.source(module).count("= Method(") for module in registry.modules())
+    assert len(registry.methods()) == calls
+
+
+def test_nothing_takes_a_number_that_is_reserved(registry) -> None:
+    assert {method.number for method, _ in registry.methods()} & registry.RESERVED_METHODS.keys() == set()
+    assert {int(kind) for kind in EntryKind} & registry.RESERVED_KINDS.keys() == set()
+
+
+def test_no_tag_of_a_command_is_used_twice(registry) -> None:
+    tags = [command.__struct_config__.tag for command in registry.commands()]
+    assert len(tags) >= 6
+    assert repeated(tags) == []
