@@ -1,4 +1,4 @@
-"""The runs of `make chaos`: every nemesis alone, all together, one at acks=1, the registers, and a foreign cluster."""
+"""The runs of `make chaos`: every nemesis alone, two of them, all together, one at acks=1, the registers, and a foreign cluster."""
 
 from typing import NamedTuple
 
@@ -17,6 +17,8 @@ class MatrixRun(NamedTuple):
 _ALONE = ("kill", "pause", "partition", "disk", "transfer", "hang-append", "vanish-directory", "few-descriptors")
 RUNS = [
     *(MatrixRun(nemesis, ("--nemesis", nemesis)) for nemesis in _ALONE),
+    # What rots, and is read again and again: RFC 0002 section 14.
+    MatrixRun("disk-and-kill", ("--nemesis", "disk,kill")),
     MatrixRun("mixed", ("--nemesis", ",".join(_ALONE))),
     MatrixRun("acks-1", ("--nemesis", "partition", "--acks", "1")),
     MatrixRun("register", ("--nemesis", "kill,pause,partition", "--workload", "register")),
