@@ -286,11 +286,15 @@ class ControllerTables:
 
     def _decode_blocks(self, items: Iterator[bytes]) -> Generator[None, None, TableContents]:
         found: dict[str, TableContents] = {}
+        seen: set[str] = set()
         levels, epoch = dict[str, int](), 0
         for item in items:
             block = _block_decoder.decode(item)
             if block.version != _BLOCKS.get(block.name):
                 raise ValueError(f"block {block.name[:40]!r} of version {block.version} is unknown to this version")
+            if block.name in seen:
+                raise ValueError(f"block {block.name!r} is there twice")
+            seen.add(block.name)
             of_block = islice(items, block.items)
             if block.name == _FEATURES:
                 features = _features_decoder.decode(next(of_block, b""))

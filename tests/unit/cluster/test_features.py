@@ -143,9 +143,9 @@ def item(value):
     [
         (item(["placements", 1, 0]), "block 'placements' of version 1 is unknown"),
         (item(["features", 2, 0]), "block 'features' of version 2 is unknown"),
-        (item(["features", 1, 2]) + item([{"x.one": 1}, 1]) + item([{}, 1]), "more items than it can have"),
-        (item(["features", 1, 0]), "cannot be read"),
-        (item(["features", 1, 1])[:-1], "cannot be read"),
+        (item(["features", 1, 1]) + item([{"x.one": 1}, 1]), "block 'features' is there twice"),
+        (item(["tables", 1, 0]), "block 'tables' is there twice"),
+        (b"\x05\x00\x00\x00x", "cannot be read"),
     ],
 )
 def test_a_block_that_is_unknown_or_does_not_fit_is_refused_by_name(machine, more, says):
@@ -154,9 +154,18 @@ def test_a_block_that_is_unknown_or_does_not_fit_is_refused_by_name(machine, mor
         Machine().restore(machine.saved() + more)
 
 
-def test_state_without_its_tables_is_refused():
-    with pytest.raises(CorruptLogError, match="no block 'tables'"):
-        Machine().restore(b"\x02" + item(["features", 1, 1]) + item([{"x.one": 1}, 1]))
+@pytest.mark.parametrize(
+    ("items", "says"),
+    [
+        (item(["features", 1, 1]) + item([{"x.one": 1}, 1]), "no block 'tables'"),
+        (item(["features", 1, 2]) + item([{"x.one": 1}, 1]) + item([{}, 1]), "more items than it can have"),
+        (item(["features", 1, 0]), "cannot be read"),
+        (item(["tables", 1, 0]), "cannot be read"),
+    ],
+)
+def test_state_whose_blocks_lack_something_is_refused(items, says):
+    with pytest.raises(CorruptLogError, match=says):
+        Machine().restore(b"\x02" + items)
 
 
 def test_the_size_of_the_tables_is_known_with_and_without_levels(machine):
