@@ -127,8 +127,14 @@ def test_a_broker_that_the_watchdog_ends_leaves_its_stacks(
     assert double.take(2 * WATCHDOG_USEC / 1_000_000) is None
     # What systemd sends then; a process that is stopped gets it when it goes on.
     os.kill(service.process.pid, signal.SIGABRT)
-    assert service.stop(signal.SIGCONT) == -signal.SIGABRT
-    _, _, stacks = service.log_text().partition("Fatal Python error: Aborted")
+    code = service.stop(signal.SIGCONT)
+    _, said, stacks = service.log_text().partition("Fatal Python error: Aborted")
+    assert said
+    if code == -signal.SIGSEGV:
+        # CPython 3.11 walks over the frames of threads that run on meanwhile, and may fall over one: seen once in some
+        # hundred runs. The broker has ended all the same, with the stacks up to there.
+        return
+    assert code == -signal.SIGABRT
     # Those of all threads. Of the main thread there may be the innermost frame alone: CPython 3.11 tells no others
     # where the signal comes in the middle of a call.
     assert "raftka/broker/loop_watchdog.py" in stacks
