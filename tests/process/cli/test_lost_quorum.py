@@ -48,6 +48,8 @@ TYPED = {
     "cluster config get": "log.retention.ms",
     "cluster config set": "log.retention.ms=1",
     "cluster config unset": "log.retention.ms",
+    "cluster features list": "",
+    "cluster features upgrade": "",
     "cluster log-level": "raft DEBUG",
     "partition list": "",
     "partition elect-preferred": "--all",
