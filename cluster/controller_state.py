@@ -44,7 +44,7 @@ class ControllerState:
         offered: The levels of features that this broker can work at.
 
     Attributes:
-        tables: Brokers, topics and producer ids as of `applied_index`.
+        tables: Brokers, topics, producer ids and features as of `applied_index`.
         applied_index: The last entry whose command, if it is one, has changed the tables.
     """
 
@@ -91,8 +91,8 @@ class ControllerState:
     def judge(self, command: Command) -> StateFullError | None:
         """Return why the tables have no room for a command, behind all that lies in the log; None: they have.
 
-        Brokers and their producer ids have what lies between the bound and a snapshot's own: a cluster must be able to
-        say where it is.
+        Brokers, their producer ids and features have what lies between the bound and a snapshot's own: a cluster must
+        be able to say where it is.
         """
         tables, reserved = self.tables, self._reserved
         before = tables.size_bytes + reserved

@@ -40,12 +40,12 @@ from model.ids import DirectoryId, NodeId, Replica, TopicId
 from model.topic_config import TopicConfig, resolve_topic_config
 from storage.errors import CorruptLogError, UnknownFormatError
 
-# The newest that is read.
+# The newest; format 1 is read and written, too.
 FORMAT_VERSION = 2
 
 _WITHOUT_FEATURES = 1
 _TABLES, _FEATURES = "tables", "features"
-# By name, the newest version of each block.
+# By name, the version of each block.
 _BLOCKS = {_TABLES: 1, _FEATURES: 1}
 _LENGTH = struct.Struct("<I")
 # What the first level of a feature adds at most: the heads of two blocks, and what is around the levels.

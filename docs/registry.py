@@ -127,7 +127,7 @@ def _command_lines() -> Iterator[str]:
 
 
 def _format_lines() -> Iterator[str]:
-    yield from ("## Formats", "", "The newest version that is written.", "")
+    yield from ("## Formats", "", "The newest version that the code writes; an older one may be written as well.", "")
     yield from ("| module | version | what it is about |", "| --- | ---: | --- |")
     yield from (f"| `{module}` | {version} | {about} |" for module, version, about in formats())
 

@@ -7,6 +7,7 @@ from raftka.kafka.wire.fields import Reader, compact_array, compact_string, i8, 
 from raftka.kafka.wire.requests import Request
 
 _NO_TAGS = i8(0)
+_NO_ITEMS = compact_array(())
 _UPGRADE = 1
 _SUPPORTED, _LEVELS = 0, 2
 
@@ -41,6 +42,10 @@ def describe_features(version: int) -> Request[Features]:
         reader.tags()
         return name, (first, second)
 
+    def read_ranges(tag: bytes | None) -> dict[str, tuple[int, int]]:
+        reader = Reader(tag or _NO_ITEMS)
+        return dict(reader.compact_array(lambda: read_range(reader)))
+
     def read(reader: Reader) -> Features:
         # The header of this answer has no tags, whatever the version.
         error = reader.i16()
@@ -49,10 +54,8 @@ def describe_features(version: int) -> Request[Features]:
         reader.compact_array(lambda: reader.skip(reader.i16, reader.i16, reader.i16, reader.tags))
         reader.i32()  # throttle time
         tags = reader.tags()
-        offered, levels = (
-            dict(Reader(tags[tag]).compact_array_of(read_range)) if tag in tags else {} for tag in (_SUPPORTED, _LEVELS)
-        )
-        return Features(0, offered, {name: highest for name, (highest, _) in levels.items()})
+        levels = read_ranges(tags.get(_LEVELS))
+        return Features(0, read_ranges(tags.get(_SUPPORTED)), {name: highest for name, (highest, _) in levels.items()})
 
     return Request(18, version, _NO_TAGS + compact_string("raftka") + compact_string("0") + _NO_TAGS, read)
 
@@ -69,7 +72,7 @@ def update_features(levels: Mapping[str, int], timeout_ms: int, *, validate_only
         reader.tags()  # of the header
         reader.i32()  # throttle time
         whole = Refusal("", reader.i16(), reader.compact_string())
-        return [each for each in (whole, *reader.compact_array_of(read_result)) if each.code]
+        return [each for each in (whole, *reader.compact_array(lambda: read_result(reader))) if each.code]
 
     updates = [compact_string(name) + i16(level) + i8(_UPGRADE) + _NO_TAGS for name, level in levels.items()]
     body = _NO_TAGS + i32(timeout_ms) + compact_array(updates) + i8(validate_only) + _NO_TAGS

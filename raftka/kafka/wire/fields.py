@@ -138,10 +138,6 @@ class Reader:
         """Return a COMPACT_ARRAY, each of its items read by `read`; one that is null is empty."""
         return [read() for _ in range(self.uvarint() - 1)]
 
-    def compact_array_of(self, read: Callable[["Reader"], T]) -> list[T]:
-        """Return a COMPACT_ARRAY, each of its items read by `read` from this reader."""
-        return self.compact_array(lambda: read(self))
-
     def tags(self) -> dict[int, bytes]:
         """Return a section of tagged fields, by number, as they are encoded."""
         return {self.uvarint(): self._bytes(self.uvarint()) for _ in range(self.uvarint())}
