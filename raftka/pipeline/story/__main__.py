@@ -24,7 +24,7 @@ from raftka.pipeline.spark_session import require_spark
 from raftka.pipeline.story.orders import TOPIC, TOPICS, Load, make_topic
 from raftka.pipeline.story.outage import Outage
 from raftka.pipeline.story.output import prepare, shown
-from raftka.pipeline.story.pipelines import DEAD_LETTERS, Pipelines
+from raftka.pipeline.story.pipelines import DEAD_LETTERS, Pipeline, Pipelines
 from raftka.pipeline.story.waiting import StoryError, eventually, pass_time
 from raftka.pipeline.telemetry.settings import TELEMETRY_TOPIC
 
@@ -104,10 +104,17 @@ class Story:
         self._say(f"the load ends: {orders:,} orders are in the log, every one acknowledged; all are read once more")
         ends = kafka_offsets.end_offsets(self._brokers, TOPICS.all)
         eventually("the archive has all orders", lambda: pipelines.has_archived(ends))
+        self._stop(pipelines.archive)
+        # The last windows of telemetry end some seconds after the load: the proofs that need none of them go first.
+        self._prove(pipelines, orders)
         eventually("telemetry has told of all the time", lambda: pipelines.has_told(ended_at))
-        for status in pipelines.stop():
-            self._say(f"pipeline {status.name} is stopped: {status.batches:,} batches, {status.rows:,} records")
-        self._prove(pipelines, outage, (load.history.began_wall_ns / 1e9, ended_at), orders)
+        self._stop(pipelines.telemetry)
+        self._draw(pipelines, outage, (load.history.began_wall_ns / 1e9, ended_at))
+
+    def _stop(self, pipeline: Pipeline) -> None:
+        pipeline.ask_to_stop()
+        status = pipeline.ended()
+        self._say(f"pipeline {status.name} is stopped: {status.batches:,} batches, {status.rows:,} records")
 
     def _lose_the_leader(self, load: Load, pipelines: Pipelines, *, is_frozen_first: bool) -> Outage:
         """Kill the leader, and bring it back. Frozen first it is like a machine that dies: no connection is closed."""
@@ -143,16 +150,20 @@ class Story:
         load.history.fault("kill", node=node)
         self._cluster.kill(node)
 
-    def _prove(self, pipelines: Pipelines, outage: Outage, span: tuple[float, float], orders: int) -> None:
+    def _prove(self, pipelines: Pipelines, orders: int) -> None:
         # Not before it is known that PySpark is there.
         from raftka.pipeline.story import proofs
 
-        spark, archive, tables = pipelines.spark, pipelines.archive.output, pipelines.telemetry.output
-        history, picture = self._out / _HISTORY, self._out / _PICTURE
+        spark, archive, history = pipelines.spark, pipelines.archive.output, self._out / _HISTORY
         self._say(f"{shown(archive)}: {proofs.verified(spark, self._brokers, archive, orders)}")
         self._say(f"topic {DEAD_LETTERS}: {proofs.letters_counted(spark, self._brokers, DEAD_LETTERS, history)}")
-        self._say(f"{shown(picture)}: {proofs.plotted(spark, tables, outage, span, picture)}")
         self._say(f"{shown(history)}: {proofs.audited(spark, history, self._out)}")
+
+    def _draw(self, pipelines: Pipelines, outage: Outage, span: tuple[float, float]) -> None:
+        from raftka.pipeline.story import proofs
+
+        tables, picture = pipelines.telemetry.output, self._out / _PICTURE
+        self._say(f"{shown(picture)}: {proofs.plotted(pipelines.spark, tables, outage, span, picture)}")
 
     def _await_brokers(self) -> None:
         assert self._cluster is not None

@@ -167,12 +167,6 @@ class Pipelines:
         for each in self.both:
             each.check()
 
-    def stop(self) -> list[Status]:
-        """Let both end after the batch that runs; return their last statuses."""
-        for each in self.both:
-            each.ask_to_stop()
-        return [each.ended() for each in self.both]
-
     def manifest(self) -> Manifest:
         """Return what the archive holds, by its commit records."""
         return load_manifest(ArchiveFolder.open(self.archive.output))

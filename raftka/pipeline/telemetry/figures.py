@@ -4,12 +4,39 @@ A histogram is an array of buckets (upper_us, count). It need not be in order, a
 times: histograms are added up by joining their arrays.
 """
 
-from pyspark.sql import Column
+import functools
+from collections.abc import Callable
+from typing import ParamSpec
+from weakref import WeakKeyDictionary
+
+from pyspark import SparkContext
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 BUCKETS = "ARRAY<STRUCT<upper_us: BIGINT, count: BIGINT>>"
 # Percentiles that are computed, by the ends of their columns' names; whole numbers, so that ranks are exact.
 PERCENTS = {"p50": 50, "p99": 99}
+
+P = ParamSpec("P")
+
+
+def kept(build: Callable[P, list[Column]]) -> Callable[P, list[Column]]:
+    """Return `build` with a memory: it builds the columns of the same arguments once for each JVM.
+
+    A column is an object of the JVM that names columns and belongs to no table. To build one takes dozens of calls to
+    the JVM, and every batch would build the same ones. Arguments must be hashable.
+    """
+    of_jvm: WeakKeyDictionary[object, dict[object, list[Column]]] = WeakKeyDictionary()
+
+    @functools.wraps(build)
+    def once(*args: P.args, **named: P.kwargs) -> list[Column]:
+        columns = of_jvm.setdefault(SparkContext._gateway, {})  # noqa: SLF001
+        key = (args, tuple(named.items()))
+        if key not in columns:
+            columns[key] = build(*args, **named)
+        return columns[key]
+
+    return once
 
 
 def joined(arrays: Column) -> Column:
@@ -49,15 +76,27 @@ def bucket_percentile(buckets: Column, percent: int, largest: Column) -> Column:
     return F.when(found.isNotNull(), F.least(found, largest))
 
 
-def distribution(name: str, values: Column) -> list[Column]:
-    """Return the columns NAME_p50, NAME_p99 and NAME_max of an array of numbers."""
+@kept
+def distribution(name: str) -> list[Column]:
+    """Return the columns NAME_p50, NAME_p99 and NAME_max of the array of numbers in column NAMEs."""
+    values = F.col(f"{name}s")
     percentiles = [nearest_rank(values, percent).alias(f"{name}_{end}") for end, percent in PERCENTS.items()]
     return [*percentiles, F.array_max(values).alias(f"{name}_max")]
 
 
-def latency(name: str, buckets: Column, largest: Column) -> list[Column]:
-    """Return the columns NAME_n, NAME_p50_us, NAME_p99_us and NAME_max_us of a histogram."""
+@kept
+def latency(name: str) -> list[Column]:
+    """Return the columns NAME_n, NAME_p50_us, NAME_p99_us and NAME_max_us of a histogram: NAME_buckets, NAME_max."""
+    buckets, largest = F.col(f"{name}_buckets"), F.col(f"{name}_max")
     percentiles = [
         bucket_percentile(buckets, percent, largest).alias(f"{name}_{end}_us") for end, percent in PERCENTS.items()
     ]
     return [bucket_count(buckets).alias(f"{name}_n"), *percentiles, largest.alias(f"{name}_max_us")]
+
+
+def in_one_file(rows: DataFrame, *order: str) -> DataFrame:
+    """Return the rows in order, in one partition: what is written of them is one file.
+
+    A sort alone would compute the rows twice, the first time to see where to cut them.
+    """
+    return rows.repartition(1).sort(*order)

@@ -61,9 +61,9 @@ class BatchWriter:
             if count == 0:
                 return
             staging = self._folder.staging_of(name)
-            seconds_table(rows).coalesce(1).write.parquet(str(staging / SECONDS))
-            windows(rows).coalesce(1).write.parquet(str(staging / WINDOWS))
-            replication(views).coalesce(1).write.parquet(str(staging / REPLICATION))
+            seconds_table(rows).write.parquet(str(staging / SECONDS))
+            windows(rows).write.parquet(str(staging / WINDOWS))
+            replication(views).write.parquet(str(staging / REPLICATION))
         finally:
             rows.unpersist()
         table = spark.read.parquet(str(staging / WINDOWS))

@@ -13,12 +13,13 @@ told apart, and their logs are left out.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from raftka.pipeline.telemetry.figures import BUCKETS, PERCENTS, bucket_count, bucket_percentile, joined
+from raftka.pipeline.telemetry.figures import BUCKETS, PERCENTS, bucket_count, bucket_percentile, in_one_file, joined, kept
 from raftka.pipeline.telemetry.reports import KINDS, LEVELS, PARTITION
 
 SCOPES = ("partition", "topic", "broker", "cluster")
 ROLES = ("leader", "follower")
 STATS = ("entries", "unapplied")
+_MEASURED = ("appended", "calls", "applies")
 _VIEW = (*PARTITION, "start", "end")
 # What says which scope a row is of; the rest of them is null.
 _SCOPE_COLUMNS = {"topic": "string", "topic_id": "string", "partition": "int", "broker": "int"}
@@ -32,25 +33,34 @@ _OF_SCOPE = {
 
 def replication(views: DataFrame) -> DataFrame:
     """Return the table of replication, from what windows see (`gathered`): a row per second and scope; a batch."""
-    rows = _in_roles(_own_reports(views)).withColumn("scope", F.explode(F.array(*map(_scope, SCOPES))))
+    rows = _in_roles(_own_reports(views)).withColumn("scope", F.explode(F.array(*_scopes())))
     keys = [F.col(f"scope.{name}").alias(name) for name in ("scope", *_SCOPE_COLUMNS)]
-    gathered = rows.groupBy(*keys, F.timestamp_seconds("second").alias("second")).agg(
+    gathered = rows.groupBy(*keys, F.timestamp_seconds("second").alias("second")).agg(*_gathered())
+    names = [name for name in gathered.columns if name not in _MEASURED]
+    return in_one_file(gathered.select(*names, *_measurements()), "scope", *_SCOPE_COLUMNS, "second")
+
+
+@kept
+def _gathered() -> list[Column]:
+    return [
         *(figure for role in ROLES for figure in _logs(role)),
         F.max("min_in_sync").alias("min_in_sync"),
         F.min("in_sync_min").alias("in_sync_min"),
         F.count_if(F.col("in_sync_min") < F.col("min_in_sync")).alias("under_min_in_sync"),
         F.max("out_of_sync").alias("out_of_sync_max"),
         F.count_if(F.col("out_of_sync") > 0).alias("under_replicated"),
-        *(joined(F.col(name)).alias(name) for name in ("appended", "calls", "applies")),
-    )
-    names = [name for name in gathered.columns if name not in ("appended", "calls", "applies")]
+        *(joined(F.col(name)).alias(name) for name in _MEASURED),
+    ]
+
+
+@kept
+def _measurements() -> list[Column]:
     of_calls = [{"level": level, "kind": kind} for level in LEVELS for kind in KINDS]
-    return gathered.select(
-        *names,
+    return [
         _appended(F.col("appended")).alias("appended"),
         _measured(F.col("calls"), of_calls).alias("calls"),
         _measured(F.col("applies"), [{"kind": kind} for kind in KINDS]).alias("applies"),
-    ).sort("scope", *_SCOPE_COLUMNS, "second")
+    ]
 
 
 def _own_reports(views: DataFrame) -> DataFrame:
@@ -87,14 +97,18 @@ def _in_roles(found: DataFrame) -> DataFrame:
     )
 
 
-def _scope(scope: str) -> Column:
-    return F.struct(
-        F.lit(scope).alias("scope"),
-        *(
-            (F.col(name) if name in _OF_SCOPE[scope] else F.lit(None)).cast(kind).alias(name)
-            for name, kind in _SCOPE_COLUMNS.items()
-        ),
-    )
+@kept
+def _scopes() -> list[Column]:
+    return [
+        F.struct(
+            F.lit(scope).alias("scope"),
+            *(
+                (F.col(name) if name in _OF_SCOPE[scope] else F.lit(None)).cast(kind).alias(name)
+                for name, kind in _SCOPE_COLUMNS.items()
+            ),
+        )
+        for scope in SCOPES
+    ]
 
 
 def _logs(role: str) -> list[Column]:

@@ -16,7 +16,7 @@ second is
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812
 
-from raftka.pipeline.telemetry.figures import BUCKETS, joined, latency
+from raftka.pipeline.telemetry.figures import BUCKETS, in_one_file, joined, latency
 from raftka.pipeline.telemetry.reports import PARTITION
 
 HISTOGRAMS = ("quorum_ack", "leader_ack", "fsync")
@@ -149,8 +149,7 @@ def _own(classified: DataFrame) -> DataFrame:
 
 def seconds_table(rows: DataFrame) -> DataFrame:
     """Return the table of seconds: percentiles in place of histograms."""
-    figures = [
-        column for name in HISTOGRAMS for column in latency(name, F.col(f"{name}_buckets"), F.col(f"{name}_max"))
-    ]
+    figures = [column for name in HISTOGRAMS for column in latency(name)]
     kept = ("state", "leader", "term", "dirty", "commit", "commit_lag", "lags", "elections", "reports")
-    return rows.select(*PARTITION, "second", *kept, "recovery_bytes", *figures).sort(*PARTITION, "second")
+    found = rows.select(*PARTITION, "second", *kept, "recovery_bytes", *figures)
+    return in_one_file(found, *PARTITION, "second")

@@ -1,22 +1,22 @@
 """Windows: figures of partitions, and of the whole cluster, over seconds."""
 
-from collections.abc import Sequence
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from raftka.pipeline.telemetry.figures import distribution, joined, latency
+from raftka.pipeline.telemetry.figures import distribution, in_one_file, joined, kept, latency
 from raftka.pipeline.telemetry.reports import PARTITION
 from raftka.pipeline.telemetry.seconds import HISTOGRAMS, STATES, UNAVAILABLE
 
 CLUSTER = "cluster"
 _MINUTE = 60.0
+_SUMMED = ("elections", "reports", "recovery_bytes")
 _DIMENSIONS = {"topic": "string", "topic_id": "string", "partition": "int"}
 
 
 def windows(rows: DataFrame) -> DataFrame:
     """Return the table of windows of these seconds: a row per partition, and one of all, which has no topic."""
-    return _figures(rows, PARTITION).unionByName(_figures(rows, ())).sort("start", "topic", "topic_id", "partition")
+    found = _figures(rows, PARTITION).unionByName(_figures(rows, ()))
+    return in_one_file(found, "start", "topic", "topic_id", "partition")
 
 
 def outages(seconds: dict[str, Column]) -> Column:
@@ -43,13 +43,18 @@ def _spans(every: Column, state: str) -> Column:
     return F.zip_with(begins, lasts, span)
 
 
-def _figures(rows: DataFrame, dimensions: Sequence[str]) -> DataFrame:
+def _figures(rows: DataFrame, dimensions: tuple[str, ...]) -> DataFrame:
+    return rows.groupBy("start", "end", *dimensions).agg(*_gathered(dimensions)).select(*_columns(dimensions))
+
+
+@kept
+def _gathered(dimensions: tuple[str, ...]) -> list[Column]:
     counted = [F.count_if(F.col("state") == state).alias(f"{state}_seconds") for state in STATES]
     # Of the cluster several partitions have the same second.
     when = {state: F.collect_set(F.when(F.col("state") == state, F.unix_seconds("second"))) for state in UNAVAILABLE}
-    summed = ("elections", "reports", "recovery_bytes")
-    gathered = rows.groupBy("start", "end", *dimensions).agg(
-        F.count_distinct(*PARTITION).alias("partitions"),
+    return [
+        # Not count_distinct, for which Spark makes a second table of all that the others gather.
+        F.size(F.collect_set(F.struct(*PARTITION))).cast("bigint").alias("partitions"),
         # Of the cluster it would be one partition's.
         (
             F.max_by("leader", F.when(F.col("leader").isNotNull(), F.col("second")))
@@ -59,34 +64,36 @@ def _figures(rows: DataFrame, dimensions: Sequence[str]) -> DataFrame:
         (F.max("term") if dimensions else F.lit(None).cast("bigint")).alias("term"),
         *counted,
         *(F.array_sort(found).alias(f"{state}_at") for state, found in when.items()),
-        *(F.sum(name).alias(name) for name in summed),
+        *(F.sum(name).alias(name) for name in _SUMMED),
         joined(F.col("lags.lag")).alias("replica_lags"),
         F.collect_list("commit_lag").alias("commit_lags"),
         *(joined(F.col(f"{name}_buckets")).alias(f"{name}_buckets") for name in HISTOGRAMS),
         *(F.max(f"{name}_max").alias(f"{name}_max") for name in HISTOGRAMS),
-    )
+    ]
+
+
+@kept
+def _columns(dimensions: tuple[str, ...]) -> list[Column]:
     length = F.col("end").cast("double") - F.col("start").cast("double")
     names = [
         (F.col(name) if name in dimensions else F.lit(None).cast(kind)).alias(name)
         for name, kind in _DIMENSIONS.items()
     ]
-    return gathered.select(
-        "start",
-        "end",
+    return [
+        F.col("start"),
+        F.col("end"),
         *names,
-        "partitions",
-        "leader",
-        "term",
-        *distribution("replica_lag", F.col("replica_lags")),
-        *distribution("commit_lag", F.col("commit_lags")),
-        *(column for name in HISTOGRAMS for column in latency(name, F.col(f"{name}_buckets"), F.col(f"{name}_max"))),
-        "elections",
+        *map(F.col, ("partitions", "leader", "term")),
+        *distribution("replica_lag"),
+        *distribution("commit_lag"),
+        *(column for name in HISTOGRAMS for column in latency(name)),
+        F.col("elections"),
         (F.col("elections") * _MINUTE / length).alias("elections_per_minute"),
-        *(f"{state}_seconds" for state in STATES),
+        *(F.col(f"{state}_seconds") for state in STATES),
         (F.col("leaderless_seconds") + F.col("stalled_seconds")).alias("unavailable_seconds"),
         outages({state: F.col(f"{state}_at") for state in UNAVAILABLE}).alias("outages"),
-        *summed[1:],
-    )
+        *map(F.col, _SUMMED[1:]),
+    ]
 
 
 def as_records(table: DataFrame) -> DataFrame:
