@@ -13,7 +13,15 @@ told apart, and their logs are left out.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from raftka.pipeline.telemetry.figures import BUCKETS, PERCENTS, bucket_count, bucket_percentile, in_one_file, joined, kept
+from raftka.pipeline.telemetry.figures import (
+    BUCKETS,
+    PERCENTS,
+    bucket_count,
+    bucket_percentile,
+    in_one_file,
+    joined,
+    kept,
+)
 from raftka.pipeline.telemetry.reports import KINDS, LEVELS, PARTITION
 
 SCOPES = ("partition", "topic", "broker", "cluster")
