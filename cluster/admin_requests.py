@@ -15,7 +15,7 @@ confirms with a majority that it still leads before it reads its tables for a to
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -177,13 +177,22 @@ def check_topic_name(name: str) -> None:
 class AdminRequests:
     """See the module."""
 
-    def __init__(self, controller: Controller, links: Links, self_node: NodeId, rng: Rng, replicas_max: int) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        links: Links,
+        self_node: NodeId,
+        rng: Rng,
+        replicas_max: int,
+        first_levels: Mapping[str, int] | None = None,
+    ) -> None:
         self._controller = controller
         self._links = links
         self._forwarder = Forwarder(links, self_node)
         self._self_node = self_node
         self._rng = rng
         self._replicas_max = replicas_max
+        self._first_levels = dict(first_levels or {})
         links.register_async(CREATE_TOPIC, self._answer(self._create_topic))
         links.register_async(DELETE_TOPIC, self._answer(self._delete_topic))
         links.register_async(REGISTER_BROKER, self._answer(self._register_broker))
@@ -371,9 +380,20 @@ class AdminRequests:
             # The broker deletes what it has of topics that are not in the tables as of the answer. A leader that was
             # deposed, and does not know, must not answer, though nothing has changed (counterexample 41).
             index = await self._controller.confirm_office(deadline)
+            await self._raise_first_levels(deadline)
             if self._controller.members.get(NodeId(request.broker.node_id)) != request.broker:
                 index = await self._controller.propose(RegisterBroker(request.broker), deadline)
             return AdminReply("", "", applied_index=index)
+
+    async def _raise_first_levels(self, deadline: float) -> None:
+        """Raise the features to the levels that the cluster was founded with, unless that was done before.
+
+        No broker registers before that, so all that the cluster ever writes is written at these levels.
+        """
+        features = self._controller.features
+        for name, level in self._first_levels.items():
+            if features.level(name) < level:
+                await self._controller.propose(SetFeature(name, level), deadline)
 
     async def _update_feature(self, request: UpdateFeatureRequest, deadline: float) -> AdminReply:
         async with self._controller.admission:

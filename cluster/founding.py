@@ -37,12 +37,20 @@ class Seed(msgspec.Struct, frozen=True, array_like=True, order=True):
     port: int
 
 
-class ClusterRecord(msgspec.Struct, frozen=True):
-    """A founded cluster, as each member keeps it. `members` are sorted (node id, directory id) pairs."""
+class ClusterRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A founded cluster, as each member keeps it.
+
+    Attributes:
+        format_version: 1.
+        cluster_id: See `found`.
+        members: Sorted (node id, directory id) pairs.
+        features: The levels that the cluster begins with, by feature, above 0: every member had them (RFC 0018).
+    """
 
     format_version: int
     cluster_id: str
     members: list[tuple[int, str]]
+    features: dict[str, int] = {}
 
     @property
     def replicas(self) -> tuple[Replica, ...]:
@@ -51,11 +59,12 @@ class ClusterRecord(msgspec.Struct, frozen=True):
 
 
 class FoundRequest(msgspec.Struct, frozen=True, array_like=True):
-    """A broker introduces itself."""
+    """A broker introduces itself. Versions without features leave them out, and ignore them."""
 
     node_id: int
     directory_id: str
     seeds: list[Seed]
+    features: dict[str, int] = {}
 
 
 class FoundReply(msgspec.Struct, frozen=True, array_like=True):
@@ -65,26 +74,43 @@ class FoundReply(msgspec.Struct, frozen=True, array_like=True):
     directory_id: str
     seeds: list[Seed]
     cluster: ClusterRecord | None
+    features: dict[str, int] = {}
 
 
 FOUND = Method(30, "found", FoundRequest, FoundReply, urgent=True, before_founding=True)
 
 
-def found(members: Mapping[int, str]) -> ClusterRecord:
-    """Return the cluster of these members (node id -> directory id): the same on every one of them."""
+def found(members: Mapping[int, str], features: Sequence[Mapping[str, int]] = ()) -> ClusterRecord:
+    """Return the cluster of these members: the same on every one of them.
+
+    Args:
+        members: Node id -> directory id.
+        features: For each member, the highest level of each feature that it has. The cluster begins with the highest
+            that all of them have.
+    """
     pairs = sorted(members.items())
     digest = hashlib.sha256(msgspec.json.encode(pairs)).hexdigest()
-    return ClusterRecord(1, digest[:32], pairs)
+    names = sorted(set[str]().union(*features))
+    levels = {name: min(each.get(name, 0) for each in features) for name in names}
+    return ClusterRecord(1, digest[:32], pairs, {name: level for name, level in levels.items() if level > 0})
 
 
 class Founding:
     """Answers other founders for ever, and founds or recalls this node's cluster at start."""
 
-    def __init__(self, links: Links, kvstore: KvStore, replica: Replica, seeds: Sequence[Seed]) -> None:
+    def __init__(
+        self,
+        links: Links,
+        kvstore: KvStore,
+        replica: Replica,
+        seeds: Sequence[Seed],
+        features: Mapping[str, int] | None = None,
+    ) -> None:
         self._links = links
         self._kvstore = kvstore
         self._replica = replica
         self._seeds = sorted(seeds)
+        self._features = dict(features or {})
         self._cluster: ClusterRecord | None = None
         self._missing: list[Seed] = []
         self._why: dict[int, RpcError] = {}
@@ -123,6 +149,8 @@ class Founding:
         if self._replica.node_id not in self._seed_ids():
             raise PermanentStartupError(f"node {self._replica.node_id} is not among its seeds {_shown(self._seeds)}")
         members = {int(self._replica.node_id): str(self._replica.directory_id)}
+        features = {int(self._replica.node_id): self._features}
+        founded: ClusterRecord | None = None
         loop = asyncio.get_running_loop()
         remind_at = loop.time() + _REMIND_INTERVAL
         while len(members) < len(self._seed_ids()):
@@ -131,13 +159,16 @@ class Founding:
                     reply = await self._ask(NodeId(seed.node_id))
                     if reply is not None:
                         members[reply.node_id] = self._checked(reply).directory_id
+                        features[reply.node_id] = reply.features
+                        founded = founded or reply.cluster
                     self._missing = [each for each in self._seeds if each.node_id not in members]
             if len(members) < len(self._seed_ids()):
                 await asyncio.sleep(_ASK_PAUSE)
             if loop.time() >= remind_at:
                 remind_at = loop.time() + _REMIND_INTERVAL
                 _logger.warning("waiting for seeds %s to found the cluster", _shown(self._missing))
-        cluster = found(members)
+        # Who has founded it already may have been of another version then, and began with other levels.
+        cluster = founded or found(members, list(features.values()))
         self._kvstore.put(_KEY, msgspec.json.encode(cluster))
         await self._kvstore.sync()
         self._cluster = cluster
@@ -154,7 +185,7 @@ class Founding:
         return [seed.node_id for seed in self._seeds] or [int(self._replica.node_id)]
 
     async def _ask(self, node: NodeId) -> FoundReply | None:
-        request = FoundRequest(self._replica.node_id, self._replica.directory_id, self._seeds)
+        request = FoundRequest(self._replica.node_id, self._replica.directory_id, self._seeds, self._features)
         try:
             reply = await self._links.send(node, FOUND, request, timeout=_ASK_TIMEOUT)
         except RpcError as error:
@@ -191,7 +222,9 @@ class Founding:
         return reply
 
     def _on_found(self, _: Peer, __: FoundRequest, ___: memoryview) -> FoundReply:
-        return FoundReply(self._replica.node_id, self._replica.directory_id, self._seeds, self._cluster)
+        return FoundReply(
+            self._replica.node_id, self._replica.directory_id, self._seeds, self._cluster, self._features
+        )
 
 
 def addresses(seeds: Sequence[Seed]) -> dict[NodeId, Address]:

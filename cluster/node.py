@@ -198,7 +198,9 @@ class Node:
         self._watch = NodeWatch(self.links, self.events)
         self._watch.start()
         self._started.append(self._watch)
-        founding = self.founding = Founding(self.links, self._kvstore, self.replica, options.seeds)
+        founding = self.founding = Founding(
+            self.links, self._kvstore, self.replica, options.seeds, told_features(options.features)
+        )
         cluster = founding.recall()
         if cluster is not None:
             self._know(cluster)
@@ -279,7 +281,12 @@ class Node:
         )
         self.quorum = QuorumStatusReader(self.controller, self.links, cluster.replicas, self.env.wall_clock)
         self.admin = AdminRequests(
-            self.controller, self.links, options.node_id, self.env.rng, replicas_max=options.replicas_max
+            self.controller,
+            self.links,
+            options.node_id,
+            self.env.rng,
+            replicas_max=options.replicas_max,
+            first_levels=cluster.features,
         )
         self.producer_ids = ProducerIds(self.admin)
         state.tables.topics.add_listener(self.producer_ids.drop_block)

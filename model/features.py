@@ -22,6 +22,8 @@ OFFERED: Mapping[str, LevelRange] = {
     # Brokers join and leave, and replicas move: not built yet.
     MEMBERSHIP: LevelRange(0, 0),
 }
+# With `unstable.feature.versions.enable`: also levels that are being built. A later version may read them otherwise.
+UNSTABLE: Mapping[str, LevelRange] = {**OFFERED, MEMBERSHIP: LevelRange(0, 1)}
 
 
 def told_features(offered: Mapping[str, LevelRange] = OFFERED) -> dict[str, int]:

@@ -111,6 +111,7 @@ class BrokerConfig:
     offsets_topic_num_partitions: int
     socket_request_max_bytes: int
     telemetry_enable: bool
+    unstable_feature_versions_enable: bool
     log_level: str
     log_format: str
 

@@ -439,6 +439,13 @@ OPTIONS: tuple[Option, ...] = (
         doc="Publish the activity and positions of every replica to __raftka_telemetry each second (RFC 0011).",
     ),
     Option(
+        key="unstable.feature.versions.enable",
+        kind="bool",
+        default=False,
+        doc="Offer levels of features that are still being built, for tests. A level is never lowered, and a later"
+        " version may not read what was written at it.",
+    ),
+    Option(
         key="log.level",
         kind="string",
         default="INFO",

@@ -23,6 +23,7 @@ from kafka_api.groups.options import GroupOptions
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
 from model.error_text import reason_of
+from model.features import OFFERED, UNSTABLE
 from model.ids import NodeId
 from model.topic_config import TOPIC_CONFIGS, TopicConfig
 from raft.options import RaftOptions
@@ -298,6 +299,7 @@ def node_options(config: BrokerConfig, open_segments: int = RaftOptions().open_s
         producers=ProducerOptions(expiration_ms=config.producer_id_expiration_ms),
         replicas_max=config.broker_replicas_max,
         telemetry=config.telemetry_enable,
+        features=UNSTABLE if config.unstable_feature_versions_enable else OFFERED,
         idle_probe_interval=_IDLE_PROBE_SECONDS,
     )
 

@@ -1,5 +1,7 @@
 """Levels of features: who may raise them, what happens to a broker that lacks one, and how raft0's state holds them."""
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -218,17 +220,56 @@ def test_a_level_outlives_a_restart_and_a_version_that_lacks_it_does_not_start(t
             await node.is_registered.wait()
             return node
 
+        node = await start({"x.two": OFFERED["x.two"]})
+        assert node.controller.features.all() == {"x.two": 3}
+        await cluster.stop()
         node = await start(OFFERED)
         await node.admin.update_feature(UpdateFeatureRequest("x.one", 2, False, 5.0))
         assert node.controller.members.get(1).features == TOLD
         await cluster.stop()
         node = await start(OFFERED)
-        assert node.controller.features.all() == {"x.one": 2}
+        assert node.controller.features.all() == {"x.one": 2, "x.two": 3}
         await cluster.stop()
         with pytest.raises(
             UnknownFormatError, match=r"the cluster uses x\.one at level 2, and this version has level 1"
         ):
-            await start({"x.one": LevelRange(0, 1)})
+            await start({**OFFERED, "x.one": LevelRange(0, 1)})
+        await cluster.stop()
+
+    run(test)
+
+
+def test_a_new_cluster_begins_at_the_levels_of_its_founders_before_anybody_registers(tmp_path):
+    async def test():
+        cluster = Cluster(tmp_path, 3)
+        nodes = [
+            cluster.make(number, features={"x.one": LevelRange(0, min(number, 2)), "x.two": LevelRange(1, 3)})
+            for number in (1, 2, 3)
+        ]
+        await asyncio.gather(*(node.start() for node in nodes))
+        await until(lambda: all(node.controller.leader_id is not None for node in nodes))
+        for number, node in enumerate(nodes, start=1):
+            node.register(BrokerRecord(number, node.replica.directory_id, "k", 9000, "r", 1, "a", 2))
+        await asyncio.gather(*(node.is_registered.wait() for node in nodes))
+        for node in nodes:
+            assert node.cluster.features == {"x.one": 1, "x.two": 3}
+            assert (node.controller.features.all(), node.controller.features.epoch) == ({"x.one": 1, "x.two": 3}, 2)
+        await cluster.stop()
+
+    run(test)
+
+
+def test_a_founder_that_lost_its_record_takes_the_levels_of_the_others(tmp_path):
+    """A cluster of an older version is upgraded while one founder has yet to write it down: nothing is raised."""
+
+    async def test():
+        cluster = Cluster(tmp_path, 3)
+        await cluster.start()
+        await cluster.stop()
+        del cluster.durable[3]["node/cluster"]
+        nodes = [cluster.make(number, features=OFFERED) for number in (1, 2, 3)]
+        await asyncio.gather(*(node.start() for node in nodes))
+        assert [node.cluster.features for node in nodes] == [{}, {}, {}]
         await cluster.stop()
 
     run(test)

@@ -4,11 +4,12 @@ import asyncio
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 from cluster_nodes import SECRET, Cluster, cluster_of, run, until
 
 from cluster.errors import RefusedDirectoryError, StartupError
-from cluster.founding import ClusterRecord, Seed, found
+from cluster.founding import ClusterRecord, FoundRequest, Seed, found
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.errors import RefusalCode
 
@@ -26,6 +27,31 @@ def test_the_cluster_id_depends_on_the_members_and_not_on_their_order():
     assert one.cluster_id != found({1: "a" * 32, 2: "b" * 32, 3: "d" * 32}).cluster_id
     assert one.cluster_id != found({1: "a" * 32, 2: "b" * 32}).cluster_id
     assert one.cluster_id != found({1: "b" * 32, 2: "a" * 32, 3: "c" * 32}).cluster_id
+
+
+def test_a_cluster_begins_with_the_levels_that_all_founders_have():
+    members = {1: "a" * 32, 2: "b" * 32}
+    assert found(members, [{"x": 2, "y": 1}, {"x": 1}]).features == {"x": 1}
+    assert found(members, [{}, {"x": 1}]).features == {}
+
+
+def test_a_record_without_levels_is_as_older_versions_wrote_it():
+    written = msgspec.json.encode(found({1: "a" * 32}))
+    assert set(msgspec.json.decode(written)) == {"format_version", "cluster_id", "members"}
+    assert msgspec.json.decode(written, type=ClusterRecord).features == {}
+
+
+def test_older_founders_are_understood_and_understand():
+    old = msgspec.msgpack.encode([2, "b" * 32, [Seed(1, "h", 1)]])
+    assert msgspec.msgpack.decode(old, type=FoundRequest).features == {}
+
+    class OldRequest(msgspec.Struct, frozen=True, array_like=True):
+        node_id: int
+        directory_id: str
+        seeds: list[Seed]
+
+    new = msgspec.msgpack.encode(FoundRequest(2, "b" * 32, [], {"x": 1}))
+    assert msgspec.msgpack.decode(new, type=OldRequest).node_id == 2
 
 
 def test_the_members_are_the_voters_in_order():

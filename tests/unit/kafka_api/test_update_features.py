@@ -7,7 +7,9 @@ import re
 import pytest
 from wire_client import broker_in
 
+import cluster.founding
 import cluster.node
+from cluster.founding import found
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ApiVersionsRequest, UpdateFeaturesRequest
@@ -20,8 +22,9 @@ OFFERED = {"x.one": LevelRange(0, 2), "x.two": LevelRange(1, 3), "x.none": Level
 
 @pytest.fixture(autouse=True)
 def offered(monkeypatch):
-    """What brokers of these tests offer."""
+    """What brokers of these tests offer; their cluster was founded by a version without features."""
     monkeypatch.setattr(cluster.node, "OFFERED", OFFERED)
+    monkeypatch.setattr(cluster.founding, "found", lambda members, _: found(members))
 
 
 def with_broker(path, test):
