@@ -222,9 +222,7 @@ class Founding:
         return reply
 
     def _on_found(self, _: Peer, __: FoundRequest, ___: memoryview) -> FoundReply:
-        return FoundReply(
-            self._replica.node_id, self._replica.directory_id, self._seeds, self._cluster, self._features
-        )
+        return FoundReply(self._replica.node_id, self._replica.directory_id, self._seeds, self._cluster, self._features)
 
 
 def addresses(seeds: Sequence[Seed]) -> dict[NodeId, Address]:

@@ -37,7 +37,9 @@
 * `replica_opening`         opens a replica's log; sets damaged bytes aside if other voters have them.
 * `vote_floor`              until a replica has again what damage took, it grants no vote to a shorter log.
 * `follower_index_metadata` what the leader knows of one follower.
-* `group_configuration`     voters, and the policy that turns them into quorums.
+* `group_configuration`     voters and learners, and the policy that turns voters into quorums.
+* `configuration_log`       which configuration is in force: the newest in the log; `configuration_entry` has its bytes.
+* `membership_steps`        pure: the next configuration on the way to other voters; `reconfiguration_stm` goes there.
 * `call_figures`            calls, applies and entries of all groups of a node, by kind; always kept.
 * `interval_figures`        the same of one replica, and its fsyncs, since the last telemetry record.
 * `replica_counts`          counts what a replica does into both.

@@ -36,6 +36,7 @@ from raft.invariants import check_replica
 from raft.leader_watch import LeaderWatch
 from raft.leadership_transfer import LeadershipTransfer
 from raft.linearizable_barrier import LinearizableBarrier
+from raft.membership_steps import Target
 from raft.messages import (
     AppendEntriesReply,
     AppendEntriesRequest,
@@ -44,6 +45,7 @@ from raft.messages import (
     InstallSnapshotRequest,
 )
 from raft.node_resources import NodeResources
+from raft.reconfiguration_stm import Reconfiguration
 from raft.recovery_stm import RecoveryStm
 from raft.replica_context import ReplicaContext, ReplicaLogger
 from raft.replica_flusher import ReplicaFlusher
@@ -84,17 +86,15 @@ class Consensus:
         group: GroupId,
         node: NodeResources,
         owner: GroupOwner,
-        configuration: GroupConfiguration,
         policy: AgreementPolicy,
         opened: OpenedLog,
         *,
         is_internal: bool = False,
     ) -> None:
         self.group = group
-        self.configuration = configuration
         self._owner = owner
         self.log, self._log_state = opened
-        self.state = ReplicaState(node.self_replica, configuration, policy, self.log)
+        self.state = ReplicaState(node.self_replica, self._log_state.configurations, policy, self.log)
         self._context = ReplicaContext(group, node, self.state, self.log, self._log_state, is_internal, effects=self)
         self._gate, self.logger, self.name = self._context.gate, self._context.logger, self._context.name
         self.log.health.logger = ReplicaLogger(self.name, self.state, "storage")
@@ -113,6 +113,7 @@ class Consensus:
         self.voter = Voter(self._context, self._votes, self._election)
         self.transfer = LeadershipTransfer(self._context, self._batcher, self.monitor)
         self.watch = LeaderWatch(self._context, self.transfer)
+        self.reconfiguration = Reconfiguration(self._context, self._batcher, self.transfer, self._notify_leadership)
         self._leadership_listeners: list[Callable[[Consensus], None]] = []
         self.failure: StorageError | RaftError | None = None
         # The newest damage that a read has found. Only a replica without peers continues after it.
@@ -133,15 +134,20 @@ class Consensus:
         if (lost_end := self.state.lost_end) is not None:
             self.logger.warning("lost entries up to %d@%d to damage and gets them from the others", *reversed(lost_end))
         is_new = self.log.dirty_index == 0 and vote.term == 0
-        log, voters = self.log, list(self.configuration.node_ids)
+        log, voters = self.log, list(self.configuration.voter_ids)
         is_first = self.configuration.voter_sets[0][0].node_id == self.state.node_id
-        self._election.start(eager=len(voters) == 1 or (is_new and is_first))
+        self._election.start(eager=voters == [self.state.node_id] or (is_new and is_first))
         span = (log.start_index, log.dirty_index, log.flushed_index)
         self.logger.info("starts with log [%d, %d], flushed %d, voters %s", *span, voters)
 
     def logger_of(self, part: str) -> ReplicaLogger:
         """Return what another part of the broker logs of this replica with; `part` is the name of its logger."""
         return ReplicaLogger(self.name, self.state, part)
+
+    @property
+    def configuration(self) -> GroupConfiguration:
+        """Who the members are, by the newest configuration in this replica's log."""
+        return self.state.configuration
 
     @property
     def state_bytes_max(self) -> int:
@@ -222,8 +228,9 @@ class Consensus:
         if not (state := self.state).is_leader:
             return ()
         oldest = self._context.now() - self._context.options.replica_lag_max
-        in_sync = [node for node, follower in state.followers.items() if follower.caught_up_at >= oldest]
-        return tuple(sorted([state.node_id, *in_sync]))
+        in_sync = {node for node, follower in state.followers.items() if follower.caught_up_at >= oldest}
+        in_sync.add(state.node_id)
+        return tuple(node for node in state.configuration.voter_ids if node in in_sync)
 
     def replicate(
         self,
@@ -264,6 +271,14 @@ class Consensus:
             write_caching: acks=all is answered once the copies are written (RFC 0003, levels).
         """
         self.settle(self.state.set_levels(policy, write_caching=write_caching))
+
+    def reconfigure(self, target: Target) -> None:
+        """Let the group have these voters, step by step, while this replica or a later leader is in office.
+
+        Whoever wants them tells every replica, again after each restart: the target is not in the log. A target of an
+        earlier revision is ignored. `reconfiguration` tells how far it is.
+        """
+        self.reconfiguration.aim(target)
 
     async def move_log_start(self, start: LogStart, term: Term, deadline: float) -> None:
         """Leader of `term`: let every replica begin at `start`; on this one it does when this returns.
@@ -457,6 +472,7 @@ class Consensus:
 
     def _notify_leadership(self) -> None:
         self._was_in_office = self.state.is_in_office
+        self.reconfiguration.look()
         self._owner.on_leadership(self)
         for listener in self._leadership_listeners:
             listener(self)

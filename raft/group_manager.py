@@ -159,6 +159,7 @@ class GroupManager:
         """Open or create this node's replica of a group and start it; `log_state` follows its log, a new one each time.
 
         Args:
+            configuration: What the group was created with; its log may say since that it has other members.
             is_internal: What is written to it is the system's own, and not held back with the producers' batches.
             name: What log lines and errors call the group (`orders-0`); empty: its id.
 
@@ -171,7 +172,10 @@ class GroupManager:
         has_peers = len(configuration.node_ids) > 1
         rescan = self._damaged.get(group, frozenset())
         opened = await self._opening.open(
-            group, log_options, log_state or NoLogState(), known_index, has_peers=has_peers, rescan=rescan, name=name
+            *(group, log_options, log_state or NoLogState(), known_index, configuration),
+            has_peers=has_peers,
+            rescan=rescan,
+            name=name,
         )
         self._damaged.pop(group, None)
         try:
@@ -179,7 +183,7 @@ class GroupManager:
         except StorageError:
             await opened.log.close()
             raise
-        consensus = Consensus(group, self._node, self, configuration, policy, opened, is_internal=is_internal)
+        consensus = Consensus(group, self._node, self, policy, opened, is_internal=is_internal)
         try:
             consensus.start()
         except StorageError:

@@ -75,6 +75,7 @@ class InstallSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
         position: Where the chunk begins; a transfer begins at 0, and each chunk is answered before the next is sent.
         size: Bytes of the whole state.
         checksum: That of the snapshot's file (storage/snapshot_file.py); the receiver compares before it installs.
+        configuration: That of the snapshot; versions that know no other than the first one leave it out.
 
     The reply is that of an append: ALIVE for more chunks, SUCCESS with `match` just before `start` at the end, DAMAGED
     where the checksum is another one.
@@ -88,6 +89,7 @@ class InstallSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
     position: int
     size: int
     checksum: int
+    configuration: bytes = b""
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True):

@@ -251,7 +251,7 @@ class RecoveryStm:
             chunk = state[position : position + context.options.recovery_chunk_bytes]
             request = InstallSnapshotRequest(
                 *(context.group, self._term, start, snapshot.applied_index, snapshot.applied_term),
-                *(position, len(state), checksum),
+                *(position, len(state), checksum, snapshot.configuration),
             )
             if context.figures is not None:
                 context.figures.recovery_bytes += len(chunk)

@@ -18,8 +18,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from model.ids import Index
+from raft.configuration_entry import decode_configuration, encode_configuration
+from raft.configuration_log import ConfigurationLog
 from raft.errors import RaftError
+from raft.group_configuration import GroupConfiguration
 from raft.log_state import LogState
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
@@ -28,7 +33,7 @@ from raft.replicate_item import NewEntry, ReplicateResult
 from raft.stepped_log_state import SteppedLogState
 from runtime.gate import Gate
 from storage.entry import Entry, EntryKind
-from storage.errors import CorruptLogError, RefusedError, SnapshotTooLargeError, StorageError
+from storage.errors import CorruptEntryError, CorruptLogError, RefusedError, SnapshotTooLargeError, StorageError
 from storage.log import Log
 from storage.log_start import LogStart, decode_log_start
 from storage.snapshot_file import Snapshot
@@ -58,10 +63,12 @@ class ReplicaLogState:
     """See the module. One per replica, from the open of its log on.
 
     Attributes:
+        configurations: Who the members are, by the log.
         refusal: Why the state was too large for a snapshot when it was last looked at; None: it was not.
     """
 
-    def __init__(self, log: Log, state: LogState, options: RaftOptions) -> None:
+    def __init__(self, log: Log, state: LogState, options: RaftOptions, configurations: ConfigurationLog) -> None:
+        self.configurations = configurations
         self._log = log
         self._options = options
         self._stepped = SteppedLogState(log, state, options.state_step_entries, options.state_bytes_max)
@@ -85,7 +92,7 @@ class ReplicaLogState:
         """
         snapshot = self._log.pop_snapshot()
         if snapshot is not None:
-            await self._stepped.restore(snapshot)
+            await self._restore(snapshot)
         await self._replay_log()
 
     def attach(
@@ -115,23 +122,27 @@ class ReplicaLogState:
         """An entry got its place at the end of the log; if it cannot be written, `truncate` follows.
 
         Raises:
-            CorruptLogError: A LOG_START entry that cannot be understood.
+            CorruptLogError: A LOG_START entry or a configuration that cannot be understood.
         """
         if entry.kind is EntryKind.LOG_START and entry.index > self._stepped.applied_index:
             start = decode_log_start(entry.payload)
             if not (1 <= start.index <= entry.index and 0 <= start.base_offset <= start.offset <= entry.base_offset):
                 raise CorruptLogError(f"entry {entry.index} moves the log start to {start}")
             self._pending.append((entry.index, start))
+        elif entry.kind is EntryKind.CONFIGURATION:
+            self.configurations.note(entry.index, _decoded(entry))
         self._stepped.note(entry)
 
     def truncate(self, first_removed: Index) -> None:
         """The entries from `first_removed` on are gone."""
         while self._pending and self._pending[-1][0] >= first_removed:
             self._pending.pop()
+        self.configurations.truncate(first_removed)
         self._stepped.truncate(first_removed)
 
     def on_commit(self, commit: Index) -> None:
         """The commit index is `commit` now."""
+        self.configurations.commit(commit)
         self._stepped.commit(commit)
         self._advance_or_save(commit)
 
@@ -167,6 +178,9 @@ class ReplicaLogState:
             raise SnapshotTooLargeError(self.refusal)
         try:
             snapshot = await self._stepped.take_snapshot()
+            configuration = self.configurations.changed_until(snapshot.applied_index)
+            if configuration is not None:
+                snapshot = msgspec.structs.replace(snapshot, configuration=encode_configuration(configuration))
         except SnapshotTooLargeError as error:
             self._refuse_until(str(error), now + _TOO_LARGE_PAUSE)
             raise
@@ -207,9 +221,17 @@ class ReplicaLogState:
                 if not await self._log.install(snapshot):
                     return
                 self._pending.clear()
-                await self._stepped.restore(snapshot)
+                await self._restore(snapshot)
                 await self._replay_log()
             self._advance_or_save(self._stepped.committed)
+
+    async def _restore(self, snapshot: Snapshot) -> None:
+        await self._stepped.restore(snapshot)
+        try:
+            configuration = decode_configuration(snapshot.configuration) if snapshot.configuration else None
+        except CorruptEntryError as error:
+            raise CorruptLogError(f"the snapshot as of entry {snapshot.applied_index}: {error}") from error
+        self.configurations.restore(snapshot.applied_index, configuration)
 
     async def _replay_log(self) -> None:
         index = max(self._stepped.applied_index + 1, self._log.start_index)
@@ -254,6 +276,13 @@ class ReplicaLogState:
             owner.on_failed(error)
         finally:
             self._is_saving = False
+
+
+def _decoded(entry: Entry) -> GroupConfiguration:
+    try:
+        return decode_configuration(entry.payload)
+    except CorruptEntryError as error:
+        raise CorruptLogError(f"entry {entry.index}: {error}") from error
 
 
 def _place(start: LogStart) -> tuple[int, int]:

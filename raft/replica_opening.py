@@ -9,6 +9,8 @@ recovery           the leader sends the removed entries, as to any lagging follo
 from typing import NamedTuple
 
 from model.ids import NO_INDEX, GroupId, Index, Term
+from raft.configuration_log import ConfigurationLog
+from raft.group_configuration import GroupConfiguration
 from raft.log_state import LogState
 from raft.options import RaftOptions
 from raft.replica_directories import ReplicaDirectories
@@ -68,6 +70,7 @@ class ReplicaOpening:
         options: LogOptions,
         state: LogState,
         known_index: Index,
+        configuration: GroupConfiguration,
         *,
         has_peers: bool,
         rescan: frozenset[str] = frozenset(),
@@ -76,6 +79,7 @@ class ReplicaOpening:
         """Open the log of a claimed replica, and let `state` know what it holds.
 
         Args:
+            configuration: What the group was created with.
             known_index: How far the log must reach, from the claim.
             has_peers: Others hold what is damaged here.
             rescan: Segments in which a read has found damage.
@@ -95,7 +99,7 @@ class ReplicaOpening:
                 advice = "no other replica has what is lost: restore this one"
                 raise DamagedLogError(f"{damage}; {advice}", damage.lost_end, damage.path) from damage
             log = await self._isolate(identity, options, rescan, damage, damage.lost_end)
-        log_state = ReplicaLogState(log, state, self._options)
+        log_state = ReplicaLogState(log, state, self._options, ConfigurationLog(configuration))
         try:
             await log_state.replay()
         except CorruptLogError as damage:
@@ -105,15 +109,15 @@ class ReplicaOpening:
             if not has_peers or damage.path is None:
                 raise
             log = await self._isolate(identity, options, rescan | {damage.path}, damage, lost_end)
-            log_state = await self._replayed(log, state)
+            log_state = await self._replayed(log, state, configuration)
         except StorageError:
             await log.close()
             raise
         return OpenedLog(log, log_state)
 
-    async def _replayed(self, log: Log, state: LogState) -> ReplicaLogState:
+    async def _replayed(self, log: Log, state: LogState, configuration: GroupConfiguration) -> ReplicaLogState:
         state.reset()
-        log_state = ReplicaLogState(log, state, self._options)
+        log_state = ReplicaLogState(log, state, self._options, ConfigurationLog(configuration))
         try:
             await log_state.replay()
         except StorageError:

@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Protocol
 
 from model.ids import Index, NodeId, Offset, Replica, Term
+from raft.configuration_log import ConfigurationLog
 from raft.effects import LEADER_CHANGED, PROGRESSED, Elected, LeaderChanged, LeadershipLost, Moved, Progressed
 from raft.errors import InvariantViolatedError
 from raft.follower_index_metadata import FollowerIndexMetadata
@@ -87,19 +88,22 @@ class ReplicaState:
     def __init__(
         self,
         self_replica: Replica,
-        configuration: GroupConfiguration,
+        configurations: ConfigurationLog,
         policy: AgreementPolicy,
         log: LocalLog,
     ) -> None:
         self.self_replica = self_replica
         self.node_id = self_replica.node_id
-        self.configuration = configuration
+        self.configurations = configurations
+        self._policy = policy
         self._log = log
-        self.commit_quorums: tuple[Quorum, ...] = policy.commit_quorums(configuration)
-        self.answer_quorums: tuple[Quorum, ...] = policy.answer_quorums(configuration)
-        self._in_sync_quorums: tuple[Quorum, ...] = policy.in_sync_quorums(configuration)
+        self.commit_quorums: tuple[Quorum, ...] = ()
+        self.answer_quorums: tuple[Quorum, ...] = ()
+        self._in_sync_quorums: tuple[Quorum, ...] = ()
+        self.counts_in_sync = False
+        self._count_members()
+        configurations.on_change = self._on_configuration
         self.write_caching = False
-        self.counts_in_sync = self._needs_others_in_sync()
         self.role = Role.FOLLOWER
         self.term = Term(0)
         # The newest term that is durable in the kvstore: a restart begins in it or in a later one. Never above `term`.
@@ -135,6 +139,36 @@ class ReplicaState:
         self.term, self.voted_for = term, voted_for
         # What lay below the start was committed.
         self.commit_index = self.visible_index = Index(self._log.start_index - 1)
+
+    # -- members ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this replica counts in a voter set; one that does not never stands for election."""
+        return self.configuration.is_voter(self.self_replica)
+
+    def _count_members(self) -> None:
+        configuration, policy = self.configurations.in_force, self._policy
+        # Who the members are, by the newest configuration in the log. An attribute: each heartbeat asks for it.
+        self.configuration = configuration
+        self.commit_quorums = policy.commit_quorums(configuration)
+        self.answer_quorums = policy.answer_quorums(configuration)
+        self._in_sync_quorums = policy.in_sync_quorums(configuration)
+        self.counts_in_sync = self._needs_others_in_sync()
+
+    def _on_configuration(self) -> None:
+        """Another configuration is in force: count with it, and know a follower for each other member."""
+        self._count_members()
+        if self.role is Role.LEADER:
+            self._know_followers()
+
+    def _know_followers(self) -> None:
+        """Leader: a follower for each other member, learners too; those that are known stay (RFC 0019)."""
+        nodes = [node for node in self.configuration.node_ids if node != self.node_id]
+        last = self._log.dirty_index
+        self.followers = {
+            node: self.followers.get(node) or FollowerIndexMetadata(node, expected_log_end_index=last) for node in nodes
+        }
 
     # -- what is known ------------------------------------------------------------------------------------------
 
@@ -250,6 +284,8 @@ class ReplicaState:
         Nothing follows from it yet: this replica did not lead, and who leads the new term is still to be seen.
         """
         assert self.role in (Role.FOLLOWER, Role.CANDIDATE)
+        # L3 of RFC 0019: who is no voter is elected by nobody.
+        assert self.is_voter
         assert self._log.pending_index == self._log.dirty_index, "a candidate stands with what is written"
         self._enter(Term(self.term + 1))
         self.role = Role.CANDIDATE
@@ -280,11 +316,8 @@ class ReplicaState:
         self.barrier_index = Index(last + 1)
         # No leader_ack entry of an older term becomes visible before the barrier is committed.
         self._asked = deque([(Index(self.visible_index + 1), self.barrier_index)])
-        self.followers = {
-            node: FollowerIndexMetadata(node, expected_log_end_index=last)
-            for node in self.configuration.node_ids
-            if node != self.node_id
-        }
+        assert not self.followers
+        self._know_followers()
         self.check_invariants()
         return Elected()
 
@@ -311,10 +344,9 @@ class ReplicaState:
         A write that already has its index keeps the kind of answer that was decided then: fsynced or written.
         """
         assert policy.commit_quorums(self.configuration) == self.commit_quorums
-        self.answer_quorums = policy.answer_quorums(self.configuration)
-        self._in_sync_quorums = policy.in_sync_quorums(self.configuration)
+        self._policy = policy
+        self._count_members()
         self.write_caching = write_caching
-        self.counts_in_sync = self._needs_others_in_sync()
         if self.role is Role.LEADER:
             return self.advance()
         # While answers needed more copies than a majority, commit may have passed visible. A follower closes the gap.

@@ -61,7 +61,9 @@ class SnapshotReceiver:
         # Its place in the budget is given back with the answer, because its bytes are in memory until then.
         self._incoming = None
         state = bytes(incoming.state)
-        snapshot = Snapshot(request.start, Index(request.applied_index), Term(request.applied_term), state)
+        snapshot = Snapshot(
+            *(request.start, Index(request.applied_index), Term(request.applied_term), state, request.configuration)
+        )
         reply: asyncio.Future[AppendEntriesReply] = asyncio.get_running_loop().create_future()
         self._context.gate.spawn(
             self._answer(leader, request, snapshot, reply, incoming.place), name="install-snapshot"
@@ -153,4 +155,4 @@ async def _is_as_sent(request: InstallSnapshotRequest, snapshot: Snapshot) -> bo
 
 def _source(leader: NodeId, request: InstallSnapshotRequest) -> tuple[object, ...]:
     said = (request.term, request.start, request.applied_index, request.applied_term, request.size, request.checksum)
-    return (leader, *said)
+    return (leader, *said, request.configuration)

@@ -96,6 +96,8 @@ class Voter:
             return flaw
         if log.dirty_index < request.last_index:
             return f"log ends at {log.dirty_index}, the leader's at {request.last_index}"
+        if not state.is_voter:
+            return "is no voter"
         if state.is_refilling:
             return "gets back what damage took"
         if self._election.is_standing:

@@ -1,8 +1,11 @@
 """The file `snapshot` of a replica: where its log starts and the state as of a committed entry, one atomic fact.
 
     0  crc       u32   CRC32C of everything behind it
-    4  format    u8    1
+    4  format    u8    1 or 2
     5  body            msgpack: start, applied index, applied term, state
+                       format 2: start, applied index, applied term, configuration, state
+
+Format 2 is written only with a configuration, which a group has once its members have changed (RFC 0019).
 
 Replaced as a whole: written beside, fsynced, renamed, directory fsynced (RFC 0008). What it says holds before the
 first segment that it makes needless is deleted.
@@ -29,8 +32,10 @@ from storage.errors import (
 from storage.log_start import LogStart
 
 FORMAT_VERSION = 1
+FORMAT_WITH_CONFIGURATION = 2
 SNAPSHOT_NAME = "snapshot"
 STATE_BYTES_MAX = 64 * 1024 * 1024
+CONFIGURATION_BYTES_MAX = 64 * 1024
 # Also a limit on the size of files (RLIMIT_FSIZE): like a quota it may be raised, and what is written is sound.
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -45,7 +50,7 @@ class UnsettledSnapshotError(Exception):
     """The snapshot was replaced, and its directory could not be opened for the fsync: that is still to be done."""
 
 
-class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+class Snapshot(msgspec.Struct, frozen=True):
     """Start and state of a replica. Invariant: applied_index >= start.index - 1.
 
     Attributes:
@@ -53,12 +58,15 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
         applied_index: The committed entry as of which `state` is.
         applied_term: Its term.
         state: At most STATE_BYTES_MAX; its meaning is the owner's.
+        configuration: Payload of the configuration that was in force at `applied_index`, at most
+            CONFIGURATION_BYTES_MAX; empty: the one that the group was created with.
     """
 
     start: LogStart
     applied_index: Index
     applied_term: Term
     state: bytes
+    configuration: bytes = b""
 
     def flaw(self) -> str | None:
         """Return what makes it impossible; None if nothing does."""
@@ -66,9 +74,15 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
             return f"state as of entry {self.applied_index} before a log start at {self.start.index}"
         if len(self.state) > STATE_BYTES_MAX:
             return f"state of {len(self.state)} bytes, over {STATE_BYTES_MAX}"
+        if len(self.configuration) > CONFIGURATION_BYTES_MAX:
+            return f"configuration of {len(self.configuration)} bytes, over {CONFIGURATION_BYTES_MAX}"
         if self.applied_term < self.start.prev_term:
             return f"state of term {self.applied_term} behind a log start after term {self.start.prev_term}"
         return self.start.flaw()
+
+
+_Body = tuple[LogStart, Index, Term, bytes]
+_BodyWithConfiguration = tuple[LogStart, Index, Term, bytes, bytes]
 
 
 def snapshot_path(directory: str) -> str:
@@ -93,10 +107,13 @@ async def snapshot_checksum(snapshot: Snapshot) -> int:
 
 def _head(snapshot: Snapshot) -> bytes:
     """Return what the checksum covers before the bytes of the state, which come last and are not copied for it."""
-    head, size = msgspec.msgpack.encode(msgspec.structs.replace(snapshot, state=b"")), len(snapshot.state)
+    facts = [snapshot.start, snapshot.applied_index, snapshot.applied_term]
+    has_configuration = bool(snapshot.configuration)
+    head = msgspec.msgpack.encode([*facts, snapshot.configuration, b""] if has_configuration else [*facts, b""])
+    version, size = FORMAT_WITH_CONFIGURATION if has_configuration else FORMAT_VERSION, len(snapshot.state)
     mark, length_bytes = (0xC4, 1) if size < 1 << 8 else (0xC5, 2) if size < 1 << 16 else (0xC6, 4)
     # The mark and the length of no bytes give way to those of the state.
-    return bytes([FORMAT_VERSION]) + head[:-2] + bytes([mark]) + size.to_bytes(length_bytes, "big")
+    return bytes([version]) + head[:-2] + bytes([mark]) + size.to_bytes(length_bytes, "big")
 
 
 def decode_snapshot(content: bytes, path: str) -> Snapshot:
@@ -111,15 +128,24 @@ def decode_snapshot(content: bytes, path: str) -> Snapshot:
     ):
         raise CorruptLogError(f"{path} is damaged: wrong checksum", path)
     version = content[_CRC_BYTES]
-    if version != FORMAT_VERSION:
-        raise UnknownFormatError(f"{path} has format {version}, this version reads {FORMAT_VERSION}")
+    if version not in (FORMAT_VERSION, FORMAT_WITH_CONFIGURATION):
+        raise UnknownFormatError(
+            f"{path} has format {version}, this version reads {FORMAT_VERSION} and {FORMAT_WITH_CONFIGURATION}"
+        )
     try:
-        snapshot = msgspec.msgpack.decode(content[_HEADER_BYTES:], type=Snapshot)
+        snapshot = _decode_body(content[_HEADER_BYTES:], version)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptLogError(f"{path} is damaged: {error}", path) from error
     if flaw := snapshot.flaw():
         raise CorruptLogError(f"{path} is damaged: {flaw}", path)
     return snapshot
+
+
+def _decode_body(body: bytes, version: int) -> Snapshot:
+    if version == FORMAT_VERSION:
+        return Snapshot(*msgspec.msgpack.decode(body, type=_Body))
+    start, index, term, configuration, state = msgspec.msgpack.decode(body, type=_BodyWithConfiguration)
+    return Snapshot(start, index, term, state, configuration)
 
 
 def read_snapshot(files: FileSystem, directory: str) -> Snapshot | None:

@@ -13,6 +13,7 @@ import msgspec
 
 from model.ids import ConsistencyLevel, GroupId, Index, NodeId, Offset, Term
 from raft.call_figures import CallFigures
+from raft.configuration_log import ConfigurationLog
 from raft.consensus import Consensus
 from raft.errors import RaftError
 from raft.follower_index_metadata import FollowerIndexMetadata
@@ -206,13 +207,13 @@ class Stage:
 
     async def _start(self, actor: Actor) -> None:
         log = await self._open(actor)
-        stm = ReplicaLogState(log, self.log_state(), self.options)
+        stm = ReplicaLogState(log, self.log_state(), self.options, ConfigurationLog(self.configuration))
         await stm.replay()
         kvstore, client = MemoryKvStore(actor.environment, actor.durable), WireClient(self.wire, actor.node_id)
         node = NodeResources(actor.environment, self.options, replica(actor.node_id), kvstore, client)
         # They outlive the process here: a script looks at them afterwards.
         node.probe, node.limits, node.call_figures = actor.probe, actor.limits, actor.call_figures
-        actor.consensus = Consensus(GROUP, node, actor, self.configuration, self._policy, OpenedLog(log, stm))
+        actor.consensus = Consensus(GROUP, node, actor, self._policy, OpenedLog(log, stm))
         actor.consensus.start()
 
     def stop(self, node_id: int) -> None:

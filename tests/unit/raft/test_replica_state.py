@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from model.ids import Index, NodeId, Offset, Term
+from raft.configuration_log import ConfigurationLog
 from raft.effects import LEADER_CHANGED, PROGRESSED, Effect, LeadershipLost, Moved
 from raft.errors import InvariantViolatedError
 from raft.group_configuration import GroupConfiguration, RaftPolicy
@@ -65,7 +66,7 @@ class Subject:
         # What the newest `hold` has come to.
         self.effect: Effect | None = None
         configuration = GroupConfiguration.of(tuple(map(replica, (1, 2, 3))))
-        self.state = ReplicaState(replica(1), configuration, RaftPolicy(min_in_sync), self.log)
+        self.state = ReplicaState(replica(1), ConfigurationLog(configuration), RaftPolicy(min_in_sync), self.log)
         self.state.restore(Term(term), voted_for)
 
     def stand(self) -> None:

@@ -78,9 +78,9 @@ def test_a_snapshot_of_an_unknown_format_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         place = Place(tmp_path)
         await filled(place)
-        covered = bytes([2]) + b"whatever a newer version puts here"
+        covered = bytes([3]) + b"whatever a newer version puts here"
         (place.directory / "snapshot").write_bytes(crc32c.crc32c(covered).to_bytes(4, "big") + covered)
-        await refused(place, "snapshot has format 2, this version reads 1")
+        await refused(place, "snapshot has format 3, this version reads 1 and 2")
 
     asyncio.run(scenario())
 
