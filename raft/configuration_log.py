@@ -39,6 +39,15 @@ class ConfigurationLog:
         """Whether no truncation can remove the one in force."""
         return self.index <= self._committed
 
+    @property
+    def possible(self) -> list[GroupConfiguration]:
+        """The newest one that is known to be committed, and those behind it: the log may still end with any of them.
+
+        After a restart a replica does not know what is committed, and older ones are among them.
+        """
+        first = max(place for place, (index, _) in enumerate(self._noted) if index <= self._committed or place == 0)
+        return [configuration for _, configuration in self._noted[first:]]
+
     def changed_until(self, index: Index) -> GroupConfiguration | None:
         """Return what was in force at `index`, for a snapshot; None: what the group was created with.
 

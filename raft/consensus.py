@@ -437,14 +437,17 @@ class Consensus:
         check_replica(self.state)
 
     def _on_moved(self, moved: Moved) -> None:
-        was_in_office = self._was_in_office
+        was_in_office, state = self._was_in_office, self.state
         # Callers ask for the end offset of no entry below both commit and visible.
         self.log.forget_marks(min(moved.commit, moved.visible))
         self._log_state.on_commit(moved.commit)
         self.monitor.on_moved()
         self._batcher.admit_waiting()
-        if self.state.is_in_office != was_in_office:
+        if state.is_in_office != was_in_office:
             self._notify_leadership()
+        if not state.is_voter and state.is_in_office and state.configurations.is_committed:
+            # RFC 0019 section 3: whoever is no voter of a committed configuration leads only until then.
+            self.step_down("it is no voter any more")
 
     def _answer_writes(self) -> None:
         self.monitor.answer()

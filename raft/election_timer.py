@@ -130,7 +130,7 @@ class ElectionTimer:
 
     def _could_win(self) -> bool:
         state, client = self._context.state, self._context.client
-        if self._context.why_not_to_lead() is not None or not state.is_voter:
+        if self._context.why_not_to_lead() is not None or not state.may_stand:
             return False
         up = {node for node in voters_of(state.commit_quorums) if node == state.node_id or client.is_up(node)}
         return has_majority(state.commit_quorums, up)

@@ -98,13 +98,9 @@ class Reconfiguration:
         self.look()
 
     def _reach(self, target: Target) -> None:
-        state = self._context.state
         self.has_reached = True
-        self._context.logger.info("has its new voters %s", list(state.configuration.voter_ids))
+        self._context.logger.info("has its new voters %s", list(self._context.state.configuration.voter_ids))
         self._on_reached()
-        # L5 of RFC 0019: who is no voter of a committed simple configuration does not lead by it.
-        if not state.is_voter:
-            self._context.effects.step_down("it is no voter any more")
 
     async def _append(self, configuration: GroupConfiguration) -> None:
         """Append a configuration and wait until it is committed, by the quorums that it has itself.

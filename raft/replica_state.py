@@ -23,7 +23,7 @@ from raft.configuration_log import ConfigurationLog
 from raft.effects import LEADER_CHANGED, PROGRESSED, Elected, LeaderChanged, LeadershipLost, Moved, Progressed
 from raft.errors import InvariantViolatedError
 from raft.follower_index_metadata import FollowerIndexMetadata
-from raft.group_configuration import AgreementPolicy, GroupConfiguration
+from raft.group_configuration import AgreementPolicy
 from raft.rules import agreement
 from raft.rules.agreement import CopyPosition, Quorum
 from raft.rules.election import LogEnd
@@ -143,14 +143,21 @@ class ReplicaState:
     # -- members ------------------------------------------------------------------------------------------------
 
     @property
-    def is_voter(self) -> bool:
-        """Whether this replica counts in a voter set; one that does not never stands for election."""
-        return self.configuration.is_voter(self.self_replica)
+    def may_stand(self) -> bool:
+        """Whether this replica may stand for election: as a voter, or as one of before a configuration that may go.
+
+        Without the second part a group could lose its last candidate: a leader appends a configuration without itself,
+        which nobody else gets, and restarts. Its log is longer than what the others would need it to vote for
+        (thesis 4.2.2).
+        """
+        return self.is_voter or any(each.is_voter(self.self_replica) for each in self.configurations.possible)
 
     def _count_members(self) -> None:
         configuration, policy = self.configurations.in_force, self._policy
         # Who the members are, by the newest configuration in the log. An attribute: each heartbeat asks for it.
         self.configuration = configuration
+        # Whether this replica counts in one of the voter sets.
+        self.is_voter = configuration.is_voter(self.self_replica)
         self.commit_quorums = policy.commit_quorums(configuration)
         self.answer_quorums = policy.answer_quorums(configuration)
         self._in_sync_quorums = policy.in_sync_quorums(configuration)
@@ -284,8 +291,8 @@ class ReplicaState:
         Nothing follows from it yet: this replica did not lead, and who leads the new term is still to be seen.
         """
         assert self.role in (Role.FOLLOWER, Role.CANDIDATE)
-        # L3 of RFC 0019: who is no voter is elected by nobody.
-        assert self.is_voter
+        # L3 of RFC 0019: a learner does not stand, and neither does who was removed.
+        assert self.may_stand
         assert self._log.pending_index == self._log.dirty_index, "a candidate stands with what is written"
         self._enter(Term(self.term + 1))
         self.role = Role.CANDIDATE

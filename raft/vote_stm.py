@@ -108,7 +108,7 @@ class VoteStm:
     async def run(self) -> Outcome:
         """Stand once."""
         context, state = self._context, self._context.state
-        if state.is_refilling or not state.is_voter:
+        if state.is_refilling or not state.may_stand:
             return Outcome.REFUSED
         context.probe.elections_started += 1
         # Our own appends finish or fail first: we stand with what is written (counterexample 32).
@@ -126,7 +126,7 @@ class VoteStm:
                 state.term != term
                 or state.role is Role.FAILED
                 or (state.leader_id is not None and not self._is_transfer)
-                or not state.is_voter
+                or not state.may_stand
             ):
                 return Outcome.OVERTAKEN
             # Without the lock an append of the old leader could still fail, and voters would have compared their logs
