@@ -453,6 +453,10 @@ class Consensus:
         self.monitor.answer()
         self._batcher.admit_waiting()
 
+    def on_options(self) -> None:
+        """The node's options have changed: a larger bound lets producers go on that wait at it."""
+        self._batcher.admit_waiting()
+
     def _begin_leadership(self) -> None:
         for follower in self.state.followers.values():
             follower.last_reply_at = self._context.now()

@@ -51,6 +51,13 @@ class DiskReserve:
         if free_bytes >= self._wanted:
             self._wanted = 0
 
+    def change_reserve(self, reserve: int) -> None:
+        """So many bytes are kept from now on."""
+        if self._has_looked:
+            self.spare_bytes += self._reserve - reserve
+            self.update_spare(self._node_id, self.spare_bytes)
+        self._reserve = reserve
+
     def count_appended(self, size: int) -> None:
         """So many bytes were written to logs here."""
         if self._has_looked:

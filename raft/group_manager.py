@@ -145,6 +145,17 @@ class GroupManager:
         """Call `listener` whenever role, term or office of any group may have changed."""
         self._leadership_listeners.append(listener)
 
+    def change_options(self, options: RaftOptions) -> None:
+        """Let the groups work by other options from now on; it does not block.
+
+        What may change: `flush_interval` and `flush_bytes`, `unreplicated_bytes` and `unflushed_bytes`,
+        `replica_lag_max`, `disk_reserve_bytes`. The others are read once, and must be as before.
+        """
+        self._node.options = options
+        self.limits.disk.change_reserve(options.disk_reserve_bytes)
+        for consensus in self:
+            consensus.on_options()
+
     async def create(
         self,
         group: GroupId,

@@ -20,7 +20,7 @@ class NodeResources:
 
     Attributes:
         env: Time, disk, network and chance.
-        options: Of all groups.
+        options: Of all groups; replaced where some of them change (`GroupManager.change_options`).
         self_replica: The node with its data directory.
         kvstore: Terms, votes and markers of all groups.
         client: Sends to the other nodes.
