@@ -2,11 +2,13 @@
 
 * `commands`              what a raft0 entry says.
 * `controller_state`      raft0's commands, from the log into the tables and their snapshot.
-* `controller_tables`     the tables: `members_table`, `topic_table`, `producer_id_table`, `feature_table`.
+* `controller_tables`     the tables: `members_table`, `topic_table`, `producer_id_table`, `feature_table`,
+                          `option_table`.
 * `controller`            raft0 on this node: propose a command, find the leader.
 * `forwarding`            any broker takes a request, and its leader answers: the rule of the three modules that do so.
 * `admin_requests`        create, change and delete topics, register a broker; any broker forwards to raft0's leader.
-* `topic_changes`         what a change of a topic leads to, checked before it is proposed.
+* `topic_changes`         what a change of a topic leads to, checked before it is proposed; `dynamic_options` the same
+                          for what is set on brokers while they run.
 * `state_bounds`          how large the tables of raft0 and of groups may become; `controller_sizes` what raft0's are.
 * `partition_allocator`   which nodes get the replicas of new partitions.
 * `controller_backend`    makes this node's groups match the tables.

@@ -22,6 +22,7 @@ import msgspec
 
 from cluster.commands import (
     AllocateProducerIds,
+    AlterBrokerConfigs,
     AlterTopicConfigs,
     BrokerRecord,
     Command,
@@ -33,6 +34,7 @@ from cluster.commands import (
     SetFeature,
 )
 from cluster.controller import Controller
+from cluster.dynamic_options import DynamicOptions, altered_options
 from cluster.errors import (
     BY_NAME,
     ClusterError,
@@ -41,6 +43,7 @@ from cluster.errors import (
     ProducerIdsTakenError,
     RequestTooLargeError,
     TopicExistsError,
+    UnknownBrokerError,
     UnknownTopicError,
 )
 from cluster.forwarding import Forwarded, Forwarder, NoLeaderError, NoReplyError, RequestNotTakenError
@@ -56,6 +59,7 @@ from cluster.topic_changes import (
     check_replica_counts,
 )
 from cluster.topic_table import Topic
+from model.features import MEMBERSHIP, OPTIONS_LEVEL
 from model.ids import Index, NodeId, TopicId
 from rpc.identity import Peer
 from rpc.links import Links
@@ -130,6 +134,16 @@ class UpdateFeatureRequest(msgspec.Struct, frozen=True, array_like=True):
     timeout: float
 
 
+class AlterBrokerConfigsRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Changes of what is set on a broker while it runs, or on all (`node` None); `replaces_all` as for topics."""
+
+    node: int | None
+    changes: list[ConfigChange]
+    replaces_all: bool
+    validate_only: bool
+    timeout: float
+
+
 class AdminReply(msgspec.Struct, frozen=True, array_like=True):
     """`error` is the name of a ClusterError, empty for success; then the topic's name, id, partitions and replicas.
 
@@ -155,6 +169,7 @@ CREATE_PARTITIONS = Method(13, "create_partitions", CreatePartitionsRequest, Adm
 ALTER_TOPIC_CONFIGS = Method(14, "alter_topic_configs", AlterTopicConfigsRequest, AdminReply)
 ALLOCATE_PRODUCER_IDS = Method(15, "allocate_producer_ids", AllocateProducerIdsRequest, AdminReply)
 UPDATE_FEATURE = Method(16, "update_feature", UpdateFeatureRequest, AdminReply)
+ALTER_BROKER_CONFIGS = Method(17, "alter_broker_configs", AlterBrokerConfigsRequest, AdminReply)
 
 Request = TypeVar(
     "Request",
@@ -165,6 +180,7 @@ Request = TypeVar(
     AlterTopicConfigsRequest,
     AllocateProducerIdsRequest,
     UpdateFeatureRequest,
+    AlterBrokerConfigsRequest,
 )
 
 
@@ -175,7 +191,17 @@ def check_topic_name(name: str) -> None:
 
 
 class AdminRequests:
-    """See the module."""
+    """See the module.
+
+    Args:
+        controller: raft0 here.
+        links: To the other brokers.
+        self_node: This broker.
+        rng: Draws ids.
+        replicas_max: Returns the replicas that one broker may have, as of now.
+        first_levels: The levels of features with which the cluster was founded.
+        dynamic: What may be set on brokers while they run.
+    """
 
     def __init__(
         self,
@@ -183,8 +209,9 @@ class AdminRequests:
         links: Links,
         self_node: NodeId,
         rng: Rng,
-        replicas_max: int,
-        first_levels: Mapping[str, int] | None = None,
+        replicas_max: Callable[[], int],
+        first_levels: Mapping[str, int],
+        dynamic: DynamicOptions,
     ) -> None:
         self._controller = controller
         self._links = links
@@ -192,7 +219,8 @@ class AdminRequests:
         self._self_node = self_node
         self._rng = rng
         self._replicas_max = replicas_max
-        self._first_levels = dict(first_levels or {})
+        self._first_levels = dict(first_levels)
+        self._dynamic = dynamic
         links.register_async(CREATE_TOPIC, self._answer(self._create_topic))
         links.register_async(DELETE_TOPIC, self._answer(self._delete_topic))
         links.register_async(REGISTER_BROKER, self._answer(self._register_broker))
@@ -200,6 +228,7 @@ class AdminRequests:
         links.register_async(ALTER_TOPIC_CONFIGS, self._answer(self._alter_topic_configs))
         links.register_async(ALLOCATE_PRODUCER_IDS, self._answer(self._allocate_producer_ids))
         links.register_async(UPDATE_FEATURE, self._answer(self._update_feature))
+        links.register_async(ALTER_BROKER_CONFIGS, self._answer(self._alter_broker_configs))
 
     async def create_topic(self, request: CreateTopicRequest) -> AdminReply:
         """Create a topic, or only check whether it could be; see `_forward` for the errors all of these share."""
@@ -228,6 +257,21 @@ class AdminRequests:
     async def update_feature(self, request: UpdateFeatureRequest) -> AdminReply:
         """Let a feature be used at a level from now on, or only check whether it could be."""
         return await self._forward(UPDATE_FEATURE, request, self._update_feature)
+
+    async def alter_broker_configs(self, request: AlterBrokerConfigsRequest) -> AdminReply:
+        """Change what is set on a broker or on all while they run, or only check whether it could be.
+
+        Raises:
+            FeatureLevelError: As far as this broker knows, the cluster's feature is below its level; others may not
+                know the request, so it is not sent.
+            ClusterError: See `_forward`.
+        """
+        self._require_options()
+        return await self._forward(ALTER_BROKER_CONFIGS, request, self._alter_broker_configs)
+
+    def _require_options(self) -> None:
+        what = "options that are set while brokers run"
+        self._controller.features.require(MEMBERSHIP, OPTIONS_LEVEL, what)
 
     async def _forward(
         self,
@@ -329,7 +373,7 @@ class AdminRequests:
 
     def _check_room(self, placements: Sequence[Sequence[int]]) -> None:
         counts = {node: self._controller.topics.replica_count(node) for node in self._brokers()}
-        check_replica_counts(counts, placements, self._replicas_max)
+        check_replica_counts(counts, placements, self._replicas_max())
 
     def _records(self, placements: Sequence[Sequence[int]]) -> list[list[ReplicaRecord]]:
         directories = {broker.node_id: broker.directory_id for broker in self._controller.members.all()}
@@ -402,6 +446,20 @@ class AdminRequests:
             features.check(request.name, request.level, self._controller.members.all())
             if request.level != features.level(request.name):
                 command = SetFeature(request.name, request.level)
+                index = await self._propose(command, deadline, validate_only=request.validate_only) or index
+            return AdminReply("", "", applied_index=index)
+
+    async def _alter_broker_configs(self, request: AlterBrokerConfigsRequest, deadline: float) -> AdminReply:
+        async with self._controller.admission:
+            index = await self._controller.confirm_office(deadline)
+            self._require_options()
+            node = None if request.node is None else NodeId(request.node)
+            if node is not None and self._controller.members.get(node) is None:
+                raise UnknownBrokerError(f"broker {node} is not in the cluster")
+            table = self._controller.options
+            configs = altered_options(table, node, request.changes, self._dynamic, replaces_all=request.replaces_all)
+            if configs != table.of(node):
+                command = AlterBrokerConfigs(node, configs)
                 index = await self._propose(command, deadline, validate_only=request.validate_only) or index
             return AdminReply("", "", applied_index=index)
 

@@ -87,8 +87,22 @@ class SetFeature(msgspec.Struct, frozen=True, tag="set_feature"):
     level: Annotated[int, msgspec.Meta(ge=0)]
 
 
+class AlterBrokerConfigs(msgspec.Struct, frozen=True, tag="alter_broker_configs"):
+    """What is set, while brokers run, on one of them or, with `node` None, on all: all of it, not a difference."""
+
+    node: int | None
+    configs: dict[str, str]
+
+
 Command = (
-    RegisterBroker | CreateTopic | DeleteTopic | CreatePartitions | AlterTopicConfigs | AllocateProducerIds | SetFeature
+    RegisterBroker
+    | CreateTopic
+    | DeleteTopic
+    | CreatePartitions
+    | AlterTopicConfigs
+    | AllocateProducerIds
+    | SetFeature
+    | AlterBrokerConfigs
 )
 
 _encoder = msgspec.msgpack.Encoder()

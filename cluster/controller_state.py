@@ -44,7 +44,7 @@ class ControllerState:
         offered: The levels of features that this broker can work at.
 
     Attributes:
-        tables: Brokers, topics, producer ids and features as of `applied_index`.
+        tables: Brokers, topics, producer ids, features and options as of `applied_index`.
         applied_index: The last entry whose command, if it is one, has changed the tables.
     """
 

@@ -1,16 +1,17 @@
-"""Brokers, topics, producer ids, features: what raft0's commands have made of them, with the format of their snapshot.
+"""Brokers, topics, producer ids, features, options: what raft0's commands have made of them, and how they are saved.
 
 State bytes: format version u8, then items of a length (u32, little endian) and msgpack. They lie in checksummed files
 only.
 
     format 1   `_SavedHead`, then a `_SavedTopic` for each topic in order of name
-    format 2   named blocks, each a `_BlockHead` and its items: "tables" with the items of format 1, "features"
+    format 2   named blocks, each a `_BlockHead` and its items: "tables" with the items of format 1, "features", and
+               "options" while something is set on brokers: a `_SavedOptions` for all, and for each that has its own
 
 Format 2 is written once a feature has a level (RFC 0018): until then a version that knows only format 1 may come back.
 """
 
 import struct
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Annotated, NamedTuple
@@ -19,6 +20,7 @@ import msgspec
 
 from cluster.commands import (
     AllocateProducerIds,
+    AlterBrokerConfigs,
     AlterTopicConfigs,
     BrokerRecord,
     Command,
@@ -33,9 +35,10 @@ from cluster.commands import (
 from cluster.controller_sizes import ControllerSizes, TopicPart, reserve_bytes, topic_part
 from cluster.feature_table import FeatureTable
 from cluster.members_table import MembersTable
+from cluster.option_table import OptionTable
 from cluster.producer_id_table import ProducerIdTable
 from cluster.topic_table import Topic, TopicTable, placements
-from model.features import OFFERED, LevelRange
+from model.features import MEMBERSHIP, OFFERED, OPTIONS_LEVEL, LevelRange
 from model.ids import DirectoryId, NodeId, Replica, TopicId
 from model.topic_config import TopicConfig, resolve_topic_config
 from storage.errors import CorruptLogError, UnknownFormatError
@@ -44,12 +47,14 @@ from storage.errors import CorruptLogError, UnknownFormatError
 FORMAT_VERSION = 2
 
 _WITHOUT_FEATURES = 1
-_TABLES, _FEATURES = "tables", "features"
+_TABLES, _FEATURES, _OPTIONS = "tables", "features", "options"
 # By name, the version of each block.
-_BLOCKS = {_TABLES: 1, _FEATURES: 1}
+_BLOCKS = {_TABLES: 1, _FEATURES: 1, _OPTIONS: 1}
 _LENGTH = struct.Struct("<I")
 # What the first level of a feature adds at most: the heads of two blocks, and what is around the levels.
 _FEATURES_BYTES_MAX = 64
+# What the first option that is set adds at most beside the option: the head of the block.
+_OPTIONS_BYTES_MAX = 32
 
 
 class _SavedHead(msgspec.Struct, frozen=True, array_like=True):
@@ -79,6 +84,11 @@ class _SavedFeatures(msgspec.Struct, frozen=True, array_like=True):
     epoch: Annotated[int, msgspec.Meta(ge=1)]
 
 
+class _SavedOptions(msgspec.Struct, frozen=True, array_like=True):
+    node: int | None
+    configs: dict[str, str]
+
+
 class TableContents(NamedTuple):
     """What a snapshot says."""
 
@@ -88,6 +98,7 @@ class TableContents(NamedTuple):
     sizes: ControllerSizes
     levels: Mapping[str, int]
     feature_epoch: int
+    options: list[AlterBrokerConfigs]
 
 
 class UnsupportedLevelError(UnknownFormatError):
@@ -99,6 +110,7 @@ _head_decoder: msgspec.msgpack.Decoder[_SavedHead] = msgspec.msgpack.Decoder(_Sa
 _topic_decoder: msgspec.msgpack.Decoder[_SavedTopic] = msgspec.msgpack.Decoder(_SavedTopic)
 _block_decoder: msgspec.msgpack.Decoder[_BlockHead] = msgspec.msgpack.Decoder(_BlockHead)
 _features_decoder: msgspec.msgpack.Decoder[_SavedFeatures] = msgspec.msgpack.Decoder(_SavedFeatures)
+_options_decoder: msgspec.msgpack.Decoder[_SavedOptions] = msgspec.msgpack.Decoder(_SavedOptions)
 
 
 class ControllerTables:
@@ -115,6 +127,7 @@ class ControllerTables:
         self.features = FeatureTable()
         self.topics = TopicTable(topic_defaults)
         self.producer_ids = ProducerIdTable()
+        self.options = OptionTable()
         self._sizes = ControllerSizes()
 
     # -- how large ----------------------------------------------------------------------------------------------
@@ -122,7 +135,8 @@ class ControllerTables:
     @property
     def size_bytes(self) -> int:
         """What `encode` yields, in bytes; a close upper bound of it where there are more than 128 replicas."""
-        return self._sizes.total(self.members.all(), self.producer_ids.next_id) + self._features_size()
+        tables = self._sizes.total(self.members.all(), self.producer_ids.next_id)
+        return tables + self._features_size() + _options_size(self.options.all())
 
     def _features_size(self, levels: Mapping[str, int] | None = None) -> int:
         """Return what format 2 takes more than format 1."""
@@ -137,9 +151,12 @@ class ControllerTables:
         if isinstance(command, SetFeature):
             more = self._features_size(self.features.all() | {command.name: command.level}) - self._features_size()
             return self.size_bytes + more
-        return self._size_without_features(command) + self._features_size()
+        if isinstance(command, AlterBrokerConfigs):
+            more = _options_size(self.options.with_altered(command)) - _options_size(self.options.all())
+            return self.size_bytes + more
+        return self._size_of_tables(command) + self._features_size() + _options_size(self.options.all())
 
-    def _size_without_features(self, command: Command) -> int:
+    def _size_of_tables(self, command: Command) -> int:
         brokers, next_id = self.members.all(), self.producer_ids.next_id
         match command:
             case RegisterBroker(broker):
@@ -150,7 +167,7 @@ class ControllerTables:
             case CreateTopic(name, topic_id, partitions, configs):
                 part = topic_part(name, topic_id, placements(partitions), configs, next_id)
                 return self._sizes.total(brokers, next_id, after=part)
-        assert not isinstance(command, SetFeature)
+        assert not isinstance(command, SetFeature | AlterBrokerConfigs)
         topic = self.topics.get_by_id(TopicId(command.topic_id))
         if topic is None:
             return self._sizes.total(brokers, next_id)
@@ -181,6 +198,8 @@ class ControllerTables:
                 return reserve_bytes(2**63 - 1)
             case SetFeature(name, level):
                 return _FEATURES_BYTES_MAX + reserve_bytes((name, level))
+            case AlterBrokerConfigs(node, configs):
+                return _OPTIONS_BYTES_MAX + reserve_bytes((node, configs))
 
     # -- changes ------------------------------------------------------------------------------------------------
 
@@ -232,9 +251,12 @@ class ControllerTables:
                 self.producer_ids.apply_allocate(block)
             case SetFeature() as raised:
                 self.features.apply_set(raised, self.members.all())
+            case AlterBrokerConfigs() as altered:
+                self.features.require(MEMBERSHIP, OPTIONS_LEVEL, "options that are set while brokers run")
+                self.options.apply_alter(altered)
 
     def _part_of(self, command: Command) -> TopicPart | None:
-        if isinstance(command, RegisterBroker | AllocateProducerIds | SetFeature):
+        if isinstance(command, RegisterBroker | AllocateProducerIds | SetFeature | AlterBrokerConfigs):
             return None
         topic = self.topics.get_by_id(TopicId(command.topic_id))
         return None if topic is None else _part(topic)
@@ -263,6 +285,13 @@ class ControllerTables:
             )
         if levels:
             yield _item(_BlockHead(_FEATURES, 1, 1)) + _item(_SavedFeatures(levels, self.features.epoch))
+        options = self.options.all()
+        # O1 of RFC 0018: a version that cannot read the block never meets it.
+        assert not options or self.features.level(MEMBERSHIP) >= OPTIONS_LEVEL
+        if options:
+            yield _item(_BlockHead(_OPTIONS, 1, len(options)))
+        for each in options:
+            yield _item(_SavedOptions(each.node, each.configs))
 
     def decode(self, state: bytes) -> Generator[None, None, TableContents]:
         """Return, after some steps, what `encode` has yielded; the tables stay as they are.
@@ -288,6 +317,7 @@ class ControllerTables:
         found: dict[str, TableContents] = {}
         seen: set[str] = set()
         levels, epoch = dict[str, int](), 0
+        options: list[AlterBrokerConfigs] = []
         for item in items:
             block = _block_decoder.decode(item)
             if block.version != _BLOCKS.get(block.name):
@@ -299,13 +329,20 @@ class ControllerTables:
             if block.name == _FEATURES:
                 features = _features_decoder.decode(next(of_block, b""))
                 levels, epoch = features.levels, features.epoch
+            elif block.name == _OPTIONS:
+                saved = [_options_decoder.decode(each) for each in of_block]
+                if len(saved) != block.items or len({each.node for each in saved}) < len(saved):
+                    raise ValueError(f"block {block.name!r} lacks items, or has a broker twice")
+                options = [AlterBrokerConfigs(each.node, each.configs) for each in saved]
             else:
                 found[block.name] = yield from self._decode_tables(of_block)
             if next(of_block, None) is not None:
                 raise ValueError(f"block {block.name!r} has more items than it can have")
         if _TABLES not in found:
             raise ValueError(f"no block {_TABLES!r}")
-        return found[_TABLES]._replace(levels=levels, feature_epoch=epoch)
+        if options and levels.get(MEMBERSHIP, 0) < OPTIONS_LEVEL:
+            raise ValueError(f"block {_OPTIONS!r} is there, but {MEMBERSHIP} is below level {OPTIONS_LEVEL}")
+        return found[_TABLES]._replace(levels=levels, feature_epoch=epoch, options=options)
 
     def _decode_tables(self, items: Iterator[bytes]) -> Generator[None, None, TableContents]:
         head = _head_decoder.decode(next(items, b""))
@@ -317,7 +354,7 @@ class ControllerTables:
             yield
         if len(topics) != head.topics:
             raise ValueError(f"it has {len(topics)} of {head.topics} topics")
-        return TableContents(head.brokers, head.next_producer_id, topics, sizes, {}, 0)
+        return TableContents(head.brokers, head.next_producer_id, topics, sizes, {}, 0, [])
 
     def replace(self, contents: TableContents) -> None:
         """Let the tables be what a snapshot says, which is a later moment of the same log."""
@@ -326,6 +363,8 @@ class ControllerTables:
         self.topics.replace(contents.topics)
         self.features.replace(contents.levels, contents.feature_epoch)
         self._sizes = contents.sizes
+        # Last: options may be defaults of topics, which were read with those that are in force until now.
+        self.options.replace(contents.options)
 
     def clear(self) -> None:
         """Begin from nothing, and tell nobody: what was here is read again."""
@@ -333,6 +372,7 @@ class ControllerTables:
         self.producer_ids.next_id = 0
         self.topics.clear()
         self.features.replace({}, 0)
+        self.options.clear()
         self._sizes = ControllerSizes()
 
     def _topic(self, saved: _SavedTopic, replicas: list[Replica]) -> Topic:
@@ -351,6 +391,14 @@ class ControllerTables:
 
 def _part(topic: Topic) -> TopicPart:
     return topic_part(topic.name, topic.topic_id, topic.replicas, topic.overrides, topic.older_producers)
+
+
+def _options_size(options: Sequence[AlterBrokerConfigs]) -> int:
+    """Return what the block of options takes, its head included; it is not there without any."""
+    if not options:
+        return 0
+    head = _BlockHead(_OPTIONS, 1, len(options))
+    return len(_item(head)) + sum(len(_item(_SavedOptions(each.node, each.configs))) for each in options)
 
 
 def _item(saved: msgspec.Struct) -> bytes:

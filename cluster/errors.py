@@ -49,6 +49,18 @@ class FeatureUpdateError(ClusterError):
     """A feature cannot be at that level: unknown, lowered, or a broker cannot go so far."""
 
 
+class FeatureLevelError(ClusterError):
+    """The cluster does not use a feature at the level that the request needs: raise it first."""
+
+
+class UnknownBrokerError(ClusterError):
+    """No broker of that node id is in the cluster."""
+
+
+class InvalidBrokerConfigError(ClusterError):
+    """An option that brokers do not have or read only at their start, or a value out of range."""
+
+
 class OffsetOutOfRangeError(ClusterError):
     """No such offset: it lies above the high watermark."""
 
@@ -90,6 +102,9 @@ BY_NAME: dict[str, type[ClusterError]] = {
         TablesFullError,
         ProducerIdsTakenError,
         FeatureUpdateError,
+        FeatureLevelError,
+        UnknownBrokerError,
+        InvalidBrokerConfigError,
         ControllerUnavailableError,
         NotControllerError,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from cluster.commands import BrokerRecord, SetFeature
-from cluster.errors import FeatureUpdateError
+from cluster.errors import FeatureLevelError, FeatureUpdateError
 
 
 class FeatureTable:
@@ -24,6 +24,15 @@ class FeatureTable:
     def all(self) -> dict[str, int]:
         """Return all levels above 0, in order of name."""
         return dict(sorted(self._levels.items()))
+
+    def require(self, name: str, level: int, what: str) -> None:
+        """Raise FeatureLevelError unless a feature is at a level, or above it; `what` needs that."""
+        current = self.level(name)
+        if current < level:
+            raise FeatureLevelError(
+                f"{what} need {name} at level {level}, and the cluster uses it at level {current}:"
+                " raise it with `raftka cluster features upgrade` once all brokers have it"
+            )
 
     def apply_set(self, command: SetFeature, brokers: Sequence[BrokerRecord]) -> None:
         """Raise a level.

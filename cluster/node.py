@@ -18,6 +18,7 @@ from cluster.controller_backend import ControllerBackend
 from cluster.controller_state import ControllerState
 from cluster.data_directory import GROUPS, claim_data_directory
 from cluster.data_directory_watch import DataDirectoryWatch
+from cluster.dynamic_options import DynamicOptions, FixedOptions
 from cluster.errors import ClusterError
 from cluster.events import Events
 from cluster.founding import ClusterRecord, Founding, Seed, addresses
@@ -38,7 +39,7 @@ from cluster.retention import Retention
 from cluster.state_bounds import StateOptions
 from cluster.telemetry.publisher import TelemetryPublisher
 from cluster.telemetry.telemetry_relay import TelemetryRelay
-from cluster.topic_table import Topic
+from cluster.topic_table import Topic, TopicTable
 from cluster.visible_ends import VisibleEnds
 from model.features import OFFERED, LevelRange, told_features
 from model.ids import RAFT0, Index, NodeId, Replica
@@ -157,6 +158,7 @@ class Node:
         options: NodeOptions,
         kvstore: KvStore,
         on_unusable: Callable[[str], None] | None = None,
+        dynamic: DynamicOptions | None = None,
     ) -> None:
         """Prepare a node.
 
@@ -167,9 +169,14 @@ class Node:
             on_unusable: Called once, with a line for the operator, when this node can serve no more: the data directory
                 is not where it was, or the kvstore has failed. The caller ends the process. None: the loop's exception
                 handler is told.
+            dynamic: What may be set while the node runs; whoever passes it calls `change_options`. None: nothing.
         """
         self.env = env
         self.options = options
+        self._dynamic = dynamic or FixedOptions()
+        self._producers = replace(options.producers)
+        self._topics: TopicTable | None = None
+        self._retention: Retention | None = None
         self._kvstore = kvstore
         self.kvstore_syncs = kvstore.sync_durations
         self._gate = Gate("node")
@@ -206,7 +213,7 @@ class Node:
             self._know(cluster)
         self.groups = GroupManager(
             self.env,
-            replace(options.raft, keeps_figures=options.telemetry),
+            self._raft_options(),
             self.replica,
             self._kvstore,
             LinksRaftClient(self.links, options.raft),
@@ -227,6 +234,23 @@ class Node:
         self.phase = StartPhase.REPLICAS
         await self._start_groups(cluster)
         self.phase = StartPhase.STARTED
+
+    def _raft_options(self) -> RaftOptions:
+        return replace(self.options.raft, keeps_figures=self.options.telemetry)
+
+    def change_options(self, options: NodeOptions) -> None:
+        """Work by other options from now on: those of `raft` that `GroupManager.change_options` names,
+        `topic_defaults`, `producers`, `retention_check_interval` and `replicas_max`. The others must be as before.
+
+        It does not block; call it once raft0 is being opened, or later.
+        """
+        before, self.options = self.options, options
+        self._producers.expiration_ms = options.producers.expiration_ms
+        self.groups.change_options(self._raft_options())
+        if self._topics is not None:
+            self._topics.set_defaults(options.topic_defaults)
+        if self._retention is not None and options.retention_check_interval != before.retention_check_interval:
+            self._retention.on_interval()
 
     def _probe_idle_links(self) -> None:
         if self.options.idle_probe_interval:
@@ -258,6 +282,11 @@ class Node:
         self.partitions = PartitionManager()
         self.visible_ends = VisibleEnds(self.links, self.partitions, self.leadership, options.node_id)
         state = ControllerState(options.topic_defaults, options.state, options.features)
+        self._topics, set_options = state.tables.topics, state.tables.options
+        # Before raft0 is opened, too: what is set is in force before anybody is served.
+        set_options.add_listener(
+            lambda: self._dynamic.apply(set_options.of(None), set_options.of(self.options.node_id))
+        )
         LeadershipEvents(self.groups, self.events)
         # Before raft0 is opened: it hears of every topic that is deleted from then on.
         self.backend = ControllerBackend(
@@ -285,8 +314,9 @@ class Node:
             self.links,
             options.node_id,
             self.env.rng,
-            replicas_max=options.replicas_max,
+            replicas_max=lambda: self.options.replicas_max,
             first_levels=cluster.features,
+            dynamic=self._dynamic,
         )
         self.producer_ids = ProducerIds(self.admin)
         state.tables.topics.add_listener(self.producer_ids.drop_block)
@@ -296,12 +326,12 @@ class Node:
         self._started.append(self.leadership)
         self.backend.start()
         self._started.append(self.backend)
-        retention = Retention(
+        retention = self._retention = Retention(
             self.controller,
             options.raft0_segment_bytes,
             self.partitions,
             self.env.wall_clock,
-            options.retention_check_interval,
+            lambda: self.options.retention_check_interval,
         )
         retention.start()
         self._started.append(retention)
@@ -320,7 +350,7 @@ class Node:
     def _new_log_state(self, topic: Topic, number: int) -> LogState:
         if topic.name == OFFSETS_TOPIC:
             return OffsetsLogState(topic.partition_name(number), self.options.state)
-        return ProducerState(self._lived_ms, self.options.producers, topic.older_producers)
+        return ProducerState(self._lived_ms, self._producers, topic.older_producers)
 
     @staticmethod
     def _lived_ms() -> int:

@@ -40,9 +40,9 @@ _HEADER_BYTES_MAX = 16
 _PRODUCERS_PER_STEP = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ProducerOptions:
-    """Bounds of one partition's producer state.
+    """Bounds of each partition's producer state. One object for all of a node: what changes here holds for all.
 
     Attributes:
         expiration_ms: A producer that has committed nothing for so long, in time that this process has lived, may be

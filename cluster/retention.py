@@ -6,6 +6,7 @@ what they have led to.
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from cluster.controller import Controller
 from cluster.partition_manager import PartitionManager
@@ -27,17 +28,18 @@ class Retention:
         controller_bytes: int,
         partitions: PartitionManager,
         wall_clock: WallClock,
-        interval: float,
+        interval: Callable[[], float],
     ) -> None:
         self._controller = controller
         self._controller_bytes = controller_bytes
         self._partitions = partitions
         self._wall_clock = wall_clock
         self._interval = interval
+        self._is_changed = asyncio.Event()
         self._gate = Gate("retention")
 
     def start(self) -> None:
-        """Look every `interval` seconds."""
+        """Look every `interval()` seconds."""
         self._gate.spawn(self._run(), name="retention")
 
     async def stop(self) -> None:
@@ -46,12 +48,20 @@ class Retention:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._interval)
-            await self.look()
+            try:
+                async with asyncio.timeout(self._interval()):
+                    await self._is_changed.wait()
+                self._is_changed.clear()
+            except TimeoutError:
+                await self.look()
+
+    def on_interval(self) -> None:
+        """The interval may have changed: it begins anew."""
+        self._is_changed.set()
 
     async def look(self) -> None:
         """Look at raft0 and at every partition once, one after the other."""
-        deadline = asyncio.get_running_loop().time() + self._interval
+        deadline = asyncio.get_running_loop().time() + self._interval()
         await self._look_at_raft0(deadline)
         for partition in self._partitions:
             if not partition.is_in_office:

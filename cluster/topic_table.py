@@ -192,6 +192,23 @@ class TopicTable:
                     changed(topic)
         self._changed()
 
+    def set_defaults(self, defaults: TopicConfig) -> None:
+        """Let these fill what topics leave open; listeners hear of each topic whose configuration changes by that."""
+        if defaults == self.defaults:
+            return
+        self.defaults = defaults
+        changed = []
+        for topic in self.all():
+            config = resolve_topic_config(topic.overrides, defaults)
+            if config != topic.config:
+                changed.append(replace(topic, config=config))
+                self._put(changed[-1])
+        for topic in changed:
+            for listener in self._config_listeners:
+                listener(topic)
+        if changed:
+            self._changed()
+
     def clear(self) -> None:
         """Hold no topic; nobody is told, because none was deleted."""
         self._by_name, self._by_id = {}, {}

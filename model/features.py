@@ -17,9 +17,12 @@ class LevelRange(NamedTuple):
 
 MEMBERSHIP = "raftka.membership"
 
+# From this level of MEMBERSHIP on, options of brokers are set while they run.
+OPTIONS_LEVEL = 1
+
 # What this version offers, by name. At level 0 a feature is not in use.
 OFFERED: Mapping[str, LevelRange] = {
-    # Brokers join and leave, and replicas move: not built yet.
+    # Brokers join and leave, and replicas move: not built yet. Options of brokers change while they run.
     MEMBERSHIP: LevelRange(0, 0),
 }
 # With `unstable.feature.versions.enable`: also levels that are being built. A later version may read them otherwise.

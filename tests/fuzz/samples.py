@@ -10,6 +10,7 @@ import msgspec
 
 from cluster.commands import (
     AllocateProducerIds,
+    AlterBrokerConfigs,
     AlterTopicConfigs,
     BrokerRecord,
     CreatePartitions,
@@ -25,7 +26,7 @@ from cluster.producer_batch import BatchSequence
 from cluster.producer_table import PlacedBatch, ProducerOptions, ProducerTable
 from kafka_api.protocol.codec import encode_request, encode_response, versions
 from kafka_api.protocol.schema.message_schema import Direction, api_keys, schema_of
-from model.features import LevelRange
+from model.features import MEMBERSHIP, LevelRange
 from model.ids import DirectoryId, Index, NodeId, Offset, Replica, Term
 from model.topic_config import TopicConfig
 from rpc.codec import HELLO, PROOF, REFUSED, body_builtins, encode_header
@@ -177,7 +178,7 @@ def snapshot_files() -> list[bytes]:
 
 
 # What the tables of these samples can work at.
-OFFERED = {"f": LevelRange(0, 1)}
+OFFERED = {"f": LevelRange(0, 1), MEMBERSHIP: LevelRange(0, 1)}
 
 
 def replica_states() -> list[bytes]:
@@ -190,18 +191,28 @@ def replica_states() -> list[bytes]:
         AlterTopicConfigs("a" * 32, {"retention.ms": "5"}),
         AllocateProducerIds(0, 1000),
     ]
-    raised = [RegisterBroker(BrokerRecord(1, "d1", "k", 9092, "r", 33145, "a", 9644, {"f": 1})), SetFeature("f", 1)]
+    features = {"f": 1, MEMBERSHIP: 1}
+    raised = [
+        RegisterBroker(BrokerRecord(1, "d1", "k", 9092, "r", 33145, "a", 9644, features)),
+        SetFeature("f", 1),
+        SetFeature(MEMBERSHIP, 1),
+    ]
+    altered = [
+        AlterBrokerConfigs(None, {"log.retention.ms": "5"}),
+        AlterBrokerConfigs(1, {"log.level": "DEBUG", "replica.lag.time.max.ms": "300"}),
+    ]
     producers, tables = ProducerTable(ProducerOptions()), ControllerTables(TopicConfig(), OFFERED)
     for number in range(3):
         producers.settle(PlacedBatch(BatchSequence(number, 0, 5, 9), 40, 7 + number, 2, 1000), 0)
     for command in commands:
         tables.apply(command)
-    states = [(0, encode_command(command)) for command in (*commands, *raised, DeleteTopic("a" * 32))]
+    states = [(0, encode_command(command)) for command in (*commands, *raised, *altered, DeleteTopic("a" * 32))]
     states.append((1, encode_log_start(_snapshot().start)))
     states += [(2, b"".join(producers.encode())), (3, b"".join(tables.encode()))]
-    for command in raised:
-        tables.apply(command)
-    states.append((3, b"".join(tables.encode())))
+    for later in (raised, altered):
+        for command in later:
+            tables.apply(command)
+        states.append((3, b"".join(tables.encode())))
     return [bytes([which]) + state for which, state in states]
 
 

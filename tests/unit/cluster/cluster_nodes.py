@@ -10,6 +10,7 @@ from dataclasses import replace
 from cluster.admin_requests import CreateTopicRequest, DeleteTopicRequest
 from cluster.commands import BrokerRecord
 from cluster.data_directory import DataDirectoryLock, lock_data_directory
+from cluster.dynamic_options import DynamicOptions
 from cluster.founding import Seed
 from cluster.node import Node, NodeOptions
 from cluster.partition import Partition
@@ -117,14 +118,14 @@ class Cluster:
             state=self.state,
         )
 
-    def make(self, number: int, **changes) -> Node:
-        """A node that is not started yet; `stop` ends it all the same."""
+    def make(self, number: int, *, dynamic: DynamicOptions | None = None, **changes) -> Node:
+        """A node that is not started yet; `stop` ends it all the same. `dynamic` is what may be set while it runs."""
         env = system_environment()
         options = replace(self.options(number), **changes)
         self._locks[number] = lock_data_directory(env, options.data_dir)
         store = MemoryKvStore(env, self.durable[number])
         self._stores[number] = store
-        self.nodes[number] = Node(env, options, store)
+        self.nodes[number] = Node(env, options, store, dynamic=dynamic)
         return self.nodes[number]
 
     async def start(self, *numbers: int) -> None:
