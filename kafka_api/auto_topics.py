@@ -8,7 +8,7 @@ from cluster.admin_requests import CreateTopicRequest
 from cluster.errors import ClusterError, TopicExistsError
 from cluster.node import Node
 from cluster.topic_table import INTERNAL_TOPICS
-from kafka_api.options import KafkaOptions, automatic_replication_factor
+from kafka_api.options import KafkaOptions, OptionsInForce, automatic_replication_factor
 from runtime.gate import Gate
 
 _PENDING_MAX = 64
@@ -29,9 +29,9 @@ def default_replication_factor(node: Node, options: KafkaOptions) -> int:
 class AutoTopics:
     """Creates topics with the broker's defaults; whoever asked asks again until there is a leader."""
 
-    def __init__(self, node: Node, options: KafkaOptions) -> None:
+    def __init__(self, node: Node, options: OptionsInForce) -> None:
         self._node = node
-        self._options = options
+        self._in_force = options
         self._gate = Gate("auto topics")
         self._pending: set[str] = set()
 
@@ -44,7 +44,7 @@ class AutoTopics:
 
         A name that is not returned is not created: there are too many at once, or topics are not created so here.
         """
-        if not self._options.auto_create_topics or self._gate.is_closed:
+        if not self._in_force.current.auto_create_topics or self._gate.is_closed:
             return set()
         under_way = set()
         for name in names:
@@ -57,8 +57,9 @@ class AutoTopics:
         return under_way
 
     async def _create(self, name: str) -> None:
-        factor = default_replication_factor(self._node, self._options)
-        request = CreateTopicRequest(name, self._options.num_partitions, factor, [], {}, False, _TIMEOUT)
+        options = self._in_force.current
+        factor = default_replication_factor(self._node, options)
+        request = CreateTopicRequest(name, options.num_partitions, factor, [], {}, False, _TIMEOUT)
         try:
             await self._node.admin.create_topic(request)
             _logger.info("created topic %s, for which a client asked", name)

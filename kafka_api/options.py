@@ -24,6 +24,7 @@ class KafkaOptions:
         default_replication_factor: Replicas of a topic that does not say; None: 3, or as many as there are brokers.
         auto_create_topics: Metadata of an unknown name creates the topic, if the client does not forbid it.
         broker_configs: What this broker tells of its own configuration.
+        default_broker_configs: What is set for all brokers while they run.
         slow_client_timeout: A client that takes no byte of a response for this long is disconnected. A fetch waits as
             long for memory, then it is answered without records.
         request_memory_bytes: Memory of all requests that are received or handled and are larger than 16 KiB. Each
@@ -48,6 +49,7 @@ class KafkaOptions:
     default_replication_factor: int | None = None
     auto_create_topics: bool = False
     broker_configs: tuple[DescribedConfig, ...] = ()
+    default_broker_configs: tuple[DescribedConfig, ...] = ()
     slow_client_timeout: float = 10.0
     request_memory_bytes: int = 128 * 1024 * 1024
     fetch_memory_bytes: int = 64 * 1024 * 1024
@@ -55,6 +57,13 @@ class KafkaOptions:
     stalled_request_timeout: float = 30.0
     idle_timeout: float = 600.0
     groups: GroupOptions = field(default_factory=GroupOptions)
+
+
+@dataclass(slots=True)
+class OptionsInForce:
+    """The options of one listener as of now: whoever reads through it sees a change."""
+
+    current: KafkaOptions
 
 
 def automatic_replication_factor(brokers: int) -> int:

@@ -9,7 +9,7 @@ from kafka_api.auto_topics import AutoTopics
 from kafka_api.fetch_memory import FetchLease
 from kafka_api.fetch_sessions import FetchSessions
 from kafka_api.groups.coordinator import GroupCoordinator
-from kafka_api.options import KafkaOptions
+from kafka_api.options import KafkaOptions, OptionsInForce
 from kafka_api.read_positions import ReadPositions
 from kafka_api.refused_batches import RefusedBatches
 from kafka_api.request_figures import RequestFigures
@@ -36,7 +36,7 @@ class RequestContext:
     """One per connection; the request's version travels beside it."""
 
     node: Node
-    options: KafkaOptions
+    options_in_force: OptionsInForce
     fetch_lease: FetchLease
     fetch_sessions: FetchSessions
     auto_topics: AutoTopics
@@ -47,3 +47,8 @@ class RequestContext:
     chosen_wait: ChosenWait = field(default_factory=ChosenWait)
     refused_batches: RefusedBatches = field(default_factory=RefusedBatches)
     read_positions: ReadPositions = field(default_factory=ReadPositions)
+
+    @property
+    def options(self) -> KafkaOptions:
+        """Those of the listener, as of now."""
+        return self.options_in_force.current

@@ -11,7 +11,7 @@ from kafka_api.fetch_memory import FetchLease, FetchMemory
 from kafka_api.fetch_sessions import FetchSessions
 from kafka_api.groups.coordinator import GroupCoordinator
 from kafka_api.groups.lag import GroupLags
-from kafka_api.options import KafkaOptions
+from kafka_api.options import KafkaOptions, OptionsInForce
 from kafka_api.protocol.framing import SCRATCH_BYTES
 from kafka_api.request_context import RequestContext
 from kafka_api.request_figures import RequestFigures
@@ -39,14 +39,14 @@ class KafkaServer:
     def __init__(self, env: Environment, node: Node, options: KafkaOptions) -> None:
         self._env = env
         self._node = node
-        self._options = options
+        self._in_force = OptionsInForce(options)
         self._requests = RequestMemory(options.request_memory_bytes)
         self._fetches = FetchMemory(options.fetch_memory_bytes, options.slow_client_timeout)
         self.figures = RequestFigures()
         self.traffic = TopicTraffic(node.controller.topics)
         self.fetch_sessions = FetchSessions(options.fetch_sessions, env.rng)
-        self._auto_topics = AutoTopics(node, options)
-        self._groups = GroupCoordinator(node, options.groups)
+        self._auto_topics = AutoTopics(node, self._in_force)
+        self._groups = GroupCoordinator(node, self._in_force)
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._closed_log = ClosedLog()
         self._warned_at: float | None = None
@@ -56,6 +56,20 @@ class KafkaServer:
         # Those without a completed request. In arrival order: the first is the oldest.
         self._strangers: dict[Connection, None] = {}
         self._gate = Gate("kafka server")
+
+    @property
+    def _options(self) -> KafkaOptions:
+        return self._in_force.current
+
+    def change_options(self, options: KafkaOptions) -> None:
+        """Answer by other options from now on; it does not block.
+
+        What may change: `num_partitions`, `default_replication_factor`, `auto_create_topics`, what is described, and of
+        `groups` what `GroupCoordinator.on_options` names. The others are read once, and must be as before.
+        """
+        before, self._in_force.current = self._options, options
+        if options.groups != before.groups:
+            self._groups.on_options()
 
     @property
     def connection_count(self) -> int:
@@ -122,7 +136,7 @@ class KafkaServer:
         is_welcome = self._node.is_registered.is_set() and self._has_room()
         lease = FetchLease(self._fetches)
         context = RequestContext(
-            *(self._node, self._options, lease, self.fetch_sessions, self._auto_topics, self._groups),
+            *(self._node, self._in_force, lease, self.fetch_sessions, self._auto_topics, self._groups),
             *(self.figures, self.traffic),
         )
         connection = Connection(context, self._requests, self._scratch, self, is_welcome=is_welcome)

@@ -22,6 +22,7 @@ from kafka_api.groups.member_memory import MemberMemory
 from kafka_api.groups.options import GroupOptions
 from kafka_api.groups.shared_writes import SharedWrites
 from kafka_api.groups.subscription import CONSUMER, consumed_topics
+from kafka_api.options import OptionsInForce
 from kafka_api.protocol.error_codes import ErrorCode
 from model.ids import Index
 from model.key_value_batch import KeyValue, encode_key_values
@@ -46,7 +47,7 @@ class CoordinatedPartition:
         self,
         partition: Partition,
         state: OffsetsLogState,
-        options: GroupOptions,
+        in_force: OptionsInForce,
         wall_clock: WallClock,
         memory: MemberMemory,
     ) -> None:
@@ -54,15 +55,19 @@ class CoordinatedPartition:
         self.state = state
         self.term = partition.leader_epoch
         self.is_loaded = False
-        self._options = options
+        self._in_force = in_force
         self._wall_clock = wall_clock
         self._memory = memory
         self._held: dict[str, HeldGroup] = {}
         # Those that may be dropped once the table knows what was written of them.
         self._idle: dict[str, HeldGroup] = {}
         self._is_ended = False
-        self._writes = SharedWrites(partition, self.term, options.write_timeout_ms / 1000, self.now_ms)
+        self._writes = SharedWrites(partition, self.term, self._options.write_timeout_ms / 1000, self.now_ms)
         state.on_applied = self._drop_idle
+
+    @property
+    def _options(self) -> GroupOptions:
+        return self._in_force.current.groups
 
     @property
     def table(self) -> GroupTable:
@@ -121,6 +126,8 @@ class CoordinatedPartition:
             held = HeldGroup(group_id, self._restored(group_id), self)
             self._held[group_id] = held
             self.settled(held)
+        # It may have been held since other bounds were in force.
+        held.group.set_bounds(*self._bounds())
         return held
 
     def view(self, group_id: str) -> Group | None:
@@ -134,8 +141,12 @@ class CoordinatedPartition:
         """Return every group that is known."""
         return list(dict.fromkeys((*self._held, *self.table.group_ids())))
 
+    def _bounds(self) -> tuple[float, int]:
+        """Return how long a first generation waits for more members, seconds, and how many members there may be."""
+        return self._options.initial_rebalance_delay_ms / 1000, self._options.max_size
+
     def _restored(self, group_id: str) -> Group:
-        delay, size = self._options.initial_rebalance_delay_ms / 1000, self._options.max_size
+        delay, size = self._bounds()
         stored = self.table.group(group_id)
         if stored is None:
             return Group(delay, size)

@@ -19,6 +19,7 @@ from kafka_api.groups.lag import GroupLags
 from kafka_api.groups.member_memory import MemberMemory
 from kafka_api.groups.offsets_creation import OffsetsCreation
 from kafka_api.groups.options import GroupOptions
+from kafka_api.options import OptionsInForce
 from kafka_api.protocol.error_codes import ErrorCode
 from model.ids import GroupId
 from raft.consensus import Consensus
@@ -32,8 +33,10 @@ _LOOK_INTERVAL = 0.5
 class GroupCoordinator:
     """See the module. Requests are answered with a code where this broker is not the one to ask."""
 
-    def __init__(self, node: Node, options: GroupOptions) -> None:
-        self.options = options
+    def __init__(self, node: Node, in_force: OptionsInForce) -> None:
+        self._in_force = in_force
+        options = self.options
+        self._is_changed = asyncio.Event()
         self._node = node
         self._gate = Gate("group coordinator")
         self._memory = MemberMemory(options.member_bytes_max)
@@ -41,6 +44,17 @@ class GroupCoordinator:
         self._active: dict[GroupId, CoordinatedPartition] = {}
         self._leadership_news = asyncio.Event()
         self.lags = GroupLags(node, self._active.values, options.lag_interval_ms)
+
+    @property
+    def options(self) -> GroupOptions:
+        """Those in force now."""
+        return self._in_force.current.groups
+
+    def on_options(self) -> None:
+        """Options have changed: bounds of sessions, of groups and of what a commit carries hold for the next request,
+        times of retention from the next look on.
+        """
+        self._is_changed.set()
 
     def start(self) -> None:
         """Begin to take over what this broker leads. The node has started."""
@@ -139,7 +153,7 @@ class GroupCoordinator:
         if not isinstance(partition.log_state, OffsetsLogState):
             return None
         active = CoordinatedPartition(
-            partition, partition.log_state, self.options, self._node.env.wall_clock, self._memory
+            partition, partition.log_state, self._in_force, self._node.env.wall_clock, self._memory
         )
         self._active[group] = active
         self._gate.spawn(active.load(), name=f"load {group}")
@@ -171,7 +185,15 @@ class GroupCoordinator:
 
     async def _expire(self) -> None:
         while True:
-            await asyncio.sleep(self.options.retention_check_interval_ms / 1000)
+            try:
+                async with asyncio.timeout(self.options.retention_check_interval_ms / 1000):
+                    await self._is_changed.wait()
+            except TimeoutError:
+                pass
+            else:
+                # The interval may be another one: it begins anew.
+                self._is_changed.clear()
+                continue
             for active in list(self._active.values()):
                 if active.is_loaded:
                     await active.expire()

@@ -85,6 +85,11 @@ class Group:
         self._effects: list[Effect] = []
         self._wake_at = NEVER
 
+    def set_bounds(self, initial_delay: float, max_size: int) -> None:
+        """Let these hold for whoever joins from now on; nobody is sent away."""
+        self._max_size = max_size
+        self._window.initial_delay = initial_delay
+
     @classmethod
     def restored(cls, stored: StoredGroup, now: float, initial_delay: float, max_size: int) -> "Group":
         """Return the group as it was stored; its members' sessions begin anew."""

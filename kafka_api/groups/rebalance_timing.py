@@ -18,12 +18,13 @@ class JoinWindow:
     own rebalance timeout.
 
     Attributes:
+        initial_delay: A step, seconds; a later window follows a change.
         deadline: When it ends if not everybody has joined before.
         waits_for_more: It stays open even if everybody has.
     """
 
     def __init__(self, initial_delay: float) -> None:
-        self._initial_delay = initial_delay
+        self.initial_delay = initial_delay
         self._left = 0.0
         self._has_new_member = False
         self.deadline = NEVER
@@ -31,10 +32,10 @@ class JoinWindow:
 
     def open(self, now: float, seconds: float, *, is_first: bool) -> None:
         """Let members join for so many seconds."""
-        self.waits_for_more = is_first and self._initial_delay > 0
+        self.waits_for_more = is_first and self.initial_delay > 0
         self._has_new_member = False
         if self.waits_for_more:
-            delay = min(self._initial_delay, seconds)
+            delay = min(self.initial_delay, seconds)
             self._left = seconds - delay
             self.deadline = now + delay
         else:
@@ -48,7 +49,7 @@ class JoinWindow:
         """At the deadline: wait on, where more members have come and may come; return whether it does."""
         if not (self.waits_for_more and self._has_new_member and self._left > 0):
             return False
-        delay = min(self._initial_delay, self._left)
+        delay = min(self.initial_delay, self._left)
         self._left -= delay
         self._has_new_member = False
         self.deadline = now + delay

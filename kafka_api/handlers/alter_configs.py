@@ -1,13 +1,13 @@
-"""AlterConfigs (33) and IncrementalAlterConfigs (44): what is set on topics is replaced, or changed key by key.
+"""AlterConfigs (33) and IncrementalAlterConfigs (44): what is set on topics and brokers is replaced, or changed by key.
 
-The configuration of a broker is set at its start and cannot be changed while it runs; the levels of its loggers can.
+Any broker takes both for every broker, and for all at once (RFC 0018). The levels of loggers are each broker's own.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
-from cluster.admin_requests import AlterTopicConfigsRequest
+from cluster.admin_requests import AdminReply, AlterBrokerConfigsRequest, AlterTopicConfigsRequest
 from cluster.errors import ClusterError
 from cluster.topic_changes import ConfigChange, ConfigOperation
 from kafka_api.error_mapping import error_code
@@ -15,8 +15,8 @@ from kafka_api.handlers.broker_loggers import alter_loggers
 from kafka_api.handlers.config_resources import (
     ResourceRefusedError,
     ResourceType,
+    broker_to_alter,
     find_config_topic,
-    is_this_broker,
     unknown_type,
 )
 from kafka_api.handlers.in_steps import in_steps
@@ -33,7 +33,6 @@ from model.ids import Index
 
 # The requests carry no timeout of their own.
 _TIMEOUT_MS = 30_000
-_SHOWN_KEYS_MAX = 5
 _SHOWN_CHARACTERS_MAX = 100
 _OPERATIONS = frozenset(int(operation) for operation in ConfigOperation)
 
@@ -90,13 +89,19 @@ async def _alter_each(
         try:
             if times[resource_type, name] > 1:
                 raise ResourceRefusedError(ErrorCode.INVALID_REQUEST, "named twice in one request")
-            _check_resource(context, resource_type, name, changes)
+            _check_resource(context, resource_type, name)
             _check_changes(changes)
             if resource_type == ResourceType.BROKER_LOGGER:
                 alter_loggers(context, name, changes, validate_only=validate_only, replaces_all=replaces_all)
+            elif resource_type == ResourceType.BROKER:
+                node = broker_to_alter(context, name)
+                on_broker = AlterBrokerConfigsRequest(
+                    node, changes, replaces_all, validate_only, seconds_left(deadline)
+                )
+                await _applied(context, await context.node.admin.alter_broker_configs(on_broker), deadline)
             else:
-                request = AlterTopicConfigsRequest(name, changes, replaces_all, validate_only, seconds_left(deadline))
-                await _alter(context, request, deadline)
+                on_topic = AlterTopicConfigsRequest(name, changes, replaces_all, validate_only, seconds_left(deadline))
+                await _applied(context, await context.node.admin.alter_topic_configs(on_topic), deadline)
         except ResourceRefusedError as refused:
             outcomes.append((refused.code, str(refused)))
         except ClusterError as error:
@@ -106,17 +111,12 @@ async def _alter_each(
     return outcomes
 
 
-def _check_resource(context: RequestContext, resource_type: int, name: str, changes: Sequence[ConfigChange]) -> None:
+def _check_resource(context: RequestContext, resource_type: int, name: str) -> None:
     match resource_type:
         case ResourceType.TOPIC:
             find_config_topic(context, name)
         case ResourceType.BROKER:
-            is_this_broker(context, name)
-            keys = ", ".join(change.key[:_SHOWN_CHARACTERS_MAX] for change in changes[:_SHOWN_KEYS_MAX])
-            raise ResourceRefusedError(
-                ErrorCode.INVALID_CONFIG,
-                f"a broker's configuration is set at its start and cannot be changed while it runs: {keys or '-'}",
-            )
+            broker_to_alter(context, name)
         case ResourceType.BROKER_LOGGER:
             pass  # `alter_loggers` checks it.
         case _:
@@ -136,9 +136,8 @@ def _check_changes(changes: Sequence[ConfigChange]) -> None:
             raise ResourceRefusedError(ErrorCode.INVALID_REQUEST, f"{shown}: a value is missing")
 
 
-async def _alter(context: RequestContext, request: AlterTopicConfigsRequest, deadline: float) -> None:
-    """Change a topic at raft0's leader, and wait until this broker knows: its next answer may be a description."""
-    reply = await context.node.admin.alter_topic_configs(request)
+async def _applied(context: RequestContext, reply: AdminReply, deadline: float) -> None:
+    """Wait until this broker knows what raft0's leader has changed: its next answer may be a description."""
     try:
         async with asyncio.timeout_at(deadline):
             await context.node.controller.wait_applied(Index(reply.applied_index))

@@ -1,5 +1,6 @@
 """What a configuration belongs to: from the type and name of a resource to a topic, or to this broker."""
 
+import re
 from enum import IntEnum
 
 from cluster.admin_requests import check_topic_name
@@ -8,8 +9,11 @@ from cluster.topic_table import Topic
 from kafka_api.error_mapping import error_code
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.request_context import RequestContext
+from model.ids import NodeId
 
 _NAME_SHOWN_MAX = 260
+# As Kafka writes one.
+_NODE_ID = re.compile("0|[1-9][0-9]{0,9}")
 
 
 class ResourceType(IntEnum):
@@ -62,6 +66,23 @@ def is_this_broker(context: RequestContext, name: str) -> bool:
             ErrorCode.INVALID_REQUEST, f"broker {shown!r}: this is broker {context.node.options.node_id}; ask that one"
         )
     return True
+
+
+def broker_to_alter(context: RequestContext, name: str) -> NodeId | None:
+    """Return the broker whose configuration is to be altered, of the whole cluster; None, the empty name, for all.
+
+    Raises:
+        ResourceRefusedError: No number, or no broker has it.
+    """
+    if name == "":
+        return None
+    shown = name[:_NAME_SHOWN_MAX]
+    if not _NODE_ID.fullmatch(name):
+        raise ResourceRefusedError(ErrorCode.INVALID_REQUEST, f"broker {shown!r}: a broker is named by its node id")
+    node = NodeId(int(name))
+    if context.node.controller.members.get(node) is None:
+        raise ResourceRefusedError(ErrorCode.INVALID_REQUEST, f"broker {shown} is not in the cluster")
+    return node
 
 
 def has_nothing_set(resource_type: int, name: str) -> bool:

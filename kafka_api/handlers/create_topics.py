@@ -68,7 +68,9 @@ async def _create(
                 config_source=each.source,
                 is_sensitive=False,
             )
-            for each in topic_configs(asked.configs, context.node.controller.topics.defaults)
+            for each in topic_configs(
+                asked.configs, context.node.controller.topics.defaults, context.options.broker_configs
+            )
         ]
     return result
 

@@ -1,6 +1,7 @@
 """DescribeConfigs (32): what is set on topics, brokers and their loggers, what is in force, and where it comes from."""
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from kafka_api.described_configs import DescribedConfig, configs_of
 from kafka_api.handlers.broker_loggers import describe_loggers
@@ -16,6 +17,7 @@ from kafka_api.handlers.in_steps import in_steps
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from kafka_api.request_context import RequestContext
+from model.features import MEMBERSHIP, OPTIONS_LEVEL
 
 _Resource = DescribeConfigsRequest.DescribeConfigsResource
 _Result = DescribeConfigsResponse.DescribeConfigsResult
@@ -49,16 +51,25 @@ def _described(context: RequestContext, resource: _Resource) -> Iterable[Describ
     match resource.resource_type:
         case ResourceType.TOPIC:
             topic = find_config_topic(context, resource.resource_name)
-            return configs_of(topic, context.node.controller.topics.defaults)
+            return configs_of(topic, context.node.controller.topics.defaults, context.options.broker_configs)
         case ResourceType.BROKER:
-            # Nothing is ever set for all brokers at once.
-            return context.options.broker_configs if is_this_broker(context, resource.resource_name) else ()
+            return _of_broker(context, resource.resource_name)
         case ResourceType.BROKER_LOGGER:
             return describe_loggers(context, resource.resource_name)
         case kind if has_nothing_set(kind, resource.resource_name):
             return ()
         case _:
             raise unknown_type(resource.resource_type)
+
+
+def _of_broker(context: RequestContext, name: str) -> Iterable[DescribedConfig]:
+    """Return this broker's configuration or, for the empty name, as Kafka does, what is set for all brokers."""
+    if not is_this_broker(context, name):
+        return context.options.default_broker_configs
+    if context.node.controller.features.level(MEMBERSHIP) < OPTIONS_LEVEL:
+        # AlterConfigs would be refused.
+        return [replace(each, is_read_only=True) for each in context.options.broker_configs]
+    return context.options.broker_configs
 
 
 def _chosen(found: Iterable[DescribedConfig], keys: Collection[str] | None) -> list[DescribedConfig]:

@@ -203,12 +203,12 @@ def test_a_resource_named_twice_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["1", ""])
-def test_a_brokers_configuration_cannot_be_changed(tmp_path, name):
+def test_a_brokers_configuration_cannot_be_changed_below_the_level_of_the_feature(tmp_path, name):
     async def test(broker, client):
         for key in ("log.retention.ms", "nonsense", "k" * 20_000):
             result = await change(client, name, (key, SET, "5"), resource_type=BROKER)
-            assert result.error_code == ErrorCode.INVALID_CONFIG
-            assert "cannot be changed while it runs" in result.error_message
+            assert result.error_code == ErrorCode.UNSUPPORTED_VERSION
+            assert "raftka.membership at level 1" in result.error_message
 
     with_client(tmp_path, test, broker_configs=OPTIONS)
 
