@@ -8,7 +8,7 @@ import ipaddress
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -215,11 +215,8 @@ def _assemble(found: Mapping[str, tuple[Any, str]]) -> BrokerConfig:
     config = BrokerConfig(**{option.attribute: values[option.key] for option in OPTIONS})
     _check_cluster(config)
     _check_listeners(config)
-    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
-        raise ConfigError(
-            f"group.min.session.timeout.ms = {config.group_min_session_timeout_ms} must not be above"
-            f" group.max.session.timeout.ms = {config.group_max_session_timeout_ms}"
-        )
+    for _, why in misfits(config):
+        raise ConfigError(why)
     if config.raft_heartbeat_interval_ms >= config.raft_election_timeout_ms:
         raise ConfigError(
             f"raft.heartbeat.interval.ms = {config.raft_heartbeat_interval_ms} must be below"
@@ -293,10 +290,22 @@ def _check_cluster(config: BrokerConfig) -> None:
             "cluster.secret.file is not set: brokers of a cluster prove by it that they belong together"
             " (head -c 32 /dev/urandom | base64 > FILE, the same on every broker)"
         )
-    factor, brokers = config.default_replication_factor, max(1, len(seeds))
+
+
+def misfits(config: BrokerConfig) -> Iterator[tuple[Collection[str], str]]:
+    """Yield the keys whose values do not fit together, and why; of those that may be set while brokers run."""
+    factor, brokers = config.default_replication_factor, max(1, len(config.seeds))
     if factor is not None and factor > brokers:
         there_are = "is only 1 broker" if brokers == 1 else f"are only {brokers} brokers"
-        raise ConfigError(f"default.replication.factor = {factor}: there {there_are}")
+        yield {"default.replication.factor"}, f"default.replication.factor = {factor}: there {there_are}"
+    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+        yield (
+            {"group.min.session.timeout.ms", "group.max.session.timeout.ms"},
+            (
+                f"group.min.session.timeout.ms = {config.group_min_session_timeout_ms} must not be above"
+                f" group.max.session.timeout.ms = {config.group_max_session_timeout_ms}"
+            ),
+        )
 
 
 def _check_listeners(config: BrokerConfig) -> None:

@@ -22,6 +22,8 @@ _GIB = 1024**3
 # RFC 1123, with the underscore that container networks use all the same.
 _HOST_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _HOST_NAME_MAX = 253
+# Of somebody else's words an error repeats at most so many characters.
+_SHOWN_MAX = 100
 _SPELLED_BOOLS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -53,6 +55,8 @@ class Option:
         choices: The only strings allowed, in capitals or not; empty allows all.
         aliases: Other names of choices, in capitals.
         example: A value for the example file where the default is not one.
+        is_dynamic: It may also be set while brokers run (RFC 0018).
+        other_names: By which it may be set then, beside its key.
     """
 
     key: str
@@ -65,6 +69,8 @@ class Option:
     choices: tuple[str, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
     example: str = ""
+    is_dynamic: bool = False
+    other_names: tuple[str, ...] = ()
 
     @property
     def attribute(self) -> str:
@@ -91,12 +97,12 @@ def _port(key: str, default: int | None, doc: str, default_text: str = "") -> Op
     return Option(key=key, kind="int", default=default, default_text=default_text, doc=doc, high=_PORT_MAX)
 
 
-def _milliseconds(key: str, default: int, doc: str, low: int, high: int) -> Option:
-    return Option(key=key, kind="int", default=default, doc=doc, low=low, high=high)
+def _milliseconds(key: str, default: int, doc: str, low: int, high: int, *, is_dynamic: bool = False) -> Option:
+    return Option(key=key, kind="int", default=default, doc=doc, low=low, high=high, is_dynamic=is_dynamic)
 
 
-def _bytes(key: str, default: int, doc: str, low: int, high: int = _GIB) -> Option:
-    return Option(key=key, kind="int", default=default, doc=doc, low=low, high=high)
+def _bytes(key: str, default: int, doc: str, low: int, high: int = _GIB, *, is_dynamic: bool = False) -> Option:
+    return Option(key=key, kind="int", default=default, doc=doc, low=low, high=high, is_dynamic=is_dynamic)
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -180,6 +186,7 @@ OPTIONS: tuple[Option, ...] = (
         low=1,
         high=10_000,
         doc="Partitions of a new topic, if its creator sets none.",
+        is_dynamic=True,
     ),
     Option(
         key="default.replication.factor",
@@ -189,12 +196,14 @@ OPTIONS: tuple[Option, ...] = (
         high=1_000,
         doc="Replicas of a new topic, if its creator sets none.",
         example="3",
+        is_dynamic=True,
     ),
     Option(
         key="auto.create.topics.enable",
         kind="bool",
         default=True,
         doc="Create a topic when a client asks for its metadata, unless the client forbids that.",
+        is_dynamic=True,
     ),
     Option(
         key="min.insync.replicas",
@@ -203,6 +212,7 @@ OPTIONS: tuple[Option, ...] = (
         low=1,
         high=1_000,
         doc="Topic default: acks=all waits for this many replicas, and always for a majority.",
+        is_dynamic=True,
     ),
     _bytes(
         "message.max.bytes",
@@ -210,6 +220,7 @@ OPTIONS: tuple[Option, ...] = (
         "Topic default: largest record batch that a producer may send.",
         0,
         64 * 1024 * 1024,
+        is_dynamic=True,
     ),
     Option(
         key="list.offsets.linearizable",
@@ -218,6 +229,7 @@ OPTIONS: tuple[Option, ...] = (
         doc="Topic default: a majority confirms the leader before it tells the latest offset, or one by timestamp. If"
         " false, the leader answers alone, as in Kafka: one that was deposed and does not know it yet may tell an"
         " older state.",
+        is_dynamic=True,
     ),
     Option(
         key="broker.replicas.max",
@@ -228,6 +240,7 @@ OPTIONS: tuple[Option, ...] = (
         doc="Most replicas on one broker. A request that would create or extend a topic beyond it is refused."
         " Each replica costs heartbeats: an idle broker with 2,500 used a fifth of a core in one measurement."
         " With too many, elections follow each other and no partition has a leader.",
+        is_dynamic=True,
     ),
     _milliseconds(
         "raft.heartbeat.interval.ms", 150, "Interval of a leader's heartbeats to each other broker.", 10, _MINUTE_MS
@@ -245,9 +258,14 @@ OPTIONS: tuple[Option, ...] = (
         "Entries that no writer waits for are fsynced after this long.",
         1,
         10 * _MINUTE_MS,
+        is_dynamic=True,
     ),
     _bytes(
-        "raft.flush.bytes", 256 * 1024, "Entries that no writer waits for are fsynced once they reach this size.", 4096
+        "raft.flush.bytes",
+        256 * 1024,
+        "Entries that no writer waits for are fsynced once they reach this size.",
+        4096,
+        is_dynamic=True,
     ),
     _milliseconds(
         "raft.flush.stall.timeout.ms",
@@ -284,6 +302,7 @@ OPTIONS: tuple[Option, ...] = (
         16 * 1024 * 1024,
         "Producers of a partition wait while its leader has this many bytes that no majority has written.",
         64 * 1024,
+        is_dynamic=True,
     ),
     _bytes(
         "raft.unflushed.max.bytes",
@@ -291,13 +310,17 @@ OPTIONS: tuple[Option, ...] = (
         "Producers of a partition wait while its leader has this many bytes that are not fsynced. A follower"
         " with this many bytes accepts no more.",
         64 * 1024,
+        is_dynamic=True,
     ),
-    _milliseconds(
-        "replica.lag.time.max.ms",
-        10_000,
-        "A replica is in sync if it held every committed entry at some time within this period.",
-        100,
-        10 * _MINUTE_MS,
+    Option(
+        key="replica.lag.time.max.ms",
+        kind="int",
+        default=10_000,
+        low=100,
+        high=10 * _MINUTE_MS,
+        doc="A replica is in sync if it held every committed entry at some time within this period.",
+        other_names=("replication.max.time.lag.millis",),
+        is_dynamic=True,
     ),
     _bytes(
         "read.cache.bytes",
@@ -315,12 +338,22 @@ OPTIONS: tuple[Option, ...] = (
         " this. 0 lets them write until a disk is full.",
         0,
         1024 * _GIB,
+        is_dynamic=True,
     ),
     _bytes(
-        "log.segment.bytes", 128 * 1024 * 1024, "A segment file is rolled before it exceeds this size.", 1024 * 1024
+        "log.segment.bytes",
+        128 * 1024 * 1024,
+        "A segment file is rolled before it exceeds this size.",
+        1024 * 1024,
+        is_dynamic=True,
     ),
     _milliseconds(
-        "log.roll.ms", _WEEK_MS, "A segment file is rolled when its first entry is older than this.", 1_000, 2**62
+        "log.roll.ms",
+        _WEEK_MS,
+        "A segment file is rolled when its first entry is older than this.",
+        1_000,
+        2**62,
+        is_dynamic=True,
     ),
     _milliseconds(
         "log.retention.ms",
@@ -328,6 +361,7 @@ OPTIONS: tuple[Option, ...] = (
         "Topic default: segments whose records are all older than this are deleted; -1 keeps them.",
         -1,
         _LONG_MAX,
+        is_dynamic=True,
     ),
     _bytes(
         "log.retention.bytes",
@@ -336,6 +370,7 @@ OPTIONS: tuple[Option, ...] = (
         " bytes; -1 keeps them.",
         -1,
         _LONG_MAX,
+        is_dynamic=True,
     ),
     _milliseconds(
         "log.retention.check.interval.ms",
@@ -343,6 +378,7 @@ OPTIONS: tuple[Option, ...] = (
         "Interval between checks for segments beyond their topic's retention.",
         1,
         _LONG_MAX,
+        is_dynamic=True,
     ),
     Option(
         key="log.message.timestamp.type",
@@ -350,6 +386,7 @@ OPTIONS: tuple[Option, ...] = (
         default="CreateTime",
         choices=("CreateTime", "LogAppendTime"),
         doc="Topic default: timestamp of records, the producer's (CreateTime) or the leader's (LogAppendTime).",
+        is_dynamic=True,
     ),
     _milliseconds(
         "log.message.timestamp.before.max.ms",
@@ -357,6 +394,7 @@ OPTIONS: tuple[Option, ...] = (
         "Topic default: with CreateTime, batches with a timestamp further in the past are refused.",
         0,
         _LONG_MAX,
+        is_dynamic=True,
     ),
     _milliseconds(
         "log.message.timestamp.after.max.ms",
@@ -364,6 +402,7 @@ OPTIONS: tuple[Option, ...] = (
         "Topic default: with CreateTime, batches with a timestamp further in the future are refused.",
         0,
         _LONG_MAX,
+        is_dynamic=True,
     ),
     _milliseconds(
         "producer.id.expiration.ms",
@@ -372,6 +411,7 @@ OPTIONS: tuple[Option, ...] = (
         " time in which the broker runs counts.",
         1_000,
         2**62,
+        is_dynamic=True,
     ),
     _milliseconds(
         "group.min.session.timeout.ms",
@@ -379,6 +419,7 @@ OPTIONS: tuple[Option, ...] = (
         "Smallest session timeout that a member of a consumer group may request.",
         100,
         _INT_MAX,
+        is_dynamic=True,
     ),
     _milliseconds(
         "group.max.session.timeout.ms",
@@ -386,6 +427,7 @@ OPTIONS: tuple[Option, ...] = (
         "Largest session timeout that a member of a consumer group may request.",
         100,
         _INT_MAX,
+        is_dynamic=True,
     ),
     _milliseconds(
         "group.initial.rebalance.delay.ms",
@@ -393,6 +435,7 @@ OPTIONS: tuple[Option, ...] = (
         "How long an empty group waits for more members before its first generation.",
         0,
         _INT_MAX,
+        is_dynamic=True,
     ),
     Option(
         key="group.max.size",
@@ -400,6 +443,7 @@ OPTIONS: tuple[Option, ...] = (
         default=_INT_MAX,
         low=1,
         doc="Most members of a consumer group; further members are refused.",
+        is_dynamic=True,
     ),
     Option(
         key="offsets.retention.minutes",
@@ -407,6 +451,7 @@ OPTIONS: tuple[Option, ...] = (
         default=7 * 24 * 60,
         low=1,
         doc="Committed offsets of a consumer group are kept this long after its last member leaves.",
+        is_dynamic=True,
     ),
     _milliseconds(
         "offsets.retention.check.interval.ms",
@@ -414,8 +459,11 @@ OPTIONS: tuple[Option, ...] = (
         "Interval between checks for committed offsets beyond offsets.retention.minutes.",
         1,
         _LONG_MAX,
+        is_dynamic=True,
     ),
-    _bytes("offset.metadata.max.bytes", 4096, "Largest metadata text of a committed offset.", 0, 32_767),
+    _bytes(
+        "offset.metadata.max.bytes", 4096, "Largest metadata text of a committed offset.", 0, 32_767, is_dynamic=True
+    ),
     Option(
         key="offsets.topic.num.partitions",
         kind="int",
@@ -453,6 +501,7 @@ OPTIONS: tuple[Option, ...] = (
         choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
         aliases={"WARN": "WARNING", "FATAL": "CRITICAL"},
         doc="Lowest level of messages that are logged to stderr.",
+        is_dynamic=True,
     ),
     Option(
         key="log.format",
@@ -465,6 +514,10 @@ OPTIONS: tuple[Option, ...] = (
 
 BY_KEY = {option.key: option for option in OPTIONS}
 BY_VARIABLE = {option.variable: option for option in OPTIONS}
+# Those that may be set while brokers run, by each name.
+BY_DYNAMIC_NAME = {
+    name: option for option in OPTIONS if option.is_dynamic for name in (option.key, *option.other_names)
+}
 
 
 def unknown_key(key: str, source: str, known: Iterable[str] = BY_KEY) -> str:
@@ -472,6 +525,28 @@ def unknown_key(key: str, source: str, known: Iterable[str] = BY_KEY) -> str:
     near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]}?" if near else "; `raftka config example` lists what exists"
     return f"{source}: unknown option {key}{hint}"
+
+
+def dynamic_option(name: str) -> Option:
+    """Return the option that a name stands for, if it may be set while brokers run.
+
+    Raises:
+        ConfigError: There is none, or it is read only at the start.
+    """
+    option = BY_DYNAMIC_NAME.get(name)
+    if option is not None:
+        return option
+    shown = name[:_SHOWN_MAX]
+    if name in BY_KEY:
+        raise ConfigError(f"{shown} is read when a broker starts: set it where the broker is started, and restart it")
+    near = difflib.get_close_matches(shown, [*BY_KEY, *BY_DYNAMIC_NAME], n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]}?" if near else "; `raftka cluster config list` shows what brokers have"
+    raise ConfigError(f"unknown option {shown}{hint}")
+
+
+def shown_value(value: Any) -> str:
+    """Return a value of an option that is no list as text, as `parse_value` reads it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def parse_value(option: Option, value: Any, source: str) -> Any:

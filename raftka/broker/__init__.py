@@ -3,7 +3,7 @@
 * `__main__`        puts the broker's packages on the path and runs the application; exit codes.
 * `package_path`    where those packages are.
 * `application`     wiring, start and stop order, signals.
-* `described_options`  the options as DescribeConfigs tells them.
+* `described_options`  the options as DescribeConfigs tells them; `dynamic_options` what is set while the broker runs.
 * `admin_access`    which requests the admin port refuses: those that a web page made a browser send.
 * `admin_http`      the admin port: readiness, partitions, brokers, metrics; `admin_parameters`: what its paths take.
 * `bounds`          how full each state table is.

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 
 from cluster.commands import BrokerRecord
 from cluster.data_directory import KVSTORE, DataDirectoryLock, lock_data_directory
@@ -30,7 +31,8 @@ from raft.options import RaftOptions
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
 from raftka.broker.can_listen import check_can_listen
-from raftka.broker.described_options import admin_host, broker_configs
+from raftka.broker.described_options import admin_host
+from raftka.broker.dynamic_options import BrokerOptions, OptionsOfBroker, described, described_for_all
 from raftka.broker.exit_codes import FAILED, STOPPED, exit_code_of
 from raftka.broker.file_limits import connection_limits, raise_open_files_limit, segment_files
 from raftka.broker.logs import configure_logging
@@ -48,6 +50,7 @@ from raftka.broker.starting import Starting, node_phase
 from raftka.config import BrokerConfig
 from raftka.config_options import BY_KEY
 from runtime.environment import Environment, system_environment
+from runtime.log_levels import ROOT, set_level
 from storage.errors import KvStoreError, StorageError
 from storage.rocks_kvstore import RocksKvStore
 
@@ -144,6 +147,7 @@ class Broker:
         tell: Callable[[str], None],
     ) -> None:
         self._config = config
+        self._log_level = config.log_level
         self._on_unusable = on_unusable
         self._env = env
         self._watch = LoopWatch()
@@ -180,13 +184,18 @@ class Broker:
         await self._admin.start(config.admin_address, config.admin_port)
         starting.enter("opening the kvstore")
         self._kvstore = await RocksKvStore.open(env, f"{config.data_dir}/{KVSTORE}")
-        node = self._node = Node(env, options, self._kvstore, self._on_unusable)
+        dynamic = BrokerOptions(config)
+        node = self._node = Node(env, options, self._kvstore, self._on_unusable, dynamic)
         starting.enter(lambda: node_phase(node))
+        # raft0's tables tell what is set while they are read.
+        dynamic.add_listener(self._follow_log_level)
+        dynamic.add_listener(lambda each: node.change_options(changed_node_options(options, each.config)))
         await node.start()
         self._has_started_node = True
         statuses = PartitionStatusReader(node.links, node.partitions, options.node_id)
-        self._server = KafkaServer(env, node, kafka_options(config, limits.kafka))
-        kafka_port = await self._server.start(config.kafka_address, config.kafka_port)
+        server = self._server = KafkaServer(env, node, kafka_options(config, limits.kafka, dynamic.in_force))
+        dynamic.add_listener(lambda each: server.change_options(kafka_options(config, limits.kafka, each)))
+        kafka_port = await server.start(config.kafka_address, config.kafka_port)
         self._stalls = StallWatch(node)
         self._stalls.start()
         scrapes = Scrapes(row_sources(node, self._server, self._watch, self._stalls))
@@ -212,6 +221,12 @@ class Broker:
             config.admin_port,
             config.data_dir,
         )
+
+    def _follow_log_level(self, options: OptionsOfBroker) -> None:
+        # Only a change: the level of the logger may have been set by itself meanwhile.
+        if options.config.log_level != self._log_level:
+            self._log_level = options.config.log_level
+            set_level(ROOT, self._log_level)
 
     def is_serving(self) -> bool:
         """Whether clients are served: from the registration with raft0 on, whatever comes later."""
@@ -277,23 +292,7 @@ def node_options(config: BrokerConfig, open_segments: int = RaftOptions().open_s
         rpc_port=config.rpc_port,
         seeds=[Seed(seed.node_id, seed.host, seed.port) for seed in config.seeds],
         secret=secret,
-        raft=RaftOptions(
-            heartbeat_interval=config.raft_heartbeat_interval_ms / 1000,
-            election_timeout=config.raft_election_timeout_ms / 1000,
-            election_jitter=config.raft_election_timeout_ms / 2000,
-            flush_interval=config.raft_flush_interval_ms / 1000,
-            flush_bytes=config.raft_flush_bytes,
-            stall_timeout=config.raft_flush_stall_timeout_ms / 1000,
-            batcher_bytes=config.raft_batcher_bytes,
-            node_batcher_bytes=config.raft_batcher_node_max_bytes,
-            node_append_buffer_bytes=config.raft_append_buffer_node_max_bytes,
-            unreplicated_bytes=config.raft_unreplicated_max_bytes,
-            unflushed_bytes=config.raft_unflushed_max_bytes,
-            replica_lag_max=config.replica_lag_time_max_ms / 1000,
-            disk_reserve_bytes=config.disk_reserve_bytes,
-            open_segments=open_segments,
-            read_cache_bytes=read_cache_bytes(config.read_cache_bytes),
-        ),
+        raft=_raft_options(config, open_segments, read_cache_bytes(config.read_cache_bytes)),
         topic_defaults=topic_defaults(config),
         retention_check_interval=config.log_retention_check_interval_ms / 1000,
         producers=ProducerOptions(expiration_ms=config.producer_id_expiration_ms),
@@ -301,6 +300,38 @@ def node_options(config: BrokerConfig, open_segments: int = RaftOptions().open_s
         telemetry=config.telemetry_enable,
         features=UNSTABLE if config.unstable_feature_versions_enable else OFFERED,
         idle_probe_interval=_IDLE_PROBE_SECONDS,
+    )
+
+
+def _raft_options(config: BrokerConfig, open_segments: int, read_cache: int) -> RaftOptions:
+    return RaftOptions(
+        heartbeat_interval=config.raft_heartbeat_interval_ms / 1000,
+        election_timeout=config.raft_election_timeout_ms / 1000,
+        election_jitter=config.raft_election_timeout_ms / 2000,
+        flush_interval=config.raft_flush_interval_ms / 1000,
+        flush_bytes=config.raft_flush_bytes,
+        stall_timeout=config.raft_flush_stall_timeout_ms / 1000,
+        batcher_bytes=config.raft_batcher_bytes,
+        node_batcher_bytes=config.raft_batcher_node_max_bytes,
+        node_append_buffer_bytes=config.raft_append_buffer_node_max_bytes,
+        unreplicated_bytes=config.raft_unreplicated_max_bytes,
+        unflushed_bytes=config.raft_unflushed_max_bytes,
+        replica_lag_max=config.replica_lag_time_max_ms / 1000,
+        disk_reserve_bytes=config.disk_reserve_bytes,
+        open_segments=open_segments,
+        read_cache_bytes=read_cache,
+    )
+
+
+def changed_node_options(before: NodeOptions, config: BrokerConfig) -> NodeOptions:
+    """Return the options of a node that runs, with what may have changed since it was told `before`."""
+    return replace(
+        before,
+        raft=_raft_options(config, before.raft.open_segments, before.raft.read_cache_bytes),
+        topic_defaults=topic_defaults(config),
+        retention_check_interval=config.log_retention_check_interval_ms / 1000,
+        producers=ProducerOptions(expiration_ms=config.producer_id_expiration_ms),
+        replicas_max=config.broker_replicas_max,
     )
 
 
@@ -315,15 +346,21 @@ def topic_defaults(config: BrokerConfig) -> TopicConfig:
     return TopicConfig(**{name: getattr(config, option.attribute) for name, option in broker_keys.items()})
 
 
-def kafka_options(config: BrokerConfig, connections_max: int) -> KafkaOptions:
-    """Return the options of the Kafka listener."""
+def kafka_options(config: BrokerConfig, connections_max: int, dynamic: OptionsOfBroker | None = None) -> KafkaOptions:
+    """Return the options of the Kafka listener of a broker that was started with `config`.
+
+    `dynamic` is what is in force since; None: nothing else.
+    """
+    dynamic = dynamic or OptionsOfBroker(config, {}, {})
+    started, config = config, dynamic.config
     return KafkaOptions(
         connections_max=connections_max,
         request_bytes_max=config.socket_request_max_bytes,
         num_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
         auto_create_topics=config.auto_create_topics_enable,
-        broker_configs=tuple(broker_configs(config)),
+        broker_configs=tuple(described(dynamic, started)),
+        default_broker_configs=tuple(described_for_all(dynamic)),
         groups=group_options(config),
     )
 

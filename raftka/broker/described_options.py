@@ -1,4 +1,4 @@
-"""The broker's options as DescribeConfigs tells them: all of them, read-only."""
+"""The broker's options as DescribeConfigs tells them: all of them, as they were at the start."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -22,12 +22,15 @@ def broker_configs(config: BrokerConfig) -> Iterator[DescribedConfig]:
         if option.key == "default.replication.factor":
             default = automatic_replication_factor(len(config.seeds))
             value = value or default
-        yield broker_config(option.key, _kind(option), option.doc, _shown(value), _shown(default))
+        is_read_only = not option.is_dynamic
+        words = (option.key, kind_of(option), option.doc)
+        yield broker_config(*words, _shown(value), _shown(default), is_read_only=is_read_only)
     doc = "Where this broker serves HTTP for operators; it follows from admin.address and admin.port."
     yield broker_config(ADMIN_LISTENER, ConfigType.STRING, doc, admin_listener(config), None)
 
 
-def _kind(option: Option) -> ConfigType:
+def kind_of(option: Option) -> ConfigType:
+    """Return the type that clients are told."""
     if option.kind == "int":
         return ConfigType.LONG if option.high > INT_MAX else ConfigType.INT
     return _KINDS[option.kind]

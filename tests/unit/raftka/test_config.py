@@ -17,7 +17,7 @@ from raftka.broker.application import kafka_options, node_options, topic_default
 from raftka.broker.described_options import broker_configs
 from raftka.config import BrokerConfig, ConfigError, load_config, parse_address, render_example
 from raftka.config_descriptor import config_descriptor, read_config
-from raftka.config_options import BY_KEY, OPTIONS
+from raftka.config_options import BY_DYNAMIC_NAME, BY_KEY, OPTIONS
 from runtime.log_levels import KAFKA_NAMES, LEVELS, check_level
 
 SEEDS = "1@10.0.0.1:33145,2@10.0.0.2:33145"
@@ -392,7 +392,10 @@ def test_every_option_is_described_with_its_value_and_where_it_comes_from() -> N
     )
     told = {each.key: each for each in broker_configs(config)}
     assert told.keys() == {*BY_KEY, "admin.advertised.listener"}
-    assert all(each.is_read_only and each.doc for each in told.values())
+    assert all(each.doc for each in told.values())
+    assert {key for key, each in told.items() if not each.is_read_only} == {
+        each.key for each in BY_DYNAMIC_NAME.values()
+    }
     shown = {key: (each.value, each.source.name) for key, each in told.items()}
     assert shown["log.retention.ms"] == ("5", "STATIC_BROKER_CONFIG")
     assert shown["log.retention.bytes"] == ("-1", "DEFAULT_CONFIG")
