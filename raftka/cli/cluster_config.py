@@ -14,9 +14,16 @@ from raftka.cli.param_types import BoundedInt
 from raftka.kafka import client as kafka_client
 from raftka.kafka import configs as kafka_configs
 from raftka.kafka.configs import ConfigValue, Owner
-from raftka.kafka.errors import KafkaClientError
 
 node_option = click.option("--node", "-n", type=BoundedInt(0), metavar="N", help="Only this broker. [default: all]")
+
+
+own_option = click.option(
+    *("--node", "--broker", "-n", "node"),
+    type=BoundedInt(0),
+    metavar="N",
+    help="Only this broker: what is set on it precedes what is set for all. [default: all brokers, also later ones]",
+)
 
 
 @click.group("config", cls=CommandGroup)
@@ -72,11 +79,11 @@ def get(key: str, node: int | None, brokers: str, output: Format) -> None:
     shell_complete=complete_broker_pairs,
     help="Keys and their new values.",
 )
-@node_option
+@own_option
 @dry_run_option
 @brokers_option
 def set_values(pairs: tuple[str, ...], node: int | None, dry_run: bool, brokers: str) -> None:
-    """Set keys at run time, if the brokers allow it. A Raftka broker reads its keys only at its start."""
+    """Set keys of running brokers, which keep them. docs/configuration.md says which keys of Raftka can be set so."""
     _alter(brokers, node, parse_pairs(pairs, "set"), [], dry_run=dry_run)
 
 
@@ -87,13 +94,13 @@ def set_values(pairs: tuple[str, ...], node: int | None, dry_run: bool, brokers:
     required=True,
     metavar="KEY...",
     shell_complete=complete_broker_keys,
-    help="Keys to reset to their defaults.",
+    help="Keys that `set` has set.",
 )
-@node_option
+@own_option
 @dry_run_option
 @brokers_option
 def unset(keys: tuple[str, ...], node: int | None, dry_run: bool, brokers: str) -> None:
-    """Reset keys that `set` has changed."""
+    """Remove what `set` has set: for all brokers, or on one. What is below it is in force then."""
     _alter(brokers, node, {}, keys, dry_run=dry_run)
 
 
@@ -117,11 +124,12 @@ def merged(by_node: dict[int, list[ConfigValue]]) -> list[dict[str, Any]]:
     return sorted(rows.values(), key=lambda row: (row["key"], row["nodes"]))
 
 
-def _nodes(brokers: str, node: int | None) -> list[int]:
-    known = sorted(kafka_client.read_cluster(brokers).brokers)
+def _nodes(brokers: str, node: int | None) -> dict[int, str]:
+    """Return the addresses of the brokers that are meant."""
+    known = kafka_client.read_cluster(brokers).brokers
     if node is not None and node not in known:
-        raise CommandError(f"broker {node} is not in the cluster; brokers: {', '.join(map(str, known))}")
-    return known if node is None else [node]
+        raise CommandError(f"broker {node} is not in the cluster; brokers: {', '.join(map(str, sorted(known)))}")
+    return {each: known[each] for each in sorted(known) if node in (None, each)}
 
 
 def _read(brokers: str, node: int | None) -> dict[int, list[ConfigValue]]:
@@ -129,13 +137,9 @@ def _read(brokers: str, node: int | None) -> dict[int, list[ConfigValue]]:
 
 
 def _alter(brokers: str, node: int | None, changed: dict[str, str], deleted: Sequence[str], *, dry_run: bool) -> None:
-    done: list[int] = []
-    for each in _nodes(brokers, node):
-        try:
-            kafka_configs.alter_configs(brokers, Owner.BROKER, str(each), changed, deleted, is_dry_run=dry_run)
-        except KafkaClientError as error:
-            before = f"; changed on {', '.join(map(str, done))}" if done and not dry_run else ""
-            raise CommandError(f"broker {each}: {error}{before}") from None
-        done.append(each)
-    nodes = ", ".join(map(str, done))
-    print(f"brokers {nodes} accept the change; nothing is changed (--dry-run)" if dry_run else f"changed on {nodes}")
+    # Any broker takes it for all of them; for one of them only that one does, in some Kafkas.
+    asked, address = next(iter(_nodes(brokers, node).items()))
+    is_for_all = node is None
+    kafka_configs.alter_options(address, asked, changed, deleted, is_for_all=is_for_all, is_dry_run=dry_run)
+    whose = "all brokers" if is_for_all else f"broker {node}"
+    print(f"{whose}: accepted; nothing is changed (--dry-run)" if dry_run else f"changed on {whose}")

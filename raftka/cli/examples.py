@@ -83,10 +83,12 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "cluster config list": (Example("raftka cluster config list --changed"),),
     "cluster config get": (Example("raftka cluster config get log.retention.ms"),),
     "cluster config set": (
-        Example("raftka cluster config set log.cleaner.threads=2 --dry-run", "for other Kafkas: Raftka refuses it"),
+        Example("raftka cluster config set log.retention.ms=86400000 --dry-run"),
+        Example("raftka cluster config set replica.lag.time.max.ms=3000 -n 1", "on one broker"),
     ),
     "cluster config unset": (
-        Example("raftka cluster config unset log.cleaner.threads", "for other Kafkas: Raftka refuses it"),
+        Example("raftka cluster config unset log.retention.ms"),
+        Example("raftka cluster config unset replica.lag.time.max.ms -n 1", "on one broker"),
     ),
     "cluster features list": (Example("raftka cluster features list"),),
     "cluster features upgrade": (Example("raftka cluster features upgrade --dry-run"),),

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import CREATE_SECONDS, REQUEST_SECONDS
+from raftka.kafka.errors import KafkaClientError
 
 # Where a value comes from, by what librdkafka calls it.
 _SOURCES = {
@@ -117,6 +118,32 @@ def alter_configs(
         admin = kafka_client.new_admin(brokers)
         futures = admin.incremental_alter_configs([resource], validate_only=is_dry_run, request_timeout=REQUEST_SECONDS)
         kafka_client.result_of(futures[resource], brokers, 2 * REQUEST_SECONDS)
+
+
+def alter_options(
+    address: str,
+    node_id: int,
+    changed: Mapping[str, str],
+    deleted: Iterable[str] = (),
+    *,
+    is_for_all: bool,
+    is_dry_run: bool = False,
+) -> None:
+    """Set and delete options of the broker at HOST:PORT, or of all brokers of its cluster, all or none.
+
+    By the wire client: librdkafka alters no options of all brokers.
+
+    Raises:
+        KafkaClientError: Refused, or no answer.
+    """
+    # Imported here, for the sake of `--help`.
+    from raftka.kafka.one_broker import ask
+    from raftka.kafka.wire.config_requests import alter_broker_options
+
+    whose = None if is_for_all else node_id
+    refusal = ask(node_id, address, alter_broker_options(whose, changed, deleted, validate_only=is_dry_run))
+    if refusal.code:
+        raise KafkaClientError(f"broker {node_id}: {refusal.message or f'error code {refusal.code}'}")
 
 
 def add_partitions(brokers: str, topic: str, total: int, *, is_dry_run: bool = False) -> None:

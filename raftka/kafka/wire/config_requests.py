@@ -1,9 +1,15 @@
-"""Options of one broker, from that broker itself: also from one that knows no controller and refuses Metadata."""
+"""Options of brokers: read from a broker itself, also one that knows no controller and refuses Metadata; and altered,
+also for all brokers at once, which librdkafka does not do.
+"""
+
+from collections.abc import Iterable, Mapping
 
 from raftka.kafka.wire.fields import Reader, array, i8, string
+from raftka.kafka.wire.logger_requests import Refusal
 from raftka.kafka.wire.requests import Request
 
 _BROKER = 4
+_SET, _DELETE = 0, 1
 
 
 def describe_broker_option(node_id: int, key: str) -> Request[str]:
@@ -25,3 +31,18 @@ def describe_broker_option(node_id: int, key: str) -> Request[str]:
 
     resource = i8(_BROKER) + string(str(node_id)) + array([string(key)])
     return Request(32, 1, array([resource]) + i8(False), read)
+
+
+def alter_broker_options(
+    node_id: int | None, changed: Mapping[str, str], deleted: Iterable[str], *, validate_only: bool
+) -> Request[Refusal]:
+    """Set and delete options of one broker, or those of all brokers (None); or only ask whether they could be."""
+
+    def read(reader: Reader) -> Refusal:
+        reader.skip(reader.i32, reader.i32)  # throttle time; one resource
+        return Refusal(reader.i16(), reader.string())
+
+    changes = [string(key) + i8(_SET) + string(value) for key, value in changed.items()]
+    changes += [string(key) + i8(_DELETE) + string(None) for key in deleted]
+    resource = i8(_BROKER) + string("" if node_id is None else str(node_id)) + array(changes)
+    return Request(44, 0, array([resource]) + i8(validate_only), read)
