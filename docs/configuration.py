@@ -36,7 +36,7 @@ This page lists every option of a broker and of a topic, with its default and it
 ## Where options come from
 
 A broker reads its options when it starts, and refuses to start with one that does not exist or has a bad value. In this
-order, the first that has an option wins:
+order, the first that has an option wins, unless it was [set while brokers run](#options-that-change-while-brokers-run):
 
 1. the command line: `raftka start --kafka-port 9092`
 2. the environment: `RAFTKA_KAFKA_PORT=9092`
@@ -46,6 +46,24 @@ order, the first that has an option wins:
 So each option has three spellings, made of its key: `--` and dashes, `RAFTKA_` with capitals and underscores, and the
 dotted key itself. `raftka config example` prints a file with all of them; `raftka cluster config list` shows what
 running brokers have.
+
+## Options that change while brokers run
+
+The column "live" marks the options that can also be set while brokers run: for all brokers, or on one of them, which
+precedes what is set for all. Both precede everything in the list above. What is set is in force at once, and stays
+until it is unset; no restart ends it.
+
+```console
+$ raftka cluster config set log.retention.ms=86400000
+$ raftka cluster config set replica.lag.time.max.ms=3000 --node 1
+$ raftka cluster config unset replica.lag.time.max.ms --node 1
+```
+
+The cluster must use the feature `raftka.membership` at level 1
+([upgrade](operations/upgrade.md#features)), which this version offers only with `unstable.feature.versions.enable`.
+Until then such a request is refused. A value is checked as at a start, by the broker that leads raft0. If it does not
+fit to how another broker was started, that broker passes it over and logs a warning.
+`replica.lag.time.max.ms` may be set as `replication.max.time.lag.millis`, too.
 
 """
 
@@ -106,8 +124,9 @@ def broker_lines() -> Iterator[str]:
     for option in OPTIONS:
         if option.key in SECTIONS:
             yield from ("", f"## {SECTIONS[option.key]}", "")
-            yield from ("| option | default | accepted | what it does |", "| --- | --- | --- | --- |")
-        yield f"| `{option.key}` | {default(option)} | {accepted(option)} | {option.doc.replace('|', '&#124;')} |"
+            yield from ("| option | default | accepted | live | what it does |", "| --- | --- | --- | --- | --- |")
+        cells = (f"`{option.key}`", default(option), accepted(option), "yes" if option.is_dynamic else "")
+        yield f"| {' | '.join(cells)} | {option.doc.replace('|', '&#124;')} |"
     yield ""
 
 
