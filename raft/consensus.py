@@ -455,6 +455,7 @@ class Consensus:
 
     def on_options(self) -> None:
         """The node's options have changed: a larger bound lets producers go on that wait at it."""
+        self.heartbeats.on_options()
         self._batcher.admit_waiting()
 
     def _begin_leadership(self) -> None:

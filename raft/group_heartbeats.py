@@ -31,6 +31,10 @@ class GroupHeartbeats:
         self._stood_at: tuple[int, ...] = ()
         self._still_ticks = 0
 
+    def on_options(self) -> None:
+        """The node's options have changed: a group at rest may need more heartbeats."""
+        self._rest_every = self._context.options.rest_every
+
     def is_due(self) -> bool:
         """Leader, once per tick: whether the group takes part in this tick."""
         state, dirty_index = self._context.state, self._context.log.dirty_index

@@ -94,8 +94,12 @@ class RaftOptions:
 
     @property
     def rest_every(self) -> int:
-        """At every how many ticks a group at rest gets a heartbeat: three times in an election timeout at least."""
-        return max(1, min(_REST_EVERY_MAX, int(self.election_timeout / (3 * self.heartbeat_interval))))
+        """At every how many ticks a group at rest gets a heartbeat: three times in an election timeout at least, and
+        twice in the time after which a replica that has not answered is out of sync, as far as the ticks allow.
+        """
+        of_election = int(self.election_timeout / (3 * self.heartbeat_interval))
+        of_lag = int(self.replica_lag_max / (2 * self.heartbeat_interval))
+        return max(1, min(_REST_EVERY_MAX, of_election, of_lag))
 
     @property
     def rest_interval(self) -> float:
