@@ -34,7 +34,7 @@ help:  ## list the targets
 run: $(STORY_STAMP)  ## install, start three brokers and tell the story in under a minute
 	@$(BIN)/python -m raftka.story
 
-run-pipeline: java $(PIPELINE_STAMP)  ## a load, lost leaders, archive and telemetry on Spark, and their proofs in about 3 minutes
+run-pipeline: java $(PIPELINE_STAMP)  ## a load, lost leaders, archive and telemetry on Spark, and their proofs in about 2 minutes
 	@$(BIN)/python -m raftka.pipeline.story $(ARGS)
 
 # What the tests in ARGS need: a path decides, and without one it is what the whole tier needs.

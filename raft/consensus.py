@@ -455,6 +455,7 @@ class Consensus:
 
     def on_options(self) -> None:
         """The node's options have changed: a larger bound lets producers go on that wait at it."""
+        self._context.options = self._context.node.options
         self.heartbeats.on_options()
         self._batcher.admit_waiting()
 

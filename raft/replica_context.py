@@ -91,6 +91,8 @@ class ReplicaContext:
     name: str = field(init=False)
     # Of the node, so that a fiber reads `context.options`.
     env: Environment = field(init=False)
+    # Some change while the node runs (`GroupManager.change_options`), and are taken over here then.
+    options: RaftOptions = field(init=False)
     kvstore: KvStore = field(init=False)
     client: RaftClient = field(init=False)
     probe: RaftProbe = field(init=False)
@@ -106,7 +108,7 @@ class ReplicaContext:
 
     def __post_init__(self) -> None:
         node = self.node
-        self.env, self.kvstore, self.client = node.env, node.kvstore, node.client
+        self.env, self.options, self.kvstore, self.client = node.env, node.options, node.kvstore, node.client
         self.probe, self.limits = node.probe, node.limits
         self.name = self.log.name
         self.gate = Gate(f"{self.group} n{self.state.node_id}")
@@ -116,11 +118,6 @@ class ReplicaContext:
             self.figures = IntervalFigures(self.now())
             self.log.health.fsync_durations = self.figures.fsync
         self.counts = ReplicaCounts(node.call_figures, self.figures)
-
-    @property
-    def options(self) -> RaftOptions:
-        """Those of all groups of the node; some change while it runs (`GroupManager.change_options`)."""
-        return self.node.options
 
     def now(self) -> float:
         """Return the loop's time in seconds."""
