@@ -29,6 +29,7 @@
 * `service`                 receives the requests of peers; `client` is the interface for sending them,
                             `links_raft_client` implements it on `rpc`; `link_methods` has the methods' numbers.
 * `replica_directories`     which replicas must be on this disk: markers in the kvstore, set and removed in order.
+* `gravestone`              vote and log end of a replica that has left its node, while its group goes on.
 * `log_state`               interface of a state that is a function of the log, such as a partition's producers.
 * `replica_log_state`       keeps that state and the log start in step with log, commit and snapshot.
 * `stepped_log_state`       settles, saves and restores that state in steps, other tasks in between.

@@ -12,7 +12,7 @@ from model.ids import NO_INDEX, GroupId, NodeId, Replica
 from raft.client import RaftClient
 from raft.consensus import Consensus
 from raft.errors import RaftError, TransferRefusedError, TransferTargetError
-from raft.group_configuration import AgreementPolicy, GroupConfiguration
+from raft.group_configuration import AgreementPolicy, GroupConfiguration, Revision
 from raft.heartbeat_manager import HeartbeatManager
 from raft.log_state import LogState, NoLogState
 from raft.node_resources import NodeResources
@@ -24,7 +24,7 @@ from raft.write_steps import WriteSteps
 from runtime.environment import Environment
 from runtime.gate import Gate
 from runtime.open_files import OpenFiles
-from storage.errors import KvStoreError, LostDirectoryError, StorageError
+from storage.errors import KvStoreError, LostDirectoryError, MismatchedLogError, StorageError
 from storage.kvstore import KvStore
 from storage.options import LogOptions
 
@@ -245,6 +245,33 @@ class GroupManager:
             self._heartbeats.forget(consensus)
             await consensus.remove()
         await self._directories.finish_removal(group)
+        return True
+
+    async def leave(self, group: GroupId, revision: Revision) -> bool:
+        """Stop this node's replica of a group that goes on elsewhere, and delete it but for its gravestone.
+
+        Call it only for what raft0's tables say as of `revision`, which this node has applied: the group's voters are
+        others. Nobody is answered any more before the revisions are compared (RFC 0019 section 5).
+
+        Returns:
+            Whether it has left. False: its log has a configuration of a later revision, so it may be wanted again. It
+            is closed; `create` opens it.
+
+        Raises:
+            MismatchedLogError: It is not open, so the end of its log is not known; nothing has changed.
+            StorageError: Something is left; it does not take part any more, and the next call goes on.
+        """
+        consensus = self._groups.get(group)
+        if consensus is not None:
+            await self.close(group)
+            if consensus.configuration.revision > revision:
+                return False
+            await self._directories.begin_leaving(group, consensus.state.log_end)
+        elif self._directories.has_replica(group):
+            raise MismatchedLogError(f"group {group}: its replica is not open here, so it cannot leave yet")
+        elif not self._directories.is_leaving(group):
+            return True
+        await self._directories.finish_leaving(group)
         return True
 
     async def partitions_on_disk(self) -> list[GroupId]:

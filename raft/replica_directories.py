@@ -6,13 +6,16 @@ nothing of what was acknowledged. So the kvstore remembers which logs there must
     create   directory and replica.id durable -> marker "created" durable -> the replica takes part
     fill     entry 1 fsynced here and committed -> marker "filled", in the background
     remove   marker "removing" durable -> log deleted -> vote deleted -> marker deleted
+    leave    gravestone and marker "leaving" durable -> log deleted -> vote deleted, marker "left"
+    return   as create, with the vote and the floor of the gravestone, which goes with the marker "created"
     stop     log closed, all of it fsynced -> its last index noted under "clean", durable
     start    log opened with what "clean" says -> "clean" erased, durable -> the replica takes part
 
-A crash between two steps leaves a state from which the next start goes on: a directory without a marker has taken
-part in nothing, a replica that is "created" may be filled or not, and one that is "removing" never takes part again
-(group ids are not reused). "clean" is erased after the log was opened, so that a refused log is refused again at the
-next start, and before the replica takes part, which may truncate what "clean" vouches for.
+A crash between two steps leaves a state from which the next start goes on: a directory without a marker has taken part
+in nothing, a replica that is "created" may be filled or not, and one that is "removing" never takes part again (group
+ids are not reused). One that is "leaving" takes part again once it has "left", as a new one. "clean" is erased after
+the log was opened, so that a refused log is refused again at the next start, and before the replica takes part, which
+may truncate what "clean" vouches for.
 """
 
 import re
@@ -20,6 +23,8 @@ from collections.abc import Awaitable, Callable
 
 from model.error_text import reason_of
 from model.ids import NO_INDEX, DirectoryId, GroupId, Index
+from raft.gravestone import gravestone_key, put_gravestone, read_gravestone, revive
+from raft.rules.election import LogEnd
 from raft.vote_floor import floor_key
 from raft.vote_store import vote_key
 from runtime.environment import Environment
@@ -37,7 +42,12 @@ _CREATED = b"created"
 # The log holds a committed entry, which nothing ever truncates: it is not empty any more for as long as it exists.
 _FILLED = b"filled"
 _FIRST_INDEX = Index(1)
+# The group was deleted.
 _REMOVING = b"removing"
+# The group goes on elsewhere; its gravestone stays.
+_LEAVING = b"leaving"
+_LEFT = b"left"
+_MARKERS = (None, _CREATED, _FILLED, _REMOVING, _LEAVING, _LEFT)
 
 
 def marker_key(group: GroupId) -> str:
@@ -99,12 +109,18 @@ class ReplicaDirectories:
             KvStoreError: The kvstore has failed, or its marker is damaged.
         """
         marker = self._marker(group)
-        if marker == _REMOVING:
+        if marker in (_REMOVING, _LEAVING):
             raise ReplicaRemovedError(f"{self.path_of(group)}: the removal of this replica has begun")
         if marker in (_CREATED, _FILLED):
             await self._run(group, require_log_directory)
             return max(_FIRST_INDEX if marker == _FILLED else NO_INDEX, self._clean_index(group))
-        if self._kvstore.get(vote_key(group)) is not None:
+        gravestone = read_gravestone(self._kvstore, group) if marker == _LEFT else None
+        if marker == _LEFT and gravestone is None:
+            raise MismatchedLogError(
+                f"a replica of group {group} has left, and the kvstore lacks its vote: parts of it are lost; bring the"
+                " whole data directory back"
+            )
+        if marker is None and self._kvstore.get(vote_key(group)) is not None:
             raise MismatchedLogError(
                 f"the kvstore holds a vote in group {group}, but nothing of the creation of its replica in"
                 f" {self.path_of(group)}: parts of it are lost; bring the whole data directory back"
@@ -114,7 +130,10 @@ class ReplicaDirectories:
         except OSError as error:
             raise LogPoisonedError(f"{self.path_of(group)} is not made: {reason_of(error)}") from error
         await self._run(group, make_log_directory)
+        if gravestone is not None:
+            revive(self._kvstore, group, gravestone)
         self._kvstore.put(marker_key(group), _CREATED)
+        self._kvstore.delete(gravestone_key(group))
         await self._kvstore.sync()
         return NO_INDEX
 
@@ -196,6 +215,49 @@ class ReplicaDirectories:
         self._kvstore.put(marker_key(group), _REMOVING)
         await self._kvstore.sync()
 
+    async def begin_leaving(self, group: GroupId, log_end: LogEnd) -> None:
+        """Note that the replica leaves this node, while its group goes on. Nothing of it takes part any more.
+
+        Its vote and `log_end`, the end of its log, become the gravestone, in one sync with the marker.
+
+        Raises:
+            KvStoreError: The kvstore has failed, or what it has of the replica is damaged.
+        """
+        assert self.has_replica(group)
+        put_gravestone(self._kvstore, group, log_end)
+        self._kvstore.put(marker_key(group), _LEAVING)
+        await self._kvstore.sync()
+
+    def has_replica(self, group: GroupId) -> bool:
+        """Whether there is a replica that takes part, or may.
+
+        Raises:
+            KvStoreError: Its marker is damaged.
+        """
+        return self._marker(group) in (_CREATED, _FILLED)
+
+    def is_leaving(self, group: GroupId) -> bool:
+        """Whether the replica has begun to leave, and something of it may still be here.
+
+        Raises:
+            KvStoreError: Its marker is damaged.
+        """
+        return self._marker(group) == _LEAVING
+
+    async def finish_leaving(self, group: GroupId) -> None:
+        """Delete what there is of a closed replica after `begin_leaving`, but its gravestone; again after a crash.
+
+        Raises:
+            ForeignDirectoryError: The directory is another's or cannot be told to be ours: it stays.
+            LogPoisonedError: The disk refused; the next start tries again.
+        """
+        assert self.is_leaving(group)
+        await self._run(group, discard_log_directory)
+        # The marker last: a replica that has left finds no vote but that of its gravestone.
+        for each in (vote_key, floor_key, clean_key):
+            self._kvstore.delete(each(group))
+        self._kvstore.put(marker_key(group), _LEFT)
+
     async def finish_removal(self, group: GroupId) -> None:
         """Delete what there is of a closed replica after `begin_removal`; again after a crash.
 
@@ -206,12 +268,12 @@ class ReplicaDirectories:
         assert self._marker(group) == _REMOVING
         await self._run(group, discard_log_directory)
         # The marker last. Unsynced: if the deletes are lost, the removal is finished once more.
-        for key in (vote_key(group), floor_key(group), clean_key(group), marker_key(group)):
-            self._kvstore.delete(key)
+        for each in (vote_key, floor_key, clean_key, gravestone_key, marker_key):
+            self._kvstore.delete(each(group))
 
     def _marker(self, group: GroupId) -> bytes | None:
         marker = self._kvstore.get(marker_key(group))
-        if marker not in (None, _CREATED, _FILLED, _REMOVING):
+        if marker not in _MARKERS:
             raise KvStoreError(f"{marker_key(group)} holds {marker!r}: damaged, or written by a newer version")
         return marker
 

@@ -42,6 +42,11 @@ def read_floor(kvstore: KvStore, group: GroupId) -> LogEnd | None:
     return LogEnd(Term(lost.term), Index(lost.index))
 
 
+def encode_floor(floor: LogEnd) -> bytes:
+    """Return the bytes under `floor_key`."""
+    return msgspec.msgpack.encode(_LostEnd(floor.last_index, floor.term))
+
+
 async def raise_floor(kvstore: KvStore, group: GroupId, lost_end: LogEnd) -> LogEnd:
     """Make durable that the log had reached `lost_end`, or further if that is known already; return the floor.
 
@@ -50,7 +55,7 @@ async def raise_floor(kvstore: KvStore, group: GroupId, lost_end: LogEnd) -> Log
     """
     known = read_floor(kvstore, group)
     floor = lost_end if known is None else max(known, lost_end)
-    kvstore.put(floor_key(group), msgspec.msgpack.encode(_LostEnd(floor.last_index, floor.term)))
+    kvstore.put(floor_key(group), encode_floor(floor))
     await kvstore.sync()
     return floor
 

@@ -9,17 +9,23 @@ import random
 
 import pytest
 
-from model.ids import ConsistencyLevel, Index
+from model.ids import ConsistencyLevel, Index, Term
 from raft import membership_steps, replica_state
 from raft.configuration_log import ConfigurationLog
+from raft.consensus import Consensus
 from raft.errors import InvariantViolatedError
+from raft.gravestone import gravestone_key, put_gravestone, read_gravestone, revive
 from raft.group_configuration import GroupConfiguration, RaftPolicy, Revision
 from raft.membership_steps import Target
 from raft.options import RaftOptions
 from raft.replica_state import ReplicaState, Role
 from raft.rules import agreement
+from raft.rules.election import LogEnd
+from raft.vote_floor import floor_key
+from raft.vote_store import vote_key
+from storage.memory_kvstore import MemoryKvStore
 from tests.unit.raft.message_wire import replica
-from tests.unit.raft.stage import Stage
+from tests.unit.raft.stage import GROUP, Stage
 
 NODES = 6
 STEPS = 220
@@ -40,6 +46,11 @@ class Living:
         self.leaders = {}
         self.committed = {}
         self.joint_seen = 0
+        # What raft0's tables would say: the newest target that was reached. And what each node has applied of them.
+        self.finished = None
+        self.known = dict.fromkeys(self.stage.actors, (None, None))
+        self.left = set()
+        self.times_left = 0
 
     # -- what may happen ----------------------------------------------------------------------------------------
 
@@ -50,35 +61,49 @@ class Living:
         return [node for node in self.running() if self.stage.replica(node).state.is_leader]
 
     def step(self):
-        stage, rng = self.stage, self.rng
-        roll = rng.random()
-        if roll < 0.50:
-            self.deliver(rng.randint(1, 12))
-        elif roll < 0.62:
-            for node in self.leaders_now():
-                stage.beat(node)
-            stage.settle()
-        elif roll < 0.74:
-            stage.advance(rng.choice([0.05, 0.15, 0.15, 0.5, 2.0]))
-        elif roll < 0.82:
-            self.write()
-        elif roll < 0.88:
-            self.aim()
-        elif roll < 0.92:
-            node = rng.randint(1, NODES)
-            stage.wire.is_cut[node] = not stage.wire.is_cut.get(node, False)
-            stage.wire.lose(lambda each: node in (each.source, each.target))
-            if not stage.wire.is_cut[node]:
-                self.tell(node)
-        elif roll < 0.96:
-            self.restart(rng.choice(list(stage.actors)))
-        elif self.running():
-            node = rng.choice(self.running())
-            if stage.replica(node).state.role is Role.FOLLOWER:
-                stage.replica(node)._election._heard_at = None
-                stage.stand(node)
-            stage.settle()
+        actions = {
+            self.deliver_some: 50,
+            self.beat: 12,
+            self.pass_time: 12,
+            self.write: 8,
+            self.aim: 6,
+            self.cut_or_heal: 4,
+            self.restart: 4,
+            self.leave: 6,
+            self.stand: 3,
+        }
+        (action,) = self.rng.choices(list(actions), list(actions.values()))
+        action()
         self.check()
+
+    def any_node(self):
+        return self.rng.choice(list(self.stage.actors))
+
+    def deliver_some(self):
+        self.deliver(self.rng.randint(1, 12))
+
+    def beat(self):
+        for node in self.leaders_now():
+            self.stage.beat(node)
+        self.stage.settle()
+
+    def pass_time(self):
+        self.stage.advance(self.rng.choice([0.05, 0.15, 0.15, 0.5, 2.0]))
+
+    def cut_or_heal(self):
+        node, wire = self.any_node(), self.stage.wire
+        wire.is_cut[node] = not wire.is_cut.get(node, False)
+        wire.lose(lambda each: node in (each.source, each.target))
+        if not wire.is_cut[node]:
+            self.tell(node)
+
+    def stand(self):
+        node = self.any_node()
+        consensus = self.stage.actors[node].consensus
+        if consensus is not None and consensus.state.role is Role.FOLLOWER:
+            consensus._election._heard_at = None
+            self.stage.stand(node)
+            self.stage.settle()
 
     def deliver(self, count):
         stage = self.stage
@@ -114,12 +139,15 @@ class Living:
                 self.tell(node)
 
     def tell(self, node):
+        self.known[node] = (self.finished, self.target)
+        if node in self.left and self.target is not None and replica(node) in self.target.voters:
+            self.come_back(node)
         if self.target is not None and self.stage.actors[node].consensus is not None:
             self.stage.call(lambda target=self.target: self.stage.replica(node).reconfigure(target))
             self.stage.settle()
 
-    def restart(self, node):
-        stage = self.stage
+    def restart(self):
+        node, stage = self.any_node(), self.stage
         if stage.actors[node].consensus is not None:
             stage.stop(node)
             stage.settle()
@@ -127,8 +155,54 @@ class Living:
             stage.settle()
             if self.rng.random() < 0.5:
                 return
-        stage.start(node)
+        if node not in self.left:
+            stage.start(node)
         self.tell(node)
+
+    def may_leave(self, node):
+        """Whether a node knows that its replica is in no voters that are wanted, or in force."""
+        finished, target = self.known[node]
+        consensus = self.stage.actors[node].consensus
+        if finished is None or consensus is None or consensus.configuration.revision > finished.revision:
+            return False
+        return not any(replica(node) in wanted.voters for wanted in (finished, target))
+
+    def leave(self):
+        """A replica is deleted, but for its gravestone."""
+        leaving = [node for node in self.stage.actors if self.may_leave(node)]
+        if not leaving:
+            return
+        node = self.rng.choice(leaving)
+        stage, actor = self.stage, self.stage.actors[node]
+        log_end = actor.consensus.state.log_end
+        stage.stop(node)
+        stage.settle()
+        stage.wire.lose(lambda each: node in (each.source, each.target))
+        kvstore = MemoryKvStore(actor.environment, actor.durable)
+        self.bury(kvstore, log_end)
+        for key in (vote_key(GROUP), floor_key(GROUP)):
+            kvstore.delete(key)
+        stage.run(kvstore.sync())
+        files = actor.environment.files
+        for name in files.listdir(actor.directory):
+            files.unlink(f"{actor.directory}/{name}")
+        files.rmdir(actor.directory)
+        self.left.add(node)
+        self.times_left += 1
+
+    def bury(self, kvstore, log_end):
+        put_gravestone(kvstore, GROUP, log_end)
+
+    def come_back(self, node):
+        actor = self.stage.actors[node]
+        kvstore = MemoryKvStore(actor.environment, actor.durable)
+        gravestone = read_gravestone(kvstore, GROUP)
+        if gravestone is not None:
+            revive(kvstore, GROUP, gravestone)
+            kvstore.delete(gravestone_key(GROUP))
+        self.stage.run(kvstore.sync())
+        self.left.discard(node)
+        self.stage.start(node)
 
     # -- what holds at any time ---------------------------------------------------------------------------------
 
@@ -143,6 +217,11 @@ class Living:
             if state.role is Role.CANDIDATE:
                 known = [configuration for _, configuration in state.configurations._noted]
                 assert any(each.is_voter(replica(node)) for each in known), f"node {node} stands and is no voter"
+            reconfiguration = consensus.reconfiguration
+            if state.is_in_office and reconfiguration.has_reached:
+                reached = reconfiguration.target
+                if self.finished is None or reached.revision > self.finished.revision:
+                    self.finished = reached
             self.joint_seen += state.configuration.is_joint
             for index in range(log.start_index, state.commit_index + 1):
                 term = log.term_at(Index(index))
@@ -153,7 +232,7 @@ class Living:
         stage = self.stage
         stage.wire.is_cut.clear()
         for node in stage.actors:
-            if stage.actors[node].consensus is None:
+            if stage.actors[node].consensus is None and node not in self.left:
                 stage.start(node)
         for _ in range(400):
             for node in self.leaders_now():
@@ -164,7 +243,7 @@ class Living:
                 if not stage.wire.in_flight:
                     break
                 self.deliver(1)
-            for node in self.running():
+            for node in stage.actors:
                 self.tell(node)
             stage.advance(0.15)
             self.check()
@@ -242,14 +321,22 @@ def _no_joint(patch):
     patch.setattr("raft.reconfiguration_stm.next_step", step)
 
 
+def _gravestone_forgotten(patch):
+    patch.setattr(Living, "bury", lambda *_: None)
+
+
+def _vote_kept_without_log_end(patch):
+    patch.setattr(Living, "bury", lambda living, kvstore, _: put_gravestone(kvstore, GROUP, LogEnd(Term(0), Index(0))))
+
+
 def _removed_leads_on(patch):
-    real = ReplicaState._count_members
+    real = Consensus.step_down
 
-    def count(state):
-        real(state)
-        state.is_voter = True
+    def step_down(consensus, reason):
+        if reason != "it is no voter any more":
+            real(consensus, reason)
 
-    patch.setattr(ReplicaState, "_count_members", count)
+    patch.setattr(Consensus, "step_down", step_down)
 
 
 def _who_leaves_never_stands(patch):
@@ -268,13 +355,20 @@ PLANTED = {
     "a truncation keeps the newer configuration": _truncation_keeps_the_newer,
     "no joint configuration": _no_joint,
     "who is no voter stands": _who_is_no_voter_stands,
+    "gravestone forgotten": _gravestone_forgotten,
+    "vote kept without log end": _vote_kept_without_log_end,
     "a leader that was removed leads on": _removed_leads_on,
     "who leaves never stands": _who_leaves_never_stands,
 }
 
 
 # Where the first seed that finds a bug is far.
-_PINS = {"joint elects by one set": 1626}
+_PINS = {
+    "a leader that was removed leads on": 312,
+    "a truncation keeps the newer configuration": 573,
+    "joint elects by one set": 997,
+    "who leaves never stands": 925,
+}
 
 
 @pytest.mark.parametrize("bug", PLANTED)
