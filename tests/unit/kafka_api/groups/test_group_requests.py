@@ -144,10 +144,12 @@ async def test_members_of_all_groups_together_take_no_more_memory_than_they_may(
 
 @with_groups(GroupOptions(initial_rebalance_delay_ms=0, member_bytes_max=20_000, min_session_timeout_ms=200))
 async def test_groups_that_hold_nothing_but_ids_take_no_more_memory_than_they_may_either(_broker, groups):
-    codes = []
-    for number in range(10):
-        other = Groups(groups.client, f"{number}")
-        codes.append((await groups.call(ApiKey.JOIN_GROUP, 4, other.join_request(session_ms=500))).error_code)
+    others = [Groups(groups.client, f"{number}") for number in range(10)]
+    for other in others:
+        # Each partition of the offsets topic is loaded by itself.
+        await other.wait_found()
+    requests = [other.join_request(session_ms=500) for other in others]
+    codes = [(await groups.call(ApiKey.JOIN_GROUP, 4, request)).error_code for request in requests]
     assert set(codes[:4]) == {ErrorCode.MEMBER_ID_REQUIRED}
     assert set(codes[-4:]) == {ErrorCode.GROUP_MAX_SIZE_REACHED}
     async with asyncio.timeout(60):
