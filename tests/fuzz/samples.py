@@ -29,6 +29,8 @@ from kafka_api.protocol.schema.message_schema import Direction, api_keys, schema
 from model.features import MEMBERSHIP, LevelRange
 from model.ids import DirectoryId, Index, NodeId, Offset, Replica, Term
 from model.topic_config import TopicConfig
+from raft.configuration_entry import encode_configuration
+from raft.group_configuration import GroupConfiguration, Revision
 from rpc.codec import HELLO, PROOF, REFUSED, body_builtins, encode_header
 from rpc.framing import chunk_head, encode_frame
 from rpc.handshake import FORMAT_VERSION, NONCE_BYTES, Handshake, Role
@@ -172,9 +174,22 @@ def index_files() -> list[bytes]:
 
 
 def snapshot_files() -> list[bytes]:
-    """One, with its checksum and without."""
-    whole = encode_snapshot(_snapshot())
-    return [b"\x00" + whole, b"\x01" + whole[4:]]
+    """One of each format, with its checksum and without."""
+    of_format_1 = _snapshot()
+    of_format_2 = msgspec.structs.replace(of_format_1, configuration=encode_configuration(_configurations()[1]))
+    found = []
+    for whole in map(encode_snapshot, (of_format_1, of_format_2)):
+        found += [b"\x00" + whole, b"\x01" + whole[4:]]
+    return found
+
+
+def _configurations() -> list[GroupConfiguration]:
+    """A simple one, and a joint one with a learner."""
+    one, two, three = (Replica(NodeId(node), DirectoryId(f"d{node}")) for node in (1, 2, 3))
+    return [
+        GroupConfiguration.of((one, two)),
+        GroupConfiguration(((one, two), (two,)), (three,), Revision(1, 77)),
+    ]
 
 
 # What the tables of these samples can work at.
@@ -208,6 +223,7 @@ def replica_states() -> list[bytes]:
         tables.apply(command)
     states = [(0, encode_command(command)) for command in (*commands, *raised, *altered, DeleteTopic("a" * 32))]
     states.append((1, encode_log_start(_snapshot().start)))
+    states += [(4, encode_configuration(each)) for each in _configurations()]
     states += [(2, b"".join(producers.encode())), (3, b"".join(tables.encode()))]
     for later in (raised, altered):
         for command in later:

@@ -28,6 +28,7 @@ from model.record_batch import HEADER_BYTES, MalformedBatchError, check_batch, s
 from model.record_codec import CorruptRecordsError, record_positions, unpack, unpack_records
 from model.topic_config import TopicConfig
 from raft import service
+from raft.configuration_entry import decode_configuration, encode_configuration
 from raft.messages import AppendEntriesRequest
 from raft.service import parse_run
 from raftka.broker.admin_http import parse_number
@@ -203,7 +204,7 @@ def snapshot_file(data: bytes) -> None:
 def replica_state(data: bytes) -> None:
     """What snapshots and entries hold for the layers above the log; the first byte says which."""
     body = data[1:]
-    match data[0] % 4 if data else 0:
+    match data[0] % 5 if data else 0:
         case 0:
             command = decode_command(body)
             assert decode_command(encode_command(command)) == command
@@ -223,6 +224,9 @@ def replica_state(data: bytes) -> None:
                     tables.replace(end.value)
                     break
             list(ControllerTables(TopicConfig(), samples.OFFERED).decode(b"".join(tables.encode())))
+        case 4:
+            configuration = decode_configuration(body)
+            assert decode_configuration(encode_configuration(configuration)) == configuration
 
 
 # -- between nodes
