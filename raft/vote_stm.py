@@ -13,7 +13,7 @@ from model.ids import Index, NodeId, Term
 from raft.client import RaftClient
 from raft.messages import VoteReply, VoteRequest
 from raft.replica_context import ReplicaContext
-from raft.replica_state import Role, voters_of
+from raft.replica_state import Role
 from raft.rules.agreement import has_majority
 from raft.rules.election import LogEnd
 from raft.vote_store import VoteStore
@@ -36,6 +36,8 @@ class _Ballot:
         self._context = context
         self._own_end = own_end
         self._quorums = context.state.commit_quorums
+        configuration = context.state.configuration
+        self._voters = sorted(voter for voter in configuration.replicas if configuration.is_voter(voter))
         self.granted = {context.state.node_id}
         self.longer_log: NodeId | None = None
         self._pending = 0
@@ -46,10 +48,12 @@ class _Ballot:
         return has_majority(self._quorums, self.granted)
 
     async def collect(self, request: VoteRequest, *, longest_log: bool) -> None:
-        """Ask all other voters; return when the round is decided or its time is over."""
+        """Ask all other voters that are up; return when the round is decided or its time is over."""
         client: RaftClient = self._context.client
-        for node in voters_of(self._quorums):
-            if node == self._context.state.node_id or not client.is_up(node):
+        for voter in self._voters:
+            node = voter.node_id
+            # L9 of RFC 0019: the same node with another directory is no voter, and nobody asks it.
+            if node == self._context.state.node_id or client.replica_of(node) != voter:
                 continue
             self._pending += 1
             client.vote(node, request).add_done_callback(self._on_reply(node))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from model.ids import ConsistencyLevel, Index, Offset, Term
+from model.ids import ConsistencyLevel, DirectoryId, Index, Offset, Replica, Term
 from raft.append_dispatch import wire_buffers
 from raft.configuration_entry import encode_configuration
 from raft.group_configuration import GroupConfiguration, Revision
@@ -10,7 +10,7 @@ from raft.membership_steps import Target
 from raft.messages import AppendEntriesRequest
 from raft.options import RaftOptions
 from storage.entry import Entry, EntryKind
-from tests.unit.raft.message_wire import replica
+from tests.unit.raft.message_wire import WireClient, replica
 from tests.unit.raft.stage import GROUP, Stage
 
 TICK = RaftOptions().heartbeat_interval
@@ -334,3 +334,29 @@ def test_a_snapshot_brings_the_configuration_to_a_replica_that_was_away():
         for node in (1, 2, 3, 4):
             group.start(node)
             assert group.voters(node) == [[1, 2, 4, 3]]
+
+
+def test_a_node_that_came_back_with_another_directory_is_not_asked_for_its_vote(monkeypatch):
+    """L9: the replica that votes lay in the directory that is gone."""
+    real = WireClient.replica_of
+
+    def replica_of(client, node):
+        return Replica(node, DirectoryId("another")) if node == 3 else real(client, node)
+
+    monkeypatch.setattr(WireClient, "replica_of", replica_of)
+    with Group(3, 1, 2, 3) as group:
+        for node in (1, 2, 3):
+            group.start(node)
+        group.wire.is_cut[2] = True
+        for _ in range(30):
+            group.deliver(lambda _: True)
+            group.advance(1.0)
+        assert group.actors[1].probe.elections_started > 0
+        assert group.actors[1].probe.elections_won == 0
+        asked = [event for event in group.events if event.startswith("n1 -> n3 pre-vote t")]
+        assert asked == []
+        group.wire.is_cut[2] = False
+        for _ in range(30):
+            group.tick()
+            group.advance(0.5)
+        assert group.leader() in (1, 2)
