@@ -4,6 +4,7 @@
 * `controller_state`      raft0's commands, from the log into the tables and their snapshot.
 * `controller_tables`     the tables: `members_table`, `topic_table`, `producer_id_table`, `feature_table`,
                           `option_table`.
+* `placement`             where a partition is that was ever moved; `saved_placement` how raft0's state holds it.
 * `controller`            raft0 on this node: propose a command, find the leader.
 * `forwarding`            any broker takes a request, and its leader answers: the rule of the three modules that do so.
 * `admin_requests`        create, change and delete topics, register a broker; any broker forwards to raft0's leader.

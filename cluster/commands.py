@@ -11,6 +11,7 @@ from storage.errors import UnknownFormatError
 FORMAT_VERSION = 1
 
 _TOPIC_ID = re.compile("[0-9a-f]{32}")
+_PARTITION = re.compile("[0-9a-f]{32}/(0|[1-9][0-9]{0,8})")
 
 
 class BrokerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -94,6 +95,27 @@ class AlterBrokerConfigs(msgspec.Struct, frozen=True, tag="alter_broker_configs"
     configs: dict[str, str]
 
 
+class PlacementRecord(msgspec.Struct, frozen=True, array_like=True):
+    """Where a partition shall have its replicas; None: where it had them before it was moved."""
+
+    topic_id: str
+    partition: Annotated[int, msgspec.Meta(ge=0)]
+    target: list[ReplicaRecord] | None
+
+
+class AlterPlacements(msgspec.Struct, frozen=True, tag="alter_placements"):
+    """These partitions move; the revision of the moves is this command's index (RFC 0019 section 6)."""
+
+    placements: list[PlacementRecord]
+
+
+class FinishPlacement(msgspec.Struct, frozen=True, tag="finish_placement"):
+    """The voters of a group are those that a revision, (generation, index), wants: the move is finished."""
+
+    group: str
+    revision: tuple[int, int]
+
+
 Command = (
     RegisterBroker
     | CreateTopic
@@ -103,6 +125,8 @@ Command = (
     | AllocateProducerIds
     | SetFeature
     | AlterBrokerConfigs
+    | AlterPlacements
+    | FinishPlacement
 )
 
 _encoder = msgspec.msgpack.Encoder()
@@ -135,6 +159,10 @@ def decode_command(payload: bytes | bytearray | memoryview) -> Command:
         raise UnknownCommandError(f"raft0 command names a topic id that is none: {command.topic_id[:40]!r}")
     if isinstance(command, CreateTopic | CreatePartitions) and not _are_placements(command.partitions):
         raise UnknownCommandError("raft0 command places a partition nowhere, or twice on a broker")
+    if isinstance(command, AlterPlacements) and not _are_moves(command.placements):
+        raise UnknownCommandError("raft0 command moves nothing, or a partition twice, or to an impossible placement")
+    if isinstance(command, FinishPlacement) and not _PARTITION.fullmatch(command.group):
+        raise UnknownCommandError(f"raft0 command names a group that is no partition: {command.group[:60]!r}")
     return command
 
 
@@ -146,6 +174,17 @@ def is_topic_id(text: str) -> bool:
 def _are_placements(partitions: Sequence[Sequence[ReplicaRecord]]) -> bool:
     """Whether there is a partition, and each has replicas, on different brokers."""
     return bool(partitions) and all(are_replicas([each.node_id for each in replicas]) for replicas in partitions)
+
+
+def _are_moves(moves: Sequence[PlacementRecord]) -> bool:
+    """Whether there is a partition, none is named twice, and each has replicas on different brokers, or goes back."""
+    named = {(each.topic_id, each.partition) for each in moves}
+    targets = [[replica.node_id for replica in each.target] for each in moves if each.target is not None]
+    return (
+        0 < len(moves) == len(named)
+        and all(is_topic_id(each.topic_id) for each in moves)
+        and all(map(are_replicas, targets))
+    )
 
 
 def are_replicas(nodes: Sequence[int]) -> bool:

@@ -28,14 +28,16 @@ class TopicPart(NamedTuple):
     """What one topic adds.
 
     Attributes:
-        size_bytes: Its block, each place in one byte.
+        size_bytes: Its block, each place in one byte; and what is kept of its moved partitions.
         places: How often it names a replica.
         replicas: Which it names, and how often.
+        moved: How many of its partitions were ever moved.
     """
 
     size_bytes: int
     places: int
     replicas: Counter[Replica]
+    moved: int = 0
 
 
 def topic_part(
@@ -44,11 +46,13 @@ def topic_part(
     replicas: Sequence[Sequence[Replica]],
     overrides: Mapping[str, str],
     older_producers: int,
+    placements: Sequence[bytes] = (),
 ) -> TopicPart:
-    """Measure a topic; the fields are those of a saved one."""
+    """Measure a topic; the fields are those of a saved one, and what is saved of its moved partitions."""
     saved = (name, topic_id, [[0] * len(partition) for partition in replicas], dict(overrides), older_producers)
     uses = Counter(replica for partition in replicas for replica in partition)
-    return TopicPart(_LENGTH_BYTES + _encoded(saved), uses.total(), uses)
+    size_bytes = _LENGTH_BYTES + _encoded(saved) + sum(map(len, placements))
+    return TopicPart(size_bytes, uses.total(), uses, len(placements))
 
 
 def reserve_bytes(changed: object, replicas: Sequence[Sequence[Replica]] = ()) -> int:
@@ -72,6 +76,8 @@ class ControllerSizes:
         self._size_bytes = 0
         self._places = 0
         self._replicas: Counter[Replica] = Counter()
+        # Partitions that were ever moved.
+        self.moved = 0
 
     def replace(self, before: TopicPart | None, after: TopicPart | None) -> None:
         """One topic has changed; None where there is none."""
@@ -80,11 +86,13 @@ class ControllerSizes:
             self._size_bytes -= before.size_bytes
             self._places -= before.places
             self._replicas -= before.replicas
+            self.moved -= before.moved
         if after is not None:
             self._topics += 1
             self._size_bytes += after.size_bytes
             self._places += after.places
             self._replicas += after.replicas
+            self.moved += after.moved
 
     def total(
         self,

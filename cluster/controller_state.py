@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from cluster.commands import (
     AllocateProducerIds,
     Command,
+    FinishPlacement,
     RegisterBroker,
     SetFeature,
     UnknownCommandError,
@@ -91,14 +92,14 @@ class ControllerState:
     def judge(self, command: Command) -> StateFullError | None:
         """Return why the tables have no room for a command, behind all that lies in the log; None: they have.
 
-        Brokers, their producer ids and features have what lies between the bound and a snapshot's own: a cluster must
-        be able to say where it is.
+        Brokers, their producer ids, features and the ends of moves have what lies between the bound and a snapshot's
+        own: a cluster must be able to say where it is.
         """
         tables, reserved = self.tables, self._reserved
         before = tables.size_bytes + reserved
         # Alone, a command's effect is known exactly. Behind others it may not be what it is now.
         after = before + tables.reserve_bytes(command) if self._tail else tables.size_with(command)
-        is_vital = isinstance(command, RegisterBroker | AllocateProducerIds | SetFeature)
+        is_vital = isinstance(command, RegisterBroker | AllocateProducerIds | SetFeature | FinishPlacement)
         return self._bound.judge(before, after, allowed=STATE_BYTES_MAX if is_vital else None)
 
     def admit(self, entry: NewEntry) -> StateFullError | None:
@@ -170,7 +171,7 @@ class ControllerState:
 
     def _apply(self, index: Index, command: Command) -> None:
         try:
-            self.tables.apply(command)
+            self.tables.apply(command, index)
         except ClusterError as refused:
             self._refused[index] = refused
             if len(self._refused) > _REFUSALS_KEPT:

@@ -4,8 +4,9 @@ State bytes: format version u8, then items of a length (u32, little endian) and 
 only.
 
     format 1   `_SavedHead`, then a `_SavedTopic` for each topic in order of name
-    format 2   named blocks, each a `_BlockHead` and its items: "tables" with the items of format 1, "features", and
-               "options" while something is set on brokers: a `_SavedOptions` for all, and for each that has its own
+    format 2   named blocks, each a `_BlockHead` and its items: "tables" with the items of format 1, "features",
+               "options" while something is set on brokers: a `_SavedOptions` for all, and for each that has its own,
+               and "placements" once a partition was moved: a `SavedPlacement` for each such partition
 
 Format 2 is written once a feature has a level (RFC 0018): until then a version that knows only format 1 may come back.
 """
@@ -21,12 +22,14 @@ import msgspec
 from cluster.commands import (
     AllocateProducerIds,
     AlterBrokerConfigs,
+    AlterPlacements,
     AlterTopicConfigs,
     BrokerRecord,
     Command,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    FinishPlacement,
     RegisterBroker,
     SetFeature,
     are_replicas,
@@ -37,24 +40,29 @@ from cluster.feature_table import FeatureTable
 from cluster.members_table import MembersTable
 from cluster.option_table import OptionTable
 from cluster.producer_id_table import ProducerIdTable
+from cluster.saved_placement import SavedPlacement, decode_placement, save_placement, with_placements
 from cluster.topic_table import Topic, TopicTable, placements
-from model.features import MEMBERSHIP, OFFERED, OPTIONS_LEVEL, LevelRange
-from model.ids import DirectoryId, NodeId, Replica, TopicId
+from model.features import MEMBERSHIP, OFFERED, OPTIONS_LEVEL, PLACEMENTS_LEVEL, LevelRange
+from model.ids import NO_INDEX, DirectoryId, GroupId, Index, NodeId, Replica, TopicId, topic_of
 from model.topic_config import TopicConfig, resolve_topic_config
+from raft.group_configuration import Revision
 from storage.errors import CorruptLogError, UnknownFormatError
 
 # The newest; format 1 is read and written, too.
 FORMAT_VERSION = 2
 
 _WITHOUT_FEATURES = 1
-_TABLES, _FEATURES, _OPTIONS = "tables", "features", "options"
+_TABLES, _FEATURES, _OPTIONS, _PLACEMENTS = "tables", "features", "options", "placements"
 # By name, the version of each block.
-_BLOCKS = {_TABLES: 1, _FEATURES: 1, _OPTIONS: 1}
+_BLOCKS = {_TABLES: 1, _FEATURES: 1, _OPTIONS: 1, _PLACEMENTS: 1}
 _LENGTH = struct.Struct("<I")
 # What the first level of a feature adds at most: the heads of two blocks, and what is around the levels.
 _FEATURES_BYTES_MAX = 64
 # What the first option that is set adds at most beside the option: the head of the block.
 _OPTIONS_BYTES_MAX = 32
+# What a move adds at most beside its target: the head of the block, and three times the replicas that the partition has
+# until then, up to 30 of them.
+_PLACEMENT_BYTES_MAX = 4096
 
 
 class _SavedHead(msgspec.Struct, frozen=True, array_like=True):
@@ -101,6 +109,11 @@ class TableContents(NamedTuple):
     options: list[AlterBrokerConfigs]
 
 
+def _size_of_placements(moved: int) -> int:
+    """Return what the head of that block takes; it is not there without any."""
+    return len(_item(_BlockHead(_PLACEMENTS, 1, moved))) if moved else 0
+
+
 class UnsupportedLevelError(UnknownFormatError):
     """A feature is in force at a level that this version does not have: it must not go on without it."""
 
@@ -136,7 +149,11 @@ class ControllerTables:
     def size_bytes(self) -> int:
         """What `encode` yields, in bytes; a close upper bound of it where there are more than 128 replicas."""
         tables = self._sizes.total(self.members.all(), self.producer_ids.next_id)
-        return tables + self._features_size() + _options_size(self.options.all())
+        return tables + self._size_beside_tables()
+
+    def _size_beside_tables(self) -> int:
+        options = _options_size(self.options.all())
+        return self._features_size() + options + _size_of_placements(self._sizes.moved)
 
     def _features_size(self, levels: Mapping[str, int] | None = None) -> int:
         """Return what format 2 takes more than format 1."""
@@ -154,7 +171,9 @@ class ControllerTables:
         if isinstance(command, AlterBrokerConfigs):
             more = _options_size(self.options.with_altered(command)) - _options_size(self.options.all())
             return self.size_bytes + more
-        return self._size_of_tables(command) + self._features_size() + _options_size(self.options.all())
+        if isinstance(command, AlterPlacements | FinishPlacement):
+            return self.size_bytes + self.reserve_bytes(command)
+        return self._size_of_tables(command) + self._size_beside_tables()
 
     def _size_of_tables(self, command: Command) -> int:
         brokers, next_id = self.members.all(), self.producer_ids.next_id
@@ -167,7 +186,7 @@ class ControllerTables:
             case CreateTopic(name, topic_id, partitions, configs):
                 part = topic_part(name, topic_id, placements(partitions), configs, next_id)
                 return self._sizes.total(brokers, next_id, after=part)
-        assert not isinstance(command, SetFeature | AlterBrokerConfigs)
+        assert not isinstance(command, SetFeature | AlterBrokerConfigs | AlterPlacements | FinishPlacement)
         topic = self.topics.get_by_id(TopicId(command.topic_id))
         if topic is None:
             return self._sizes.total(brokers, next_id)
@@ -200,6 +219,12 @@ class ControllerTables:
                 return _FEATURES_BYTES_MAX + reserve_bytes((name, level))
             case AlterBrokerConfigs(node, configs):
                 return _OPTIONS_BYTES_MAX + reserve_bytes((node, configs))
+            case AlterPlacements(moves):
+                targets = placements([each.target or [] for each in moves])
+                return _PLACEMENT_BYTES_MAX * len(moves) + reserve_bytes(moves, targets)
+            case FinishPlacement(group):
+                # What the partition keeps of the move is less than the move, which was counted.
+                return reserve_bytes(group)
 
     # -- changes ------------------------------------------------------------------------------------------------
 
@@ -224,17 +249,19 @@ class ControllerTables:
                     "start a version that has it"
                 )
 
-    def apply(self, command: Command) -> None:
-        """Change the table that the command is for.
+    def apply(self, command: Command, index: Index = NO_INDEX) -> None:
+        """Change the table that the command, raft0's entry at `index`, is for.
 
         Raises:
             ClusterError: The table refuses it, and is as before.
         """
-        before = self._part_of(command)
-        self._apply(command)
-        self._sizes.replace(before, self._part_of(command))
+        topics = _topics_of(command)
+        before = [self._part_of(topic) for topic in topics]
+        self._apply(command, index)
+        for part, topic in zip(before, topics, strict=True):
+            self._sizes.replace(part, self._part_of(topic))
 
-    def _apply(self, command: Command) -> None:
+    def _apply(self, command: Command, index: Index) -> None:
         match command:
             case RegisterBroker(broker):
                 self.features.check_broker(broker)
@@ -254,11 +281,14 @@ class ControllerTables:
             case AlterBrokerConfigs() as altered:
                 self.features.require(MEMBERSHIP, OPTIONS_LEVEL, "options that are set while brokers run")
                 self.options.apply_alter(altered)
+            case AlterPlacements() as moves:
+                self.features.require(MEMBERSHIP, PLACEMENTS_LEVEL, "moves of partitions")
+                self.topics.apply_alter_placements(moves, Revision(0, index))
+            case FinishPlacement() as finished:
+                self.topics.apply_finish_placement(finished)
 
-    def _part_of(self, command: Command) -> TopicPart | None:
-        if isinstance(command, RegisterBroker | AllocateProducerIds | SetFeature | AlterBrokerConfigs):
-            return None
-        topic = self.topics.get_by_id(TopicId(command.topic_id))
+    def _part_of(self, topic_id: TopicId) -> TopicPart | None:
+        topic = self.topics.get_by_id(topic_id)
         return None if topic is None else _part(topic)
 
     # -- state bytes --------------------------------------------------------------------------------------------
@@ -292,6 +322,12 @@ class ControllerTables:
             yield _item(_BlockHead(_OPTIONS, 1, len(options)))
         for each in options:
             yield _item(_SavedOptions(each.node, each.configs))
+        moved = self._sizes.moved
+        assert not moved or self.features.level(MEMBERSHIP) >= PLACEMENTS_LEVEL
+        if moved:
+            yield _item(_BlockHead(_PLACEMENTS, 1, moved))
+            for topic in topics:
+                yield from map(_item, _saved_placements(topic))
 
     def decode(self, state: bytes) -> Generator[None, None, TableContents]:
         """Return, after some steps, what `encode` has yielded; the tables stay as they are.
@@ -318,6 +354,7 @@ class ControllerTables:
         seen: set[str] = set()
         levels, epoch = dict[str, int](), 0
         options: list[AlterBrokerConfigs] = []
+        moved: list[SavedPlacement] = []
         for item in items:
             block = _block_decoder.decode(item)
             if block.version != _BLOCKS.get(block.name):
@@ -330,19 +367,20 @@ class ControllerTables:
                 features = _features_decoder.decode(next(of_block, b""))
                 levels, epoch = features.levels, features.epoch
             elif block.name == _OPTIONS:
-                saved = [_options_decoder.decode(each) for each in of_block]
-                if len(saved) != block.items or len({each.node for each in saved}) < len(saved):
-                    raise ValueError(f"block {block.name!r} lacks items, or has a broker twice")
-                options = [AlterBrokerConfigs(each.node, each.configs) for each in saved]
+                options = _read_options(of_block, block.items)
+            elif block.name == _PLACEMENTS:
+                moved = _read_placements(of_block, block.items)
             else:
                 found[block.name] = yield from self._decode_tables(of_block)
             if next(of_block, None) is not None:
                 raise ValueError(f"block {block.name!r} has more items than it can have")
         if _TABLES not in found:
             raise ValueError(f"no block {_TABLES!r}")
-        if options and levels.get(MEMBERSHIP, 0) < OPTIONS_LEVEL:
-            raise ValueError(f"block {_OPTIONS!r} is there, but {MEMBERSHIP} is below level {OPTIONS_LEVEL}")
-        return found[_TABLES]._replace(levels=levels, feature_epoch=epoch, options=options)
+        for name, level, held in ((_OPTIONS, OPTIONS_LEVEL, options), (_PLACEMENTS, PLACEMENTS_LEVEL, moved)):
+            if held and levels.get(MEMBERSHIP, 0) < level:
+                raise ValueError(f"block {name!r} is there, but {MEMBERSHIP} is below level {level}")
+        tables = (yield from _moved(found[_TABLES], moved)) if moved else found[_TABLES]
+        return tables._replace(levels=levels, feature_epoch=epoch, options=options)
 
     def _decode_tables(self, items: Iterator[bytes]) -> Generator[None, None, TableContents]:
         head = _head_decoder.decode(next(items, b""))
@@ -390,7 +428,47 @@ class ControllerTables:
 
 
 def _part(topic: Topic) -> TopicPart:
-    return topic_part(topic.name, topic.topic_id, topic.replicas, topic.overrides, topic.older_producers)
+    saved = [_item(each) for each in _saved_placements(topic)]
+    return topic_part(topic.name, topic.topic_id, topic.replicas, topic.overrides, topic.older_producers, saved)
+
+
+def _saved_placements(topic: Topic) -> Iterator[SavedPlacement]:
+    for number, placement in sorted(topic.placements.items()):
+        yield save_placement(topic.topic_id, number, placement)
+
+
+def _topics_of(command: Command) -> list[TopicId]:
+    """Return which topics a command changes, each once."""
+    match command:
+        case RegisterBroker() | AllocateProducerIds() | SetFeature() | AlterBrokerConfigs():
+            return []
+        case AlterPlacements(moves):
+            return [TopicId(topic_id) for topic_id in dict.fromkeys(each.topic_id for each in moves)]
+        case FinishPlacement(group):
+            return [topic_of(GroupId(group))]
+    return [TopicId(command.topic_id)]
+
+
+def _moved(tables: TableContents, moved: list[SavedPlacement]) -> Generator[None, None, TableContents]:
+    topics, sizes = with_placements(tables.topics, moved), ControllerSizes()
+    for topic in topics:
+        sizes.replace(None, _part(topic))
+        yield
+    return tables._replace(topics=topics, sizes=sizes)
+
+
+def _read_options(items: Iterator[bytes], count: int) -> list[AlterBrokerConfigs]:
+    saved = [_options_decoder.decode(each) for each in items]
+    if len(saved) != count or len({each.node for each in saved}) < count:
+        raise ValueError(f"block {_OPTIONS!r} lacks items, or has a broker twice")
+    return [AlterBrokerConfigs(each.node, each.configs) for each in saved]
+
+
+def _read_placements(items: Iterator[bytes], count: int) -> list[SavedPlacement]:
+    saved = [decode_placement(each) for each in items]
+    if len(saved) != count:
+        raise ValueError(f"block {_PLACEMENTS!r} lacks items")
+    return saved
 
 
 def _options_size(options: Sequence[AlterBrokerConfigs]) -> int:

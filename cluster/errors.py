@@ -61,6 +61,14 @@ class InvalidBrokerConfigError(ClusterError):
     """An option that brokers do not have or read only at their start, or a value out of range."""
 
 
+class UnknownPartitionError(ClusterError):
+    """The topic has no partition of that number."""
+
+
+class NoReassignmentError(ClusterError):
+    """The partition is not being moved, or not by that revision."""
+
+
 class OffsetOutOfRangeError(ClusterError):
     """No such offset: it lies above the high watermark."""
 
@@ -105,6 +113,8 @@ BY_NAME: dict[str, type[ClusterError]] = {
         FeatureLevelError,
         UnknownBrokerError,
         InvalidBrokerConfigError,
+        UnknownPartitionError,
+        NoReassignmentError,
         ControllerUnavailableError,
         NotControllerError,
     )

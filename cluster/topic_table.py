@@ -1,14 +1,29 @@
 """The topics of the cluster, as raft0 has them. Written by `controller_tables` only."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from cluster.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, ReplicaRecord
-from cluster.errors import InvalidPartitionsError, TopicExistsError, UnknownTopicError
+from cluster.commands import (
+    AlterPlacements,
+    AlterTopicConfigs,
+    CreatePartitions,
+    CreateTopic,
+    FinishPlacement,
+    ReplicaRecord,
+)
+from cluster.errors import (
+    InvalidPartitionsError,
+    NoReassignmentError,
+    TopicExistsError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
+from cluster.placement import Move, Placement
 from cluster.telemetry.telemetry_topic import TELEMETRY_TOPIC
 from model.ids import DirectoryId, GroupId, NodeId, Replica, TopicId, number_of, partition_group, topic_of
 from model.topic_config import TopicConfig, resolve_topic_config
+from raft.group_configuration import Revision
 
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TELEMETRY_TOPIC})
 
@@ -18,11 +33,13 @@ class Topic:
     """One topic.
 
     Attributes:
-        replicas: `replicas[p]` are the replicas of partition p, the preferred one first.
+        replicas: `replicas[p]` are the replicas of partition p, the preferred one first; while the partition is being
+            moved, those before.
         overrides: What is set on the topic, by Kafka's dotted keys.
         config: What is in force: the overrides, and this broker's defaults for the rest.
         older_producers: Producer ids below it were given away before the topic was created: such a producer may have
             written to a topic of that name before.
+        placements: The partitions that were ever moved, or are being moved, by number.
     """
 
     name: str
@@ -31,6 +48,7 @@ class Topic:
     overrides: Mapping[str, str]
     config: TopicConfig
     older_producers: int = 0
+    placements: Mapping[int, Placement] = field(default_factory=dict)
 
     @property
     def replication_factor(self) -> int:
@@ -66,6 +84,21 @@ class Topic:
         """Return the Raft group of a partition in [0, len(replicas))."""
         assert 0 <= partition < len(self.replicas)
         return partition_group(self.topic_id, partition)
+
+    def created_on(self, partition: int) -> tuple[Replica, ...]:
+        """Return the replicas with which a partition was created: where the log of each replica begins."""
+        placement = self.placements.get(partition)
+        return self.replicas[partition] if placement is None else placement.created_on
+
+    def move_of(self, partition: int) -> Move | None:
+        """Return the move of a partition that is under way."""
+        placement = self.placements.get(partition)
+        return None if placement is None else placement.move
+
+    def holders(self, partition: int) -> tuple[Replica, ...]:
+        """Return who holds a partition: its replicas, and those that it moves to."""
+        move = self.move_of(partition)
+        return self.replicas[partition] if move is None else move.replicas
 
 
 class TopicTable:
@@ -110,12 +143,12 @@ class TopicTable:
         return [self._by_name[name] for name in sorted(self._by_name)]
 
     def replica_count(self, node_id: NodeId) -> int:
-        """Return how many replicas a node holds."""
+        """Return how many replicas a node holds; those that are on their way count, too."""
         return sum(
             replica.node_id == node_id
             for topic in self._by_name.values()
-            for replicas in topic.replicas
-            for replica in replicas
+            for number, replicas in enumerate(topic.replicas)
+            for replica in (topic.holders(number) if topic.placements else replicas)
         )
 
     def apply_create(self, command: CreateTopic, next_producer_id: int = 0) -> None:
@@ -158,6 +191,46 @@ class TopicTable:
         self._put(changed)
         for listener in self._config_listeners:
             listener(changed)
+        self._changed()
+
+    def apply_alter_placements(self, command: AlterPlacements, revision: Revision) -> None:
+        """Let partitions move, all of the command or none.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: Something of it is gone.
+            NoReassignmentError: There is nothing to cancel.
+        """
+        changed: dict[TopicId, Topic] = {}
+        for each in command.placements:
+            topic_id = TopicId(each.topic_id)
+            topic = changed.get(topic_id) or self._existing(topic_id)
+            if each.partition >= len(topic.replicas):
+                raise UnknownPartitionError(f"topic {topic.name!r} has no partition {each.partition}")
+            now = topic.replicas[each.partition]
+            (target,) = (None,) if each.target is None else placements([each.target])
+            placement = topic.placements.get(each.partition) or Placement(created_on=now)
+            moved = placement.moved_to(now, target, revision)
+            changed[topic_id] = replace(topic, placements={**topic.placements, each.partition: moved})
+        for topic in changed.values():
+            self._put(topic)
+        self._changed()
+
+    def apply_finish_placement(self, command: FinishPlacement) -> None:
+        """Let a partition have the replicas that it was moved to.
+
+        Raises:
+            UnknownTopicError: The topic is gone.
+            NoReassignmentError: The partition is not being moved by that revision: another target was set meanwhile,
+                or it was finished before.
+        """
+        group = GroupId(command.group)
+        topic, number = self._existing(topic_of(group)), number_of(group)
+        placement = topic.placements.get(number)
+        if placement is None:
+            raise NoReassignmentError(f"{topic.partition_name(number)} was never moved")
+        finished, now = placement.finish(Revision(*command.revision))
+        replicas = (*topic.replicas[:number], now, *topic.replicas[number + 1 :])
+        self._put(replace(topic, replicas=replicas, placements={**topic.placements, number: finished}))
         self._changed()
 
     def apply_delete(self, topic_id: TopicId) -> None:

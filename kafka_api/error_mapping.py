@@ -40,6 +40,8 @@ _CODES: dict[type[Exception], ErrorCode] = {
     cluster_errors.FeatureLevelError: ErrorCode.UNSUPPORTED_VERSION,
     cluster_errors.UnknownBrokerError: ErrorCode.INVALID_REQUEST,
     cluster_errors.InvalidBrokerConfigError: ErrorCode.INVALID_CONFIG,
+    cluster_errors.UnknownPartitionError: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    cluster_errors.NoReassignmentError: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     cluster_errors.OffsetOutOfRangeError: ErrorCode.OFFSET_OUT_OF_RANGE,
     cluster_errors.ControllerUnavailableError: ErrorCode.REQUEST_TIMED_OUT,
     cluster_errors.LeadershipNotMovedError: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,

@@ -19,6 +19,8 @@ MEMBERSHIP = "raftka.membership"
 
 # From this level of MEMBERSHIP on, options of brokers are set while they run.
 OPTIONS_LEVEL = 1
+# From this level on, partitions move between brokers.
+PLACEMENTS_LEVEL = 1
 
 # What this version offers, by name. At level 0 a feature is not in use.
 OFFERED: Mapping[str, LevelRange] = {

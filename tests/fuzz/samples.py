@@ -11,11 +11,14 @@ import msgspec
 from cluster.commands import (
     AllocateProducerIds,
     AlterBrokerConfigs,
+    AlterPlacements,
     AlterTopicConfigs,
     BrokerRecord,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    FinishPlacement,
+    PlacementRecord,
     RegisterBroker,
     ReplicaRecord,
     SetFeature,
@@ -216,18 +219,24 @@ def replica_states() -> list[bytes]:
         AlterBrokerConfigs(None, {"log.retention.ms": "5"}),
         AlterBrokerConfigs(1, {"log.level": "DEBUG", "replica.lag.time.max.ms": "300"}),
     ]
+    elsewhere = [ReplicaRecord(2, "d2"), ReplicaRecord(3, "d3")]
+    moved = [
+        AlterPlacements([PlacementRecord("a" * 32, 0, elsewhere), PlacementRecord("a" * 32, 1, elsewhere)]),
+        FinishPlacement("a" * 32 + "/0", (0, 9)),
+        AlterPlacements([PlacementRecord("a" * 32, 1, None)]),
+    ]
     producers, tables = ProducerTable(ProducerOptions()), ControllerTables(TopicConfig(), OFFERED)
     for number in range(3):
         producers.settle(PlacedBatch(BatchSequence(number, 0, 5, 9), 40, 7 + number, 2, 1000), 0)
     for command in commands:
         tables.apply(command)
-    states = [(0, encode_command(command)) for command in (*commands, *raised, *altered, DeleteTopic("a" * 32))]
+    states = [(0, encode_command(command)) for command in (*commands, *raised, *altered, *moved, DeleteTopic("a" * 32))]
     states.append((1, encode_log_start(_snapshot().start)))
     states += [(4, encode_configuration(each)) for each in _configurations()]
     states += [(2, b"".join(producers.encode())), (3, b"".join(tables.encode()))]
-    for later in (raised, altered):
-        for command in later:
-            tables.apply(command)
+    for later in (raised, altered, moved):
+        for index, command in enumerate(later, start=9):
+            tables.apply(command, Index(index))
         states.append((3, b"".join(tables.encode())))
     return [bytes([which]) + state for which, state in states]
 

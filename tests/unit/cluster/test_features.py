@@ -143,7 +143,7 @@ def item(value):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (item(["placements", 1, 0]), "block 'placements' of version 1 is unknown"),
+        (item(["transactions", 1, 0]), "block 'transactions' of version 1 is unknown"),
         (item(["features", 2, 0]), "block 'features' of version 2 is unknown"),
         (item(["features", 1, 1]) + item([{"x.one": 1}, 1]), "block 'features' is there twice"),
         (item(["tables", 1, 0]), "block 'tables' is there twice"),

@@ -63,6 +63,8 @@ MAPPED = {
     cluster.errors.FeatureLevelError: ErrorCode.UNSUPPORTED_VERSION,
     cluster.errors.UnknownBrokerError: ErrorCode.INVALID_REQUEST,
     cluster.errors.InvalidBrokerConfigError: ErrorCode.INVALID_CONFIG,
+    cluster.errors.UnknownPartitionError: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    cluster.errors.NoReassignmentError: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     cluster.errors.OffsetOutOfRangeError: ErrorCode.OFFSET_OUT_OF_RANGE,
     cluster.errors.ControllerUnavailableError: ErrorCode.REQUEST_TIMED_OUT,
     cluster.errors.LeadershipNotMovedError: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
