@@ -13,6 +13,7 @@
 * `state_bounds`          how large the tables of raft0 and of groups may become; `controller_sizes` what raft0's are.
 * `partition_allocator`   which nodes get the replicas of new partitions.
 * `controller_backend`    makes this node's groups match the tables.
+* `placements`            moves of partitions, at raft0's leader; `placement_reports` tells it when they are done.
 * `partition`             one local replica as the Kafka edge sees it; `partition_manager` all of them;
                           `replica_gauges` what status, metrics and telemetry read off it.
 * `retention`             lets leaders delete what has outlived its topic's retention: `retention_rule` says which

@@ -16,7 +16,7 @@ confirms with a majority that it still leads before it reads its tables for a to
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -171,17 +171,18 @@ ALLOCATE_PRODUCER_IDS = Method(15, "allocate_producer_ids", AllocateProducerIdsR
 UPDATE_FEATURE = Method(16, "update_feature", UpdateFeatureRequest, AdminReply)
 ALTER_BROKER_CONFIGS = Method(17, "alter_broker_configs", AlterBrokerConfigsRequest, AdminReply)
 
-Request = TypeVar(
-    "Request",
-    CreateTopicRequest,
-    DeleteTopicRequest,
-    RegisterBrokerRequest,
-    CreatePartitionsRequest,
-    AlterTopicConfigsRequest,
-    AllocateProducerIdsRequest,
-    UpdateFeatureRequest,
-    AlterBrokerConfigsRequest,
-)
+
+class AdminRequest(Protocol):
+    """What all of these requests have."""
+
+    @property
+    def timeout(self) -> float:
+        """For how many seconds an answer is waited for."""
+        ...
+
+
+Request = TypeVar("Request", bound=AdminRequest)
+Reply = TypeVar("Reply", bound=AdminReply)
 
 
 def check_topic_name(name: str) -> None:
@@ -218,45 +219,45 @@ class AdminRequests:
         self._forwarder = Forwarder(links, self_node)
         self._self_node = self_node
         self._rng = rng
-        self._replicas_max = replicas_max
+        self.replicas_max = replicas_max
         self._first_levels = dict(first_levels)
         self._dynamic = dynamic
-        links.register_async(CREATE_TOPIC, self._answer(self._create_topic))
-        links.register_async(DELETE_TOPIC, self._answer(self._delete_topic))
-        links.register_async(REGISTER_BROKER, self._answer(self._register_broker))
-        links.register_async(CREATE_PARTITIONS, self._answer(self._create_partitions))
-        links.register_async(ALTER_TOPIC_CONFIGS, self._answer(self._alter_topic_configs))
-        links.register_async(ALLOCATE_PRODUCER_IDS, self._answer(self._allocate_producer_ids))
-        links.register_async(UPDATE_FEATURE, self._answer(self._update_feature))
-        links.register_async(ALTER_BROKER_CONFIGS, self._answer(self._alter_broker_configs))
+        self.serve(CREATE_TOPIC, self._create_topic)
+        self.serve(DELETE_TOPIC, self._delete_topic)
+        self.serve(REGISTER_BROKER, self._register_broker)
+        self.serve(CREATE_PARTITIONS, self._create_partitions)
+        self.serve(ALTER_TOPIC_CONFIGS, self._alter_topic_configs)
+        self.serve(ALLOCATE_PRODUCER_IDS, self._allocate_producer_ids)
+        self.serve(UPDATE_FEATURE, self._update_feature)
+        self.serve(ALTER_BROKER_CONFIGS, self._alter_broker_configs)
 
     async def create_topic(self, request: CreateTopicRequest) -> AdminReply:
-        """Create a topic, or only check whether it could be; see `_forward` for the errors all of these share."""
-        return await self._forward(CREATE_TOPIC, request, self._create_topic)
+        """Create a topic, or only check whether it could be; see `forward` for the errors all of these share."""
+        return await self.forward(CREATE_TOPIC, request, self._create_topic)
 
     async def delete_topic(self, request: DeleteTopicRequest) -> AdminReply:
         """Delete a topic."""
-        return await self._forward(DELETE_TOPIC, request, self._delete_topic)
+        return await self.forward(DELETE_TOPIC, request, self._delete_topic)
 
     async def register_broker(self, request: RegisterBrokerRequest) -> AdminReply:
         """Make a broker's addresses known."""
-        return await self._forward(REGISTER_BROKER, request, self._register_broker, is_repeatable=True)
+        return await self.forward(REGISTER_BROKER, request, self._register_broker, is_repeatable=True)
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> AdminReply:
         """Add partitions to a topic, or only check whether they could be."""
-        return await self._forward(CREATE_PARTITIONS, request, self._create_partitions)
+        return await self.forward(CREATE_PARTITIONS, request, self._create_partitions)
 
     async def alter_topic_configs(self, request: AlterTopicConfigsRequest) -> AdminReply:
         """Change what is set on a topic, or only check whether it could be."""
-        return await self._forward(ALTER_TOPIC_CONFIGS, request, self._alter_topic_configs)
+        return await self.forward(ALTER_TOPIC_CONFIGS, request, self._alter_topic_configs)
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AdminReply:
         """Take a block of producer ids that no other broker has or will have."""
-        return await self._forward(ALLOCATE_PRODUCER_IDS, request, self._allocate_producer_ids, is_repeatable=True)
+        return await self.forward(ALLOCATE_PRODUCER_IDS, request, self._allocate_producer_ids, is_repeatable=True)
 
     async def update_feature(self, request: UpdateFeatureRequest) -> AdminReply:
         """Let a feature be used at a level from now on, or only check whether it could be."""
-        return await self._forward(UPDATE_FEATURE, request, self._update_feature)
+        return await self.forward(UPDATE_FEATURE, request, self._update_feature)
 
     async def alter_broker_configs(self, request: AlterBrokerConfigsRequest) -> AdminReply:
         """Change what is set on a broker or on all while they run, or only check whether it could be.
@@ -264,23 +265,23 @@ class AdminRequests:
         Raises:
             FeatureLevelError: As far as this broker knows, the cluster's feature is below its level; others may not
                 know the request, so it is not sent.
-            ClusterError: See `_forward`.
+            ClusterError: See `forward`.
         """
         self._require_options()
-        return await self._forward(ALTER_BROKER_CONFIGS, request, self._alter_broker_configs)
+        return await self.forward(ALTER_BROKER_CONFIGS, request, self._alter_broker_configs)
 
     def _require_options(self) -> None:
         what = "options that are set while brokers run"
         self._controller.features.require(MEMBERSHIP, OPTIONS_LEVEL, what)
 
-    async def _forward(
+    async def forward(
         self,
-        method: Method[Request, AdminReply],
+        method: Method[Request, Reply],
         request: Request,
-        run_here: Callable[[Request, float], Awaitable[AdminReply]],
+        run_here: Callable[[Request, float], Awaitable[Reply]],
         *,
         is_repeatable: bool = False,
-    ) -> AdminReply:
+    ) -> Reply:
         """Run `request` at raft0's leader. `is_repeatable`: that it may take effect twice does no harm.
 
         Raises:
@@ -309,17 +310,17 @@ class AdminRequests:
         leader = self._controller.leader_id
         return leader if leader is not None and leader != self._self_node and self._links.is_up(leader) else None
 
-    def _answer(
-        self, run_here: Callable[[Request, float], Awaitable[AdminReply]]
-    ) -> Callable[[Peer, Request, memoryview], Awaitable[AdminReply]]:
-        async def answer(_: Peer, request: Request, __: memoryview) -> AdminReply:
+    def serve(self, method: Method[Request, Reply], run_here: Callable[[Request, float], Awaitable[Reply]]) -> None:
+        """Answer other brokers' requests by `run_here`, with a deadline; what it refuses travels by name."""
+
+        async def answer(_: Peer, request: Request, __: memoryview) -> Reply:
             deadline = asyncio.get_running_loop().time() + request.timeout
             try:
                 return await run_here(request, deadline)
             except ClusterError as error:
-                return AdminReply(type(error).__name__, str(error))
+                return method.reply(type(error).__name__, str(error))
 
-        return answer
+        self._links.register_async(method, answer)
 
     # -- at raft0's leader --------------------------------------------------------------------------------------
 
@@ -373,7 +374,7 @@ class AdminRequests:
 
     def _check_room(self, placements: Sequence[Sequence[int]]) -> None:
         counts = {node: self._controller.topics.replica_count(node) for node in self._brokers()}
-        check_replica_counts(counts, placements, self._replicas_max())
+        check_replica_counts(counts, placements, self.replicas_max())
 
     def _records(self, placements: Sequence[Sequence[int]]) -> list[list[ReplicaRecord]]:
         directories = {broker.node_id: broker.directory_id for broker in self._controller.members.all()}
@@ -477,7 +478,7 @@ class AdminRequests:
                 return AdminReply("", "", first_producer_id=first)
 
 
-def _checked(reply: AdminReply) -> AdminReply:
+def _checked(reply: Reply) -> Reply:
     if reply.error:
         raise BY_NAME.get(reply.error, ClusterError)(reply.message)
     return reply

@@ -1,9 +1,12 @@
 """Makes this node's groups match the topic table: opens the replicas placed here, and removes those of deleted topics.
 
+It tells each replica of a partition that is being moved which voters are wanted (RFC 0019 section 6). A replica of a
+partition that was moved elsewhere leaves this node.
+
 A replica's directory is removed because this node applied a `delete_topic` command. A node that was away may receive a
 snapshot of raft0 instead of that command. Therefore a group that is on disk but in no table is removed, too. Such a
 group is judged only after this node has applied everything up to the commit index that raft0's leader has confirmed for
-this node's registration (RFC 0012 section 2).
+this node's registration (RFC 0012 section 2). The same holds for replicas that leave.
 """
 
 import asyncio
@@ -16,13 +19,14 @@ from cluster.partition import Partition, log_options
 from cluster.partition_manager import PartitionManager
 from cluster.topic_table import Topic, TopicTable
 from model.error_text import reason_of
-from model.ids import GroupId, Replica, topic_of
+from model.ids import GroupId, Replica, number_of, topic_of
 from raft.consensus import Consensus
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
 from raft.log_state import LogState
+from raft.membership_steps import Target
 from runtime.gate import Gate
-from storage.errors import ReplicaRemovedError, StorageError
+from storage.errors import MismatchedLogError, ReplicaRemovedError, StorageError
 
 _logger = logging.getLogger("cluster")
 _RETRY_PAUSE = 5.0
@@ -66,6 +70,12 @@ class ControllerBackend:
         # Groups that are being opened, closed or removed: one step at a time for each, as GroupManager asks.
         self._under_way: dict[GroupId, asyncio.Future[None]] = {}
         self._has_leftovers = False
+        # The table is as new as what raft0's leader has confirmed for this process.
+        self._is_confirmed = False
+        # On this disk, not open, and moved elsewhere.
+        self._strays: set[GroupId] = set()
+        # What cannot leave yet, and why.
+        self._unleft: dict[GroupId, str] = {}
         # Why the disk does not tell what it has; said once.
         self._leftovers_refused = ""
         groups.add_leadership_listener(self._on_leadership)
@@ -93,7 +103,7 @@ class ControllerBackend:
         of this process. A topic that such a table lacks was deleted: a replica is made only for a topic that is in the
         table, so an earlier process here had applied its creation (RFC 0012 section 2).
         """
-        self._has_leftovers = True
+        self._has_leftovers = self._is_confirmed = True
         self._changed.set()
 
     async def _run(self) -> None:
@@ -102,7 +112,7 @@ class ControllerBackend:
             self._is_idle = False
             await self._reconcile()
             self._is_idle = True
-            if self.failed or self._unremoved or self._has_leftovers:
+            if self.failed or self._unremoved or self._unleft or self._has_leftovers:
                 # A disk that refused may have recovered; wait, but not past the next change.
                 try:
                     async with asyncio.timeout(_RETRY_PAUSE):
@@ -122,11 +132,14 @@ class ControllerBackend:
         )
         damaged = [group for group in self._placed if _is_damaged(self._groups.get(group))]
         await self._run_steps("closing", {group: partial(self._close, group) for group in damaged})
+        self._follow_moves()
+        await self._run_steps("moving away", self._find_moved())
         due = {
-            topic.group(number): partial(self._start, topic, number, replicas)
+            topic.group(number): partial(self._start, topic, number, topic.created_on(number))
             for topic in self._topics.all()
             for number, replicas in enumerate(topic.replicas)
-            if self._self_replica in replicas and topic.group(number) not in self._placed
+            if self._self_replica in (topic.holders(number) if topic.placements else replicas)
+            and topic.group(number) not in self._placed
         }
         await self._run_steps("opening", due)
 
@@ -178,8 +191,10 @@ class ControllerBackend:
         assert partition is not None
         _logger.warning("partition %s is opened again without what is damaged", partition.name)
         await self._groups.close(group)
+        # If it is to leave, it must be opened for that.
+        self._note_stray(group)
 
-    async def _start(self, topic: Topic, number: int, replicas: tuple[Replica, ...]) -> None:
+    async def _start(self, topic: Topic, number: int, created_on: tuple[Replica, ...]) -> None:
         group = topic.group(number)
         policy = RaftPolicy(topic.config.min_insync_replicas)
         log_state = self._new_log_state(topic, number)
@@ -187,13 +202,14 @@ class ControllerBackend:
             consensus = await self._groups.create(
                 *(
                     group,
-                    GroupConfiguration.of(replicas),
+                    GroupConfiguration.of(created_on),
                     policy,
                     log_options(topic.config),
                     log_state,
                 ),
                 is_internal=topic.is_vital,
                 name=topic.partition_name(number),
+                has_peers=len(topic.holders(number)) > 1,
             )
         except ReplicaRemovedError:
             # An earlier process was told to delete the topic; this one has not applied the command again yet.
@@ -210,7 +226,10 @@ class ControllerBackend:
         consensus.apply_policy(policy, write_caching=topic.config.write_caching)
         self._partitions.add(group, Partition(topic, number, consensus, log_state))
         # The topic may have been altered while the replica was opened.
-        self._apply_config(self._topics.get_by_id(topic.topic_id) or topic)
+        topic = self._topics.get_by_id(topic.topic_id) or topic
+        self._apply_config(topic)
+        if number in topic.placements:
+            self._aim(topic, number)
         # The one line that has the group's id, by which files are named: all others have the partition's name.
         _logger.info("partition %s is group %s", topic.partition_name(number), group)
 
@@ -220,12 +239,99 @@ class ControllerBackend:
             if partition is not None and partition.config != topic.config:
                 partition.apply_config(topic.config)
 
+    # -- moves --------------------------------------------------------------------------------------------------
+
+    def _moved_topics(self) -> list[Topic]:
+        return [topic for topic in self._topics.all() if topic.placements]
+
+    def _follow_moves(self) -> None:
+        """Let every replica here whose partition was ever moved know which voters are wanted."""
+        for topic in self._moved_topics():
+            for number in topic.placements:
+                if topic.group(number) in self._placed:
+                    self._aim(topic, number)
+
+    def _aim(self, topic: Topic, number: int) -> None:
+        consensus, partition = self._groups.get(topic.group(number)), self._partitions.get(topic.group(number))
+        if consensus is None or partition is None:
+            return
+        # It is counted how many replicas the partition has.
+        partition.topic = topic
+        placement, move = topic.placements[number], topic.move_of(number)
+        if move is None:
+            target = Target(topic.replicas[number], placement.finished)
+        else:
+            target = Target(move.target, move.revision)
+        if consensus.reconfiguration.target != target:
+            consensus.reconfigure(target)
+
+    def _find_moved(self) -> dict[GroupId, Callable[[], Coroutine[None, None, None]]]:
+        """Return a step for each replica here that was moved elsewhere."""
+        if not self._is_confirmed:
+            return {}
+        steps: dict[GroupId, Callable[[], Coroutine[None, None, None]]] = {}
+        for topic in self._moved_topics():
+            for number in topic.placements:
+                group = topic.group(number)
+                if self._self_replica in topic.holders(number):
+                    self._strays.discard(group)
+                    self._unleft.pop(group, None)
+                elif group in self._placed or group in self._strays:
+                    steps[group] = partial(self._leave, topic, number)
+        return steps
+
+    async def _leave(self, topic: Topic, number: int) -> None:
+        topic = self._topics.get_by_id(topic.topic_id) or topic
+        if self._self_replica in topic.holders(number):
+            return
+        group, revision = topic.group(number), topic.placements[number].finished
+        consensus = self._groups.get(group)
+        if consensus is not None and consensus.configuration.revision > revision:
+            # The table will say whether it is wanted again.
+            return
+        name = topic.partition_name(number)
+        self._placed.pop(group, None)
+        self._partitions.discard(group)
+        # Until it has left: whatever happens, the next look goes on.
+        self._strays.add(group)
+        try:
+            has_left = await self._groups.leave(group, revision)
+        except MismatchedLogError:
+            # An earlier process had it. It leaves with the end of its log, which must be read.
+            has_left = False
+        except StorageError as error:
+            if self._unleft.get(group) != str(error):
+                _logger.error("%s, which was moved to other brokers, has not left: %s", name, error)
+            self._unleft[group] = str(error)
+            return
+        self._unleft.pop(group, None)
+        if has_left:
+            self._strays.discard(group)
+            if consensus is not None:
+                _logger.info("partition %s has left: it was moved to other brokers", name)
+            return
+        await self._start(topic, number, topic.created_on(number))
+        if group in self._placed:
+            self._strays.discard(group)
+            # The next look judges what is open now.
+            self._changed.set()
+
+    def _note_stray(self, group: GroupId) -> None:
+        topic, number = self._topics.get_by_id(topic_of(group)), number_of(group)
+        if topic is not None and number in topic.placements and self._self_replica not in topic.holders(number):
+            self._strays.add(group)
+
+    # -- removals -----------------------------------------------------------------------------------------------
+
     def _forget(self, topic: Topic) -> None:
         for number, replicas in enumerate(topic.replicas):
             group = topic.group(number)
             self._leadership.forget(group)
             self.failed.pop(group, None)
-            if self._self_replica in replicas:
+            self._strays.discard(group)
+            self._unleft.pop(group, None)
+            # A partition that was moved may have left its gravestone here.
+            if self._self_replica in replicas or number in topic.placements:
                 self._unremoved[group] = (topic.partition_name(number), "")
 
     async def _find_leftovers(self) -> None:
@@ -244,6 +350,8 @@ class ControllerBackend:
         for group in groups:
             if self._topics.get_by_id(topic_of(group)) is None:
                 self._unremoved.setdefault(group, (f"group {group}", ""))
+            elif group not in self._placed and group not in self._under_way:
+                self._note_stray(group)
 
     async def _remove(self, name: str, group: GroupId) -> None:
         self._placed.pop(group, None)

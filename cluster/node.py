@@ -31,6 +31,8 @@ from cluster.leadership_events import LeadershipEvents
 from cluster.leadership_moves import LeadershipMoves
 from cluster.node_watch import NodeWatch
 from cluster.partition_manager import PartitionManager
+from cluster.placement_reports import PlacementReports
+from cluster.placements import Placements
 from cluster.producer_ids import ProducerIds
 from cluster.producer_state import ProducerState
 from cluster.producer_table import ProducerOptions
@@ -120,6 +122,7 @@ _Part = (
     | Controller
     | Leadership
     | ControllerBackend
+    | PlacementReports
     | Retention
     | TelemetryPublisher
     | NodeWatch
@@ -144,6 +147,7 @@ class Node:
     visible_ends: VisibleEnds
     health: HealthCounts
     admin: AdminRequests
+    placements: Placements
     producer_ids: ProducerIds
     backend: ControllerBackend
     telemetry: TelemetryPublisher | None = None
@@ -318,6 +322,7 @@ class Node:
             first_levels=cluster.features,
             dynamic=self._dynamic,
         )
+        self.placements = Placements(self.controller, self.admin)
         self.producer_ids = ProducerIds(self.admin)
         state.tables.topics.add_listener(self.producer_ids.drop_block)
         self.controller.start()
@@ -326,6 +331,9 @@ class Node:
         self._started.append(self.leadership)
         self.backend.start()
         self._started.append(self.backend)
+        reports = PlacementReports(state.tables.topics, self.groups, self.placements)
+        reports.start()
+        self._started.append(reports)
         retention = self._retention = Retention(
             self.controller,
             options.raft0_segment_bytes,

@@ -138,6 +138,13 @@ class TopicTable:
         topic = self.get_by_id(topic_of(group))
         return str(group) if topic is None else topic.partition_name(number_of(group))
 
+    @property
+    def is_moving(self) -> bool:
+        """Whether a partition is being moved."""
+        return any(
+            placement.move is not None for topic in self._by_name.values() for placement in topic.placements.values()
+        )
+
     def all(self) -> list[Topic]:
         """Return all topics in order of name."""
         return [self._by_name[name] for name in sorted(self._by_name)]

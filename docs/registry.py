@@ -33,7 +33,6 @@ RESERVED_METHODS = {
     70: "a broker joins",
     71: "offer of whole segments",
     72: "chunk of a segment",
-    73: "report of a placement",
     74: "report of a broker",
     **dict.fromkeys(range(80, 84), "in-sync replicas as a commit policy"),
 }

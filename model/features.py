@@ -24,7 +24,7 @@ PLACEMENTS_LEVEL = 1
 
 # What this version offers, by name. At level 0 a feature is not in use.
 OFFERED: Mapping[str, LevelRange] = {
-    # Brokers join and leave, and replicas move: not built yet. Options of brokers change while they run.
+    # Brokers join and leave: not built yet. Replicas move between brokers, and options change while brokers run.
     MEMBERSHIP: LevelRange(0, 0),
 }
 # With `unstable.feature.versions.enable`: also levels that are being built. A later version may read them otherwise.

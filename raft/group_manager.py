@@ -166,6 +166,7 @@ class GroupManager:
         *,
         is_internal: bool = False,
         name: str = "",
+        has_peers: bool | None = None,
     ) -> Consensus:
         """Open or create this node's replica of a group and start it; `log_state` follows its log, a new one each time.
 
@@ -173,6 +174,7 @@ class GroupManager:
             configuration: What the group was created with; its log may say since that it has other members.
             is_internal: What is written to it is the system's own, and not held back with the producers' batches.
             name: What log lines and errors call the group (`orders-0`); empty: its id.
+            has_peers: Whether others hold the group now, and so what is damaged here; None: as `configuration` says.
 
         Raises:
             ReplicaRemovedError: `remove` was called for it, perhaps by an earlier process.
@@ -180,7 +182,8 @@ class GroupManager:
         """
         assert group not in self._groups
         known_index = await self._directories.claim(group)
-        has_peers = len(configuration.node_ids) > 1
+        if has_peers is None:
+            has_peers = len(configuration.node_ids) > 1
         rescan = self._damaged.get(group, frozenset())
         opened = await self._opening.open(
             *(group, log_options, log_state or NoLogState(), known_index, configuration),

@@ -151,7 +151,7 @@ def test_no_broker_gets_more_replicas_than_it_may_have(tmp_path):
     async def test():
         async with cluster_of(tmp_path, 3) as cluster:
             for node in cluster.nodes.values():
-                node.admin._replicas_max = lambda: 4
+                node.admin.replicas_max = lambda: 4
             topic_id = await cluster.create_topic("t", 3, 3)
             for request in (create_request("u", 2, 3), create_request("u", 2, 3, validate_only=True)):
                 with pytest.raises(InvalidPartitionsError, match="has 3 replicas and would get 2 more: it may have 4"):

@@ -130,7 +130,7 @@ TABLE = {
     "min.insync.replicas": ("2", topic_default("min_insync_replicas"), 2),
     "message.max.bytes": ("2000", lambda broker: partition(broker).config.max_message_bytes, 2000),
     "list.offsets.linearizable": ("false", topic_default("list_offsets_linearizable"), False),
-    "broker.replicas.max": ("7", lambda broker: broker.node.admin._replicas_max(), 7),
+    "broker.replicas.max": ("7", lambda broker: broker.node.admin.replicas_max(), 7),
     "raft.flush.interval.ms": ("200", raft("flush_interval"), 0.2),
     "raft.flush.bytes": ("8192", raft("flush_bytes"), 8192),
     "raft.unreplicated.max.bytes": ("65536", raft("unreplicated_bytes"), 65536),

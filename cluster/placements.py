@@ -1,0 +1,206 @@
+"""Moves of partitions, asked for at any broker and decided by raft0's leader (RFC 0019 section 6).
+
+The leader checks each partition against its tables and proposes all that may move in one command. The brokers that hold
+a partition do the rest (`controller_backend`), and tell raft0's leader when the wanted voters are in force
+(`placement_reports`).
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cluster.admin_requests import AdminReply, AdminRequests
+from cluster.commands import AlterPlacements, FinishPlacement, PlacementRecord, ReplicaRecord
+from cluster.controller import Controller
+from cluster.errors import (
+    ClusterError,
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    NoReassignmentError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
+from cluster.topic_changes import check_assignment, check_replica_counts
+from cluster.topic_table import Topic
+from model.features import MEMBERSHIP, PLACEMENTS_LEVEL
+from model.ids import GroupId, NodeId, number_of, topic_of
+from rpc.methods import Method
+
+
+class WantedMove(msgspec.Struct, frozen=True, array_like=True):
+    """A partition and the brokers that shall hold it, the preferred one first; None: as before it was moved."""
+
+    topic: str
+    partition: int
+    target: list[int] | None
+
+
+class AlterPlacementsRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Partitions are to move. `may_change_count`: also to more or fewer replicas than they have."""
+
+    moves: list[WantedMove]
+    may_change_count: bool
+    timeout: float
+
+
+class RefusedMove(msgspec.Struct, frozen=True, array_like=True):
+    """Why a partition does not move: the name of a ClusterError, and words."""
+
+    topic: str
+    partition: int
+    error: str
+    message: str
+
+
+class PlacementsReply(AdminReply, frozen=True, array_like=True):
+    """What is not in `refused` moves, or is where it shall be."""
+
+    refused: tuple[RefusedMove, ...] = ()
+
+
+class ReachedPlacement(msgspec.Struct, frozen=True, array_like=True):
+    """The group's wanted voters of a revision, (generation, index), are committed."""
+
+    group: str
+    revision: tuple[int, int]
+
+
+class PlacementReport(msgspec.Struct, frozen=True, array_like=True):
+    """Moves that may be finished."""
+
+    reached: list[ReachedPlacement]
+    timeout: float
+
+
+ALTER_PLACEMENTS = Method(18, "alter_placements", AlterPlacementsRequest, PlacementsReply)
+PLACEMENT_REPORT = Method(73, "placement_report", PlacementReport, AdminReply)
+
+
+class Placements:
+    """See the module.
+
+    Args:
+        controller: raft0 here.
+        admin: Forwards to raft0's leader.
+    """
+
+    def __init__(self, controller: Controller, admin: AdminRequests) -> None:
+        self._controller = controller
+        self._admin = admin
+        admin.serve(ALTER_PLACEMENTS, self._alter)
+        admin.serve(PLACEMENT_REPORT, self._finish)
+
+    async def alter(self, request: AlterPlacementsRequest) -> PlacementsReply:
+        """Let partitions move; the reply names those that do not.
+
+        Raises:
+            FeatureLevelError: As far as this broker knows, the cluster's feature is below its level; others may not
+                know the request, so it is not sent.
+            ClusterError: See `AdminRequests.forward`.
+        """
+        self._require_level()
+        return await self._admin.forward(ALTER_PLACEMENTS, request, self._alter)
+
+    async def report(self, request: PlacementReport) -> AdminReply:
+        """Tell raft0's leader which moves may be finished; to tell it twice does no harm.
+
+        Raises:
+            ClusterError: See `AdminRequests.forward`.
+        """
+        return await self._admin.forward(PLACEMENT_REPORT, request, self._finish, is_repeatable=True)
+
+    def _require_level(self) -> None:
+        self._controller.features.require(MEMBERSHIP, PLACEMENTS_LEVEL, "moves of partitions")
+
+    # -- at raft0's leader --------------------------------------------------------------------------------------
+
+    async def _alter(self, request: AlterPlacementsRequest, deadline: float) -> PlacementsReply:
+        async with self._controller.admission:
+            index = await self._controller.confirm_office(deadline)
+            self._require_level()
+            records: list[PlacementRecord] = []
+            refused: list[RefusedMove] = []
+            added: list[list[int]] = []
+            named: set[tuple[str, int]] = set()
+            for wanted in request.moves:
+                try:
+                    if (wanted.topic, wanted.partition) in named:
+                        raise InvalidReplicaAssignmentError("the partition is named twice")
+                    named.add((wanted.topic, wanted.partition))
+                    record = self._checked(wanted, added, may_change_count=request.may_change_count)
+                except ClusterError as error:
+                    refused.append(RefusedMove(wanted.topic, wanted.partition, type(error).__name__, str(error)))
+                    continue
+                if record is not None:
+                    records.append(record)
+            if records:
+                index = await self._controller.propose(AlterPlacements(records), deadline)
+            return PlacementsReply("", "", applied_index=index, refused=tuple(refused))
+
+    def _checked(self, wanted: WantedMove, added: list[list[int]], *, may_change_count: bool) -> PlacementRecord | None:
+        """Return what to propose for a partition, None if it is there; `added` collects who gets new replicas.
+
+        Raises:
+            ClusterError: It cannot move there.
+        """
+        topic, number = self._topic(wanted), wanted.partition
+        move = topic.move_of(number)
+        if wanted.target is None:
+            if move is None or move.is_cancelled:
+                raise NoReassignmentError(
+                    f"{topic.partition_name(number)} is not being moved: nothing can be cancelled"
+                )
+            return PlacementRecord(topic.topic_id, number, None)
+        self._check_target(topic, number, wanted.target, may_change_count=may_change_count)
+        now = topic.replicas[number] if move is None else move.target
+        if [replica.node_id for replica in now] == wanted.target:
+            return None
+        held = {replica.node_id for replica in topic.holders(number)}
+        fresh = [node for node in wanted.target if node not in held]
+        self._check_room([*added, fresh])
+        added.append(fresh)
+        directories = {broker.node_id: broker.directory_id for broker in self._controller.members.all()}
+        return PlacementRecord(
+            topic.topic_id, number, [ReplicaRecord(node, directories[node]) for node in wanted.target]
+        )
+
+    def _topic(self, wanted: WantedMove) -> Topic:
+        topic = self._controller.topics.get(wanted.topic)
+        if topic is None:
+            raise UnknownTopicError(f"no topic {wanted.topic[:260]!r}")
+        if not 0 <= wanted.partition < len(topic.replicas):
+            raise UnknownPartitionError(f"topic {topic.name!r} has no partition {wanted.partition}")
+        return topic
+
+    def _check_target(self, topic: Topic, number: int, target: list[int], *, may_change_count: bool) -> None:
+        brokers = {NodeId(broker.node_id) for broker in self._controller.members.all()}
+        check_assignment([target], brokers)
+        # Of a partition that is being moved: the number before.
+        count = len(topic.replicas[number])
+        if not may_change_count and len(target) != count:
+            raise InvalidReplicationFactorError(
+                f"{len(target)} replicas are given; {topic.partition_name(number)} has {count}, and the request does"
+                " not allow another number"
+            )
+
+    def _check_room(self, added: Sequence[Sequence[int]]) -> None:
+        topics = self._controller.topics
+        nodes = {NodeId(node) for nodes in added for node in nodes}
+        counts = {node: topics.replica_count(node) for node in nodes}
+        try:
+            check_replica_counts(counts, added, self._admin.replicas_max())
+        except InvalidPartitionsError as error:
+            raise InvalidReplicaAssignmentError(str(error)) from error
+
+    async def _finish(self, request: PlacementReport, deadline: float) -> AdminReply:
+        async with self._controller.admission:
+            index = await self._controller.confirm_office(deadline)
+            for reached in request.reached:
+                group = GroupId(reached.group)
+                topic = self._controller.topics.get_by_id(topic_of(group))
+                move = None if topic is None else topic.move_of(number_of(group))
+                # Told before, or deleted, or another target is wanted by now.
+                if move is not None and move.revision == reached.revision:
+                    index = await self._controller.propose(FinishPlacement(group, reached.revision), deadline)
+            return AdminReply("", "", applied_index=index)
