@@ -66,7 +66,7 @@ class PartitionStatusReader:
     async def gather(self, topic: Topic, number: int) -> list[ReplicaStatus]:
         """Return the status of every replica that answers within a second, in ascending order of node id."""
         group = topic.group(number)
-        nodes = sorted(replica.node_id for replica in topic.replicas[number])
+        nodes = sorted(replica.node_id for replica in topic.holders(number))
         found = await asyncio.gather(*(self._of(node, group) for node in nodes))
         return [status for status in found if status is not None]
 

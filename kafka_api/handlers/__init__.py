@@ -4,6 +4,7 @@
 * `produce`, `init_producer_id`, `fetch`, `list_offsets`, `offset_for_leader_epoch`: records.
 * `fetch_context`: what a Fetch is about, with and without a session.
 * `create_topics`, `delete_topics`, `create_partitions`: administration; `topic_admin` is what they share.
+* `alter_partition_reassignments`, `list_partition_reassignments`: partitions move between brokers (RFC 0019).
 * `update_features`: which levels of features the cluster uses.
 * `delete_records`: moves a partition's start.
 * `elect_leaders`, `describe_quorum`: who leads partitions, and raft0.
@@ -11,7 +12,7 @@
 * `find_coordinator`, `join_group`, `sync_group`, `heartbeat`, `leave_group`: members of consumer groups (RFC 0009).
 * `offset_commit`, `offset_fetch`, `offset_delete`: what groups have committed.
 * `describe_groups`, `list_groups`, `delete_groups`: groups as administrators see them.
-* `transactions`, `list_partition_reassignments`: lists that are empty, because there are none.
+* `transactions`: lists that are empty, because there are none.
 * `acls`, `client_quotas`, `scram_credentials`, `sasl_handshake`: what is not built, and says so.
 * `answered_later`: answers that follow while the connection reads on; `in_steps`: long requests in short steps.
 * `describe_configs`, `alter_configs`, `list_config_resources`: configurations; `config_resources`: whose;

@@ -44,7 +44,8 @@ def controller_id(context: RequestContext) -> int:
 def partition_view(context: RequestContext, topic: Topic, number: int) -> PartitionView:
     """Return what is known of a partition in [0, partitions of the topic)."""
     node = context.node
-    replicas = [int(replica.node_id) for replica in topic.replicas[number]]
+    # A partition that is being moved is told with all that hold it on the way.
+    replicas = [int(replica.node_id) for replica in topic.holders(number)]
     offline = [replica for replica in replicas if not node.is_alive(NodeId(replica))]
     leader = node.leadership.leader_of(topic.group(number))
     # The last leader that was heard of may be dead, and with a single replica there will be no other.
@@ -52,5 +53,6 @@ def partition_view(context: RequestContext, topic: Topic, number: int) -> Partit
         # Clients that are told no epoch forget the one they knew, and go back to a leader that was deposed.
         epoch = node.leadership.newest_term(topic.group(number))
         return PartitionView(ErrorCode.LEADER_NOT_AVAILABLE, -1, epoch, replicas, [], offline)
-    in_sync = [int(member) for member in leader.in_sync]
+    # The leader may not have told yet that a voter has left.
+    in_sync = [int(member) for member in leader.in_sync if int(member) in replicas]
     return PartitionView(ErrorCode.NONE, leader.node_id, leader.term, replicas, in_sync, offline)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from kafka_api.handlers.acls import handle_create_acls, handle_delete_acls, handle_describe_acls
 from kafka_api.handlers.alter_configs import handle_alter_configs, handle_incremental_alter_configs
+from kafka_api.handlers.alter_partition_reassignments import handle_alter_partition_reassignments
 from kafka_api.handlers.client_quotas import handle_alter_client_quotas, handle_describe_client_quotas
 from kafka_api.handlers.create_partitions import handle_create_partitions
 from kafka_api.handlers.create_topics import handle_create_topics
@@ -97,6 +98,7 @@ SERVED: dict[int, Served] = {
     ApiKey.DELETE_GROUPS: Served(0, 0, 2, handle_delete_groups),
     ApiKey.ELECT_LEADERS: Served(0, 0, 2, handle_elect_leaders),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Served(0, 0, 1, handle_incremental_alter_configs),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Served(0, 0, 1, handle_alter_partition_reassignments),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Served(0, 0, 0, handle_list_partition_reassignments),
     ApiKey.OFFSET_DELETE: Served(0, 0, 0, handle_offset_delete),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Served(0, 0, 1, handle_describe_client_quotas),

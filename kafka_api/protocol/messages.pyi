@@ -2011,6 +2011,76 @@ class IncrementalAlterConfigsResponse(Message):
         responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = ...,
     ) -> None: ...
 
+class AlterPartitionReassignmentsRequest(Message):
+    class ReassignablePartition(Message):
+        partition_index: int
+        replicas: list[int] | None
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            replicas: list[int] | None = ...,
+        ) -> None: ...
+
+    class ReassignableTopic(Message):
+        name: str
+        partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = ...,
+        ) -> None: ...
+
+    timeout_ms: int
+    allow_replication_factor_change: bool
+    topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic]
+    def __init__(
+        self,
+        *,
+        timeout_ms: int = ...,
+        allow_replication_factor_change: bool = ...,
+        topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic] = ...,
+    ) -> None: ...
+
+class AlterPartitionReassignmentsResponse(Message):
+    class ReassignablePartitionResponse(Message):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    class ReassignableTopicResponse(Message):
+        name: str
+        partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    allow_replication_factor_change: bool
+    error_code: int
+    error_message: str | None
+    responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        allow_replication_factor_change: bool = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse] = ...,
+    ) -> None: ...
+
 class ListPartitionReassignmentsRequest(Message):
     class ListPartitionReassignmentsTopics(Message):
         name: str

@@ -728,6 +728,29 @@ responses []AlterConfigsResourceResponse 0+
   resource_type int8 0+
   resource_name string 0+
 """,
+    "AlterPartitionReassignmentsRequest": """
+45 request 0-1 flexible=0+
+timeout_ms int32 0+ default=60000
+allow_replication_factor_change bool 1+ default=true
+topics []ReassignableTopic 0+
+  name string 0+
+  partitions []ReassignablePartition 0+
+    partition_index int32 0+
+    replicas []int32 0+ null=0+ default=null
+""",
+    "AlterPartitionReassignmentsResponse": """
+45 response 0-1 flexible=0+
+throttle_time_ms int32 0+
+allow_replication_factor_change bool 1+ default=true
+error_code int16 0+
+error_message string 0+ null=0+
+responses []ReassignableTopicResponse 0+
+  name string 0+
+  partitions []ReassignablePartitionResponse 0+
+    partition_index int32 0+
+    error_code int16 0+
+    error_message string 0+ null=0+
+""",
     "ListPartitionReassignmentsRequest": """
 46 request 0 flexible=0+
 timeout_ms int32 0+ default=60000
