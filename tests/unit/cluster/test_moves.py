@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from cluster.errors import FeatureLevelError
-from cluster.placements import AlterPlacementsRequest, WantedMove
+from cluster.errors import ControllerUnavailableError, FeatureLevelError
+from cluster.placements import AlterPlacementsRequest, Placements, WantedMove
 from model.features import UNSTABLE
 from model.ids import Index
 from raft.errors import RaftError
@@ -124,6 +124,14 @@ async def writes(cluster):
         await writer
 
 
+async def never(*_):
+    raise ControllerUnavailableError("a test does not let it through")
+
+
+def reached(consensus):
+    return consensus is not None and consensus.reconfiguration.has_reached
+
+
 async def assigned(cluster, *nodes, partitions=1):
     await cluster.create_topic("t", partitions, len(nodes), assignment=[list(nodes)] * partitions)
 
@@ -208,6 +216,68 @@ def test_a_partition_gets_more_replicas_and_fewer_again(tmp_path):
                 group = await until_held(cluster, 3)
             assert_kept(written, await acknowledged(cluster, group, 3))
             assert cluster.leader_of("t").topic.replicas[0] == (cluster[3].replica,)
+
+    run(test, seconds=60)
+
+
+def test_the_leader_moves_away_and_another_one_leads(tmp_path):
+    async def test():
+        async with movable(tmp_path) as cluster:
+            await assigned(cluster, 1, 2, 3)
+            async with writes(cluster) as written:
+                leader = cluster.leader_of("t").leader_id
+                others = [node for node in NODES if node != leader]
+                assert await ask(cluster, (0, others)) == {}
+                group = await until_held(cluster, *others)
+            assert_kept(written, await acknowledged(cluster, group, *others))
+            for node in NODES:
+                await until(lambda node=node: cluster[node].leadership.leader_of(group).node_id in others)
+            await until(lambda: cluster.find_leader("t") is not None)
+            partition = cluster.find_leader("t")
+            await until(lambda: sorted(partition.gauges.in_sync) == others)
+            health = next(cluster[node].health for node in others if cluster[node].partitions.get(group) is partition)
+            assert not health.replication_of(partition).is_under_replicated
+
+    run(test, seconds=60)
+
+
+def test_who_holds_a_target_that_was_replaced_leaves_at_the_end(tmp_path):
+    async def test():
+        async with movable(tmp_path) as cluster:
+            await assigned(cluster, 1, 2)
+            async with writes(cluster) as written:
+                for target in ([3, 4], [1, 3], [4, 2], [3], [1, 4]):
+                    assert await ask(cluster, (0, target)) == {}
+                    await asyncio.sleep(0.1)
+                group = await until_held(cluster, 1, 4)
+            assert_kept(written, await acknowledged(cluster, group, 1, 4))
+
+    run(test, seconds=60)
+
+
+def test_a_restarted_broker_opens_what_voted_for_a_target_that_was_given_up(tmp_path, monkeypatch):
+    """Brokers 3 and 4 have become all voters when the move is cancelled: without them nobody could lead."""
+
+    async def test():
+        async with movable(tmp_path) as cluster:
+            await assigned(cluster, 1, 2)
+            await cluster.produce("t", b"a")
+            # Nobody is told that the target is reached.
+            monkeypatch.setattr(Placements, "report", never)
+            assert await ask(cluster, (0, [3, 4])) == {}
+            group = topics(cluster)[0].group(0)
+            await until(lambda: any(reached(cluster[node].groups.get(group)) for node in (3, 4)))
+            await cluster.stop(1, 2, 3, 4)
+            await cluster.start(1, 3, 4)
+            await until(cluster.has_controller)
+            # Broker 2 is away: the group goes on by 3 and 4, but not back.
+            assert await ask(cluster, (0, None)) == {}
+            await cluster.stop(1, 3, 4)
+            monkeypatch.undo()
+            await cluster.start()
+            await until_held(cluster, 1, 2)
+            assert await cluster.produce("t", b"b") == 1
+            assert len(await acknowledged(cluster, group, 1, 2)) == 2
 
     run(test, seconds=60)
 
