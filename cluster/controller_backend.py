@@ -196,6 +196,8 @@ class ControllerBackend:
 
     async def _start(self, topic: Topic, number: int, created_on: tuple[Replica, ...]) -> None:
         group = topic.group(number)
+        if number in topic.placements and not await self._has_left_or_stayed(topic, number):
+            return
         policy = RaftPolicy(topic.config.min_insync_replicas)
         log_state = self._new_log_state(topic, number)
         try:
@@ -300,9 +302,7 @@ class ControllerBackend:
             # An earlier process had it. It leaves with the end of its log, which must be read.
             has_left = False
         except StorageError as error:
-            if self._unleft.get(group) != str(error):
-                _logger.error("%s, which was moved to other brokers, has not left: %s", name, error)
-            self._unleft[group] = str(error)
+            self._note_unleft(group, name, error)
             return
         self._unleft.pop(group, None)
         if has_left:
@@ -315,6 +315,23 @@ class ControllerBackend:
             self._strays.discard(group)
             # The next look judges what is open now.
             self._changed.set()
+
+    async def _has_left_or_stayed(self, topic: Topic, number: int) -> bool:
+        """Whether a replica that is not open is whole, or gone. One that was on its way out goes first."""
+        group = topic.group(number)
+        try:
+            await self._groups.leave(group, topic.placements[number].finished)
+        except MismatchedLogError:
+            return True
+        except StorageError as error:
+            self._note_unleft(group, topic.partition_name(number), error)
+            return False
+        return True
+
+    def _note_unleft(self, group: GroupId, name: str, error: StorageError) -> None:
+        if self._unleft.get(group) != str(error):
+            _logger.error("%s, which was moved to other brokers, has not left: %s", name, error)
+        self._unleft[group] = str(error)
 
     def _note_stray(self, group: GroupId) -> None:
         topic, number = self._topics.get_by_id(topic_of(group)), number_of(group)

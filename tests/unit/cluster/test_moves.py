@@ -12,7 +12,9 @@ from model.features import UNSTABLE
 from model.ids import Index
 from raft.errors import RaftError
 from raft.gravestone import read_gravestone
+from raft.replica_directories import ReplicaDirectories
 from storage.entry import EntryKind
+from storage.errors import LogPoisonedError
 from tests.unit.cluster.cluster_nodes import Cluster, cluster_of, run, until
 
 NODES = (1, 2, 3, 4)
@@ -278,6 +280,33 @@ def test_a_restarted_broker_opens_what_voted_for_a_target_that_was_given_up(tmp_
             await until_held(cluster, 1, 2)
             assert await cluster.produce("t", b"b") == 1
             assert len(await acknowledged(cluster, group, 1, 2)) == 2
+
+    run(test, seconds=60)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_replica_that_is_half_gone_goes_before_it_begins_anew(tmp_path, monkeypatch, restarts):
+    finish = ReplicaDirectories.finish_leaving
+
+    async def refuse(self, group):
+        raise LogPoisonedError("the disk refuses")
+
+    async def test():
+        async with movable(tmp_path) as cluster:
+            await assigned(cluster, 1, 2, 3)
+            await cluster.produce("t", b"a")
+            monkeypatch.setattr(ReplicaDirectories, "finish_leaving", refuse)
+            assert await ask(cluster, (0, [2, 3, 4])) == {}
+            group = topics(cluster)[0].group(0)
+            await until(lambda: cluster[1].backend._unleft)
+            assert await ask(cluster, (0, [1, 2])) == {}
+            await until(lambda: all(topic.move_of(0) is not None for topic in topics(cluster)))
+            if restarts:
+                await cluster.stop(1)
+                await cluster.start(1)
+            monkeypatch.setattr(ReplicaDirectories, "finish_leaving", finish)
+            await until_held(cluster, 1, 2)
+            assert len(await acknowledged(cluster, group, 1, 2)) == 1
 
     run(test, seconds=60)
 
