@@ -1,9 +1,10 @@
 """AlterPartitionReassignments (45): partitions move to other brokers, or back (KIP-455, RFC 0019 section 6)."""
 
 import asyncio
+from collections.abc import Sequence
 
 from cluster.errors import BY_NAME, ClusterError
-from cluster.placements import AlterPlacementsRequest, PlacementsReply, WantedMove
+from cluster.placements import AlterPlacementsRequest, PlacementsReply, RefusedMove, WantedMove
 from kafka_api.error_mapping import error_code
 from kafka_api.handlers.topic_admin import request_deadline, seconds_left
 from kafka_api.protocol.error_codes import ErrorCode
@@ -37,14 +38,17 @@ async def handle_alter_partition_reassignments(
         reply = await context.node.placements.alter(asked)
     except ClusterError as error:
         response.error_code, response.error_message = error_code(error), str(error)
+        # Java's client wants an answer for each partition here, too.
+        whole = [RefusedMove(each.topic, each.partition, type(error).__name__, str(error)) for each in wanted]
+        response.responses = _answers(request, whole)
         return response
-    response.responses = _answers(request, reply)
+    response.responses = _answers(request, reply.refused)
     await _until_known(context, reply, deadline)
     return response
 
 
-def _answers(request: AlterPartitionReassignmentsRequest, reply: PlacementsReply) -> list[_Topic]:
-    refused = {(each.topic, each.partition): each for each in reply.refused}
+def _answers(request: AlterPartitionReassignmentsRequest, refusals: Sequence[RefusedMove]) -> list[_Topic]:
+    refused = {(each.topic, each.partition): each for each in refusals}
     topics: list[_Topic] = []
     for topic in request.topics:
         partitions = []

@@ -87,7 +87,7 @@ def test_where_the_cluster_lacks_the_feature_the_whole_request_is_refused(tmp_pa
 
     async def test(_, client):
         for version in (0, 1):
-            assert await alter(client, (0, [1]), version=version) == (ErrorCode.UNSUPPORTED_VERSION, {})
+            assert await alter(client, (0, [1]), version=version) == (35, {0: ErrorCode.UNSUPPORTED_VERSION})
 
     with_broker(tmp_path, test)
 
