@@ -69,7 +69,7 @@ async def until_held(cluster, *wanted, number=0, running=NODES):
             for node in running
         )
 
-    await until(is_held, seconds=20)
+    await until(is_held, seconds=40)
     return group
 
 
@@ -163,7 +163,7 @@ def test_a_partition_moves_under_writes_and_back_and_what_it_leaves_is_a_gravest
             assert_kept(written, found)
             assert found[offset].endswith(b"more\0")
 
-    run(test, seconds=60)
+    run(test, seconds=90)
 
 
 def test_nothing_moves_below_the_level(tmp_path):
@@ -204,7 +204,7 @@ def test_each_partition_that_cannot_move_is_named_and_the_others_move(tmp_path):
             wanted = AlterPlacementsRequest([WantedMove("u", 0, None)], True, 5.0)
             assert [each.error for each in (await cluster[1].placements.alter(wanted)).refused] == ["UnknownTopicError"]
 
-    run(test, seconds=60)
+    run(test, seconds=90)
 
 
 def test_a_partition_gets_more_replicas_and_fewer_again(tmp_path):
@@ -219,7 +219,7 @@ def test_a_partition_gets_more_replicas_and_fewer_again(tmp_path):
             assert_kept(written, await acknowledged(cluster, group, 3))
             assert cluster.leader_of("t").topic.replicas[0] == (cluster[3].replica,)
 
-    run(test, seconds=60)
+    run(test, seconds=90)
 
 
 def test_the_leader_moves_away_and_another_one_leads(tmp_path):
@@ -240,7 +240,7 @@ def test_the_leader_moves_away_and_another_one_leads(tmp_path):
             health = next(cluster[node].health for node in others if cluster[node].partitions.get(group) is partition)
             assert not health.replication_of(partition).is_under_replicated
 
-    run(test, seconds=60)
+    run(test, seconds=90)
 
 
 def test_who_holds_a_target_that_was_replaced_leaves_at_the_end(tmp_path):
@@ -254,7 +254,7 @@ def test_who_holds_a_target_that_was_replaced_leaves_at_the_end(tmp_path):
                 group = await until_held(cluster, 1, 4)
             assert_kept(written, await acknowledged(cluster, group, 1, 4))
 
-    run(test, seconds=60)
+    run(test, seconds=90)
 
 
 def test_a_restarted_broker_opens_what_voted_for_a_target_that_was_given_up(tmp_path, monkeypatch):
@@ -281,7 +281,7 @@ def test_a_restarted_broker_opens_what_voted_for_a_target_that_was_given_up(tmp_
             assert await cluster.produce("t", b"b") == 1
             assert len(await acknowledged(cluster, group, 1, 2)) == 2
 
-    run(test, seconds=60)
+    run(test, seconds=90)
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -308,7 +308,7 @@ def test_a_replica_that_is_half_gone_goes_before_it_begins_anew(tmp_path, monkey
             await until_held(cluster, 1, 2)
             assert len(await acknowledged(cluster, group, 1, 2)) == 1
 
-    run(test, seconds=60)
+    run(test, seconds=90)
 
 
 def test_a_move_that_cannot_go_on_is_cancelled(tmp_path):
@@ -327,7 +327,7 @@ def test_a_move_that_cannot_go_on_is_cancelled(tmp_path):
             group = await until_held(cluster, 1, 2, 3)
             assert cluster[4].groups.get(group) is None
 
-    run(test, seconds=60)
+    run(test, seconds=90)
 
 
 def test_a_broker_that_was_away_leaves_when_it_returns_and_a_deletion_takes_gravestones_along(tmp_path):
@@ -349,7 +349,7 @@ def test_a_broker_that_was_away_leaves_when_it_returns_and_a_deletion_takes_grav
             await until(lambda: not any(cluster.group_directories(node) for node in NODES))
             await until(lambda: read_gravestone(cluster[1]._kvstore, group) is None)
 
-    run(test, seconds=60)
+    run(test, seconds=90)
 
 
 def test_a_move_goes_on_after_all_brokers_have_been_restarted(tmp_path):
@@ -367,4 +367,4 @@ def test_a_move_goes_on_after_all_brokers_have_been_restarted(tmp_path):
             assert await cluster.produce("t", b"b") == 1
             await until_equal(cluster, group, 2, 3, 4)
 
-    run(test, seconds=60)
+    run(test, seconds=90)
