@@ -106,7 +106,9 @@ def test_a_directory_that_says_that_it_is_another_ends_the_broker(make_cluster: 
     other[1].terminate()
     broker = cluster[1]
     kept = (broker.data_dir / "directory.id").read_bytes()
-    shutil.copy(other[1].data_dir / "directory.id", broker.data_dir / "directory.id")
+    # By a rename: the broker, which looks at any moment, finds the one file or the other, and no half of it.
+    foreign = shutil.copy(other[1].data_dir / "directory.id", broker.data_dir / "directory.id.foreign")
+    Path(foreign).rename(broker.data_dir / "directory.id")
     assert "has been replaced: it holds another directory.id, of node 1" in _end_of(broker)
     (broker.data_dir / "directory.id").write_bytes(kept)
     cluster.restart([1])
