@@ -10,7 +10,7 @@ import msgspec
 from model.ids import GroupId, Index, NodeId, Term
 from raft.rules.election import LogEnd
 from raft.vote_floor import encode_floor, floor_key, read_floor
-from raft.vote_store import PersistedVote, vote_key
+from raft.vote_store import PersistedVote, read_vote, vote_key
 from storage.errors import KvStoreError
 from storage.kvstore import KvStore
 
@@ -61,11 +61,7 @@ def put_gravestone(kvstore: KvStore, group: GroupId, log_end: LogEnd) -> None:
     Raises:
         KvStoreError: The vote or the floor cannot be read.
     """
-    stored, floor = kvstore.get(vote_key(group)), read_floor(kvstore, group)
-    try:
-        vote = PersistedVote(0, None) if stored is None else msgspec.msgpack.decode(stored, type=PersistedVote)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise KvStoreError(f"{vote_key(group)} is damaged: {error}") from error
+    vote, floor = read_vote(kvstore, group), read_floor(kvstore, group)
     end = log_end if floor is None else max(log_end, floor)
     voted_for = None if vote.voted_for is None else NodeId(vote.voted_for)
     gravestone = Gravestone(Term(vote.term), voted_for, end.last_index, end.term)

@@ -124,7 +124,10 @@ class Reconfiguration:
         await stages.replicated
 
     async def _hands_over(self) -> bool:
-        """Let a voter of the next configuration lead; False: nobody takes it, so this replica goes on by itself."""
+        """Let another voter lead; False: nobody takes it, so this replica goes on by itself.
+
+        The other one may be about to leave, too. It then hands over in its turn.
+        """
         while self._transfers < _TRANSFERS_MAX:
             self._transfers += 1
             try:

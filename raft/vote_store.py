@@ -12,6 +12,7 @@ import msgspec
 from model.ids import GroupId, Term
 from raft.replica_context import ReplicaContext
 from storage.errors import KvStoreError
+from storage.kvstore import KvStore
 
 
 class PersistedVote(msgspec.Struct, frozen=True, array_like=True):
@@ -24,6 +25,21 @@ class PersistedVote(msgspec.Struct, frozen=True, array_like=True):
 def vote_key(group: GroupId) -> str:
     """Return the kvstore key of a group's term and vote."""
     return f"raft/{group}/vote"
+
+
+def read_vote(kvstore: KvStore, group: GroupId) -> PersistedVote:
+    """Return the term and vote that were persisted; term 0 and no vote of a new replica.
+
+    Raises:
+        KvStoreError: They cannot be read.
+    """
+    stored = kvstore.get(vote_key(group))
+    if stored is None:
+        return PersistedVote(0, None)
+    try:
+        return msgspec.msgpack.decode(stored, type=PersistedVote)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise KvStoreError(f"{vote_key(group)}: the stored vote is damaged: {error}") from error
 
 
 class VoteStore:
@@ -42,13 +58,7 @@ class VoteStore:
         Raises:
             KvStoreError: The stored vote cannot be read.
         """
-        stored = self._context.kvstore.get(vote_key(self._context.group))
-        if stored is None:
-            return PersistedVote(0, None)
-        try:
-            return msgspec.msgpack.decode(stored, type=PersistedVote)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise KvStoreError(f"{self._context.name}: the stored vote is damaged: {error}") from error
+        return read_vote(self._context.kvstore, self._context.group)
 
     async def persist(self) -> bool:
         """Make the current term and vote durable; False: the replica has failed instead."""

@@ -110,6 +110,7 @@ async def write_until(cluster, done, written):
         # A leader that has just left does not acknowledge the write.
         with suppress(RaftError):
             written.append((await cluster.produce("t", b"%d" % number), number))
+        # A load, not a flood: the loop of all four brokers is this one.
         await asyncio.sleep(0.005)
 
 
@@ -250,6 +251,7 @@ def test_who_holds_a_target_that_was_replaced_leaves_at_the_end(tmp_path):
             async with writes(cluster) as written:
                 for target in ([3, 4], [1, 3], [4, 2], [3], [1, 4]):
                     assert await ask(cluster, (0, target)) == {}
+                    # So that some of the moves are replaced in the middle; where does not matter.
                     await asyncio.sleep(0.1)
                 group = await until_held(cluster, 1, 4)
             assert_kept(written, await acknowledged(cluster, group, 1, 4))

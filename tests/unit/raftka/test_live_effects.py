@@ -33,6 +33,7 @@ async def join(client, member_id=""):
 async def eventually(ask):
     """Ask until the answer is not empty, and return it; `run` bounds the time."""
     while not (answer := await ask()):
+        # Between two polls; `until` cannot wait for an answer that is awaited itself.
         await asyncio.sleep(0.005)
     return answer
 
