@@ -3,7 +3,7 @@
 * `commands`              what a raft0 entry says.
 * `controller_state`      raft0's commands, from the log into the tables and their snapshot.
 * `controller_tables`     the tables: `members_table`, `topic_table`, `producer_id_table`, `feature_table`,
-                          `option_table`.
+                          `option_table`; `controller_blocks` how they are saved.
 * `placement`             where a partition is that was ever moved; `saved_placement` how raft0's state holds it.
 * `controller`            raft0 on this node: propose a command, find the leader.
 * `forwarding`            any broker takes a request, and its leader answers: the rule of the three modules that do so.
