@@ -8,6 +8,8 @@ consensus). RFC 0019 section 3.
     V, learners L            what the target has and V has not
     (V, T)                   joint, once the learners have caught up
     T                        simple
+
+Whoever is to learn for good is a learner in each of them, unless its node votes there.
 """
 
 from collections.abc import Callable, Collection
@@ -25,11 +27,18 @@ class Target:
         voters: All voters, at least one, each on a node of its own.
         revision: The request that wants it.
         retired: Directories that will never be back: a replica in one of them never counts again (L9).
+        learners: Who learns for good, each on a node of its own: they get all entries and count nowhere.
     """
 
     voters: tuple[Replica, ...]
     revision: Revision
     retired: frozenset[DirectoryId] = frozenset()
+    learners: tuple[Replica, ...] = ()
+
+    def __post_init__(self) -> None:
+        members = (*self.voters, *self.learners)
+        assert len({member.node_id for member in members}) == len(members), "two replicas are wanted on one node"
+        assert not any(member.directory_id in self.retired for member in members), "a retired directory is wanted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,7 @@ class WaitFor:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The target is in force and nothing else is."""
+    """Voters, learners and revision of the target are in force, and nothing else is."""
 
 
 Step = Append | WaitFor | Reached
@@ -69,7 +78,6 @@ def next_step(
         is_answering: Whether a replica has answered within the last election timeout; of the leader itself always.
     """
     assert target.revision >= current.revision
-    assert not any(voter.directory_id in target.retired for voter in target.voters), "a retired directory is wanted"
     if current.is_joint:
         return Append(_left_joint(current, target))
     (voters,) = current.voter_sets
@@ -77,25 +85,28 @@ def next_step(
     if len(kept) < len(voters):
         if not kept:
             return WaitFor("all voters are in retired directories: only unsafe-recover helps")
-        return Append(GroupConfiguration((voters, kept), (), target.revision))
+        return Append(GroupConfiguration((voters, kept), _learners(current, target, voters), target.revision))
     if _same(voters, target.voters):
-        if current.learners or current.revision != target.revision:
-            return Append(GroupConfiguration((voters,), (), target.revision))
+        learners = _learners(current, target, voters)
+        if not _same(current.learners, learners) or current.revision != target.revision:
+            return Append(GroupConfiguration((voters,), learners, target.revision))
         return Reached()
     missing = tuple(replica for replica in target.voters if replica not in voters)
     crossed = [replica for replica in missing if any(replica.node_id == voter.node_id for voter in voters)]
     if crossed:
         # The same node with another directory: the old one has to be retired before.
         return WaitFor(f"node {crossed[0].node_id} still votes with another directory")
-    if frozenset(current.learners) != frozenset(missing) or current.revision != target.revision:
-        return Append(GroupConfiguration((voters,), missing, target.revision))
+    learners = _learners(current, target, voters, missing)
+    if not _same(current.learners, learners) or current.revision != target.revision:
+        return Append(GroupConfiguration((voters,), learners, target.revision))
     behind = [replica.node_id for replica in missing if not is_caught_up(replica)]
     if behind:
         return WaitFor(f"nodes {sorted(behind)} catch up")
     answering = sum(map(is_answering, target.voters))
     if answering < len(target.voters) // 2 + 1:
         return WaitFor(f"{answering} of the {len(target.voters)} new voters answer")
-    return Append(GroupConfiguration((voters, target.voters), (), target.revision))
+    learners = _learners(current, target, (*voters, *target.voters))
+    return Append(GroupConfiguration((voters, target.voters), learners, target.revision))
 
 
 def _left_joint(current: GroupConfiguration, target: Target) -> GroupConfiguration:
@@ -105,7 +116,26 @@ def _left_joint(current: GroupConfiguration, target: Target) -> GroupConfigurati
     """
     old, new = current.voter_sets
     goes_back = _same(old, target.voters) and not any(voter.directory_id in target.retired for voter in old)
-    return GroupConfiguration((old if goes_back else new,), (), target.revision)
+    voters = old if goes_back else new
+    return GroupConfiguration((voters,), _learners(current, target, voters), target.revision)
+
+
+def _learners(
+    current: GroupConfiguration, target: Target, voters: Collection[Replica], missing: Collection[Replica] = ()
+) -> tuple[Replica, ...]:
+    """Return who learns beside `voters`: those that are `missing`, and whom the target lets learn for good.
+
+    A learner of the target that votes later is one as well, so that it never lacks entries on the way. A directory
+    never takes the place of another one of its node in one step: the leader would take what the old one had confirmed
+    for what the new one has.
+    """
+    found = dict.fromkeys(missing)
+    found.update(dict.fromkeys(each for each in target.voters if each in current.learners))
+    found.update(dict.fromkeys(target.learners))
+    voting = {voter.node_id for voter in voters}
+    return tuple(
+        each for each in found if each.node_id not in voting and current.replica_on(each.node_id) in (None, each)
+    )
 
 
 def _same(one: Collection[Replica], other: Collection[Replica]) -> bool:

@@ -133,14 +133,18 @@ class Living:
     def aim(self):
         self.revision += 1
         nodes = self.rng.sample(range(1, NODES + 1), self.rng.choice([1, 2, 3, 3, 3, 4, 5]))
-        self.target = Target(tuple(map(replica, nodes)), Revision(0, self.revision))
+        self.target = Target(tuple(map(replica, nodes)), Revision(0, self.revision), learners=self.learners(nodes))
         for node in self.running():
             if not self.stage.wire.is_cut.get(node, False):
                 self.tell(node)
 
+    def learners(self, voters):
+        """Who learns for good beside these voters."""
+        return ()
+
     def tell(self, node):
         self.known[node] = (self.finished, self.target)
-        if node in self.left and self.target is not None and replica(node) in self.target.voters:
+        if node in self.left and self.target is not None and replica(node) in members_of(self.target):
             self.come_back(node)
         if self.target is not None and self.stage.actors[node].consensus is not None:
             self.stage.call(lambda target=self.target: self.stage.replica(node).reconfigure(target))
@@ -165,7 +169,7 @@ class Living:
         consensus = self.stage.actors[node].consensus
         if finished is None or consensus is None or consensus.configuration.revision > finished.revision:
             return False
-        return not any(replica(node) in wanted.voters for wanted in (finished, target))
+        return not any(replica(node) in members_of(wanted) for wanted in (finished, target))
 
     def leave(self):
         """A replica is deleted, but for its gravestone."""
@@ -260,12 +264,53 @@ class Living:
             return False
         wanted = self.founders if self.target is None else [voter.node_id for voter in self.target.voters]
         # L6: the configuration is what was wanted, and all of its voters have all of the log.
-        ends = {self.stage.replica(node).log.dirty_index for node in wanted}
+        learning = () if self.target is None else self.target.learners
+        ends = {self.stage.replica(node).log.dirty_index for node in (*wanted, *(each.node_id for each in learning))}
+        if set(leader.configuration.learners) != set(learning):
+            return False
         return set(leader.configuration.voter_ids) == set(wanted) and len(ends) == 1
 
 
-def run(seed):
-    living = Living(seed)
+class Learning(Living):
+    """One run in which most of those that do not vote learn for good, as brokers do in raft0."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.draw = random.Random(f"learners {seed}")
+        self.learned = 0
+
+    def learners(self, voters):
+        others = [node for node in self.stage.actors if node not in voters and self.draw.random() < 0.8]
+        return tuple(map(replica, others))
+
+    def aim(self):
+        """Half of the time only the learners change."""
+        if self.target is None or self.draw.random() < 0.5:
+            super().aim()
+            return
+        self.revision += 1
+        nodes = [voter.node_id for voter in self.target.voters]
+        self.target = Target(self.target.voters, Revision(0, self.revision), learners=self.learners(nodes))
+        for node in self.running():
+            if not self.stage.wire.is_cut.get(node, False):
+                self.tell(node)
+
+    def check(self):
+        super().check()
+        for node in self.running():
+            state = self.stage.replica(node).state
+            is_learner = replica(node) in state.configuration.learners
+            self.learned += is_learner and state.commit_index > 0
+            # Whoever has become a learner leads until that is committed, and no longer.
+            assert not (is_learner and state.is_leader and state.configurations.is_committed and state.is_in_office)
+
+
+def members_of(target):
+    return (*target.voters, *target.learners)
+
+
+def run(seed, kind=Living):
+    living = kind(seed)
     with living.stage as stage:
         for node in stage.actors:
             stage.start(node)
@@ -279,6 +324,12 @@ def run(seed):
 @pytest.mark.parametrize("seed", range(_FIRST, _LAST + 1))
 def test_what_is_committed_stays_and_the_group_gets_the_voters_that_are_wanted(seed):
     run(seed)
+
+
+@pytest.mark.parametrize("seed", range(_FIRST, _LAST + 1))
+def test_who_learns_for_good_has_what_is_committed_and_counts_nowhere(seed):
+    living, _ = run(seed, Learning)
+    assert living.learned
 
 
 def _elects_by_one_set(patch):
@@ -369,6 +420,17 @@ _PINS = {
     "joint elects by one set": 997,
     "who leaves never stands": 925,
 }
+
+
+@pytest.mark.parametrize("bug", ["a learner counts", "joint commits by one set", "no joint configuration"])
+def test_a_planted_bug_is_found_beside_learners_for_good(bug, monkeypatch):
+    PLANTED[bug](monkeypatch)
+    for seed in range(1, 400):
+        try:
+            run(seed, Learning)
+        except (AssertionError, KeyError, InvariantViolatedError):
+            return
+    pytest.fail(f"no seed finds: {bug}")
 
 
 @pytest.mark.parametrize("bug", PLANTED)

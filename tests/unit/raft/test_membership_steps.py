@@ -39,7 +39,7 @@ def walk(current, target, caught_up=always, answering=always):
     found = [current]
     while isinstance(step := next_step(found[-1], target, caught_up, answering), Append):
         found.append(step.configuration)
-        assert len(found) < 8, "it does not end"
+        assert len(found) < 10, "it does not end"
     return found, step
 
 
@@ -137,28 +137,87 @@ def test_a_group_whose_voters_are_all_retired_waits():
     assert "unsafe-recover" in end.reason
 
 
+def test_whoever_learns_for_good_is_a_learner_on_the_whole_way():
+    current = GroupConfiguration((replicas(1, 2, 3),), replicas(4, 5, 6))
+    path, end = walk(current, Target(replicas(2, 3, 4), FIRST, learners=replicas(1, 5, 6)))
+    assert isinstance(end, Reached)
+    assert path[1:] == [
+        # Only to say the revision: all learn already.
+        GroupConfiguration((replicas(1, 2, 3),), replicas(4, 5, 6), FIRST),
+        GroupConfiguration((replicas(1, 2, 3), replicas(2, 3, 4)), replicas(5, 6), FIRST),
+        GroupConfiguration((replicas(2, 3, 4),), replicas(1, 5, 6), FIRST),
+    ]
+
+
+def test_other_learners_are_one_simple_configuration():
+    current = GroupConfiguration((replicas(1, 2, 3),), replicas(4), FIRST)
+    path, end = walk(current, Target(replicas(3, 2, 1), LATER, learners=replicas(5, 6)), caught_up=never)
+    assert isinstance(end, Reached)
+    assert path[1:] == [GroupConfiguration((replicas(1, 2, 3),), replicas(5, 6), LATER)]
+
+
+def test_a_learner_for_good_that_is_behind_holds_nothing_up():
+    target = Target(replicas(2, 3, 4), FIRST, learners=replicas(1, 5))
+    _, end = walk(simple(1, 2, 3), target, caught_up=lambda each: each.node_id == 4)
+    assert isinstance(end, Reached)
+
+
+def test_another_directory_of_a_node_is_no_learner_before_the_former_has_gone():
+    """The leader keeps by node what was confirmed: of the former directory."""
+    new = replica(4, directory=1)
+    current = GroupConfiguration((replicas(1, 2, 3),), replicas(4, 5), FIRST)
+    gone = frozenset([replica(4).directory_id])
+    path, end = walk(current, Target(replicas(1, 2, 3), LATER, gone, (new, *replicas(5))))
+    assert isinstance(end, Reached)
+    assert [each.learners for each in path[1:]] == [replicas(5), (new, *replicas(5))]
+    path, end = walk(current, Target((*replicas(1, 2), new), LATER, gone, replicas(3, 5)))
+    assert isinstance(end, Reached)
+    assert [each.learners for each in path[1:]] == [replicas(5), (new, *replicas(5)), replicas(5), replicas(3, 5)]
+
+
+@pytest.mark.parametrize("learners", [replicas(3), (replica(1, directory=1),), replicas(9)])
+def test_a_target_that_cannot_be_is_not_made(learners):
+    with pytest.raises(AssertionError, match=r"on one node|retired directory"):
+        Target(replicas(1, 3), FIRST, frozenset([replica(9).directory_id]), learners)
+
+
+_NODES = st.integers(1, 6)
+_VOTERS = st.sets(_NODES, min_size=1, max_size=5)
+
+
 @given(
-    st.sets(st.integers(1, 6), min_size=1, max_size=5),
-    st.sets(st.integers(1, 6), min_size=1, max_size=5),
-    st.sets(st.integers(1, 6), max_size=2),
-    st.integers(0, 4),
-    st.sets(st.integers(1, 6), min_size=1, max_size=5),
+    _VOTERS,
+    _VOTERS,
+    st.sets(_NODES, max_size=2),
+    st.integers(0, 5),
+    _VOTERS,
+    st.tuples(st.sets(_NODES), st.sets(_NODES), st.sets(_NODES)),
 )
-def test_neighbours_overlap_and_every_walk_ends(begin, wanted, retired, cut, second):
-    """Also where the target changes in the middle, after any configuration."""
+def test_neighbours_overlap_and_every_walk_ends(begin, wanted, retired, cut, second, learning):
+    """Also where the target changes in the middle, after any configuration, and where some learn for good."""
     gone = frozenset(replica(node).directory_id for node in retired)
 
-    def voters(nodes):
+    def members(nodes):
         return tuple(replica(node, directory=int(node in retired)) for node in sorted(nodes))
 
-    path, _ = walk(simple(*sorted(begin)), Target(voters(wanted), FIRST, gone))
+    first = Target(members(wanted), FIRST, gone, members(learning[1] - wanted))
+    last = Target(members(second), LATER, gone, members(learning[2] - second))
+    path, _ = walk(GroupConfiguration((replicas(*sorted(begin)),), replicas(*sorted(learning[0] - begin))), first)
     path = path[: cut + 1]
-    rest, end = walk(path[-1], Target(voters(second), LATER, gone))
+    rest, end = walk(path[-1], last)
     whole = path + rest[1:]
     for one, other in pairwise(whole):
         assert overlap(one, other), (one, other)
+        # What a leader knows of a follower it knows by its node: another directory begins anew.
+        for each in other.replicas:
+            assert one.replica_on(each.node_id) in (None, each)
+    for each in rest[1:]:
+        # Whoever learns for good, or learns and is to vote, lacks no entry on the way.
+        kept = ({*path[-1].replicas} & {*last.learners}) | ({*path[-1].learners} & {*last.voters})
+        assert kept <= {*each.replicas}
     if isinstance(end, Reached):
-        assert frozenset(whole[-1].voter_sets[0]) == frozenset(voters(second))
+        assert frozenset(whole[-1].voter_sets[0]) == frozenset(last.voters)
+        assert frozenset(whole[-1].learners) == frozenset(last.learners)
         assert whole[-1].revision == LATER
     else:
         assert "unsafe-recover" in end.reason
