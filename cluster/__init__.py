@@ -12,6 +12,7 @@
                           for what is set on brokers while they run.
 * `state_bounds`          how large the tables of raft0 and of groups may become; `controller_sizes` what raft0's are.
 * `partition_allocator`   which nodes get the replicas of new partitions.
+* `raft0_voters`          who votes in raft0, at its leader: `raft0_candidates` who could, `raft0_table` who does.
 * `controller_backend`    makes this node's groups match the tables.
 * `placements`            moves of partitions, at raft0's leader; `placement_reports` tells it when they are done.
 * `partition`             one local replica as the Kafka edge sees it; `partition_manager` all of them;

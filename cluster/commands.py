@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from model.ids import RAFT0
 from storage.errors import UnknownFormatError
 
 FORMAT_VERSION = 1
@@ -96,7 +97,10 @@ class AlterBrokerConfigs(msgspec.Struct, frozen=True, tag="alter_broker_configs"
 
 
 class PlacementRecord(msgspec.Struct, frozen=True, array_like=True):
-    """Where a partition shall have its replicas; None: where it had them before it was moved."""
+    """Where a partition shall have its replicas; None: where it had them before it was moved.
+
+    raft0 is partition 0 of the topic id "raft0": its replicas are its voters.
+    """
 
     topic_id: str
     partition: Annotated[int, msgspec.Meta(ge=0)]
@@ -104,9 +108,17 @@ class PlacementRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AlterPlacements(msgspec.Struct, frozen=True, tag="alter_placements"):
-    """These partitions move; the revision of the moves is this command's index (RFC 0019 section 6)."""
+    """These partitions move; the revision of the moves is this command's index (RFC 0019 section 6).
+
+    raft0 moves alone.
+    """
 
     placements: list[PlacementRecord]
+
+    @property
+    def of_raft0(self) -> PlacementRecord | None:
+        """The move of raft0, if it is one."""
+        return self.placements[0] if self.placements[0].topic_id == RAFT0 else None
 
 
 class FinishPlacement(msgspec.Struct, frozen=True, tag="finish_placement"):
@@ -161,7 +173,7 @@ def decode_command(payload: bytes | bytearray | memoryview) -> Command:
         raise UnknownCommandError("raft0 command places a partition nowhere, or twice on a broker")
     if isinstance(command, AlterPlacements) and not _are_moves(command.placements):
         raise UnknownCommandError("raft0 command moves nothing, or a partition twice, or to an impossible placement")
-    if isinstance(command, FinishPlacement) and not _PARTITION.fullmatch(command.group):
+    if isinstance(command, FinishPlacement) and not _is_group(command.group):
         raise UnknownCommandError(f"raft0 command names a group that is no partition: {command.group[:60]!r}")
     return command
 
@@ -171,18 +183,25 @@ def is_topic_id(text: str) -> bool:
     return _TOPIC_ID.fullmatch(text) is not None
 
 
+def _is_group(text: str) -> bool:
+    return text == RAFT0 or _PARTITION.fullmatch(text) is not None
+
+
 def _are_placements(partitions: Sequence[Sequence[ReplicaRecord]]) -> bool:
     """Whether there is a partition, and each has replicas, on different brokers."""
     return bool(partitions) and all(are_replicas([each.node_id for each in replicas]) for replicas in partitions)
 
 
 def _are_moves(moves: Sequence[PlacementRecord]) -> bool:
-    """Whether there is a partition, none is named twice, and each has replicas on different brokers, or goes back."""
+    """Whether there is a partition, none is named twice, and each has replicas on different brokers, or goes back.
+
+    raft0 is named alone.
+    """
     named = {(each.topic_id, each.partition) for each in moves}
     targets = [[replica.node_id for replica in each.target] for each in moves if each.target is not None]
     return (
         0 < len(moves) == len(named)
-        and all(is_topic_id(each.topic_id) for each in moves)
+        and (named == {(RAFT0, 0)} or all(is_topic_id(each.topic_id) for each in moves))
         and all(map(are_replicas, targets))
     )
 

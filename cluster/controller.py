@@ -26,6 +26,7 @@ class Controller:
         self.producer_ids = state.tables.producer_ids
         self.features = state.tables.features
         self.options = state.tables.options
+        self.raft0 = state.tables.raft0
         # Since when nobody is known to lead raft0 (loop time); None while somebody is.
         self._leaderless_since: float | None = None
         # Commands that check the tables before they propose run one after the other at the leader.

@@ -5,7 +5,8 @@ A format version u8, then items of a length (u32, little endian) and msgpack. Th
     format 1   `_SavedHead`, then a `_SavedTopic` for each topic in order of name
     format 2   named blocks, each a `_BlockHead` and its items: "tables" with the items of format 1, "features",
                "options" while something is set on brokers: a `_SavedOptions` for all, and for each that has its own,
-               and "placements" once a partition was moved: a `SavedPlacement` for each such partition
+               "placements" once a partition was moved: a `SavedPlacement` for each such partition, and "raft0" once
+               raft0 was moved: a `SavedRaft0`
 
 Format 2 is written once a feature has a level (RFC 0018): until then a version that knows only format 1 may come back.
 """
@@ -19,7 +20,15 @@ import msgspec
 
 from cluster.commands import AlterBrokerConfigs, BrokerRecord, are_replicas, is_topic_id
 from cluster.controller_sizes import ControllerSizes, TopicPart, topic_part
-from cluster.saved_placement import SavedPlacement, decode_placement, save_placement, with_placements
+from cluster.raft0_table import Raft0Placement
+from cluster.saved_placement import (
+    SavedPlacement,
+    decode_placement,
+    decode_raft0,
+    save_placement,
+    save_raft0,
+    with_placements,
+)
 from cluster.topic_table import Topic
 from model.features import MEMBERSHIP, OPTIONS_LEVEL, PLACEMENTS_LEVEL
 from model.ids import DirectoryId, NodeId, Replica, TopicId
@@ -30,9 +39,9 @@ from storage.errors import CorruptLogError
 FORMAT_VERSION = 2
 
 _WITHOUT_FEATURES = 1
-_TABLES, _FEATURES, _OPTIONS, _PLACEMENTS = "tables", "features", "options", "placements"
+_TABLES, _FEATURES, _OPTIONS, _PLACEMENTS, _RAFT0 = "tables", "features", "options", "placements", "raft0"
 # By name, the version of each block.
-_BLOCKS = {_TABLES: 1, _FEATURES: 1, _OPTIONS: 1, _PLACEMENTS: 1}
+_BLOCKS = {_TABLES: 1, _FEATURES: 1, _OPTIONS: 1, _PLACEMENTS: 1, _RAFT0: 1}
 _LENGTH = struct.Struct("<I")
 
 
@@ -78,6 +87,7 @@ class TableContents(NamedTuple):
     levels: Mapping[str, int]
     feature_epoch: int
     options: Sequence[AlterBrokerConfigs]
+    raft0: Raft0Placement | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -118,6 +128,11 @@ def options_size(options: Sequence[AlterBrokerConfigs]) -> int:
     return len(_item(head)) + sum(len(_item(_SavedOptions(each.node, each.configs))) for each in options)
 
 
+def raft0_size(raft0: Raft0Placement | None) -> int:
+    """Return what the block of raft0 takes; it is not there before raft0 was moved."""
+    return 0 if raft0 is None else len(_raft0_block(raft0))
+
+
 # -- writing ----------------------------------------------------------------------------------------------------
 
 
@@ -149,6 +164,13 @@ def encode_blocks(contents: TableContents) -> Iterator[bytes]:
         yield _item(_BlockHead(_PLACEMENTS, 1, moved))
         for topic in topics:
             yield from map(_item, _saved_placements(topic))
+    assert contents.raft0 is None or levels.get(MEMBERSHIP, 0) >= PLACEMENTS_LEVEL
+    if contents.raft0 is not None:
+        yield _raft0_block(contents.raft0)
+
+
+def _raft0_block(raft0: Raft0Placement) -> bytes:
+    return _item(_BlockHead(_RAFT0, 1, 1)) + _item(save_raft0(raft0))
 
 
 def _saved_placements(topic: Topic) -> Iterator[SavedPlacement]:
@@ -192,6 +214,7 @@ def _read_blocks(items: Iterator[bytes], defaults: TopicConfig) -> Generator[Non
     levels, epoch = dict[str, int](), 0
     options: list[AlterBrokerConfigs] = []
     moved: list[SavedPlacement] = []
+    raft0: Raft0Placement | None = None
     for item in items:
         block = _block_decoder.decode(item)
         if block.version != _BLOCKS.get(block.name):
@@ -207,17 +230,24 @@ def _read_blocks(items: Iterator[bytes], defaults: TopicConfig) -> Generator[Non
             options = _read_options(of_block, block.items)
         elif block.name == _PLACEMENTS:
             moved = _read_placements(of_block, block.items)
+        elif block.name == _RAFT0:
+            raft0 = decode_raft0(next(of_block, b""))
         else:
             found[block.name] = yield from _read_tables(of_block, defaults)
         if next(of_block, None) is not None:
             raise ValueError(f"block {block.name!r} has more items than it can have")
     if _TABLES not in found:
         raise ValueError(f"no block {_TABLES!r}")
-    for name, level, held in ((_OPTIONS, OPTIONS_LEVEL, options), (_PLACEMENTS, PLACEMENTS_LEVEL, moved)):
+    needs = (
+        (_OPTIONS, OPTIONS_LEVEL, options),
+        (_PLACEMENTS, PLACEMENTS_LEVEL, moved),
+        (_RAFT0, PLACEMENTS_LEVEL, raft0),
+    )
+    for name, level, held in needs:
         if held and levels.get(MEMBERSHIP, 0) < level:
             raise ValueError(f"block {name!r} is there, but {MEMBERSHIP} is below level {level}")
     tables = (yield from _moved(found[_TABLES], moved)) if moved else found[_TABLES]
-    return tables._replace(levels=levels, feature_epoch=epoch, options=options)
+    return tables._replace(levels=levels, feature_epoch=epoch, options=options, raft0=raft0)
 
 
 def _read_tables(items: Iterator[bytes], defaults: TopicConfig) -> Generator[None, None, TableContents]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from cluster.commands import (
     AllocateProducerIds,
+    AlterPlacements,
     Command,
     FinishPlacement,
     RegisterBroker,
@@ -23,6 +24,7 @@ from cluster.commands import (
 )
 from cluster.controller_tables import ControllerTables, UnsupportedLevelError
 from cluster.errors import ClusterError
+from cluster.placement import Replicas
 from cluster.state_bounds import Fill, StateBound, StateFullError, StateOptions
 from model.features import OFFERED, LevelRange
 from model.ids import NO_INDEX, Index
@@ -43,6 +45,7 @@ class ControllerState:
         topic_defaults: Fill what a topic leaves open.
         options: Bounds of the tables.
         offered: The levels of features that this broker can work at.
+        founders: raft0's first voters.
 
     Attributes:
         tables: Brokers, topics, producer ids, features and options as of `applied_index`.
@@ -54,8 +57,9 @@ class ControllerState:
         topic_defaults: TopicConfig,
         options: StateOptions | None = None,
         offered: Mapping[str, LevelRange] = OFFERED,
+        founders: Replicas = (),
     ) -> None:
-        self.tables = ControllerTables(topic_defaults, offered)
+        self.tables = ControllerTables(topic_defaults, offered, founders)
         self.applied_index = NO_INDEX
         options = options or StateOptions()
         self._bound = StateBound("the tables of raft0", "bytes", options.raft0_bytes_max, _CURE)
@@ -92,14 +96,15 @@ class ControllerState:
     def judge(self, command: Command) -> StateFullError | None:
         """Return why the tables have no room for a command, behind all that lies in the log; None: they have.
 
-        Brokers, their producer ids, features and the ends of moves have what lies between the bound and a snapshot's
-        own: a cluster must be able to say where it is.
+        Brokers, their producer ids, features, raft0's voters and the ends of moves have what lies between the bound and
+        a snapshot's own: a cluster must be able to say where it is.
         """
         tables, reserved = self.tables, self._reserved
         before = tables.size_bytes + reserved
         # Alone, a command's effect is known exactly. Behind others it may not be what it is now.
         after = before + tables.reserve_bytes(command) if self._tail else tables.size_with(command)
         is_vital = isinstance(command, RegisterBroker | AllocateProducerIds | SetFeature | FinishPlacement)
+        is_vital |= isinstance(command, AlterPlacements) and command.of_raft0 is not None
         return self._bound.judge(before, after, allowed=STATE_BYTES_MAX if is_vital else None)
 
     def admit(self, entry: NewEntry) -> StateFullError | None:

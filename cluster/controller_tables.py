@@ -26,16 +26,20 @@ from cluster.controller_blocks import (
     features_size,
     options_size,
     placements_size,
+    raft0_size,
     topic_size,
 )
 from cluster.controller_sizes import ControllerSizes, TopicPart, reserve_bytes, topic_part
 from cluster.feature_table import FeatureTable
 from cluster.members_table import MembersTable
 from cluster.option_table import OptionTable
+from cluster.placement import Replicas
 from cluster.producer_id_table import ProducerIdTable
+from cluster.raft0_candidates import raft0_candidates
+from cluster.raft0_table import Raft0Table
 from cluster.topic_table import TopicTable, placements
 from model.features import MEMBERSHIP, OFFERED, OPTIONS_LEVEL, PLACEMENTS_LEVEL, LevelRange
-from model.ids import NO_INDEX, GroupId, Index, TopicId, topic_of
+from model.ids import NO_INDEX, RAFT0, GroupId, Index, TopicId, topic_of
 from model.topic_config import TopicConfig, resolve_topic_config
 from raft.group_configuration import Revision
 from storage.errors import UnknownFormatError
@@ -47,6 +51,8 @@ _OPTIONS_BYTES_MAX = 32
 # What a move adds at most beside its target: the head of the block, and three times the replicas that the partition has
 # until then, up to 30 of them.
 _PLACEMENT_BYTES_MAX = 4096
+# The same of raft0, whose founders may be many.
+_RAFT0_BYTES_MAX = 64 * 1024
 
 
 class UnsupportedLevelError(UnknownFormatError):
@@ -59,15 +65,22 @@ class ControllerTables:
     Args:
         topic_defaults: Fill what a topic leaves open.
         offered: The levels of features that this broker can work at.
+        founders: raft0's first voters; they matter only where commands are applied.
     """
 
-    def __init__(self, topic_defaults: TopicConfig, offered: Mapping[str, LevelRange] = OFFERED) -> None:
+    def __init__(
+        self,
+        topic_defaults: TopicConfig,
+        offered: Mapping[str, LevelRange] = OFFERED,
+        founders: Replicas = (),
+    ) -> None:
         self._offered = offered
         self.members = MembersTable()
         self.features = FeatureTable()
         self.topics = TopicTable(topic_defaults)
         self.producer_ids = ProducerIdTable()
         self.options = OptionTable()
+        self.raft0 = Raft0Table(founders)
         self._sizes = ControllerSizes()
 
     # -- how large ----------------------------------------------------------------------------------------------
@@ -80,7 +93,7 @@ class ControllerTables:
 
     def _size_beside_tables(self) -> int:
         beside = features_size(self.features.all()) + options_size(self.options.all())
-        return beside + placements_size(self._sizes.moved)
+        return beside + placements_size(self._sizes.moved) + raft0_size(self.raft0.saved)
 
     def size_with(self, command: Command) -> int:
         """Return what `size_bytes` is once the command is applied to these tables, if it is taken."""
@@ -141,7 +154,8 @@ class ControllerTables:
                 return _OPTIONS_BYTES_MAX + reserve_bytes((node, configs))
             case AlterPlacements(moves):
                 targets = placements([each.target or [] for each in moves])
-                return _PLACEMENT_BYTES_MAX * len(moves) + reserve_bytes(moves, targets)
+                around = _RAFT0_BYTES_MAX if command.of_raft0 else _PLACEMENT_BYTES_MAX * len(moves)
+                return around + reserve_bytes(moves, targets)
             case FinishPlacement(group):
                 # What the partition keeps of the move is less than the move, which was counted.
                 return reserve_bytes(group)
@@ -203,9 +217,17 @@ class ControllerTables:
                 self.options.apply_alter(altered)
             case AlterPlacements() as moves:
                 self.features.require(MEMBERSHIP, PLACEMENTS_LEVEL, "moves of partitions")
-                self.topics.apply_alter_placements(moves, Revision(0, index))
+                self._apply_moves(moves, Revision(0, index))
+            case FinishPlacement(group, revision) if group == RAFT0:
+                self.raft0.apply_finish(Revision(*revision))
             case FinishPlacement() as finished:
                 self.topics.apply_finish_placement(finished)
+
+    def _apply_moves(self, moves: AlterPlacements, revision: Revision) -> None:
+        if moves.of_raft0 is None:
+            self.topics.apply_alter_placements(moves, revision)
+        else:
+            self.raft0.apply_alter(moves.of_raft0, raft0_candidates(self.members, self.raft0.founders), revision)
 
     def _part_of(self, topic_id: TopicId) -> TopicPart | None:
         topic = self.topics.get_by_id(topic_id)
@@ -227,6 +249,7 @@ class ControllerTables:
                 self.features.all(),
                 self.features.epoch,
                 self.options.all(),
+                self.raft0.saved,
             )
         )
 
@@ -248,6 +271,7 @@ class ControllerTables:
         self.topics.replace(contents.topics)
         self.features.replace(contents.levels, contents.feature_epoch)
         self._sizes = contents.sizes
+        self.raft0.replace(contents.raft0)
         # Last: options may be defaults of topics, which were read with those that are in force until now.
         self.options.replace(contents.options)
 
@@ -258,6 +282,7 @@ class ControllerTables:
         self.topics.clear()
         self.features.replace({}, 0)
         self.options.clear()
+        self.raft0.clear()
         self._sizes = ControllerSizes()
 
 
@@ -267,7 +292,8 @@ def _topics_of(command: Command) -> list[TopicId]:
         case RegisterBroker() | AllocateProducerIds() | SetFeature() | AlterBrokerConfigs():
             return []
         case AlterPlacements(moves):
-            return [TopicId(topic_id) for topic_id in dict.fromkeys(each.topic_id for each in moves)]
+            named = dict.fromkeys(each.topic_id for each in moves if each.topic_id != RAFT0)
+            return [TopicId(topic_id) for topic_id in named]
         case FinishPlacement(group):
-            return [topic_of(GroupId(group))]
+            return [] if group == RAFT0 else [topic_of(GroupId(group))]
     return [TopicId(command.topic_id)]

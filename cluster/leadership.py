@@ -6,7 +6,7 @@ raft0 knows placements, not leaders; a broker without a replica of a partition l
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -57,13 +57,22 @@ class Leader(NamedTuple):
 
 
 class Leadership:
-    """The table and its dissemination."""
+    """The table and its dissemination.
 
-    def __init__(self, groups: GroupManager, links: Links, self_node: NodeId, peers: tuple[NodeId, ...]) -> None:
+    Args:
+        groups: Those of this node.
+        links: To the other brokers.
+        self_node: This one.
+        brokers: All brokers that are there now.
+    """
+
+    def __init__(
+        self, groups: GroupManager, links: Links, self_node: NodeId, brokers: Callable[[], Iterable[NodeId]]
+    ) -> None:
         self._groups = groups
         self._links = links
         self._self_node = self_node
-        self._peers = tuple(peer for peer in peers if peer != self_node)
+        self._brokers = brokers
         self._leaders: dict[GroupId, Leader] = {}
         self._news: dict[GroupId, Consensus] = {}
         self._push_scheduled = False
@@ -136,8 +145,11 @@ class Leadership:
         self._push_scheduled = False
         news, self._news = self._news, {}
         led = [_led(consensus) for consensus in news.values() if consensus.is_in_office]
-        for peer in self._peers:
+        for peer in self._peers():
             self._push(peer, led)
+
+    def _peers(self) -> list[NodeId]:
+        return [node for node in self._brokers() if node != self._self_node]
 
     def _push(self, peer: NodeId, led: list[LedGroup]) -> None:
         if not self._links.is_up(peer):
@@ -159,7 +171,7 @@ class Leadership:
             if looks % _LOOKS_PER_REPEAT:
                 led = [each for each in led if self._told.get(GroupId(each.group)) != each]
             self._told.update((GroupId(each.group), each) for each in led)
-            for peer in self._peers:
+            for peer in self._peers():
                 self._push(peer, led)
 
     def _on_push(self, peer: Peer, push: LeadershipPush, _: memoryview) -> LeadershipAck:

@@ -37,6 +37,7 @@ from cluster.producer_ids import ProducerIds
 from cluster.producer_state import ProducerState
 from cluster.producer_table import ProducerOptions
 from cluster.quorum_status import QuorumStatusReader
+from cluster.raft0_voters import Raft0Voters
 from cluster.retention import Retention
 from cluster.state_bounds import StateOptions
 from cluster.telemetry.publisher import TelemetryPublisher
@@ -123,6 +124,7 @@ _Part = (
     | Leadership
     | ControllerBackend
     | PlacementReports
+    | Raft0Voters
     | Retention
     | TelemetryPublisher
     | NodeWatch
@@ -280,12 +282,11 @@ class Node:
         options = self.options
         self.groups.start()
         self._started.append(self.groups)
-        peers = tuple(replica.node_id for replica in cluster.replicas)
-        self.leadership = Leadership(self.groups, self.links, options.node_id, peers)
+        self.leadership = Leadership(self.groups, self.links, options.node_id, self._brokers)
         self.moves = LeadershipMoves(self.groups, self.leadership, self.links, options.node_id)
         self.partitions = PartitionManager()
         self.visible_ends = VisibleEnds(self.links, self.partitions, self.leadership, options.node_id)
-        state = ControllerState(options.topic_defaults, options.state, options.features)
+        state = ControllerState(options.topic_defaults, options.state, options.features, cluster.replicas)
         self._topics, set_options = state.tables.topics, state.tables.options
         # Before raft0 is opened, too: what is set is in force before anybody is served.
         set_options.add_listener(
@@ -312,7 +313,7 @@ class Node:
         self.health = HealthCounts(
             self.controller, self.partitions, self.leadership, self.is_alive, self.options.node_id
         )
-        self.quorum = QuorumStatusReader(self.controller, self.links, cluster.replicas, self.env.wall_clock)
+        self.quorum = QuorumStatusReader(self.controller, self.links, self.env.wall_clock)
         self.admin = AdminRequests(
             self.controller,
             self.links,
@@ -331,9 +332,12 @@ class Node:
         self._started.append(self.leadership)
         self.backend.start()
         self._started.append(self.backend)
-        reports = PlacementReports(state.tables.topics, self.groups, self.placements)
+        reports = PlacementReports(state.tables.topics, state.tables.raft0, self.groups, self.placements)
         reports.start()
         self._started.append(reports)
+        voters = Raft0Voters(self.controller, self.is_alive)
+        voters.start()
+        self._started.append(voters)
         retention = self._retention = Retention(
             self.controller,
             options.raft0_segment_bytes,
@@ -343,7 +347,12 @@ class Node:
         )
         retention.start()
         self._started.append(retention)
-        self._start_telemetry(len(peers))
+        self._start_telemetry(len(cluster.replicas))
+
+    def _brokers(self) -> Sequence[NodeId]:
+        """Return all brokers: each holds raft0, as a voter or as a learner."""
+        raft0 = self.groups.get(RAFT0)
+        return () if raft0 is None else raft0.configuration.node_ids
 
     def _start_telemetry(self, brokers: int) -> None:
         relay = TelemetryRelay(self.links, self.partitions, self.leadership, self.options.node_id)

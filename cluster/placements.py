@@ -21,10 +21,11 @@ from cluster.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
+from cluster.placement import Move
 from cluster.topic_changes import check_assignment, check_replica_counts
 from cluster.topic_table import Topic
 from model.features import MEMBERSHIP, PLACEMENTS_LEVEL
-from model.ids import GroupId, NodeId, number_of, topic_of
+from model.ids import RAFT0, GroupId, NodeId, number_of, topic_of
 from rpc.methods import Method
 
 
@@ -198,9 +199,14 @@ class Placements:
             index = await self._controller.confirm_office(deadline)
             for reached in request.reached:
                 group = GroupId(reached.group)
-                topic = self._controller.topics.get_by_id(topic_of(group))
-                move = None if topic is None else topic.move_of(number_of(group))
+                move = self._move_of(group)
                 # Told before, or deleted, or another target is wanted by now.
                 if move is not None and move.revision == reached.revision:
                     index = await self._controller.propose(FinishPlacement(group, reached.revision), deadline)
             return AdminReply("", "", applied_index=index)
+
+    def _move_of(self, group: GroupId) -> Move | None:
+        if group == RAFT0:
+            return self._controller.raft0.move
+        topic = self._controller.topics.get_by_id(topic_of(group))
+        return None if topic is None else topic.move_of(number_of(group))

@@ -1,4 +1,4 @@
-"""Where raft0 and its voters stand, as its leader knows it; any broker may ask."""
+"""Where raft0, its voters and its learners stand, as its leader knows it; any broker may ask."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ class QuorumRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VoterStatus(msgspec.Struct, frozen=True, array_like=True):
-    """One voter; when it last answered, and last held all that was committed: the leader's clock, ms, or -1."""
+    """A voter or a learner; when it last answered, and last held all that was committed: leader's clock, ms, or -1."""
 
     node_id: int
     directory_id: str
@@ -33,12 +33,13 @@ class VoterStatus(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QuorumStatus(msgspec.Struct, frozen=True, array_like=True):
-    """raft0 at its leader; `leader` is -1 where the receiver does not lead it."""
+    """raft0 at its leader; `leader` is -1 where the receiver does not lead it. Older versions tell no learners."""
 
     leader: int
     term: int
     commit_index: int
     voters: list[VoterStatus]
+    learners: list[VoterStatus] = []
 
 
 DESCRIBE_QUORUM = Method(23, "describe_quorum", QuorumRequest, QuorumStatus)
@@ -49,10 +50,9 @@ _NOT_THE_LEADER = QuorumStatus(-1, 0, 0, [])
 class QuorumStatusReader:
     """Answers where this node leads raft0, and asks who does elsewhere."""
 
-    def __init__(self, controller: Controller, links: Links, replicas: tuple[Replica, ...], clock: WallClock) -> None:
+    def __init__(self, controller: Controller, links: Links, clock: WallClock) -> None:
         self._controller = controller
         self._links = links
-        self._replicas = replicas
         self._clock = clock
         links.register(DESCRIBE_QUORUM, self._answer)
 
@@ -98,5 +98,8 @@ class QuorumStatusReader:
                 answered_ms, caught_up_ms = wall_ms(follower.last_reply_at), wall_ms(follower.caught_up_at)
             return VoterStatus(replica.node_id, replica.directory_id, last_index, answered_ms, caught_up_ms)
 
-        voters = [status_of(replica) for replica in self._replicas]
-        return QuorumStatus(state.node_id, state.term, state.commit_index, voters)
+        configuration = state.configuration
+        members = sorted(configuration.replicas)
+        voters = [status_of(replica) for replica in members if configuration.is_voter(replica)]
+        learners = [status_of(replica) for replica in members if not configuration.is_voter(replica)]
+        return QuorumStatus(state.node_id, state.term, state.commit_index, voters, learners)

@@ -1,10 +1,10 @@
-"""DescribeQuorum (55): raft0 in the words of KRaft, as partition 0 of __cluster_metadata.
+"""DescribeQuorum (55): raft0 in the words of KRaft, as partition 0 of __cluster_metadata. Observers are its learners.
 
 Its offsets are raft0's log indexes: the log end is the index of the next entry.
 """
 
 from cluster.errors import ControllerUnavailableError
-from cluster.quorum_status import QuorumStatus
+from cluster.quorum_status import QuorumStatus, VoterStatus
 from kafka_api.error_mapping import error_code
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeQuorumRequest, DescribeQuorumResponse
@@ -62,17 +62,18 @@ def _described(status: QuorumStatus) -> _Partition:
         leader_id=status.leader,
         leader_epoch=status.term,
         high_watermark=status.commit_index + 1,
-        current_voters=[
-            DescribeQuorumResponse.ReplicaState(
-                replica_id=voter.node_id,
-                replica_directory_id=voter.directory_id,
-                log_end_offset=voter.last_index + 1,
-                last_fetch_timestamp=voter.answered_ms,
-                last_caught_up_timestamp=voter.caught_up_ms,
-            )
-            for voter in status.voters
-        ],
-        observers=[],
+        current_voters=[_state(voter) for voter in status.voters],
+        observers=[_state(learner) for learner in status.learners],
+    )
+
+
+def _state(status: VoterStatus) -> DescribeQuorumResponse.ReplicaState:
+    return DescribeQuorumResponse.ReplicaState(
+        replica_id=status.node_id,
+        replica_directory_id=status.directory_id,
+        log_end_offset=status.last_index + 1,
+        last_fetch_timestamp=status.answered_ms,
+        last_caught_up_timestamp=status.caught_up_ms,
     )
 
 

@@ -41,8 +41,8 @@ def create(name="t"):
 class Machine:
     """raft0's state, fed commands that are committed at once."""
 
-    def __init__(self, offered=OFFERED):
-        self.state = ControllerState(TopicConfig(), offered=offered)
+    def __init__(self, offered=OFFERED, founders=()):
+        self.state = ControllerState(TopicConfig(), offered=offered, founders=founders)
         self.features = self.state.tables.features
         self.index = 0
 

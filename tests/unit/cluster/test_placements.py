@@ -149,7 +149,10 @@ def test_a_command_is_taken_whole_or_not_at_all(machine):
         AlterPlacements([PlacementRecord(TOPIC, 0, None), PlacementRecord(TOPIC, 0, None)]),
         AlterPlacements([PlacementRecord("t", 0, None)]),
         AlterPlacements([PlacementRecord(TOPIC, -1, None)]),
-        FinishPlacement("raft0", (0, 1)),
+        AlterPlacements([PlacementRecord("raft0", 1, records(1))]),
+        AlterPlacements([PlacementRecord("raft0", 0, [])]),
+        AlterPlacements([PlacementRecord("raft0", 0, records(1)), PlacementRecord(TOPIC, 0, None)]),
+        FinishPlacement("raft0/0", (0, 1)),
         FinishPlacement(f"{TOPIC}/x", (0, 1)),
     ],
 )

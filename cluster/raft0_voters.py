@@ -1,0 +1,156 @@
+"""raft0's leader decides who votes in raft0, and every broker lets its replica go there (RFC 0019 section 7).
+
+The leader compares its tables with the rule `wanted_voters` each second, and proposes a move of raft0 if they differ.
+What is down is not replaced: whoever is to go must be decommissioned, or its directory retired.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from cluster.commands import AlterPlacements, PlacementRecord, ReplicaRecord
+from cluster.controller import Controller
+from cluster.errors import ClusterError
+from cluster.placement import Replicas
+from cluster.raft0_candidates import Candidate, Candidates, raft0_candidates
+from cluster.raft0_table import raft0_target
+from model.features import MEMBERSHIP, PLACEMENTS_LEVEL
+from model.ids import RAFT0, NodeId, Replica
+from runtime.gate import Gate
+
+_logger = logging.getLogger("cluster")
+
+VOTERS_MAX = 5
+_INTERVAL = 1.0
+_TIMEOUT = 5.0
+# A learner that is to vote has held everything that was committed within so many seconds.
+_CAUGHT_UP_WITHIN = 2.0
+
+
+def voter_count(brokers: int) -> int:
+    """Return how many voters raft0 has among so many brokers: at most 5, and odd above 2."""
+    count = min(VOTERS_MAX, brokers)
+    return count if count <= 2 or count % 2 else count - 1
+
+
+def wanted_voters(
+    voters: Replicas, candidates: Sequence[Candidate], leader: NodeId, is_ready: Callable[[Replica], bool]
+) -> Replicas:
+    """Return who shall vote in raft0, in ascending order of node id.
+
+    Voters stay as long as they qualify, down or not. If they are too many, the leader stays, and those that are ready
+    stay before others. One that does not qualify gives way to a ready learner, and stays until there is one; one that
+    is not admitted any more leaves at once.
+
+    Args:
+        voters: The present ones, or those of the target on the way.
+        candidates: All admitted brokers.
+        leader: Who leads raft0.
+        is_ready: Whether a replica has caught up and its link is up.
+    """
+    qualifying = {each.replica for each in candidates if each.qualifies}
+    leaving = {each.replica for each in candidates if not each.qualifies}
+    count = voter_count(len(qualifying))
+
+    def rank(voter: Replica) -> tuple[bool, bool, NodeId]:
+        return voter.node_id != leader, not is_ready(voter), voter.node_id
+
+    kept = sorted((voter for voter in voters if voter in qualifying), key=rank)[:count]
+    missing = count - len(kept)
+    fresh = sorted(each for each in qualifying if each not in voters and is_ready(each))[:missing]
+    held = sorted(voter for voter in voters if voter in leaving)[: missing - len(fresh)]
+    found = len(kept) + len(fresh) + len(held)
+    if found % 2 == 0 and 2 < found < count:
+        # Four voters bear no more losses than three, so one that is ready waits for another.
+        fresh = fresh[:-1]
+    # Nobody who qualifies is ready: whoever votes goes on.
+    return tuple(sorted((*kept, *fresh, *held))) or tuple(v for v in voters if v in leaving) or voters
+
+
+class Raft0Voters:
+    """See the module.
+
+    Args:
+        controller: raft0 here.
+        is_alive: Whether the link to a broker works; of this one always.
+    """
+
+    def __init__(self, controller: Controller, is_alive: Callable[[NodeId], bool]) -> None:
+        self._controller = controller
+        self._table = controller.raft0
+        self._is_alive = is_alive
+        self._gate = Gate("raft0-voters")
+
+    def start(self) -> None:
+        """Begin to look; the tables may say already where raft0 is."""
+        self._table.add_listener(self._aim)
+        self._aim()
+        self._gate.spawn(self._run(), name="look")
+
+    async def stop(self) -> None:
+        """Propose nothing more."""
+        await self._gate.close()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(_INTERVAL)
+            self._aim()
+            try:
+                await self._decide()
+            except ClusterError as error:
+                # The next look tries again, here or at the next leader.
+                _logger.info("raft0 has not got other voters: %s", error)
+
+    def _candidates(self) -> Candidates:
+        return raft0_candidates(self._controller.members, self._table.founders)
+
+    def _aim(self) -> None:
+        consensus, target = self._controller.consensus, raft0_target(self._table, self._candidates())
+        if target is not None and consensus.reconfiguration.target != target:
+            consensus.reconfigure(target)
+
+    async def _decide(self) -> None:
+        """Leader: propose other voters, if the rule wants others than the tables.
+
+        Raises:
+            ClusterError: It is not known to be proposed.
+        """
+        controller = self._controller
+        if not controller.is_in_office or controller.features.level(MEMBERSHIP) < PLACEMENTS_LEVEL:
+            return
+        if self._wanted() is None:
+            return
+        deadline = asyncio.get_running_loop().time() + _TIMEOUT
+        async with controller.admission:
+            await controller.confirm_office(deadline)
+            wanted = self._wanted()
+            if wanted is None:
+                return
+            _logger.info("raft0 is to have the voters %s", [int(voter.node_id) for voter in wanted])
+            target = [ReplicaRecord(voter.node_id, voter.directory_id) for voter in wanted]
+            await controller.propose(AlterPlacements([PlacementRecord(RAFT0, 0, target)]), deadline)
+
+    def _wanted(self) -> Replicas | None:
+        """Return who shall vote; None: whoever votes, or soon will."""
+        candidates, move = self._candidates(), self._table.move
+        present = self._table.voters
+        if move is not None:
+            present = move.target
+            qualifying = {each.replica for each in candidates.admitted if each.qualifies}
+            if qualifying.issuperset(present):
+                # It comes to its end before anything else is wanted.
+                return None
+        leader = self._controller.consensus.state.node_id
+        wanted = wanted_voters(present, candidates.admitted, leader, self._is_ready)
+        return None if frozenset(wanted) == frozenset(present) else wanted
+
+    def _is_ready(self, replica: Replica) -> bool:
+        state = self._controller.consensus.state
+        if replica == state.self_replica:
+            return True
+        follower = state.followers.get(replica.node_id)
+        if follower is None or state.configuration.replica_on(replica.node_id) != replica:
+            return False
+        recently = asyncio.get_running_loop().time() - _CAUGHT_UP_WITHIN
+        has_caught_up = follower.caught_up_at >= recently and not follower.needs_recovery
+        return has_caught_up and self._is_alive(replica.node_id)
