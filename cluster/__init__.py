@@ -35,7 +35,8 @@
                           brokers alive, and partitions that nobody leads.
 * `quorum_status`         where raft0's voters stand, as its leader knows.
 * `founding`              how the seeds become a cluster, once.
-* `data_directory`        the identity of this node's disk.
+* `data_directory`        the identity of this node's disk; `directory_stamp` marks it for versions that must not read
+                          it any more.
 * `data_directory_watch`  whether that is still the directory at its path, and its free bytes.
 * `node`                  all of the above wired for one node, without any client-facing port.
 * `errors`

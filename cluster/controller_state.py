@@ -6,11 +6,15 @@
 What the tables have no room for is refused before it gets its place in the log; what is noted counts (`state_bounds`).
 A command that the tables refuse (a name that was taken in the meantime) is refused on every node alike: the refusal is
 part of the function, and the proposer at the leader gets it.
+
+Before level 1 of `raftka.membership` is applied, the data directory is stamped (`directory_stamp`): the entry that
+raises the level, and all behind it, wait for that.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
+from typing import Protocol
 
 from cluster.commands import (
     AllocateProducerIds,
@@ -23,10 +27,10 @@ from cluster.commands import (
     decode_command,
 )
 from cluster.controller_tables import ControllerTables, UnsupportedLevelError
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, FeatureUpdateError
 from cluster.placement import Replicas
 from cluster.state_bounds import Fill, StateBound, StateFullError, StateOptions
-from model.features import OFFERED, LevelRange
+from model.features import MEMBERSHIP, OFFERED, STAMP_LEVEL, LevelRange
 from model.ids import NO_INDEX, Index
 from model.topic_config import InvalidConfigError, TopicConfig
 from raft.replicate_item import NewEntry
@@ -38,14 +42,28 @@ _REFUSALS_KEPT = 1024
 _CURE = "delete topics, or take fewer partitions"
 
 
+class LevelStamp(Protocol):
+    """What is durable before this node applies STAMP_LEVEL of MEMBERSHIP; `DirectoryStamp` is one."""
+
+    @property
+    def is_stamped(self) -> bool:
+        """Whether it is; for ever then."""
+        ...
+
+    async def ensure(self) -> None:
+        """Return once it is, however long the disk takes."""
+        ...
+
+
 class ControllerState:
-    """A `raft.log_state.LogState`.
+    """A `raft.log_state.LogState`, and a `HoldingLogState`.
 
     Args:
         topic_defaults: Fill what a topic leaves open.
         options: Bounds of the tables.
         offered: The levels of features that this broker can work at.
         founders: raft0's first voters.
+        stamp: What an applied level waits for; None: nothing.
 
     Attributes:
         tables: Brokers, topics, producer ids, features and options as of `applied_index`.
@@ -58,6 +76,7 @@ class ControllerState:
         options: StateOptions | None = None,
         offered: Mapping[str, LevelRange] = OFFERED,
         founders: Replicas = (),
+        stamp: LevelStamp | None = None,
     ) -> None:
         self.tables = ControllerTables(topic_defaults, offered, founders)
         self.applied_index = NO_INDEX
@@ -66,6 +85,9 @@ class ControllerState:
         # Noted and not committed, oldest first, with the bytes that are kept free for each.
         self._tail: deque[tuple[Index, Command, int]] = deque()
         self._reserved = 0
+        self._stamp = stamp
+        # Noted and not applied: the entries that raise MEMBERSHIP to STAMP_LEVEL or above, oldest first.
+        self._raising: deque[tuple[Index, SetFeature]] = deque()
         # The last commands that were refused: a proposer learns its index only after the entry may be applied.
         self._refused: dict[Index, ClusterError] = {}
         self._waiters: list[tuple[Index, asyncio.Future[None]]] = []
@@ -128,11 +150,38 @@ class ControllerState:
             assert not self._tail or self._tail[-1][0] < entry.index
             self._tail.append((entry.index, command, reserved))
             self._reserved += reserved
+            if isinstance(command, SetFeature) and command.name == MEMBERSHIP and command.level >= STAMP_LEVEL:
+                self._raising.append((entry.index, command))
 
     def truncate(self, first_removed: Index) -> None:
         """Forget the commands from `first_removed` on; none of them is committed."""
         while self._tail and self._tail[-1][0] >= first_removed:
             self._reserved -= self._tail.pop()[2]
+        while self._raising and self._raising[-1][0] >= first_removed:
+            self._raising.pop()
+
+    def settles_until(self, index: Index) -> Index:
+        """Return `index`, or the last entry before a level that the stamp is missing for."""
+        if not self._raising or self._stamp is None or self._stamp.is_stamped:
+            return index
+        first, command = self._raising[0]
+        if first > index or (first == self.applied_index + 1 and self._is_refused(command)):
+            return min(index, first)
+        return Index(first - 1)
+
+    async def wait_until_it_settles(self) -> None:
+        """Stamp the directory if the next entry raises the level; it waits as long as the disk refuses or hangs."""
+        while self.settles_until(next_index := Index(self.applied_index + 1)) < next_index:
+            assert self._stamp is not None
+            await self._stamp.ensure()
+
+    def _is_refused(self, command: SetFeature) -> bool:
+        """Whether the tables refuse a level now. It is not applied then, and the former version may come back."""
+        try:
+            self.tables.features.check(command.name, command.level, self.tables.members.all())
+        except FeatureUpdateError:
+            return True
+        return False
 
     def commit(self, index: Index) -> None:
         """Apply everything up to `index`."""
@@ -141,6 +190,8 @@ class ControllerState:
             # L3 of RFC 0008: no command changes the tables twice.
             assert noted > self.applied_index
             self._reserved -= reserved
+            if self._raising and self._raising[0][0] <= noted:
+                self._raising.popleft()
             self._apply(noted, command)
         # B1 of RFC 0008: what is kept free is kept for commands that are to be applied.
         assert self._reserved >= 0
@@ -155,14 +206,20 @@ class ControllerState:
         """Yield the tables as of the last `commit`, part by part."""
         return self.tables.encode()
 
-    def restore(self, state: bytes, applied_index: Index) -> Iterator[None]:
+    def restore(self, state: bytes, applied_index: Index) -> Iterator[Awaitable[None] | None]:
         """Begin from a snapshot; entries at or below `applied_index` are in it and are skipped when noted.
+
+        A level that needs the stamp waits for it.
 
         Raises:
             CorruptLogError: The state cannot be read.
         """
         contents = yield from self.tables.decode(state)
+        is_raised = contents.levels.get(MEMBERSHIP, 0) >= STAMP_LEVEL
+        if is_raised and self._stamp is not None and not self._stamp.is_stamped:
+            yield self._stamp.ensure()
         self._tail.clear()
+        self._raising.clear()
         self._reserved = 0
         self.tables.replace(contents)
         self._advance_applied(applied_index)
@@ -170,6 +227,7 @@ class ControllerState:
     def reset(self) -> None:
         """Begin from nothing."""
         self._tail.clear()
+        self._raising.clear()
         self._reserved = 0
         self.tables.clear()
         self.applied_index = NO_INDEX

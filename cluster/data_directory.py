@@ -3,6 +3,10 @@
 It lies in two places, a checksummed file and the kvstore. If one is missing or they differ, somebody moved or wiped
 part of the data: the node must not start, because a wiped disk that votes under an old name loses committed entries
 (counterexample 4).
+
+    format 1   as the directory is made
+    format 2   the same record of a directory that may hold configurations (`directory_stamp`): a version that would
+               skip them reads format 1 only, and refuses it
 """
 
 import crc32c
@@ -16,12 +20,15 @@ from runtime.files import DirectoryLock, FileSystem
 from runtime.workers import Pool
 from storage.kvstore import KvStore
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+# From this format on, a version without membership refuses the directory.
+STAMPED_FROM = 2
 GROUPS = "groups"
 KVSTORE = "kvstore"
 _FILE = "directory.id"
 _LOCK = "lock"
 _KEY = "node/directory"
+_FIRST_FORMAT = 1
 # What a new directory may hold already: what a first start that was cut short has left, and a file system's own.
 _OWN_NAMES = frozenset({_LOCK, _FILE, f"{_FILE}.tmp", KVSTORE, GROUPS, "lost+found"})
 
@@ -120,30 +127,53 @@ async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, no
                 f"{path}: its identity file and its kvstore are missing, but it holds logs; bring the whole data"
                 " directory back, parts of it are not enough"
             )
-        record = DirectoryRecord(FORMAT_VERSION, node_id, env.rng.randbytes(16).hex())
-        kvstore.put(_KEY, msgspec.json.encode(record))
-        await kvstore.sync()
+        record = DirectoryRecord(_FIRST_FORMAT, node_id, env.rng.randbytes(16).hex())
+        await put_record(kvstore, record)
         # The file last: a crash between the two leaves a kvstore without a file, which holds nothing else yet.
-        await env.workers.run(Pool.APPEND, lambda: _write(env, path, record))
+        await env.workers.run(Pool.APPEND, lambda: write_record(env, path, record))
         await _make_groups(env, path)
         return Replica(node_id, DirectoryId(record.directory_id))
     stored = None if in_kvstore is None else _decode(path, in_kvstore)
+    for found in (on_disk, stored):
+        if found is not None and found.format_version not in (_FIRST_FORMAT, FORMAT_VERSION):
+            raise PermanentStartupError(
+                f"{path} has format {found.format_version}, this version reads {_FIRST_FORMAT} and {FORMAT_VERSION}"
+            )
     if on_disk is None and stored is not None and not kvstore.items("raft/"):
-        await env.workers.run(Pool.APPEND, lambda: _write(env, path, stored))
-        on_disk = stored
+        on_disk = lost = stored
+        await env.workers.run(Pool.APPEND, lambda: write_record(env, path, lost))
+    if on_disk is not None and stored is not None:
+        on_disk, stored = await _stamped_alike(env, path, kvstore, on_disk, stored)
     if on_disk is None or stored is None or on_disk != stored:
         missing = "its kvstore is missing" if stored is None else "its identity file is missing"
         reason = missing if on_disk is None or stored is None else "its kvstore belongs to another directory"
         raise PermanentStartupError(
             f"{path}: {reason}; bring the whole data directory back, parts of it are not enough"
         )
-    if on_disk.format_version != FORMAT_VERSION:
-        raise PermanentStartupError(f"{path} has format {on_disk.format_version}, this version reads {FORMAT_VERSION}")
     if on_disk.node_id != node_id:
         raise PermanentStartupError(f"{path} belongs to node {on_disk.node_id}, but node.id is {node_id}")
     if not kvstore.items("raft/"):
         await _make_groups(env, path)
     return Replica(node_id, DirectoryId(on_disk.directory_id))
+
+
+async def _stamped_alike(
+    env: Environment, path: str, kvstore: KvStore, on_disk: DirectoryRecord, stored: DirectoryRecord
+) -> tuple[DirectoryRecord, DirectoryRecord]:
+    """Complete a stamp that a crash has cut short; return both records as they are then.
+
+    The newer format counts: what the stamp allows may have been asked for, and an older version refuses the directory
+    already.
+    """
+    newest = max(on_disk.format_version, stored.format_version)
+    stamped = msgspec.structs.replace(on_disk, format_version=newest)
+    if stamped != msgspec.structs.replace(stored, format_version=newest):
+        return on_disk, stored  # Not one directory's.
+    if on_disk != stamped:
+        await env.workers.run(Pool.APPEND, lambda: write_record(env, path, stamped))
+    if stored != stamped:
+        await put_record(kvstore, stamped)
+    return stamped, stamped
 
 
 async def _make_groups(env: Environment, path: str) -> None:
@@ -158,6 +188,23 @@ def _some(names: set[str]) -> str:
 def _holds_logs(env: Environment, path: str) -> bool:
     groups = f"{path}/{GROUPS}"
     return env.files.exists(groups) and bool(env.files.listdir(groups))
+
+
+def stored_record(kvstore: KvStore, path: str) -> DirectoryRecord:
+    """Return what the kvstore of the claimed directory `path` says."""
+    stored = kvstore.get(_KEY)
+    assert stored is not None, "the directory was claimed"
+    return _decode(path, stored)
+
+
+async def put_record(kvstore: KvStore, record: DirectoryRecord) -> None:
+    """Make the kvstore's record durable.
+
+    Raises:
+        KvStoreError: It is not known to be.
+    """
+    kvstore.put(_KEY, msgspec.json.encode(record))
+    await kvstore.sync()
 
 
 def _decode(path: str, stored: bytes) -> DirectoryRecord:
@@ -195,7 +242,12 @@ def read_identity(env: Environment, path: str) -> DirectoryRecord | None:
         ) from error
 
 
-def _write(env: Environment, path: str, record: DirectoryRecord) -> None:
+def write_record(env: Environment, path: str, record: DirectoryRecord) -> None:
+    """Replace the identity file of the data directory `path`; durable when this returns. Blocking.
+
+    Raises:
+        OSError: Which of the two a restart finds is not known.
+    """
     name, temporary = f"{path}/{_FILE}", f"{path}/{_FILE}.tmp"
     body = msgspec.json.encode(record)
     if env.files.exists(temporary):

@@ -18,6 +18,7 @@ from cluster.controller_backend import ControllerBackend
 from cluster.controller_state import ControllerState
 from cluster.data_directory import GROUPS, claim_data_directory
 from cluster.data_directory_watch import DataDirectoryWatch
+from cluster.directory_stamp import DirectoryStamp
 from cluster.dynamic_options import DynamicOptions, FixedOptions
 from cluster.errors import ClusterError
 from cluster.events import Events
@@ -44,7 +45,7 @@ from cluster.telemetry.publisher import TelemetryPublisher
 from cluster.telemetry.telemetry_relay import TelemetryRelay
 from cluster.topic_table import Topic, TopicTable
 from cluster.visible_ends import VisibleEnds
-from model.features import OFFERED, LevelRange, told_features
+from model.features import MEMBERSHIP, OFFERED, STAMP_LEVEL, LevelRange, told_features
 from model.ids import RAFT0, Index, NodeId, Replica
 from model.topic_config import TopicConfig
 from raft.group_configuration import GroupConfiguration, RaftPolicy
@@ -119,6 +120,7 @@ class StartPhase(Enum):
 
 _Part = (
     DataDirectoryWatch
+    | DirectoryStamp
     | GroupManager
     | Controller
     | Leadership
@@ -139,6 +141,7 @@ class Node:
     `phase` says how far the start has come; `links` and `founding` are there from SEEDS on.
     """
 
+    stamp: DirectoryStamp
     links: Links
     groups: GroupManager
     controller: Controller
@@ -205,6 +208,8 @@ class Node:
         self.replica = await claim_data_directory(self.env, options.data_dir, self._kvstore, options.node_id)
         watch = DataDirectoryWatch(self.env, options.data_dir, self.replica, self._end)
         self._started.append(watch)
+        self.stamp = DirectoryStamp(self.env, options.data_dir, self._kvstore)
+        self._started.append(self.stamp)
         self._kvstore.call_on_failure(self._on_kvstore_failure)
         identity = LinkIdentity(self.replica, None, options.secret)
         self.links = Links(self.env, identity, LinkOptions(source_host=options.rpc_host))
@@ -225,6 +230,7 @@ class Node:
             LinksRaftClient(self.links, options.raft),
             f"{options.data_dir}/{GROUPS}",
             watch.look,
+            self.stamp,
         )
         RaftService(self.links, self.groups)
         if len(options.seeds) > 1:
@@ -237,6 +243,8 @@ class Node:
             cluster = await founding.found()
             self._know(cluster)
         self.cluster = cluster
+        if cluster.features.get(MEMBERSHIP, 0) >= STAMP_LEVEL:
+            await self.stamp.ensure()
         self.phase = StartPhase.REPLICAS
         await self._start_groups(cluster)
         self.phase = StartPhase.STARTED
@@ -286,7 +294,9 @@ class Node:
         self.moves = LeadershipMoves(self.groups, self.leadership, self.links, options.node_id)
         self.partitions = PartitionManager()
         self.visible_ends = VisibleEnds(self.links, self.partitions, self.leadership, options.node_id)
-        state = ControllerState(options.topic_defaults, options.state, options.features, cluster.replicas)
+        state = ControllerState(
+            options.topic_defaults, options.state, options.features, cluster.replicas, self.stamp
+        )
         self._topics, set_options = state.tables.topics, state.tables.options
         # Before raft0 is opened, too: what is set is in force before anybody is served.
         set_options.add_listener(

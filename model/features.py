@@ -22,6 +22,9 @@ OPTIONS_LEVEL = 1
 # From this level on, partitions move between brokers.
 PLACEMENTS_LEVEL = 1
 
+# From this level on, versions without the feature must refuse a broker's data directory (`cluster.directory_stamp`).
+STAMP_LEVEL = 1
+
 # What this version offers, by name. At level 0 a feature is not in use.
 OFFERED: Mapping[str, LevelRange] = {
     # Brokers join and leave: not built yet. Replicas move between brokers, and options change while brokers run.

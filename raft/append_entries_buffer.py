@@ -5,7 +5,7 @@ appends each without a flush, and then one fsync answers all that asked for one,
 appends: group commit on the follower.
 
 Nothing is written in a term that a restart could forget: the drain waits until it is durable, for a short while, and
-answers BUSY where it is not by then.
+answers BUSY where it is not by then. So it answers to a configuration until the node may hold one.
 
 Replies are built when they are sent, from the current state: an append that finished under an old term answers
 with the new term and no success (counterexample 19).
@@ -14,6 +14,7 @@ with the new term and no success (counterexample 19).
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from model.ids import Index, NodeId, Offset, Term
@@ -25,9 +26,11 @@ from raft.rules.append import AppendPlan, LogView, Reject, plan_append
 from raft.rules.recovery import retry_index
 from raft.vote_store import VoteStore
 from raft.write_steps import Step
-from storage.entry import Entry
+from storage.entry import Entry, EntryKind
 from storage.errors import DiskFullError, RefusedError, StorageError
 from storage.log import Log
+
+_KIND_OF = attrgetter("kind")
 
 
 class _Asked(NamedTuple):
@@ -196,6 +199,10 @@ class AppendEntriesBuffer:
         if not state.is_term_durable:
             return _Outcome(asked, AppendStatus.BUSY, Index(0))
         log, entries = context.log, queued.entries
+        # Without this check an older version would open the directory, and skip the configuration.
+        if not context.node.configurations.is_open and EntryKind.CONFIGURATION in map(_KIND_OF, entries):
+            context.node.configurations.open_soon()
+            return _Outcome(asked, AppendStatus.BUSY, Index(0))
         prev_index = Index(request.prev_index)
         plan = plan_append(
             LogView(log.start_index, log.dirty_index, state.commit_index, log.term_at),

@@ -15,7 +15,7 @@ from raft.errors import RaftError, TransferRefusedError, TransferTargetError
 from raft.group_configuration import AgreementPolicy, GroupConfiguration, Revision
 from raft.heartbeat_manager import HeartbeatManager
 from raft.log_state import LogState, NoLogState
-from raft.node_resources import NodeResources
+from raft.node_resources import ConfigurationGuard, NodeResources, OpenGuard
 from raft.options import RaftOptions
 from raft.replica_directories import ReplicaDirectories
 from raft.replica_opening import ReplicaOpening
@@ -38,7 +38,8 @@ _SAVED_AT_ONCE = 16
 class GroupManager:
     """Owns every `Consensus` of the node.
 
-    `look` returns the free bytes of the data directory, or raises as `DataDirectoryWatch.look` does.
+    `look` returns the free bytes of the data directory, or raises as `DataDirectoryWatch.look` does. `configurations`
+    says whether entries of kind 2 may be written here yet; None: they may.
 
     Attributes:
         open_files: The segment files that all logs share.
@@ -54,9 +55,11 @@ class GroupManager:
         client: RaftClient,
         groups_directory: str,
         look: Callable[[], Awaitable[int]],
+        configurations: ConfigurationGuard | None = None,
     ) -> None:
         self._look = look
-        self._node = NodeResources(env, options, self_replica, kvstore, client)
+        guard = configurations or OpenGuard()
+        self._node = NodeResources(env, options, self_replica, kvstore, client, guard)
         self.limits, self.probe, self.call_figures = self._node.limits, self._node.probe, self._node.call_figures
         self.fsyncs = self._node.fsyncs
         self.open_files = OpenFiles(env.files, options.open_segments)

@@ -7,10 +7,12 @@ a committed entry, so that the entries before the log start are not needed to kn
     follower           note
     both       truncate (a newer leader, or an append that failed) ; commit -> snapshot
     start      restore, note ... note            from the newest snapshot and the entries behind it
+
+A state that must have something durable before it settles some entry is a `HoldingLogState`, too.
 """
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Awaitable, Iterator
+from typing import Protocol, runtime_checkable
 
 from model.ids import Index
 from raft.errors import RaftError
@@ -60,8 +62,10 @@ class LogState(Protocol):
         """
         ...
 
-    def restore(self, state: bytes, applied_index: Index) -> Iterator[None]:
+    def restore(self, state: bytes, applied_index: Index) -> Iterator[Awaitable[None] | None]:
         """Replace everything, in the last step, by what `snapshot` yielded when `applied_index` was settled.
+
+        What a step yields is awaited before the next one.
 
         Raises:
             CorruptLogError: The bytes cannot be read.
@@ -70,6 +74,19 @@ class LogState(Protocol):
 
     def reset(self) -> None:
         """Forget everything: the log is empty and begins at 1."""
+        ...
+
+
+@runtime_checkable
+class HoldingLogState(Protocol):
+    """What a `LogState` has beside its own methods if it holds settling up until something is durable."""
+
+    def settles_until(self, index: Index) -> Index:
+        """Return how far up to `index` entries may be settled now; nothing is settled meanwhile."""
+        ...
+
+    async def wait_until_it_settles(self) -> None:
+        """Return once the next entry may be settled. It waits as long as the disk lets it wait."""
         ...
 
 

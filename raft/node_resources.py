@@ -1,6 +1,7 @@
 """What all replicas of one node share: seams, options, the kvstore, the links, and the limits over all groups."""
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from model.fixed_histogram import FixedHistogram
 from model.ids import Replica
@@ -14,6 +15,31 @@ from runtime.environment import Environment
 from storage.kvstore import KvStore
 
 
+class ConfigurationGuard(Protocol):
+    """Whether this node may hold configurations yet: entries of kind 2, and snapshots that have one (RFC 0019).
+
+    Before the first one something else must be durable, which the owner of the node knows.
+    """
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may; from then on it always may."""
+        ...
+
+    def open_soon(self) -> None:
+        """Begin what is missing; never waits. Whoever has a configuration to write tries again later."""
+        ...
+
+
+class OpenGuard:
+    """Nothing else is needed."""
+
+    is_open = True
+
+    def open_soon(self) -> None:
+        """It is open."""
+
+
 @dataclass(slots=True)
 class NodeResources:
     """One per node; it outlives the node's replicas.
@@ -24,6 +50,7 @@ class NodeResources:
         self_replica: The node with its data directory.
         kvstore: Terms, votes and markers of all groups.
         client: Sends to the other nodes.
+        configurations: Whether they may be written here yet.
         deadlines: One timer of the loop for the deadlines of all groups.
         probe: Counters over all groups.
         call_figures: Durations and counts by kind of entry, over all groups.
@@ -36,6 +63,7 @@ class NodeResources:
     self_replica: Replica
     kvstore: KvStore
     client: RaftClient
+    configurations: ConfigurationGuard = field(default_factory=OpenGuard)
     deadlines: DeadlineQueue = field(init=False, default_factory=DeadlineQueue)
     probe: RaftProbe = field(init=False, default_factory=RaftProbe)
     call_figures: CallFigures = field(init=False, default_factory=CallFigures)

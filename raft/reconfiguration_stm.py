@@ -88,6 +88,9 @@ class Reconfiguration:
                         return
                     case WaitFor(reason):
                         await self._pause(reason)
+                    case Append() if not context.node.configurations.is_open:
+                        context.node.configurations.open_soon()
+                        await self._pause("this node may not hold configurations yet")
                     case Append(configuration):
                         await self._append(configuration)
         except RaftError as error:
@@ -112,6 +115,8 @@ class Reconfiguration:
         # L1: one at a time, and none before the barrier of the term.
         assert state.is_in_office
         assert state.configurations.is_committed
+        # L10: an older version would open the directory, and skip the entry.
+        assert context.node.configurations.is_open
         if not configuration.is_joint and not configuration.is_voter(state.self_replica) and await self._hands_over():
             return
         voters = [[int(voter.node_id) for voter in voters] for voters in configuration.voter_sets]

@@ -82,6 +82,9 @@ class SnapshotReceiver:
 
     def _begin(self, leader: NodeId, request: InstallSnapshotRequest) -> None:
         self.forget()
+        if request.configuration and not self._context.node.configurations.is_open:
+            self._context.node.configurations.open_soon()
+            return  # Answered BUSY: it is sent again.
         place = self._budget.try_begin(request.size, self._context.now(), self.forget)
         if place is not None:
             self._incoming = _Incoming(leader, request, place)

@@ -10,6 +10,8 @@ still noted, so `admit` gives the same verdicts. Nothing is settled while a snap
 state that it holds is that of one index, however many steps it takes.
 
 A step settles entries of one kind after the other, so that each duration is counted for its kind (`call_figures`).
+
+A `HoldingLogState` says how far a step may go. Settling then waits in the background, and a snapshot waits with it.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 from model.ids import Index, Term
-from raft.log_state import LogState, NoLogState
+from raft.log_state import HoldingLogState, LogState, NoLogState
 from raft.replica_counts import ReplicaCounts
 from runtime.gate import Gate
 from storage.entry import Entry, EntryKind
@@ -42,6 +44,7 @@ class SteppedLogState:
 
     def __init__(self, log: Log, state: LogState, step_entries: int, bytes_max: int) -> None:
         self.state = state
+        self._holding = state if isinstance(state, HoldingLogState) else None
         self._log = log
         self._step_entries = step_entries
         self._bytes_max = bytes_max
@@ -106,6 +109,7 @@ class SteppedLogState:
         """
         async with self.unchanged():
             while self.applied_index < self.committed:
+                await self._wait_until_it_settles()
                 self._step()
                 await asyncio.sleep(0)
             index, term, start = self.applied_index, self.applied_term, self._log.start
@@ -124,8 +128,8 @@ class SteppedLogState:
         Raises:
             CorruptLogError: The state cannot be understood.
         """
-        for _ in self.state.restore(snapshot.state, snapshot.applied_index):
-            await asyncio.sleep(0)
+        for wanted in self.state.restore(snapshot.state, snapshot.applied_index):
+            await (asyncio.sleep(0) if wanted is None else wanted)
         self.applied_index = snapshot.applied_index
         self._runs.clear()
         self._origin = (snapshot.applied_index, snapshot.applied_term)
@@ -148,14 +152,21 @@ class SteppedLogState:
     async def _settle(self) -> None:
         try:
             while self.applied_index < self.committed:
+                await self._wait_until_it_settles()
                 async with self._lock:
                     self._step()
                 await asyncio.sleep(0)
         finally:
             self._is_settling = False
 
+    async def _wait_until_it_settles(self) -> None:
+        if self._holding is not None:
+            await self._holding.wait_until_it_settles()
+
     def _step(self) -> None:
         index = Index(min(self.committed, self.applied_index + self._step_entries))
+        if self._holding is not None:
+            index = self._holding.settles_until(index)
         while self.applied_index < index:
             self._apply(index)
 

@@ -32,7 +32,7 @@ from raft.messages import (
     VoteRequest,
 )
 from raft.node_limits import NodeLimits
-from raft.node_resources import NodeResources
+from raft.node_resources import ConfigurationGuard, NodeResources, OpenGuard
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
 from raft.replica_log_state import ReplicaLogState
@@ -69,6 +69,8 @@ class Actor:
     durable: dict[str, bytes] = field(default_factory=dict)
     probe: RaftProbe = field(default_factory=RaftProbe)
     call_figures: CallFigures = field(default_factory=CallFigures)
+    # Whether the node may hold configurations; the same object for all of its processes.
+    guard: ConfigurationGuard = field(default_factory=OpenGuard)
     consensus: Consensus | None = None
     last_words: str = ""
     # Whom the readers of the replica have asked for a heartbeat, round by round.
@@ -210,7 +212,7 @@ class Stage:
         stm = ReplicaLogState(log, self.log_state(), self.options, ConfigurationLog(self.configuration))
         await stm.replay()
         kvstore, client = MemoryKvStore(actor.environment, actor.durable), WireClient(self.wire, actor.node_id)
-        node = NodeResources(actor.environment, self.options, replica(actor.node_id), kvstore, client)
+        node = NodeResources(actor.environment, self.options, replica(actor.node_id), kvstore, client, actor.guard)
         # They outlive the process here: a script looks at them afterwards.
         node.probe, node.limits, node.call_figures = actor.probe, actor.limits, actor.call_figures
         actor.consensus = Consensus(GROUP, node, actor, self._policy, OpenedLog(log, stm))

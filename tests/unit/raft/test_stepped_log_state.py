@@ -195,3 +195,56 @@ def test_a_clean_stop_writes_no_snapshot_of_little(start: Callable[..., Play]) -
     play.restart(clean=True)
     assert play.stage.replica(1).log.snapshot_index == 0
     assert len(play.state.noted) == 100
+
+
+class HeldState(CountingState):
+    """Nothing from `held` on is settled before `free` is called."""
+
+    def __init__(self, held: int) -> None:
+        super().__init__()
+        self.held = held
+        self.is_free = asyncio.Event()
+
+    def settles_until(self, index: Index) -> Index:
+        return index if self.is_free.is_set() else Index(min(index, self.held - 1))
+
+    async def wait_until_it_settles(self) -> None:
+        if self.settled_index + 1 >= self.held:
+            await self.is_free.wait()
+
+
+def test_what_is_held_is_settled_once_it_is_free_and_a_snapshot_waits_for_it() -> None:
+    state = HeldState(7)
+    with Stage(1, OPTIONS, log_state=lambda: state) as stage:
+        stage.start(1)
+        play = Play(stage, [state])
+        play.lead()
+        play.write(20)
+        assert (state.settled_index, stage.replica(1).applied_index) == (6, 6)
+        assert stage.replica(1).state.commit_index == 21, "who writes does not wait"
+        taken = []
+
+        async def take() -> None:
+            taken.append(await play.stm.take_snapshot())
+
+        task = stage._machine.spawn(take())
+        stage.advance(0.5)
+        assert not task.done()
+        play.write(3)
+        stage.call(state.is_free.set)
+        stage.advance(0.5)
+        assert state.settled_index == stage.replica(1).state.commit_index == 24
+        assert taken[0].applied_index == 24
+
+
+def test_a_replica_stops_while_what_it_settles_is_held() -> None:
+    state = HeldState(3)
+    with Stage(1, OPTIONS, log_state=lambda: state) as stage:
+        stage.start(1)
+        play = Play(stage, [state])
+        play.lead()
+        play.write(20)
+        stage.stop(1)
+        stage.advance(0.5)
+        assert "n1 has stopped" in stage.events
+        assert state.settled_index == 2
