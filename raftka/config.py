@@ -69,6 +69,7 @@ class BrokerConfig:
     admin_address: str
     admin_port: int
     admin_allowed_hosts: tuple[str, ...]
+    admin_remote_changes_enable: bool
     seeds: tuple[SeedAddress, ...]
     cluster_secret_file: str | None
     insecure: bool

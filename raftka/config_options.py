@@ -157,6 +157,13 @@ OPTIONS: tuple[Option, ...] = (
         example='["broker-1.example.com"]',
     ),
     Option(
+        key="admin.remote.changes.enable",
+        kind="bool",
+        default=False,
+        doc="Take changes of the cluster at the admin port from other machines, too. The port has no login: whoever"
+        " reaches it may then move partitions. Without it, only this machine may.",
+    ),
+    Option(
         key="seeds",
         kind="list",
         default=(),

@@ -106,6 +106,17 @@ def _arrived_at(request: web.Request) -> _Address | None:
     return _address(str(name[0])) if isinstance(name, tuple) else None
 
 
+def is_from_this_machine(request: web.Request) -> bool:
+    """Whether the client is on the broker's machine: it comes from loopback, or from the address that it came to.
+
+    What a proxy or a tunnel on this machine passes on counts as local.
+    """
+    transport = request.transport
+    name = None if transport is None else transport.get_extra_info("peername")
+    peer = _address(str(name[0])) if isinstance(name, tuple) else None
+    return peer is not None and (peer.is_loopback or peer == _arrived_at(request))
+
+
 def _address(text: str) -> _Address | None:
     """Return an IP address; an IPv4 address in IPv6's clothes as IPv4, any zone left off."""
     try:

@@ -10,6 +10,7 @@ GET   /v1/events?since=N                                                what hap
 GET   /v1/bounds                                                        how full is what has a bound
 GET   /v1/health                                                        what is wrong with the cluster, and the cures
 GET   /metrics, /metrics/partitions                                     for Prometheus (`scrapes`)
+GET, POST                                                               the verbs of `verb_table` (`admin_verbs`)
 
 `admin_access` says which requests are refused before any of these is asked, `admin_parameters` which parameters there
 are, and `starting` what is answered until the node has started.
@@ -28,7 +29,8 @@ from model.ids import NodeId
 from raft.errors import RaftError, TransferTargetError, TransferTimedOutError
 from raftka.broker.admin_access import AdminAccess
 from raftka.broker.admin_listener import AdminListener
-from raftka.broker.admin_parameters import name_unknown_path, refuse_unknown_parameters
+from raftka.broker.admin_parameters import KnownParameters, name_unknown_path
+from raftka.broker.admin_verbs import AdminVerbs
 from raftka.broker.bounds import node_fills
 from raftka.broker.event_json import render_events
 from raftka.broker.health import HealthReader
@@ -37,6 +39,7 @@ from raftka.broker.readiness import not_ready, refused_links
 from raftka.broker.scrapes import Scrapes
 from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import LIVE, READY, Starting, ready_response
+from raftka.broker.verb_table import VERBS
 from raftka.health.refusals import RefusedLink
 from raftka.monitoring.catalogue import Path
 
@@ -47,15 +50,23 @@ _SHOWN_CHARACTERS = 60
 class AdminHttp:
     """Routes over one node, which is there from `serve` on; until then `starting` answers.
 
-    `names` are the hosts by which this port is asked for, besides its addresses (AdminAccess).
+    `names` are the hosts by which this port is asked for, besides its addresses (AdminAccess); `verbs` run for those
+    who may (AdminVerbs).
     """
 
     _node: Node
     _statuses: PartitionStatusReader
     _scrapes: Scrapes | None
 
-    def __init__(self, starting: Starting, listener: AdminListener, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        starting: Starting,
+        listener: AdminListener,
+        names: Sequence[str] = (),
+        verbs: AdminVerbs | None = None,
+    ) -> None:
         self._starting = starting
+        self._verbs = verbs or AdminVerbs(VERBS, takes_remote_changes=False)
         self._access = AdminAccess(names)
         self._listener = listener
         self._health: HealthReader | None = None
@@ -67,10 +78,11 @@ class AdminHttp:
         Raises:
             OSError: The address cannot be bound.
         """
+        known = KnownParameters(self._verbs.parameters())
         application = web.Application(
             middlewares=[
                 *(self._listener.middleware, self._access.middleware),
-                *(refuse_unknown_parameters, self._starting.middleware, name_unknown_path),
+                *(known.middleware, self._starting.middleware, name_unknown_path),
             ]
         )
         application.router.add_get(LIVE, self._live)
@@ -82,6 +94,7 @@ class AdminHttp:
         application.router.add_get("/v1/bounds", self._bounds)
         application.router.add_get("/v1/health", self._find_health)
         application.router.add_get("/v1/events", self._events)
+        self._verbs.route(application.router, lambda: self._node)
         for path in Path:
             application.router.add_get(path.value, self._metrics)
         server_logger = logging.getLogger("aiohttp.server")

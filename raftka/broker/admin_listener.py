@@ -12,6 +12,7 @@ from aiohttp import web
 
 # Request line and headers; the parser bounds each line, nobody their number.
 _HEAD_BYTES_MAX = 64 * 1024
+_HEAD_END = b"\r\n\r\n"
 # So many the kernel keeps for us, and so many are accepted in one step of the loop. A client that finds no place among
 # them tries again after a second.
 _BACKLOG = 1024
@@ -114,6 +115,9 @@ class _Guard(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._head_bytes = 0
+        # The last bytes of an unfinished head: its end may come in two pieces.
+        self._head_tail = b""
+        self._has_head = False
         self._is_busy = False
 
     def begin_request(self) -> None:
@@ -121,8 +125,8 @@ class _Guard(asyncio.Protocol):
         self._stop_timer()
 
     def end_request(self) -> None:
-        self._is_busy = False
-        self._head_bytes = 0
+        self._is_busy = self._has_head = False
+        self._head_bytes, self._head_tail = 0, b""
         if self._transport is not None:
             self._guards.strangers.pop(self._transport, None)
         self._start_timer()
@@ -148,8 +152,8 @@ class _Guard(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._transport not in self._guards.by_transport:
             return
-        if not self._is_busy:
-            self._head_bytes += len(data)
+        if not self._is_busy and not self._has_head:
+            self._count_head(data)
             if self._head_bytes > _HEAD_BYTES_MAX:
                 self._transport.abort()
                 return
@@ -157,6 +161,14 @@ class _Guard(asyncio.Protocol):
             self._inner = self._new_inner()
             self._inner.connection_made(self._transport)
         self._inner.data_received(data)
+
+    def _count_head(self, data: bytes) -> None:
+        """Count what belongs to the head: a body that comes with it is bounded by whoever reads it."""
+        seen = self._head_tail + data
+        end = seen.find(_HEAD_END)
+        self._has_head = end >= 0
+        self._head_bytes += len(data) if end < 0 else end + len(_HEAD_END) - len(self._head_tail)
+        self._head_tail = seen[1 - len(_HEAD_END) :]
 
     def eof_received(self) -> bool | None:
         return None if self._inner is None else self._inner.eof_received()

@@ -1,6 +1,6 @@
 """Which query parameters a path of the admin port takes. Any other is refused: a misspelled one must not be ignored."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
@@ -14,19 +14,25 @@ _SHOWN_CHARACTERS = 60
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-@web.middleware
-async def refuse_unknown_parameters(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Answer 400, with the name, to a request with a parameter that its path does not take."""
-    resource = request.match_info.route.resource
-    if resource is None:
-        return await handler(request)  # No such path, or not with this method.
-    allowed = PARAMETERS.get(resource.canonical, ())
-    unknown = sorted(set(request.query) - set(allowed))
-    if not unknown:
-        return await handler(request)
-    there = f"there is only {', '.join(allowed)}" if allowed else "this path takes none"
-    message = f"unknown parameter {unknown[0][:_SHOWN_CHARACTERS]!r}: {there}"
-    return web.json_response({"error": message}, status=400)
+class KnownParameters:
+    """Refuses parameters that are neither in PARAMETERS nor in `more`, which is that of the verbs."""
+
+    def __init__(self, more: Mapping[str, tuple[str, ...]]) -> None:
+        self._taken = {**PARAMETERS, **more}
+
+    @web.middleware
+    async def middleware(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Answer 400, with the name, to a request with a parameter that its path does not take."""
+        resource = request.match_info.route.resource
+        if resource is None:
+            return await handler(request)  # No such path, or not with this method.
+        allowed = self._taken.get(resource.canonical, ())
+        unknown = sorted(set(request.query) - set(allowed))
+        if not unknown:
+            return await handler(request)
+        there = f"there is only {', '.join(allowed)}" if allowed else "this path takes none"
+        message = f"unknown parameter {unknown[0][:_SHOWN_CHARACTERS]!r}: {there}"
+        return web.json_response({"error": message}, status=400)
 
 
 @web.middleware

@@ -30,6 +30,7 @@ from model.topic_config import TOPIC_CONFIGS, TopicConfig
 from raft.options import RaftOptions
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
+from raftka.broker.admin_verbs import AdminVerbs
 from raftka.broker.can_listen import check_can_listen
 from raftka.broker.described_options import admin_host
 from raftka.broker.dynamic_options import BrokerOptions, OptionsOfBroker, described, described_for_all
@@ -47,6 +48,7 @@ from raftka.broker.scrapes import Scrapes
 from raftka.broker.service_manager import ServiceManager
 from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import Starting, node_phase
+from raftka.broker.verb_table import VERBS
 from raftka.config import BrokerConfig
 from raftka.config_options import BY_KEY
 from runtime.environment import Environment, system_environment
@@ -180,7 +182,8 @@ class Broker:
         self._lock = lock_data_directory(env, config.data_dir, create=config.data_dir_create)
         warn_of_open_directory(config.data_dir)
         starting = self._starting
-        self._admin = AdminHttp(starting, AdminListener(limits.admin), admin_names(config))
+        verbs = AdminVerbs(VERBS, takes_remote_changes=config.admin_remote_changes_enable)
+        self._admin = AdminHttp(starting, AdminListener(limits.admin), admin_names(config), verbs)
         await self._admin.start(config.admin_address, config.admin_port)
         starting.enter("opening the kvstore")
         self._kvstore = await RocksKvStore.open(env, f"{config.data_dir}/{KVSTORE}")
