@@ -14,7 +14,9 @@
 * `partition_allocator`   which nodes get the replicas of new partitions.
 * `raft0_voters`          who votes in raft0, at its leader: `raft0_candidates` who could, `raft0_table` who does.
 * `controller_backend`    makes this node's groups match the tables.
-* `placements`            moves of partitions, at raft0's leader; `placement_reports` tells it when they are done.
+* `placements`            moves of partitions, at raft0's leader; `placement_reports` tells it when they are done,
+                          `move_status` gathers how far they are.
+* `replication_spread`    where a topic goes whose partitions shall have more or fewer replicas.
 * `partition`             one local replica as the Kafka edge sees it; `partition_manager` all of them;
                           `replica_gauges` what status, metrics and telemetry read off it.
 * `retention`             lets leaders delete what has outlived its topic's retention: `retention_rule` says which
@@ -29,7 +31,8 @@
 * `leadership`            who leads which partition, pushed between brokers.
 * `leadership_moves`      lets a chosen replica lead; any broker forwards to the partition's leader.
 * `events`                the newest events of this broker, each a line of its log (RFC 0016): `node_watch` records
-                          which brokers are lost and back, `leadership_events` what this one begins to lead.
+                          which brokers are lost and back, `leadership_events` what this one begins to lead,
+                          `move_events` which partitions move.
 * `idle_probe`            asks over silent links, so that a broker that stands still is lost for all others too.
 * `health_counts`         how many partitions a broker leads, and how many of them are in trouble; raft0's leader:
                           brokers alive, and partitions that nobody leads.

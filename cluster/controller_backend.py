@@ -96,6 +96,11 @@ class ControllerBackend:
         """Whether every replica placed here has been opened, and every deleted one is gone, or the disk refused it."""
         return self._is_idle and not self._changed.is_set() and not self._under_way
 
+    @property
+    def unleft(self) -> dict[str, str]:
+        """What was moved elsewhere and cannot leave this node: the partition's name, and what the disk says."""
+        return {self._topics.name_of(group): why for group, why in self._unleft.items()}
+
     def remove_leftovers(self) -> None:
         """Remove the groups on this disk whose topic is in no table.
 

@@ -28,6 +28,9 @@ class EventKind(Enum):
     NODE_STOPS = "node_stops"
     NODE_FLAPS = "node_flaps"
     LEADER = "leader"
+    MOVE_BEGUN = "move_begun"
+    MOVE_CANCELLED = "move_cancelled"
+    MOVE_FINISHED = "move_finished"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ from cluster.idle_probe import IdleProbe
 from cluster.leadership import Leadership
 from cluster.leadership_events import LeadershipEvents
 from cluster.leadership_moves import LeadershipMoves
+from cluster.move_events import MoveEvents
+from cluster.move_status import MoveStatusReader
 from cluster.node_watch import NodeWatch
 from cluster.partition_manager import PartitionManager
 from cluster.placement_reports import PlacementReports
@@ -153,6 +155,7 @@ class Node:
     health: HealthCounts
     admin: AdminRequests
     placements: Placements
+    move_status: MoveStatusReader
     producer_ids: ProducerIds
     backend: ControllerBackend
     telemetry: TelemetryPublisher | None = None
@@ -303,6 +306,7 @@ class Node:
             lambda: self._dynamic.apply(set_options.of(None), set_options.of(self.options.node_id))
         )
         LeadershipEvents(self.groups, self.events)
+        MoveEvents(state.tables.topics, self.events, options.node_id, self.is_registered.is_set)
         # Before raft0 is opened: it hears of every topic that is deleted from then on.
         self.backend = ControllerBackend(
             state.tables.topics,
@@ -342,7 +346,10 @@ class Node:
         self._started.append(self.leadership)
         self.backend.start()
         self._started.append(self.backend)
-        reports = PlacementReports(state.tables.topics, state.tables.raft0, self.groups, self.placements)
+        self.move_status = MoveStatusReader(state.tables.topics, self.groups, self.links, self.replica, self.is_alive)
+        reports = PlacementReports(
+            state.tables.topics, state.tables.raft0, self.groups, self.placements, self.move_status.look
+        )
         reports.start()
         self._started.append(reports)
         voters = Raft0Voters(self.controller, self.is_alive)

@@ -8,6 +8,7 @@ A replica knows it that was in office when the last configuration was committed,
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from cluster.errors import ClusterError
 from cluster.placements import PlacementReport, Placements, ReachedPlacement
@@ -25,13 +26,21 @@ _REACHED_MAX = 1000
 
 
 class PlacementReports:
-    """See the module. While nothing moves, nothing runs."""
+    """See the module. While nothing moves, nothing runs; `on_look` is called each second in which something does."""
 
-    def __init__(self, topics: TopicTable, raft0: Raft0Table, groups: GroupManager, placements: Placements) -> None:
+    def __init__(
+        self,
+        topics: TopicTable,
+        raft0: Raft0Table,
+        groups: GroupManager,
+        placements: Placements,
+        on_look: Callable[[], object],
+    ) -> None:
         self._topics = topics
         self._raft0 = raft0
         self._groups = groups
         self._placements = placements
+        self._on_look = on_look
         self._gate = Gate("placement-reports")
         self._is_running = False
 
@@ -57,6 +66,7 @@ class PlacementReports:
     async def _run(self) -> None:
         try:
             while self._is_moving:
+                self._on_look()
                 await asyncio.sleep(_INTERVAL)
                 reached = self._reached()
                 if reached:

@@ -43,6 +43,7 @@ class AlterPlacementsRequest(msgspec.Struct, frozen=True, array_like=True):
     moves: list[WantedMove]
     may_change_count: bool
     timeout: float
+    validate_only: bool = False
 
 
 class RefusedMove(msgspec.Struct, frozen=True, array_like=True):
@@ -55,9 +56,10 @@ class RefusedMove(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PlacementsReply(AdminReply, frozen=True, array_like=True):
-    """What is not in `refused` moves, or is where it shall be."""
+    """What is not in `refused` moves, or is where it shall be; `moved` says how many began to move, or would."""
 
     refused: tuple[RefusedMove, ...] = ()
+    moved: int = 0
 
 
 class ReachedPlacement(msgspec.Struct, frozen=True, array_like=True):
@@ -93,7 +95,7 @@ class Placements:
         admin.serve(PLACEMENT_REPORT, self._finish)
 
     async def alter(self, request: AlterPlacementsRequest) -> PlacementsReply:
-        """Let partitions move; the reply names those that do not.
+        """Let partitions move, or only check whether they could; the reply names those that do not.
 
         Raises:
             FeatureLevelError: As far as this broker knows, the cluster's feature is below its level; others may not
@@ -135,9 +137,11 @@ class Placements:
                     continue
                 if record is not None:
                     records.append(record)
-            if records:
+            if records and request.validate_only:
+                self._controller.check_room(AlterPlacements(records))
+            elif records:
                 index = await self._controller.propose(AlterPlacements(records), deadline)
-            return PlacementsReply("", "", applied_index=index, refused=tuple(refused))
+            return PlacementsReply("", "", applied_index=index, refused=tuple(refused), moved=len(records))
 
     def _checked(self, wanted: WantedMove, added: list[list[int]], *, may_change_count: bool) -> PlacementRecord | None:
         """Return what to propose for a partition, None if it is there; `added` collects who gets new replicas.

@@ -17,8 +17,12 @@ class AdminError(Exception):
     """The admin port is not reachable or answers something else than JSON; one line."""
 
 
-def request_json(address: str, path: str, timeout: float = 2.0, *, method: str = "GET") -> tuple[int, Any]:
+def request_json(
+    address: str, path: str, timeout: float = 2.0, *, method: str = "GET", document: Any = None
+) -> tuple[int, Any]:
     """Return (HTTP status, body) of `http://{address}{path}`; timeout in seconds per step.
+
+    `document` is sent as JSON; None: there is no body.
 
     Raises:
         AdminError: No answer, or none that is JSON.
@@ -30,7 +34,10 @@ def request_json(address: str, path: str, timeout: float = 2.0, *, method: str =
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout)
     try:
-        connection.request(method, path)
+        if document is None:
+            connection.request(method, path)
+        else:
+            connection.request(method, path, json.dumps(document), {"Content-Type": "application/json"})
         response = connection.getresponse()
         return response.status, json.loads(response.read())
     except (OSError, http.client.HTTPException) as error:

@@ -6,7 +6,8 @@
 * `described_options`  the options as DescribeConfigs tells them; `dynamic_options` what is set while the broker runs.
 * `admin_access`    which requests the admin port refuses: those that a web page made a browser send.
 * `admin_http`      the admin port: readiness, partitions, brokers, metrics; `admin_parameters`: what its paths take.
-* `admin_verbs`     how verbs run there: JSON in and out, dry runs, who may change something; `verb_table` has them all.
+* `admin_verbs`     how verbs run there: JSON in and out, dry runs, who may change something; `verb_table` has them all,
+                    `move_verbs` those that move partitions.
 * `bounds`          how full each state table is.
 * `can_listen`  whether its addresses are free, before anything else.
 * `admin_listener`  its socket: how many connections, for how long.

@@ -20,6 +20,7 @@ What several commands share:
   binary and hex as `number_format` has them.
 * `input_buffer` bytes up to a delimiter.
 * `input_stream` bytes of which Ctrl-C is an end.
+* `admin_verbs`  what changes the cluster by the brokers' admin ports.
 * `progress`     why a partition is neither read nor written.
 * `progress_bar` how far long work is.
 
@@ -27,8 +28,8 @@ Commands:
 
 * `broker`    `raftka start` and `raftka config`.
 * `dev`       `raftka dev`.
-* `topic`     `raftka topic`.
-* `partition` `raftka partition`, with `partition_rows`.
+* `topic`     `raftka topic`, with `topic_replication`.
+* `partition` `raftka partition`, with `partition_rows` and `partition_moves`; `move_wait` waits for moves.
 * `produce`   `raftka produce`, with `record_writer`.
 * `consume`   `raftka consume`, with `assigned_reader`, `group_reader`, `partition_ends` and `record_sink`.
 * `group`     `raftka group`.

@@ -65,6 +65,10 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         Example("raftka topic alter-config orders --set retention.ms=86400000"),
         Example("raftka topic alter-config orders --delete retention.ms"),
     ),
+    "topic alter-replication": (
+        Example("raftka topic alter-replication orders -r 3 --dry-run"),
+        Example("raftka topic alter-replication orders -r 1 --wait", _DYNAMIC),
+    ),
     "topic add-partitions": (
         Example("raftka topic add-partitions payments -n 4 --dry-run"),
         Example("raftka topic add-partitions payments -n 4"),
@@ -78,6 +82,15 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "partition elect-preferred": (
         Example("raftka partition elect-preferred orders 0"),
         Example("raftka partition elect-preferred --all"),
+    ),
+    "partition move": (
+        Example("raftka partition move orders/0 --to 2,3,4 --dry-run", _DYNAMIC),
+        Example("raftka partition move orders/0 orders/1 --to 2,3,4 --wait", _DYNAMIC),
+    ),
+    "partition moves": (Example("raftka partition moves"), Example("raftka partition moves -f json")),
+    "partition cancel": (
+        Example("raftka partition cancel orders/0", _DYNAMIC),
+        Example("raftka partition cancel --all"),
     ),
     "cluster info": (Example("raftka cluster info"), Example("raftka cluster info --brokers 127.0.0.1:9092")),
     "cluster health": (Example("raftka cluster health"), Example("raftka cluster health -f json")),

@@ -7,6 +7,7 @@ import click
 from click.exceptions import Exit
 
 from raftka.admin_client import request_json
+from raftka.cli import partition_moves
 from raftka.cli.completion import complete_partitions, complete_topics
 from raftka.cli.exit_codes import FAILED, CommandError
 from raftka.cli.lazy_group import CommandGroup
@@ -26,7 +27,12 @@ _TRANSFER_SECONDS = 15.0
 
 @click.group("partition", cls=CommandGroup)
 def app() -> None:
-    """List partitions, and choose who leads them."""
+    """List partitions, choose who leads them, and move them between brokers."""
+
+
+app.add_command(partition_moves.move)
+app.add_command(partition_moves.moves)
+app.add_command(partition_moves.cancel)
 
 
 @app.command("list")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from raftka.admin_client import get_json
+from raftka.cli import topic_replication
 from raftka.cli.completion import complete_topic_keys, complete_topic_pairs, complete_topics
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.lazy_group import CommandGroup
@@ -37,7 +38,10 @@ _MARKS = ("dirty", "flushed", "commit", "visible")
 
 @click.group("topic", cls=CommandGroup)
 def app() -> None:
-    """Create, describe, configure, trim and delete topics."""
+    """Create, describe, configure, replicate, trim and delete topics."""
+
+
+app.add_command(topic_replication.alter_replication)
 
 
 @app.command()

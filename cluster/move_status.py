@@ -1,0 +1,250 @@
+"""How far the moves of partitions are: each broker tells of its own replicas, any broker gathers them.
+
+The leader of a moving group knows what it waits for. If it has none, its other replicas know which voters the newest
+configuration in their logs has. So a group whose voters cannot form a quorum is named, too.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from cluster.placement import Move
+from cluster.topic_table import Topic, TopicTable
+from model.ids import GroupId, NodeId, Replica
+from raft.consensus import Consensus
+from raft.group_configuration import GroupConfiguration
+from raft.group_manager import GroupManager
+from rpc.errors import RpcError
+from rpc.identity import Peer
+from rpc.links import Links
+from rpc.methods import Method
+
+_GATHER_TIMEOUT = 1.0
+# Of one answer.
+_REPLICAS_MAX = 1000
+
+
+class MovesRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Asks for the receiver's replicas of partitions that are being moved."""
+
+
+class MovingReplica(msgspec.Struct, frozen=True, array_like=True):
+    """One replica, and the newest configuration in its log, whose last entry is `last_index`.
+
+    `lacks` names, at the leader, members of the configuration that lack entries of the leader's log, as (node, number
+    of entries). `idle_ms` says how long nothing of all this has got further, as far as this replica knows.
+    """
+
+    group: str
+    node_id: int
+    is_leader: bool
+    term: int
+    revision: tuple[int, int]
+    voter_sets: list[list[int]]
+    learners: list[int]
+    waits_for: str
+    has_reached: bool
+    lacks: list[tuple[int, int]]
+    last_index: int
+    idle_ms: int
+
+
+class MovingReplicas(msgspec.Struct, frozen=True, array_like=True):
+    """All such replicas of one node, at most as many as fit into an answer."""
+
+    replicas: list[MovingReplica]
+
+
+DESCRIBE_MOVES = Method(29, "describe_moves", MovesRequest, MovingReplicas)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveStatus:
+    """A partition that is being moved, and the replica that knows most of it.
+
+    Attributes:
+        topic, number: The partition.
+        move: As the table has it.
+        replica: Its leader's, else the one with the newest configuration; None: no holder has answered.
+        lost: The voter sets of that configuration of which no majority answers.
+        away: The holders that do not answer.
+    """
+
+    topic: Topic
+    number: int
+    move: Move
+    replica: MovingReplica | None
+    lost: tuple[tuple[int, ...], ...]
+    away: tuple[int, ...]
+
+    @property
+    def state(self) -> str:
+        """How far the move is, in one word."""
+        replica = self.replica
+        if replica is None or not replica.is_leader:
+            return "leaderless"
+        if replica.has_reached:
+            return "finishing"
+        if len(replica.voter_sets) > 1:
+            return "joint"
+        return "copying" if replica.learners else "preparing"
+
+    @property
+    def waits_for(self) -> str:
+        """What the move waits for, in words; empty: it goes on."""
+        if self.lost:
+            sets = " and of ".join(",".join(map(str, each)) for each in self.lost)
+            away = ", ".join(map(str, self.away))
+            return f"a majority of the voters {sets}: broker {away} does not answer"
+        replica = self.replica
+        if replica is None:
+            return "a broker that holds it: none answers"
+        if not replica.is_leader:
+            return "a leader"
+        if replica.has_reached:
+            return "raft0's leader to take the report"
+        return replica.waits_for
+
+
+class _Progress(NamedTuple):
+    seen: object
+    since: float
+
+
+class MoveStatusReader:
+    """Answers for this node's replicas and gathers those of others.
+
+    Args:
+        topics: The table.
+        groups: Of this node.
+        links: To the other brokers.
+        self_replica: This node.
+        is_alive: Whether a broker is this one or its link works.
+    """
+
+    def __init__(
+        self,
+        topics: TopicTable,
+        groups: GroupManager,
+        links: Links,
+        self_replica: Replica,
+        is_alive: Callable[[NodeId], bool],
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._links = links
+        self._self_node = self_replica.node_id
+        self._is_alive = is_alive
+        self._progress: dict[GroupId, _Progress] = {}
+        links.register(DESCRIBE_MOVES, self._answer)
+
+    def look(self) -> None:
+        """Note what has got further since the last look; call it about each second while something moves."""
+        now = asyncio.get_running_loop().time()
+        before, self._progress = self._progress, {}
+        for _, group, consensus in self._moving_here():
+            seen, known = _position(consensus), before.get(group)
+            self._progress[group] = known if known is not None and known.seen == seen else _Progress(seen, now)
+
+    def here(self) -> list[MovingReplica]:
+        """Return this node's replicas of partitions that are being moved."""
+        return [self._replica(group, consensus) for _, group, consensus in self._moving_here()]
+
+    async def read(self) -> list[MoveStatus]:
+        """Return all moves of this node's table, in order of topic and number, with what is known within a second."""
+        moving = [
+            (topic, number, move)
+            for topic in self._topics.all()
+            for number in sorted(topic.placements)
+            if (move := topic.move_of(number)) is not None
+        ]
+        nodes = sorted({replica.node_id for _, _, move in moving for replica in move.replicas})
+        answers = await asyncio.gather(*(self._of(node) for node in nodes))
+        best: dict[str, MovingReplica] = {}
+        for replica in (each for found in answers for each in found):
+            known = best.get(replica.group)
+            if known is None or _rank(replica) > _rank(known):
+                best[replica.group] = replica
+        return [self._status(topic, number, move, best.get(topic.group(number))) for topic, number, move in moving]
+
+    def _status(self, topic: Topic, number: int, move: Move, replica: MovingReplica | None) -> MoveStatus:
+        holders = sorted({int(each.node_id) for each in move.replicas})
+        away = tuple(node for node in holders if not self._is_alive(NodeId(node)))
+        sets = [] if replica is None else replica.voter_sets
+        lost = tuple(tuple(nodes) for nodes in sets if not self._have_majority(nodes))
+        return MoveStatus(topic, number, move, replica, lost, away)
+
+    def _have_majority(self, nodes: Sequence[int]) -> bool:
+        return 2 * sum(self._is_alive(NodeId(node)) for node in nodes) > len(nodes)
+
+    async def _of(self, node: NodeId) -> list[MovingReplica]:
+        if node == self._self_node:
+            return self.here()
+        if not self._is_alive(node):
+            return []
+        try:
+            return (await self._links.send(node, DESCRIBE_MOVES, MovesRequest(), timeout=_GATHER_TIMEOUT)).replicas
+        except RpcError:
+            return []
+
+    def _answer(self, _: Peer, __: MovesRequest, ___: memoryview) -> MovingReplicas:
+        return MovingReplicas(self.here()[:_REPLICAS_MAX])
+
+    def _moving_here(self) -> list[tuple[Move, GroupId, Consensus]]:
+        return [
+            (move, topic.group(number), consensus)
+            for topic in self._topics.all()
+            for number in topic.placements
+            if (move := topic.move_of(number)) is not None
+            and (consensus := self._groups.get(topic.group(number))) is not None
+        ]
+
+    def _replica(self, group: GroupId, consensus: Consensus) -> MovingReplica:
+        configuration, way = consensus.configuration, consensus.reconfiguration
+        known = self._progress.get(group)
+        idle = 0.0 if known is None else asyncio.get_running_loop().time() - known.since
+        return MovingReplica(
+            group,
+            self._self_node,
+            consensus.is_in_office,
+            consensus.term,
+            (configuration.revision.generation, configuration.revision.raft0_index),
+            [[int(voter.node_id) for voter in voters] for voters in configuration.voter_sets],
+            [int(learner.node_id) for learner in configuration.learners],
+            way.waits_for if consensus.is_in_office else "",
+            consensus.is_in_office and way.has_reached,
+            _lacks(consensus),
+            int(consensus.log.dirty_index),
+            int(idle * 1000),
+        )
+
+
+def _rank(replica: MovingReplica) -> tuple[bool, int, tuple[int, int], int]:
+    """Who knows more: a leader of a later term, then a newer configuration, then a longer log."""
+    if replica.is_leader:
+        return True, replica.term, replica.revision, 0
+    return False, 0, replica.revision, replica.last_index
+
+
+def _lacks(consensus: Consensus) -> list[tuple[int, int]]:
+    if not consensus.is_in_office:
+        return []
+    end = int(consensus.log.dirty_index)
+    members = {int(node) for node in consensus.configuration.node_ids}
+    behind = [
+        (int(node), end - int(follower.position.flushed))
+        for node, follower in sorted(consensus.state.followers.items())
+        if int(node) in members
+    ]
+    return [(node, entries) for node, entries in behind if entries > 0]
+
+
+def _position(consensus: Consensus) -> tuple[GroupConfiguration, bool, object, tuple[int, ...]]:
+    """What changes while a move gets further: the configuration, and what its learners have."""
+    configuration, state = consensus.configuration, consensus.state
+    followers = [state.followers.get(learner.node_id) for learner in configuration.learners]
+    flushed = tuple(-1 if each is None else int(each.position.flushed) for each in followers)
+    return configuration, state.configurations.is_committed, consensus.reconfiguration.target, flushed

@@ -1,0 +1,244 @@
+"""Verbs that move partitions, at the admin ports of four nodes: what they do, what they try, and what they refuse."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from cluster.events import EventKind
+from cluster.partition_status import PartitionStatusReader
+from raftka.admin_client import request_json
+from raftka.broker.admin_http import AdminHttp
+from raftka.broker.admin_listener import AdminListener
+from raftka.broker.stall_watch import StallWatch
+from raftka.broker.starting import Starting
+from tests.unit.cluster.cluster_nodes import Cluster, run, until
+from tests.unit.cluster.test_moves import Movable, nodes_of, topics, until_held
+
+
+class _Ports:
+    """The admin ports of a cluster."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self._stop = []
+        self._ports = {}
+
+    async def open(self):
+        for number, node in self.cluster.nodes.items():
+            listener = AdminListener(16)
+            admin = AdminHttp(Starting(number), listener)
+            statuses = PartitionStatusReader(node.links, node.partitions, node.options.node_id)
+            admin.serve(node, statuses, StallWatch(node))
+            await admin.start("127.0.0.1", 0)
+            self._stop.append(admin)
+            self._ports[number] = listener.port
+
+    async def close(self):
+        for admin in self._stop:
+            await admin.stop()
+
+    async def ask(self, path, document=None, at=1):
+        """Return (status, body) at a node: of a POST if there is a document."""
+        method = "GET" if document is None else "POST"
+        address = f"127.0.0.1:{self._ports[at]}"
+        return await asyncio.to_thread(request_json, address, path, 20.0, method=method, document=document)
+
+    async def moves(self, at=1):
+        status, body = await self.ask("/v1/moves", at=at)
+        assert status == 200
+        return body["moves"]
+
+
+@asynccontextmanager
+async def _ports(directory, kind=Movable):
+    cluster = kind(directory, 4)
+    ports = _Ports(cluster)
+    try:
+        await cluster.start()
+        await until(cluster.has_controller)
+        await ports.open()
+        yield ports
+    finally:
+        await ports.close()
+        await cluster.stop()
+
+
+async def _created(cluster, **options):
+    await cluster.create_topic("t", **options)
+    (replicas,) = {tuple(nodes_of(topic.replicas[0])) for topic in topics(cluster)}
+    (other,) = {1, 2, 3, 4} - set(replicas) if len(replicas) == 3 else (0,)
+    return list(replicas), other
+
+
+def _moving(topic, partition, replicas):
+    return {"topic": topic, "partition": partition, "replicas": replicas}
+
+
+def test_a_partition_moves_and_events_tell_so_and_a_dry_run_moves_nothing(tmp_path):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            before, other = await _created(ports.cluster, replication_factor=3)
+            target = [*before[1:], other]
+            wanted = {"moves": [_moving("t", 0, target)]}
+            status, body = await ports.ask("/v1/moves", {**wanted, "dry_run": True}, at=2)
+            assert (status, body["dry_run"], body["waits_for"]) == (200, True, "")
+            assert body["partitions"] == [{**_moving("t", 0, target), "error": None, "message": None}]
+            assert await ports.moves(at=2) == []
+            assert all(topic.move_of(0) is None for topic in topics(ports.cluster))
+            status, body = await ports.ask("/v1/moves", wanted, at=3)
+            assert (status, body["dry_run"]) == (200, False)
+            assert body["waits_for"].startswith("1 partition to be moved")
+            # Once more does no harm, whether the move is under way or done.
+            assert (await ports.ask("/v1/moves", wanted))[0] == 200
+            await until_held(ports.cluster, *target)
+            status, body = await ports.ask("/v1/moves", wanted)
+            assert (status, body["waits_for"]) == (200, "")
+            told = [event for event in ports.cluster[other].events.since(1) if event.partition == "t-0"]
+            kinds = [event.kind for event in told if event.kind is not EventKind.LEADER]
+            assert kinds == [EventKind.MOVE_BEGUN, EventKind.MOVE_FINISHED]
+
+    run(test)
+
+
+def test_a_move_to_a_broker_that_is_away_is_listed_with_what_it_waits_for_and_cancelled(tmp_path):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            cluster = ports.cluster
+            before, other = await _created(cluster, replication_factor=3)
+            at = before[0]
+            await cluster.stop(other)
+            await until(lambda: not cluster[at].is_alive(other))
+            target = [*before[:2], other]
+            assert (await ports.ask("/v1/moves", {"moves": [_moving("t", 0, target)]}, at=at))[0] == 200
+
+            async def listed():
+                (row,) = await ports.moves(at=at)
+                return row
+
+            async with asyncio.timeout(20):
+                while (row := await listed())["state"] != "copying" or not row["waits_for"]:
+                    await asyncio.sleep(0)
+            assert (row["topic"], row["partition"], row["origin"], row["target"]) == ("t", 0, before, target)
+            assert (row["learners"], row["voter_sets"], row["lost_voter_sets"]) == ([other], [sorted(before)], [])
+            assert str(other) in row["waits_for"]
+            assert row["away"] == [other]
+            cancelled = {"partitions": [{"topic": "t", "partition": 0}]}
+            status, body = await ports.ask("/v1/moves/cancel", {**cancelled, "dry_run": True}, at=at)
+            assert (status, (await listed())["is_cancelled"]) == (200, False), body
+            assert (await ports.ask("/v1/moves/cancel", cancelled, at=at))[0] == 200
+            await until(lambda: all(cluster[node].controller.topics.get("t").move_of(0) is None for node in before))
+            kinds = [event.kind for event in cluster[at].events.since(1) if event.partition == "t-0"]
+            assert kinds[-3:] == [EventKind.MOVE_BEGUN, EventKind.MOVE_CANCELLED, EventKind.MOVE_FINISHED]
+            # Now there is nothing to cancel.
+            status, body = await ports.ask("/v1/moves/cancel", cancelled, at=at)
+            assert (status, body["error"]) == (409, "NO_REASSIGNMENT_IN_PROGRESS")
+            status, body = await ports.ask("/v1/moves/cancel", {"all": True}, at=at)
+            assert (status, body["partitions"], body["waits_for"]) == (200, [], "")
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("moves", "status", "names"),
+    [
+        ([_moving("nobody", 0, [1])], 404, ["UNKNOWN_TOPIC_OR_PARTITION"]),
+        ([_moving("t", 5, [1, 2, 3])], 404, ["UNKNOWN_TOPIC_OR_PARTITION"]),
+        ([_moving("t", 0, [1, 1, 2])], 400, ["INVALID_REPLICA_ASSIGNMENT"]),
+        ([_moving("t", 0, [1, 2, 9])], 400, ["INVALID_REPLICA_ASSIGNMENT"]),
+        ([_moving("t", 0, [])], 400, ["INVALID_REPLICA_ASSIGNMENT"]),
+        ([_moving("t", 0, [1, 2])], 400, ["INVALID_REPLICATION_FACTOR"]),
+        (
+            [_moving("t", 0, [1, 2]), _moving("nobody", 0, [1])],
+            400,
+            [*("INVALID_REPLICATION_FACTOR",), "UNKNOWN_TOPIC_OR_PARTITION"],
+        ),
+        ([_moving("t", 0, [1, 2, 3]), _moving("nobody", 0, [1])], 200, [None, "UNKNOWN_TOPIC_OR_PARTITION"]),
+    ],
+)
+@pytest.mark.parametrize("is_dry", [True, False])
+def test_what_cannot_move_is_refused_by_the_names_that_kafka_has(tmp_path, moves, status, names, is_dry):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            await _created(ports.cluster, replication_factor=3)
+            for at in ports.cluster.nodes:
+                found, body = await ports.ask("/v1/moves", {"moves": moves, "dry_run": is_dry}, at=at)
+                assert (found, [row["error"] for row in body["partitions"]]) == (status, names)
+                if status != 200:
+                    assert (body["error"], body["message"]) == (names[0], body["partitions"][0]["message"])
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        ("/v1/moves", {}),
+        ("/v1/moves", {"moves": []}),
+        ("/v1/moves", {"moves": [{"topic": "t", "partition": -1, "replicas": [1]}]}),
+        ("/v1/moves", {"moves": [{"topic": "t", "partition": 0, "replicas": [2**31]}]}),
+        ("/v1/moves", {"moves": [{"topic": "t" * 250, "partition": 0, "replicas": [1]}]}),
+        ("/v1/moves/cancel", {}),
+        ("/v1/moves/cancel", {"all": True, "partitions": [{"topic": "t", "partition": 0}]}),
+        ("/v1/topics/t/replication", {}),
+        ("/v1/topics/t/replication", {"replication_factor": "3"}),
+    ],
+)
+def test_a_request_that_says_too_little_or_too_much_is_refused(tmp_path, path, document):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            status, body = await ports.ask(path, document)
+            assert (status, body["error"]) == (400, "INVALID_REQUEST")
+
+    run(test)
+
+
+def test_below_the_level_of_the_feature_every_verb_names_it(tmp_path):
+    async def test():
+        async with _ports(tmp_path, Cluster) as ports:
+            await ports.cluster.create_topic("t", replication_factor=3)
+            for path, document in (
+                ("/v1/moves", {"moves": [_moving("t", 0, [1, 2, 4])]}),
+                ("/v1/moves/cancel", {"partitions": [{"topic": "t", "partition": 0}]}),
+                ("/v1/topics/t/replication", {"replication_factor": 1}),
+            ):
+                for is_dry in (True, False):
+                    status, body = await ports.ask(path, {**document, "dry_run": is_dry})
+                    assert (status, body["error"]) == (409, "UNSUPPORTED_VERSION")
+                    assert "raftka.membership" in body["message"]
+
+    run(test)
+
+
+def test_the_replicas_of_a_topic_become_fewer_and_more_and_its_leader_stays(tmp_path):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            cluster = ports.cluster
+            await _created(cluster, replication_factor=3)
+            await until(lambda: cluster.leader_of("t") is not None)
+            leader = next(
+                number for number, node in cluster.nodes.items() if any(p.is_in_office for p in node.partitions)
+            )
+            path = "/v1/topics/t/replication"
+            status, body = await ports.ask(path, {"replication_factor": 3})
+            assert (status, body["partitions"], body["waits_for"]) == (200, [], "")
+            status, body = await ports.ask(path, {"replication_factor": 1}, at=leader)
+            assert status == 200
+            assert [row["replicas"] for row in body["partitions"]] == [[leader]]
+            await until_held(cluster, leader)
+            status, body = await ports.ask(path, {"replication_factor": 4, "dry_run": True})
+            (row,) = body["partitions"]
+            assert (status, row["replicas"][0], sorted(row["replicas"])) == (200, leader, [1, 2, 3, 4])
+            assert await ports.moves() == []
+            assert (await ports.ask(path, {"replication_factor": 3}))[0] == 200
+            # It is on its way: asked again, nothing changes.
+            status, body = await ports.ask(path, {"replication_factor": 3})
+            assert (status, body["partitions"]) == (200, [])
+            await until(lambda: all(len(topic.replicas[0]) == 3 for topic in topics(cluster)), seconds=40)
+            for count, name, wanted in ((0, "INVALID_REPLICATION_FACTOR", 400), (5, "INVALID_REPLICATION_FACTOR", 400)):
+                status, body = await ports.ask(path, {"replication_factor": count})
+                assert (status, body["error"]) == (wanted, name)
+            status, body = await ports.ask("/v1/topics/nobody/replication", {"replication_factor": 1})
+            assert (status, body["error"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
+
+    run(test)
