@@ -11,6 +11,7 @@ a thousand groups on a node most are, and heartbeats would be most of its work.
 from model.ids import NO_INDEX, Index, NodeId, Term
 from raft.append_dispatch import apply_reply
 from raft.append_entries_buffer import AppendEntriesBuffer
+from raft.follower_index_metadata import FollowerIndexMetadata
 from raft.messages import AppendEntriesReply, AppendStatus, Heartbeat
 from raft.replica_context import ReplicaContext
 from raft.rules.recovery import retry_index
@@ -60,17 +61,18 @@ class GroupHeartbeats:
             prev_term = context.log.term_at(follower.expected_log_end_index)
         return Heartbeat(context.group, state.term, state.commit_index, state.visible_index, prev_index, prev_term)
 
-    def on_sent(self, node_id: NodeId) -> int:
-        """Return the number of the part that is sent to a follower now."""
-        return self._context.state.followers[node_id].next_request()
+    def on_sent(self, node_id: NodeId) -> tuple[FollowerIndexMetadata, int]:
+        """Return the follower on a node, and the number of the part that is sent to it now."""
+        follower = self._context.state.followers[node_id]
+        return follower, follower.next_request()
 
-    def on_reply(self, node_id: NodeId, term: Term, number: int, reply: AppendEntriesReply) -> None:
-        """Take the reply to the part `number`, sent in `term`."""
-        follower = self._context.state.followers.get(node_id)
-        if follower is not None:
-            apply_reply(self._context, follower, term, number, reply, is_append=False)
-        else:
-            self._context.effects.observe_term(reply.term)
+    def on_reply(self, follower: FollowerIndexMetadata, term: Term, number: int, reply: AppendEntriesReply) -> None:
+        """Take the reply to the part `number`, sent in `term`.
+
+        It is for the follower that was asked. A member that was removed and is one again is another follower: its
+        requests are numbered anew, and its log may have begun anew, too (RFC 0019 section 5).
+        """
+        apply_reply(self._context, follower, term, number, reply, is_append=False)
 
     def judge(self, beat: Heartbeat) -> tuple[AppendStatus, Index]:
         """Return what a follower answers to the leader it has just heard, with the index of the reply."""

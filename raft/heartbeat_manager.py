@@ -100,7 +100,7 @@ class HeartbeatManager:
         self._unanswered[node_id] = self._unanswered.get(node_id, 0) + 1
         if are_asked:
             self._asked.on_sent(node_id)
-        numbers = [consensus.heartbeats.on_sent(node_id) for consensus in groups]
+        asked = [consensus.heartbeats.on_sent(node_id) for consensus in groups]
 
         def on_done(future: asyncio.Future[HeartbeatReply]) -> None:
             # Counted down twice, a stalled peer would get more than its bound of messages.
@@ -114,7 +114,7 @@ class HeartbeatManager:
             replies = future.result().replies
             if len(replies) != len(beats):
                 return
-            for consensus, beat, number, reply in zip(groups, beats, numbers, replies, strict=True):
-                consensus.heartbeats.on_reply(node_id, Term(beat.term), number, reply)
+            for consensus, beat, (follower, number), reply in zip(groups, beats, asked, replies, strict=True):
+                consensus.heartbeats.on_reply(follower, Term(beat.term), number, reply)
 
         self._client.heartbeat(node_id, HeartbeatRequest(beats)).add_done_callback(on_done)

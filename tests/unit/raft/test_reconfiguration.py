@@ -360,3 +360,30 @@ def test_a_node_that_came_back_with_another_directory_is_not_asked_for_its_vote(
             group.tick()
             group.advance(0.5)
         assert group.leader() in (1, 2)
+
+
+def test_an_answer_from_before_a_member_left_confirms_nobody_after_its_return():
+    with Group(4, 1, 2, 3) as group:
+        group.begin(1, 1, 2, 3)
+        group.start(4)
+        group.aim(target(1, 2, 4))
+        leader = group.replica(1)
+        assert [each.node_id for each in leader.configuration.learners] == [4]
+        for _ in range(9):
+            group.beat(1)
+        group.settle()
+        group.deliver(lambda message: message.target == 4)
+        late = [message for message in group.wire.in_flight if message.source == 4]
+        group.wire.in_flight = [message for message in group.wire.in_flight if message.source != 4]
+        assert len(late) >= 9
+        group.aim(target(1, 2, 3, revision=2))
+        while leader.configuration.learners:
+            group.tick()
+        group.aim(target(1, 2, 4, revision=3))
+        while not leader.configuration.learners:
+            group.tick()
+        for message in late:
+            group.hand_over(message)
+        group.settle()
+        follower = leader.state.followers[4]
+        assert follower.answered_request <= follower.sent_requests < 9
