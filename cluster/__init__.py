@@ -3,7 +3,7 @@
 * `commands`              what a raft0 entry says.
 * `controller_state`      raft0's commands, from the log into the tables and their snapshot.
 * `controller_tables`     the tables: `members_table`, `topic_table`, `producer_id_table`, `feature_table`,
-                          `option_table`; `controller_blocks` how they are saved.
+                          `option_table`; `controller_blocks` how they are saved, `saved_members` the admitted brokers.
 * `placement`             where a partition is that was ever moved; `saved_placement` how raft0's state holds it.
 * `controller`            raft0 on this node: propose a command, find the leader.
 * `forwarding`            any broker takes a request, and its leader answers: the rule of the three modules that do so.
@@ -37,10 +37,14 @@
 * `health_counts`         how many partitions a broker leads, and how many of them are in trouble; raft0's leader:
                           brokers alive, and partitions that nobody leads.
 * `quorum_status`         where raft0's voters stand, as its leader knows.
-* `founding`              how the seeds become a cluster, once.
+* `founding`              how the seeds become a cluster, once; `joining` how other brokers come in, `first_contact`
+                          what a broker asks before it writes anything; `known_brokers` whom its links reach.
+* `broker_changes`        brokers are drained, emptied, replaced and removed, at raft0's leader: `broker_rules` what is
+                          refused, `evacuation` moves what must leave, `draining` hands over what a broker leads.
 * `data_directory`        the identity of this node's disk; `directory_stamp` marks it for versions that must not read
                           it any more.
 * `data_directory_watch`  whether that is still the directory at its path, and its free bytes.
+* `node_options`          the options of a node.
 * `node`                  all of the above wired for one node, without any client-facing port.
 * `errors`
 """

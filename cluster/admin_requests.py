@@ -361,7 +361,8 @@ class AdminRequests:
         return self._allocate(request.partitions, request.replication_factor)
 
     def _brokers(self) -> set[NodeId]:
-        return {NodeId(broker.node_id) for broker in self._controller.members.all()}
+        """Return the brokers that may get replicas."""
+        return {NodeId(broker.node_id) for broker in self._controller.members.usable()}
 
     def _allocate(self, partitions: int, replication_factor: int) -> Sequence[Sequence[int]]:
         brokers, topics = self._brokers(), self._controller.topics

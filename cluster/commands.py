@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -128,6 +128,38 @@ class FinishPlacement(msgspec.Struct, frozen=True, tag="finish_placement"):
     revision: tuple[int, int]
 
 
+class AdmitBroker(msgspec.Struct, frozen=True, tag="admit_broker"):
+    """A broker joins with a data directory, or has new addresses; its epoch is this command's index (RFC 0020)."""
+
+    node_id: Annotated[int, msgspec.Meta(ge=0)]
+    directory_id: str
+    rpc_host: str
+    rpc_port: Annotated[int, msgspec.Meta(ge=0, le=65535)]
+
+
+class SetBrokerState(msgspec.Struct, frozen=True, tag="set_broker_state"):
+    """What a broker may be given from now on: a name of `members_table.BrokerState`."""
+
+    node_id: int
+    state: Literal["active", "draining", "decommissioning"]
+
+
+class RetireDirectory(msgspec.Struct, frozen=True, tag="retire_directory"):
+    """A node's data directory never counts again; the node may join with another one."""
+
+    node_id: int
+    directory_id: str
+
+
+class RemoveBroker(msgspec.Struct, frozen=True, tag="remove_broker"):
+    """A broker that holds nothing is in the cluster no longer; its directory is retired."""
+
+    node_id: int
+
+
+# What changes who is in the cluster.
+OfBrokers = AdmitBroker | SetBrokerState | RetireDirectory | RemoveBroker
+
 Command = (
     RegisterBroker
     | CreateTopic
@@ -139,6 +171,7 @@ Command = (
     | AlterBrokerConfigs
     | AlterPlacements
     | FinishPlacement
+    | OfBrokers
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 
 from cluster.leadership import Leadership
+from cluster.members_table import MembersTable
 from cluster.partition import Partition, log_options
 from cluster.partition_manager import PartitionManager
 from cluster.topic_table import Topic, TopicTable
@@ -43,6 +44,7 @@ class ControllerBackend:
     def __init__(
         self,
         topics: TopicTable,
+        members: MembersTable,
         groups: GroupManager,
         partitions: PartitionManager,
         leadership: Leadership,
@@ -50,6 +52,8 @@ class ControllerBackend:
         new_log_state: Callable[[Topic, int], LogState],
     ) -> None:
         self._topics = topics
+        self._members = members
+        self._retired = members.retired
         self._groups = groups
         self._partitions = partitions
         self._leadership = leadership
@@ -82,6 +86,7 @@ class ControllerBackend:
         topics.add_delete_listener(self._deleted.append)
         topics.add_config_listener(self._apply_config)
         topics.add_listener(self._changed.set)
+        members.add_listener(self._on_members)
 
     def start(self) -> None:
         """Begin to reconcile."""
@@ -185,6 +190,12 @@ class ControllerBackend:
                 # Nobody waits for it any more, and what was to follow it has been passed over.
                 self._changed.set()
 
+    def _on_members(self) -> None:
+        """Who is on its way out of a group leaves first if its directory never counts again."""
+        if self._members.retired != self._retired:
+            self._retired = self._members.retired
+            self._changed.set()
+
     def _on_leadership(self, consensus: Consensus) -> None:
         """A replica that stopped because of damage is opened again, without what is damaged."""
         if _is_damaged(consensus):
@@ -265,10 +276,11 @@ class ControllerBackend:
         # It is counted how many replicas the partition has.
         partition.topic = topic
         placement, move = topic.placements[number], topic.move_of(number)
-        if move is None:
-            target = Target(topic.replicas[number], placement.finished)
-        else:
-            target = Target(move.target, move.revision)
+        wanted = topic.replicas[number] if move is None else move.target
+        revision = placement.finished if move is None else move.revision
+        # What is on its way out leaves first if it never counts again.
+        gone = {replica.directory_id for replica in topic.holders(number) if replica not in wanted}
+        target = Target(wanted, revision, frozenset(gone & self._members.retired))
         if consensus.reconfiguration.target != target:
             consensus.reconfigure(target)
 

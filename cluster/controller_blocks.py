@@ -5,8 +5,9 @@ A format version u8, then items of a length (u32, little endian) and msgpack. Th
     format 1   `_SavedHead`, then a `_SavedTopic` for each topic in order of name
     format 2   named blocks, each a `_BlockHead` and its items: "tables" with the items of format 1, "features",
                "options" while something is set on brokers: a `_SavedOptions` for all, and for each that has its own,
-               "placements" once a partition was moved: a `SavedPlacement` for each such partition, and "raft0" once
-               raft0 was moved: a `SavedRaft0`
+               "placements" once a partition was moved: a `SavedPlacement` for each such partition, "raft0" once
+               raft0 was moved: a `SavedRaft0`, and "members" once a broker has joined, left or changed its state
+               (`saved_members`)
 
 Format 2 is written once a feature has a level (RFC 0018): until then a version that knows only format 1 may come back.
 """
@@ -20,7 +21,9 @@ import msgspec
 
 from cluster.commands import AlterBrokerConfigs, BrokerRecord, are_replicas, is_topic_id
 from cluster.controller_sizes import ControllerSizes, TopicPart, topic_part
+from cluster.members_table import SavedMembers
 from cluster.raft0_table import Raft0Placement
+from cluster.saved_members import read_members, save_members
 from cluster.saved_placement import (
     SavedPlacement,
     decode_placement,
@@ -30,7 +33,7 @@ from cluster.saved_placement import (
     with_placements,
 )
 from cluster.topic_table import Topic
-from model.features import MEMBERSHIP, OPTIONS_LEVEL, PLACEMENTS_LEVEL
+from model.features import BROKERS_LEVEL, MEMBERSHIP, OPTIONS_LEVEL, PLACEMENTS_LEVEL
 from model.ids import DirectoryId, NodeId, Replica, TopicId
 from model.topic_config import TopicConfig, resolve_topic_config
 from storage.errors import CorruptLogError
@@ -40,8 +43,9 @@ FORMAT_VERSION = 2
 
 _WITHOUT_FEATURES = 1
 _TABLES, _FEATURES, _OPTIONS, _PLACEMENTS, _RAFT0 = "tables", "features", "options", "placements", "raft0"
+_MEMBERS = "members"
 # By name, the version of each block.
-_BLOCKS = {_TABLES: 1, _FEATURES: 1, _OPTIONS: 1, _PLACEMENTS: 1, _RAFT0: 1}
+_BLOCKS = {_TABLES: 1, _FEATURES: 1, _OPTIONS: 1, _PLACEMENTS: 1, _RAFT0: 1, _MEMBERS: 1}
 _LENGTH = struct.Struct("<I")
 
 
@@ -88,6 +92,7 @@ class TableContents(NamedTuple):
     feature_epoch: int
     options: Sequence[AlterBrokerConfigs]
     raft0: Raft0Placement | None = None
+    members: SavedMembers | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -133,6 +138,14 @@ def raft0_size(raft0: Raft0Placement | None) -> int:
     return 0 if raft0 is None else len(_raft0_block(raft0))
 
 
+def members_size(saved: SavedMembers | None) -> int:
+    """Return what the block of members takes, its head included; it is not there for founders alone."""
+    if saved is None:
+        return 0
+    items = save_members(saved)
+    return sum(len(_item(each)) for each in (_BlockHead(_MEMBERS, 1, len(items)), *items))
+
+
 # -- writing ----------------------------------------------------------------------------------------------------
 
 
@@ -167,6 +180,12 @@ def encode_blocks(contents: TableContents) -> Iterator[bytes]:
     assert contents.raft0 is None or levels.get(MEMBERSHIP, 0) >= PLACEMENTS_LEVEL
     if contents.raft0 is not None:
         yield _raft0_block(contents.raft0)
+    members = contents.members
+    assert members is None or levels.get(MEMBERSHIP, 0) >= BROKERS_LEVEL
+    if members is not None:
+        saved = save_members(members)
+        yield _item(_BlockHead(_MEMBERS, 1, len(saved)))
+        yield from map(_item, saved)
 
 
 def _raft0_block(raft0: Raft0Placement) -> bytes:
@@ -215,13 +234,10 @@ def _read_blocks(items: Iterator[bytes], defaults: TopicConfig) -> Generator[Non
     options: list[AlterBrokerConfigs] = []
     moved: list[SavedPlacement] = []
     raft0: Raft0Placement | None = None
+    members: SavedMembers | None = None
     for item in items:
         block = _block_decoder.decode(item)
-        if block.version != _BLOCKS.get(block.name):
-            raise ValueError(f"block {block.name[:40]!r} of version {block.version} is unknown to this version")
-        if block.name in seen:
-            raise ValueError(f"block {block.name!r} is there twice")
-        seen.add(block.name)
+        _check_block(block, seen)
         of_block = islice(items, block.items)
         if block.name == _FEATURES:
             features = _features_decoder.decode(next(of_block, b""))
@@ -232,6 +248,8 @@ def _read_blocks(items: Iterator[bytes], defaults: TopicConfig) -> Generator[Non
             moved = _read_placements(of_block, block.items)
         elif block.name == _RAFT0:
             raft0 = decode_raft0(next(of_block, b""))
+        elif block.name == _MEMBERS:
+            members = read_members(of_block, block.items)
         else:
             found[block.name] = yield from _read_tables(of_block, defaults)
         if next(of_block, None) is not None:
@@ -242,12 +260,21 @@ def _read_blocks(items: Iterator[bytes], defaults: TopicConfig) -> Generator[Non
         (_OPTIONS, OPTIONS_LEVEL, options),
         (_PLACEMENTS, PLACEMENTS_LEVEL, moved),
         (_RAFT0, PLACEMENTS_LEVEL, raft0),
+        (_MEMBERS, BROKERS_LEVEL, members),
     )
     for name, level, held in needs:
         if held and levels.get(MEMBERSHIP, 0) < level:
             raise ValueError(f"block {name!r} is there, but {MEMBERSHIP} is below level {level}")
     tables = (yield from _moved(found[_TABLES], moved)) if moved else found[_TABLES]
-    return tables._replace(levels=levels, feature_epoch=epoch, options=options, raft0=raft0)
+    return tables._replace(levels=levels, feature_epoch=epoch, options=options, raft0=raft0, members=members)
+
+
+def _check_block(block: _BlockHead, seen: set[str]) -> None:
+    if block.version != _BLOCKS.get(block.name):
+        raise ValueError(f"block {block.name[:40]!r} of version {block.version} is unknown to this version")
+    if block.name in seen:
+        raise ValueError(f"block {block.name!r} is there twice")
+    seen.add(block.name)
 
 
 def _read_tables(items: Iterator[bytes], defaults: TopicConfig) -> Generator[None, None, TableContents]:

@@ -21,6 +21,7 @@ from cluster.commands import (
     AlterPlacements,
     Command,
     FinishPlacement,
+    OfBrokers,
     RegisterBroker,
     SetFeature,
     UnknownCommandError,
@@ -62,7 +63,7 @@ class ControllerState:
         topic_defaults: Fill what a topic leaves open.
         options: Bounds of the tables.
         offered: The levels of features that this broker can work at.
-        founders: raft0's first voters.
+        founders: The brokers that founded the cluster, raft0's first voters.
         stamp: What an applied level waits for; None: nothing.
 
     Attributes:
@@ -125,7 +126,7 @@ class ControllerState:
         before = tables.size_bytes + reserved
         # Alone, a command's effect is known exactly. Behind others it may not be what it is now.
         after = before + tables.reserve_bytes(command) if self._tail else tables.size_with(command)
-        is_vital = isinstance(command, RegisterBroker | AllocateProducerIds | SetFeature | FinishPlacement)
+        is_vital = isinstance(command, RegisterBroker | AllocateProducerIds | SetFeature | FinishPlacement | OfBrokers)
         is_vital |= isinstance(command, AlterPlacements) and command.of_raft0 is not None
         return self._bound.judge(before, after, allowed=STATE_BYTES_MAX if is_vital else None)
 

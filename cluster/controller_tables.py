@@ -6,7 +6,9 @@
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 
+from cluster.broker_rules import check_decommission, check_remove
 from cluster.commands import (
+    AdmitBroker,
     AllocateProducerIds,
     AlterBrokerConfigs,
     AlterPlacements,
@@ -16,7 +18,11 @@ from cluster.commands import (
     CreateTopic,
     DeleteTopic,
     FinishPlacement,
+    OfBrokers,
     RegisterBroker,
+    RemoveBroker,
+    RetireDirectory,
+    SetBrokerState,
     SetFeature,
 )
 from cluster.controller_blocks import (
@@ -24,6 +30,7 @@ from cluster.controller_blocks import (
     decode_blocks,
     encode_blocks,
     features_size,
+    members_size,
     options_size,
     placements_size,
     raft0_size,
@@ -31,15 +38,15 @@ from cluster.controller_blocks import (
 )
 from cluster.controller_sizes import ControllerSizes, TopicPart, reserve_bytes, topic_part
 from cluster.feature_table import FeatureTable
-from cluster.members_table import MembersTable
+from cluster.members_table import BrokerState, MembersTable
 from cluster.option_table import OptionTable
 from cluster.placement import Replicas
 from cluster.producer_id_table import ProducerIdTable
 from cluster.raft0_candidates import raft0_candidates
 from cluster.raft0_table import Raft0Table
 from cluster.topic_table import TopicTable, placements
-from model.features import MEMBERSHIP, OFFERED, OPTIONS_LEVEL, PLACEMENTS_LEVEL, LevelRange
-from model.ids import NO_INDEX, RAFT0, GroupId, Index, TopicId, topic_of
+from model.features import BROKERS_LEVEL, MEMBERSHIP, OFFERED, OPTIONS_LEVEL, PLACEMENTS_LEVEL, LevelRange
+from model.ids import NO_INDEX, RAFT0, GroupId, Index, NodeId, TopicId, topic_of
 from model.topic_config import TopicConfig, resolve_topic_config
 from raft.group_configuration import Revision
 from storage.errors import UnknownFormatError
@@ -53,6 +60,8 @@ _OPTIONS_BYTES_MAX = 32
 _PLACEMENT_BYTES_MAX = 4096
 # The same of raft0, whose founders may be many.
 _RAFT0_BYTES_MAX = 64 * 1024
+# What the first change of a broker adds at most: all founders, up to a hundred.
+_MEMBERS_BYTES_MAX = 16_384
 
 
 class UnsupportedLevelError(UnknownFormatError):
@@ -65,7 +74,7 @@ class ControllerTables:
     Args:
         topic_defaults: Fill what a topic leaves open.
         offered: The levels of features that this broker can work at.
-        founders: raft0's first voters; they matter only where commands are applied.
+        founders: The brokers that founded the cluster, raft0's first voters. None: whoever registers is in it.
     """
 
     def __init__(
@@ -75,7 +84,7 @@ class ControllerTables:
         founders: Replicas = (),
     ) -> None:
         self._offered = offered
-        self.members = MembersTable()
+        self.members = MembersTable(founders)
         self.features = FeatureTable()
         self.topics = TopicTable(topic_defaults)
         self.producer_ids = ProducerIdTable()
@@ -93,7 +102,8 @@ class ControllerTables:
 
     def _size_beside_tables(self) -> int:
         beside = features_size(self.features.all()) + options_size(self.options.all())
-        return beside + placements_size(self._sizes.moved) + raft0_size(self.raft0.saved)
+        beside += placements_size(self._sizes.moved) + raft0_size(self.raft0.saved)
+        return beside + members_size(self.members.saved())
 
     def size_with(self, command: Command) -> int:
         """Return what `size_bytes` is once the command is applied to these tables, if it is taken."""
@@ -104,9 +114,12 @@ class ControllerTables:
         if isinstance(command, AlterBrokerConfigs):
             more = options_size(self.options.with_altered(command)) - options_size(self.options.all())
             return self.size_bytes + more
-        if isinstance(command, AlterPlacements | FinishPlacement):
+        if isinstance(command, AlterPlacements | FinishPlacement | OfBrokers):
             return self.size_bytes + self.reserve_bytes(command)
-        return self._size_of_tables(command) + self._size_beside_tables()
+        beside = self._size_beside_tables()
+        if isinstance(command, RegisterBroker) and self.members.saved() is not None:
+            beside += reserve_bytes((command.broker.rpc_host, command.broker.rpc_port))
+        return self._size_of_tables(command) + beside
 
     def _size_of_tables(self, command: Command) -> int:
         brokers, next_id = self.members.all(), self.producer_ids.next_id
@@ -119,7 +132,7 @@ class ControllerTables:
             case CreateTopic(name, topic_id, partitions, configs):
                 part = topic_part(name, topic_id, placements(partitions), configs, next_id)
                 return self._sizes.total(brokers, next_id, after=part)
-        assert not isinstance(command, SetFeature | AlterBrokerConfigs | AlterPlacements | FinishPlacement)
+        assert not isinstance(command, SetFeature | AlterBrokerConfigs | AlterPlacements | FinishPlacement | OfBrokers)
         topic = self.topics.get_by_id(TopicId(command.topic_id))
         if topic is None:
             return self._sizes.total(brokers, next_id)
@@ -145,7 +158,8 @@ class ControllerTables:
             case AlterTopicConfigs(_, configs):
                 return reserve_bytes(configs)
             case RegisterBroker(broker):
-                return reserve_bytes(broker)
+                # The address is in the block of members, too.
+                return reserve_bytes((broker, broker.rpc_host, broker.rpc_port))
             case AllocateProducerIds():
                 return reserve_bytes(2**63 - 1)
             case SetFeature(name, level):
@@ -159,6 +173,9 @@ class ControllerTables:
             case FinishPlacement(group):
                 # What the partition keeps of the move is less than the move, which was counted.
                 return reserve_bytes(group)
+            case AdmitBroker() | SetBrokerState() | RetireDirectory() | RemoveBroker():
+                # The first change writes the founders down, too.
+                return _MEMBERS_BYTES_MAX + reserve_bytes(command)
 
     # -- changes ------------------------------------------------------------------------------------------------
 
@@ -199,7 +216,8 @@ class ControllerTables:
         match command:
             case RegisterBroker(broker):
                 self.features.check_broker(broker)
-                self.members.apply_register(broker)
+                only_admitted = self.features.level(MEMBERSHIP) >= BROKERS_LEVEL
+                self.members.apply_register(broker, only_admitted=only_admitted)
             case CreateTopic() as create:
                 self.topics.apply_create(create, self.producer_ids.next_id)
             case DeleteTopic(topic_id):
@@ -222,12 +240,30 @@ class ControllerTables:
                 self.raft0.apply_finish(Revision(*revision))
             case FinishPlacement() as finished:
                 self.topics.apply_finish_placement(finished)
+            case _:
+                self._apply_to_brokers(command, Revision(0, index))
+
+    def _apply_to_brokers(self, command: OfBrokers, revision: Revision) -> None:
+        self.features.require(MEMBERSHIP, BROKERS_LEVEL, "changes of brokers")
+        match command:
+            case AdmitBroker() as admit:
+                self.members.apply_admit(admit, revision)
+            case SetBrokerState(node_id, state) as changed:
+                if BrokerState(state) is BrokerState.DECOMMISSIONING:
+                    check_decommission(self.members, self.topics, NodeId(node_id))
+                self.members.apply_set_state(changed, revision)
+            case RetireDirectory() as retired:
+                self.members.apply_retire(retired, revision)
+            case RemoveBroker(node_id):
+                check_remove(self.topics, self.raft0, NodeId(node_id))
+                self.members.apply_remove(NodeId(node_id), revision)
+                self.options.apply_alter(AlterBrokerConfigs(node_id, {}))
 
     def _apply_moves(self, moves: AlterPlacements, revision: Revision) -> None:
         if moves.of_raft0 is None:
             self.topics.apply_alter_placements(moves, revision)
         else:
-            self.raft0.apply_alter(moves.of_raft0, raft0_candidates(self.members, self.raft0.founders), revision)
+            self.raft0.apply_alter(moves.of_raft0, raft0_candidates(self.members), revision)
 
     def _part_of(self, topic_id: TopicId) -> TopicPart | None:
         topic = self.topics.get_by_id(topic_id)
@@ -250,6 +286,7 @@ class ControllerTables:
                 self.features.epoch,
                 self.options.all(),
                 self.raft0.saved,
+                self.members.saved(),
             )
         )
 
@@ -266,7 +303,7 @@ class ControllerTables:
 
     def replace(self, contents: TableContents) -> None:
         """Let the tables be what a snapshot says, which is a later moment of the same log."""
-        self.members.replace(contents.brokers)
+        self.members.replace(contents.brokers, contents.members)
         self.producer_ids.next_id = contents.next_producer_id
         self.topics.replace(contents.topics)
         self.features.replace(contents.levels, contents.feature_epoch)
@@ -277,7 +314,7 @@ class ControllerTables:
 
     def clear(self) -> None:
         """Begin from nothing, and tell nobody: what was here is read again."""
-        self.members.replace([])
+        self.members.clear()
         self.producer_ids.next_id = 0
         self.topics.clear()
         self.features.replace({}, 0)
@@ -290,6 +327,8 @@ def _topics_of(command: Command) -> list[TopicId]:
     """Return which topics a command changes, each once."""
     match command:
         case RegisterBroker() | AllocateProducerIds() | SetFeature() | AlterBrokerConfigs():
+            return []
+        case AdmitBroker() | SetBrokerState() | RetireDirectory() | RemoveBroker():
             return []
         case AlterPlacements(moves):
             named = dict.fromkeys(each.topic_id for each in moves if each.topic_id != RAFT0)

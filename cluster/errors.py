@@ -57,6 +57,18 @@ class UnknownBrokerError(ClusterError):
     """No broker of that node id is in the cluster."""
 
 
+class BrokerAdmittedError(ClusterError):
+    """The node id is in the cluster with another data directory: `raftka broker replace` if that one is lost."""
+
+
+class BrokerNotAdmittedError(ClusterError):
+    """The node was not admitted with that data directory, or the directory is retired."""
+
+
+class BrokerInUseError(ClusterError):
+    """The broker still holds replicas or has links, so it cannot be removed or retired; the message names them."""
+
+
 class InvalidBrokerConfigError(ClusterError):
     """An option that brokers do not have or read only at their start, or a value out of range."""
 
@@ -112,6 +124,9 @@ BY_NAME: dict[str, type[ClusterError]] = {
         FeatureUpdateError,
         FeatureLevelError,
         UnknownBrokerError,
+        BrokerAdmittedError,
+        BrokerNotAdmittedError,
+        BrokerInUseError,
         InvalidBrokerConfigError,
         UnknownPartitionError,
         NoReassignmentError,

@@ -1,6 +1,6 @@
 """Which level of each feature is in force (RFC 0018). Written by `controller_tables` only."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cluster.commands import BrokerRecord, SetFeature
 from cluster.errors import FeatureLevelError, FeatureUpdateError
@@ -15,7 +15,12 @@ class FeatureTable:
 
     def __init__(self) -> None:
         self._levels: dict[str, int] = {}
+        self._listeners: list[Callable[[], None]] = []
         self.epoch = 0
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each change; it must not block."""
+        self._listeners.append(listener)
 
     def level(self, name: str) -> int:
         """Return the level in force."""
@@ -46,6 +51,7 @@ class FeatureTable:
         if command.level > self.level(command.name):
             self._levels[command.name] = command.level
             self.epoch += 1
+            self._tell()
 
     def check(self, name: str, level: int, brokers: Sequence[BrokerRecord]) -> None:
         """Raise FeatureUpdateError if the feature must not be at that level with these brokers."""
@@ -61,10 +67,14 @@ class FeatureTable:
 
     def check_broker(self, broker: BrokerRecord) -> None:
         """Raise FeatureUpdateError unless a broker can work at all levels in force (F2 of RFC 0018)."""
-        lacking = [f"{name} {level}" for name, level in self.all().items() if broker.features.get(name, 0) < level]
+        self.check_levels(broker.features, broker.node_id)
+
+    def check_levels(self, highest: Mapping[str, int], node_id: int) -> None:
+        """Raise FeatureUpdateError unless a broker that has these highest levels can work at all levels in force."""
+        lacking = [f"{name} {level}" for name, level in self.all().items() if highest.get(name, 0) < level]
         if lacking:
             raise FeatureUpdateError(
-                f"the cluster uses {', '.join(lacking)}, which the version of broker {broker.node_id} does not have: "
+                f"the cluster uses {', '.join(lacking)}, which the version of broker {node_id} does not have: "
                 "start a newer version there"
             )
 
@@ -72,3 +82,8 @@ class FeatureTable:
         """Let these be all levels."""
         self._levels = dict(levels)
         self.epoch = epoch
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()

@@ -4,6 +4,8 @@ Every seed asks every other for its identity and its list of seeds, again and ag
 same list. Then each computes the same cluster id, a hash of the sorted node and directory ids, and writes it down; no
 majority decides and nobody is first, so three brokers that are cut off from one another found nothing
 (counterexample 22). A broker whose directory was wiped computes another id and is refused by the others.
+
+A seed that answers for a cluster without this broker ends the founding: the broker may join (`joining`).
 """
 
 import asyncio
@@ -16,7 +18,7 @@ import msgspec
 from cluster.errors import PermanentStartupError, RefusedDirectoryError, StartupError
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.errors import HandshakeRefusedError, RefusalCode, RpcError
-from rpc.identity import Address, Peer
+from rpc.identity import FOUNDING_EPOCH, Address, Peer
 from rpc.links import Links
 from rpc.methods import Method
 from storage.kvstore import KvStore
@@ -43,18 +45,20 @@ class ClusterRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         format_version: 1.
         cluster_id: See `found`.
-        members: Sorted (node id, directory id) pairs.
+        members: Sorted (node id, directory id) pairs of the founders.
         features: The levels that the cluster begins with, by feature, above 0: every member had them (RFC 0018).
+        epoch: When this broker was admitted, (generation, index in raft0's log); founders have the first (RFC 0020).
     """
 
     format_version: int
     cluster_id: str
     members: list[tuple[int, str]]
     features: dict[str, int] = {}
+    epoch: tuple[int, int] = (FOUNDING_EPOCH.generation, FOUNDING_EPOCH.raft0_index)
 
     @property
     def replicas(self) -> tuple[Replica, ...]:
-        """The members as replicas, in ascending order of node id: the voters of raft0."""
+        """The founders as replicas, in ascending order of node id: the voters that raft0 begins with."""
         return tuple(Replica(NodeId(node), DirectoryId(directory)) for node, directory in self.members)
 
 
@@ -95,6 +99,10 @@ def found(members: Mapping[int, str], features: Sequence[Mapping[str, int]] = ()
     return ClusterRecord(1, digest[:32], pairs, {name: level for name, level in levels.items() if level > 0})
 
 
+class FoundedElsewhereError(StartupError):
+    """A seed belongs to a cluster that this broker has not founded: it may join."""
+
+
 class Founding:
     """Answers other founders for ever, and founds or recalls this node's cluster at start."""
 
@@ -116,11 +124,14 @@ class Founding:
         self._why: dict[int, RpcError] = {}
         links.register(FOUND, self._on_found)
 
-    def recall(self) -> ClusterRecord | None:
+    def recall(self, *, is_living: bool = False) -> ClusterRecord | None:
         """Return the cluster this directory belongs to, None if it was never founded.
 
+        Args:
+            is_living: Brokers come and go by raft0's word, so the seeds are only whom to ask.
+
         Raises:
-            PermanentStartupError: The configured seeds are not its members: no broker can be added or dropped yet.
+            PermanentStartupError: The configured seeds are not its members.
         """
         stored = self._kvstore.get(_KEY)
         if stored is None:
@@ -128,10 +139,10 @@ class Founding:
         cluster = msgspec.json.decode(stored, type=ClusterRecord)
         configured = self._seed_ids()
         members = [node for node, _ in cluster.members]
-        if configured != members:
+        if configured != members and not is_living:
             raise PermanentStartupError(
                 f"the configured seeds are nodes {configured}, but this directory belongs to a cluster of nodes"
-                f" {members}; adding and removing brokers is not supported yet"
+                f" {members}: name these; brokers are added once the cluster uses raftka.membership at level 1"
             )
         self._cluster = cluster
         return cluster
@@ -142,12 +153,10 @@ class Founding:
         Raises:
             RefusedDirectoryError: A seed is founded and knows this node by another directory. Nothing is removed: the
                 other node may be the one that is wrong.
-            PermanentStartupError: This node is not among its seeds, or a seed's cluster does not include this
-                directory.
+            FoundedElsewhereError: A seed's cluster does not include this directory.
             StartupError: Another seed has another list.
         """
-        if self._replica.node_id not in self._seed_ids():
-            raise PermanentStartupError(f"node {self._replica.node_id} is not among its seeds {_shown(self._seeds)}")
+        assert self.is_seed, "who is not among its seeds founds nothing"
         members = {int(self._replica.node_id): str(self._replica.directory_id)}
         features = {int(self._replica.node_id): self._features}
         founded: ClusterRecord | None = None
@@ -169,11 +178,25 @@ class Founding:
                 _logger.warning("waiting for seeds %s to found the cluster", _shown(self._missing))
         # Who has founded it already may have been of another version then, and began with other levels.
         cluster = founded or found(members, list(features.values()))
+        await self.remember(cluster)
+        _logger.info("founded cluster %s of nodes %s", cluster.cluster_id, [node for node, _ in cluster.members])
+        return cluster
+
+    async def remember(self, cluster: ClusterRecord) -> None:
+        """Write down which cluster this directory belongs to from now on."""
         self._kvstore.put(_KEY, msgspec.json.encode(cluster))
         await self._kvstore.sync()
         self._cluster = cluster
-        _logger.info("founded cluster %s of nodes %s", cluster.cluster_id, [node for node, _ in cluster.members])
-        return cluster
+
+    @property
+    def is_seed(self) -> bool:
+        """Whether this node is among its seeds, so that it founds a cluster with them."""
+        return self._replica.node_id in self._seed_ids()
+
+    @property
+    def is_founded(self) -> bool:
+        """Whether this directory belongs to a cluster."""
+        return self._cluster is not None
 
     def unanswered(self) -> list[tuple[Seed, RpcError | OSError | None]]:
         """Return the seeds that `found` still waits for, each with the newest reason; None: there is none yet."""
@@ -190,39 +213,42 @@ class Founding:
             reply = await self._links.send(node, FOUND, request, timeout=_ASK_TIMEOUT)
         except RpcError as error:
             self._why[node] = error
-            self._check_refusal(node)
+            check_refused_directory(self._links, node, self._replica.node_id)
             return None  # Not up yet; asked again.
         return reply if reply.node_id == node else None
 
-    def _check_refusal(self, node: NodeId) -> None:
-        """Give up where a seed knows this node by another directory: it would say so at every start.
-
-        The directory holds nothing yet, so no broker that serves ends because of what another one says.
-        """
-        why = self._links.why_down(node)
-        if isinstance(why, HandshakeRefusedError) and why.by_peer and why.refusal is RefusalCode.WRONG_DIRECTORY:
-            raise RefusedDirectoryError(
-                f"node {node} refuses this data directory: it knows node {self._replica.node_id} by another one;"
-                f" name the original data directory of node {self._replica.node_id} as data.dir, or bring it back"
-            )
-
     def _checked(self, reply: FoundReply) -> FoundReply:
+        mine = (int(self._replica.node_id), str(self._replica.directory_id))
+        if reply.cluster is not None and mine not in reply.cluster.members:
+            raise FoundedElsewhereError(
+                f"node {reply.node_id} belongs to cluster {reply.cluster.cluster_id}, which does not know this data"
+                f" directory as node {self._replica.node_id}"
+            )
         if sorted(reply.seeds) != self._seeds:
             raise StartupError(
                 f"node {reply.node_id} was configured with other seeds:"
                 f" {_shown(reply.seeds)}, here {_shown(self._seeds)}"
             )
-        if reply.cluster is not None:
-            mine = (int(self._replica.node_id), str(self._replica.directory_id))
-            if mine not in reply.cluster.members:
-                raise PermanentStartupError(
-                    f"node {reply.node_id} belongs to cluster {reply.cluster.cluster_id}, which does not know this"
-                    f" data directory as node {self._replica.node_id}; bring the original directory back"
-                )
         return reply
 
     def _on_found(self, _: Peer, __: FoundRequest, ___: memoryview) -> FoundReply:
         return FoundReply(self._replica.node_id, self._replica.directory_id, self._seeds, self._cluster, self._features)
+
+
+def check_refused_directory(links: Links, node: NodeId, self_node: int) -> None:
+    """Give up where a broker knows this node by another directory: it would say so at every start.
+
+    The directory holds nothing yet, so no broker that serves ends because of what another one says.
+
+    Raises:
+        RefusedDirectoryError: Broker `node` has refused the link for that.
+    """
+    why = links.why_down(node)
+    if isinstance(why, HandshakeRefusedError) and why.by_peer and why.refusal is RefusalCode.WRONG_DIRECTORY:
+        raise RefusedDirectoryError(
+            f"node {node} refuses this data directory: it knows node {self_node} by another one;"
+            f" name the original data directory of node {self_node} as data.dir, or bring it back"
+        )
 
 
 def addresses(seeds: Sequence[Seed]) -> dict[NodeId, Address]:

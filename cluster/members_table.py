@@ -1,29 +1,278 @@
-"""The brokers of the cluster, as raft0 has them. Written by `controller_tables` only."""
+"""The brokers of the cluster, as raft0 has them (RFC 0020). Written by `controller_tables` only.
 
-from collections.abc import Sequence
+A broker is *admitted* with a data directory, and *registers* each time that it starts. The founders are admitted by the
+founding. A directory that is *retired* never counts again: its disk is lost, or its broker was removed.
+"""
 
-from cluster.commands import BrokerRecord
-from model.ids import NodeId
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from cluster.commands import AdmitBroker, BrokerRecord, RetireDirectory, SetBrokerState
+from cluster.errors import BrokerAdmittedError, BrokerNotAdmittedError, UnknownBrokerError
+from model.ids import DirectoryId, NodeId, Replica
+from raft.group_configuration import NO_REVISION, Revision
+
+# Of the founders: before any command, which has a later one.
+FOUNDING_EPOCH = Revision(0, 1)
+
+
+class BrokerState(StrEnum):
+    """What a broker may be given."""
+
+    ACTIVE = "active"
+    # It leads nothing and gets nothing.
+    DRAINING = "draining"
+    # It is to be empty, and then removed.
+    DECOMMISSIONING = "decommissioning"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A broker that was admitted.
+
+    Attributes:
+        replica: Its node id, and the directory that it was admitted with.
+        epoch: The command that admitted it. A node that is admitted again, with another directory, has a later one.
+        state: See `BrokerState`.
+        rpc_host, rpc_port: Where its links listen; port 0: a founder that has not registered.
+    """
+
+    replica: Replica
+    epoch: Revision
+    state: BrokerState = BrokerState.ACTIVE
+    rpc_host: str = ""
+    rpc_port: int = 0
+
+    @property
+    def node_id(self) -> NodeId:
+        """Its node id."""
+        return self.replica.node_id
 
 
 class MembersTable:
-    """Registered brokers by node id."""
+    """Admitted and registered brokers by node id.
 
-    def __init__(self) -> None:
+    Args:
+        founders: The replicas that raft0 was founded with: admitted before anything else.
+
+    Attributes:
+        retired: Directories that never count again, those of removed brokers among them.
+        changed: The command that admitted, retired or removed the last broker, or changed the state of one; there is
+            none before.
+    """
+
+    def __init__(self, founders: Iterable[Replica] = ()) -> None:
+        self._founders = tuple(founders)
         self._brokers: dict[NodeId, BrokerRecord] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self._admitted: dict[NodeId, Member] = {}
+        self.retired: frozenset[DirectoryId] = frozenset()
+        self.changed = NO_REVISION
+        self._found()
 
-    def apply_register(self, broker: BrokerRecord) -> None:
-        """Take a registration; a later one of the same node replaces it."""
-        self._brokers[NodeId(broker.node_id)] = broker
+    def _found(self) -> None:
+        self._admitted = {each.node_id: Member(each, FOUNDING_EPOCH) for each in self._founders}
+        self.retired, self.changed = frozenset(), NO_REVISION
 
-    def replace(self, brokers: Sequence[BrokerRecord]) -> None:
-        """Let these be all registrations."""
-        self._brokers = {NodeId(broker.node_id): broker for broker in brokers}
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each change, of registrations too; it must not block."""
+        self._listeners.append(listener)
+
+    # -- what is here -------------------------------------------------------------------------------------------
 
     def get(self, node_id: NodeId) -> BrokerRecord | None:
-        """Return a broker, None if it never registered."""
+        """Return a broker's newest registration, None if it never registered."""
         return self._brokers.get(node_id)
 
     def all(self) -> list[BrokerRecord]:
-        """Return all brokers in ascending order of node id."""
+        """Return all registrations in ascending order of node id."""
         return [self._brokers[node_id] for node_id in sorted(self._brokers)]
+
+    def member(self, node_id: NodeId) -> Member | None:
+        """Return an admitted broker; None if there is none of that node id."""
+        return self._admitted.get(node_id)
+
+    def admitted(self) -> list[Member]:
+        """Return all admitted brokers in ascending order of node id, those with a retired directory among them."""
+        return [self._admitted[node_id] for node_id in sorted(self._admitted)]
+
+    def is_retired(self, member: Member) -> bool:
+        """Whether the node's directory is retired: it has none until it joins again."""
+        return member.replica.directory_id in self.retired
+
+    def usable(self) -> list[BrokerRecord]:
+        """Return the registered brokers that may get replicas: active ones, in ascending order of node id.
+
+        Where nothing is known of admissions, all of them.
+        """
+        return [broker for broker in self.all() if self.refusal_of(NodeId(broker.node_id)) is None]
+
+    def refusal_of(self, node_id: NodeId) -> str | None:
+        """Return why a broker may get no replica; None: it may."""
+        broker, member = self._brokers.get(node_id), self._admitted.get(node_id)
+        if broker is None:
+            return f"broker {node_id} is not in the cluster"
+        if member is None:
+            return None
+        if self.is_retired(member) or broker.directory_id != member.replica.directory_id:
+            return f"the data directory of broker {node_id} is retired, and the broker has not joined with a new one"
+        return None if member.state is BrokerState.ACTIVE else f"broker {node_id} is {member.state}"
+
+    # -- commands -----------------------------------------------------------------------------------------------
+
+    def apply_register(self, broker: BrokerRecord, *, only_admitted: bool = False) -> None:
+        """Take a registration; a later one of the same node replaces it.
+
+        Args:
+            broker: What registers.
+            only_admitted: Whether brokers are admitted one by one: the feature is in use.
+
+        Raises:
+            BrokerNotAdmittedError: The node was not admitted with that directory, or it is retired.
+        """
+        node = NodeId(broker.node_id)
+        member = self._admitted.get(node)
+        if only_admitted and self._founders:
+            self.check_admitted(Replica(node, DirectoryId(broker.directory_id)))
+        self._brokers[node] = broker
+        if member is not None and member.replica.directory_id == broker.directory_id:
+            self._admitted[node] = replace(member, rpc_host=broker.rpc_host, rpc_port=broker.rpc_port)
+        self._tell()
+
+    def check_admitted(self, replica: Replica) -> None:
+        """Raise BrokerNotAdmittedError unless a node was admitted with a directory that still counts."""
+        member = self._admitted.get(replica.node_id)
+        if replica.directory_id in self.retired or member is None or member.replica != replica:
+            raise BrokerNotAdmittedError(not_admitted(replica, is_retired=replica.directory_id in self.retired))
+
+    def apply_admit(self, admit: AdmitBroker, revision: Revision) -> None:
+        """Take a node in, or a node whose directory was retired with its new one. Again: its address may change.
+
+        Raises:
+            BrokerAdmittedError: The node is there with another directory.
+            BrokerNotAdmittedError: The directory is retired.
+        """
+        replica = Replica(NodeId(admit.node_id), DirectoryId(admit.directory_id))
+        self.check_admit(replica)
+        member = self._admitted.get(replica.node_id)
+        if member is not None and member.replica == replica:
+            admitted = replace(member, rpc_host=admit.rpc_host, rpc_port=admit.rpc_port)
+        else:
+            # E1 of RFC 0020: a node's later directory has a later epoch.
+            assert member is None or revision > member.epoch
+            state = BrokerState.ACTIVE if member is None else member.state
+            admitted = Member(replica, revision, state, admit.rpc_host, admit.rpc_port)
+            self.changed = revision
+        self._admitted[replica.node_id] = admitted
+        self._tell()
+
+    def check_admit(self, replica: Replica) -> None:
+        """Raise what `apply_admit` would raise."""
+        if replica.directory_id in self.retired:
+            raise BrokerNotAdmittedError(not_admitted(replica, is_retired=True))
+        member = self._admitted.get(replica.node_id)
+        if member is not None and member.replica != replica and not self.is_retired(member):
+            raise BrokerAdmittedError(
+                f"node {replica.node_id} is in the cluster with another data directory: bring that directory back; if"
+                f" it is lost, run `raftka broker replace {replica.node_id}`, then start this broker again"
+            )
+
+    def apply_set_state(self, command: SetBrokerState, revision: Revision) -> None:
+        """Change what a broker may be given.
+
+        Raises:
+            UnknownBrokerError: There is none of that node id.
+        """
+        member = self.require(NodeId(command.node_id))
+        if member.state != command.state:
+            self._admitted[member.node_id] = replace(member, state=BrokerState(command.state))
+            self.changed = revision
+            self._tell()
+
+    def apply_retire(self, command: RetireDirectory, revision: Revision) -> None:
+        """Let a node's directory never count again.
+
+        Raises:
+            UnknownBrokerError: The node is not there with that directory.
+        """
+        member = self.require(NodeId(command.node_id))
+        if member.replica.directory_id != command.directory_id:
+            raise UnknownBrokerError(f"broker {command.node_id} has another data directory by now")
+        if not self.is_retired(member):
+            self.retired |= {member.replica.directory_id}
+            self.changed = revision
+            self._tell()
+
+    def apply_remove(self, node_id: NodeId, revision: Revision) -> None:
+        """Let a broker be no longer in the cluster; its directory is retired.
+
+        Raises:
+            UnknownBrokerError: There is none of that node id.
+        """
+        member = self.require(node_id)
+        self.retired |= {member.replica.directory_id}
+        del self._admitted[node_id]
+        self._brokers.pop(node_id, None)
+        self.changed = revision
+        self._tell()
+
+    def require(self, node_id: NodeId) -> Member:
+        """Return an admitted broker, or raise UnknownBrokerError."""
+        member = self._admitted.get(node_id)
+        if member is None:
+            raise UnknownBrokerError(f"broker {node_id} is not in the cluster")
+        return member
+
+    # -- snapshots ----------------------------------------------------------------------------------------------
+
+    def replace(self, brokers: Sequence[BrokerRecord], saved: "SavedMembers | None" = None) -> None:
+        """Let these be all registrations, and the members those of a snapshot; None: the founders."""
+        self._brokers = {NodeId(broker.node_id): broker for broker in brokers}
+        self._found()
+        if saved is not None:
+            self._admitted = {member.node_id: member for member in saved.members}
+            self.retired, self.changed = saved.retired, saved.changed
+        else:
+            for broker in brokers:
+                member = self._admitted.get(NodeId(broker.node_id))
+                if member is not None and member.replica.directory_id == broker.directory_id:
+                    known = replace(member, rpc_host=broker.rpc_host, rpc_port=broker.rpc_port)
+                    self._admitted[member.node_id] = known
+        self._tell()
+
+    def clear(self) -> None:
+        """Begin from the founding, and tell nobody: what was here is read again."""
+        self._brokers = {}
+        self._found()
+
+    def saved(self) -> "SavedMembers | None":
+        """Return what a snapshot must keep beside the registrations; None while the founders are all."""
+        if self.changed == NO_REVISION:
+            return None
+        return SavedMembers(tuple(self.admitted()), self.retired, self.changed)
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+
+@dataclass(frozen=True, slots=True)
+class SavedMembers:
+    """What a snapshot keeps of admissions."""
+
+    members: tuple[Member, ...]
+    retired: frozenset[DirectoryId]
+    changed: Revision
+
+
+def not_admitted(replica: Replica, *, is_retired: bool) -> str:
+    """Return what to tell a broker that is not in the cluster, with the cure."""
+    if is_retired:
+        return (
+            f"the data directory {replica.directory_id} of node {replica.node_id} is retired and never counts again:"
+            f" start node {replica.node_id} with an empty data.dir, or, if it was removed, leave it stopped"
+        )
+    return (
+        f"node {replica.node_id} was not admitted with data directory {replica.directory_id}: see `raftka broker list`"
+    )

@@ -5,58 +5,62 @@ The broker process puts the Kafka listener and the admin port on top of it; the 
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum, auto
 
 import msgspec
 
 from cluster.admin_requests import AdminRequests, RegisterBrokerRequest
+from cluster.broker_changes import BrokerChanges
 from cluster.commands import BrokerRecord
 from cluster.controller import Controller
 from cluster.controller_backend import ControllerBackend
 from cluster.controller_state import ControllerState
+from cluster.controller_tables import ControllerTables
 from cluster.data_directory import GROUPS, claim_data_directory
 from cluster.data_directory_watch import DataDirectoryWatch
 from cluster.directory_stamp import DirectoryStamp
+from cluster.draining import Draining
 from cluster.dynamic_options import DynamicOptions, FixedOptions
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, StartupError
+from cluster.evacuation import Evacuation
 from cluster.events import Events
-from cluster.founding import ClusterRecord, Founding, Seed, addresses
+from cluster.founding import ClusterRecord, FoundedElsewhereError, Founding, Seed
 from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.health_counts import HealthCounts
 from cluster.idle_probe import IdleProbe
+from cluster.joining import Admissions, Joining, JoinRequest, Joins
+from cluster.known_brokers import KnownBrokers
 from cluster.leadership import Leadership
 from cluster.leadership_events import LeadershipEvents
 from cluster.leadership_moves import LeadershipMoves
 from cluster.move_events import MoveEvents
 from cluster.move_status import MoveStatusReader
+from cluster.node_options import NodeOptions
 from cluster.node_watch import NodeWatch
 from cluster.partition_manager import PartitionManager
 from cluster.placement_reports import PlacementReports
 from cluster.placements import Placements
 from cluster.producer_ids import ProducerIds
 from cluster.producer_state import ProducerState
-from cluster.producer_table import ProducerOptions
 from cluster.quorum_status import QuorumStatusReader
 from cluster.raft0_voters import Raft0Voters
 from cluster.retention import Retention
-from cluster.state_bounds import StateOptions
 from cluster.telemetry.publisher import TelemetryPublisher
 from cluster.telemetry.telemetry_relay import TelemetryRelay
 from cluster.topic_table import Topic, TopicTable
 from cluster.visible_ends import VisibleEnds
-from model.features import MEMBERSHIP, OFFERED, STAMP_LEVEL, LevelRange, told_features
+from model.features import MEMBERSHIP, STAMP_LEVEL, told_features
 from model.ids import RAFT0, Index, NodeId, Replica
-from model.topic_config import TopicConfig
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
 from raft.links_raft_client import LinksRaftClient
 from raft.log_state import LogState
 from raft.options import RaftOptions
 from raft.service import RaftService
-from rpc.identity import LinkIdentity
+from rpc.identity import Epoch, LinkIdentity
 from rpc.links import Links
 from rpc.options import LinkOptions
 from runtime.environment import Environment
@@ -71,46 +75,6 @@ _REGISTER_TIMEOUT = 5.0
 _REGISTER_PAUSE = 0.050
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeOptions:
-    """What one node is told.
-
-    Attributes:
-        node_id: Unique in the cluster.
-        data_dir: This node's alone; locked by the caller.
-        rpc_host, rpc_port: Where links bind, and from where they dial; port 0 takes a free one (tests).
-        seeds: Every broker of the cluster, this one included; empty: a cluster of one.
-        secret: The cluster secret; needed for more than one seed.
-        topic_defaults: Configuration of topics that do not say.
-        producers: How long, and how many, idempotent producers each partition remembers.
-        state: How large the tables of raft0 and of consumer groups may become.
-        raft0_segment_bytes: Size of a segment of raft0's log, and how much of it is kept behind its newest.
-        retention_check_interval: How often leaders look for what has outlived its retention, seconds.
-        replicas_max: Replicas of one broker, beyond which no topic is created and none grows.
-        telemetry: Publish each second what every replica here did (RFC 0011).
-        features: The levels of features that this node can work at (RFC 0018).
-        idle_probe_interval: How often a link over which nothing comes is asked for a sign of life, seconds (RFC 0016);
-            0.0: never, so that a broker that stands still is lost only for those that wait for its answers.
-    """
-
-    node_id: NodeId
-    data_dir: str
-    rpc_host: str
-    rpc_port: int
-    seeds: Sequence[Seed] = ()
-    secret: bytes | None = field(default=None, repr=False)
-    raft: RaftOptions = field(default_factory=RaftOptions)
-    topic_defaults: TopicConfig = field(default_factory=TopicConfig)
-    producers: ProducerOptions = field(default_factory=ProducerOptions)
-    state: StateOptions = field(default_factory=StateOptions)
-    raft0_segment_bytes: int = 16 * 1024 * 1024
-    retention_check_interval: float = 300.0
-    replicas_max: int = 2_500
-    telemetry: bool = False
-    features: Mapping[str, LevelRange] = field(default_factory=lambda: OFFERED)
-    idle_probe_interval: float = 0.0
-
-
 class StartPhase(Enum):
     """How far `Node.start` has come."""
 
@@ -123,6 +87,9 @@ class StartPhase(Enum):
 _Part = (
     DataDirectoryWatch
     | DirectoryStamp
+    | KnownBrokers
+    | Evacuation
+    | Draining
     | GroupManager
     | Controller
     | Leadership
@@ -155,6 +122,7 @@ class Node:
     health: HealthCounts
     admin: AdminRequests
     placements: Placements
+    broker_changes: BrokerChanges
     move_status: MoveStatusReader
     producer_ids: ProducerIds
     backend: ControllerBackend
@@ -162,6 +130,8 @@ class Node:
     events: Events
     replica: Replica
     founding: Founding
+    known_brokers: KnownBrokers
+    joining: Joining | None = None
     cluster: ClusterRecord
 
     def __init__(
@@ -222,9 +192,15 @@ class Node:
         founding = self.founding = Founding(
             self.links, self._kvstore, self.replica, options.seeds, told_features(options.features)
         )
-        cluster = founding.recall()
+        # From the stamp on, an older version must not speak with this broker any more.
+        self.stamp.add_listener(self.links.require_epochs)
+        if self.stamp.is_stamped:
+            self.links.require_epochs()
+        self.known_brokers = KnownBrokers(self.links, self._kvstore, options.seeds)
+        cluster = founding.recall(is_living=self.known_brokers.is_living)
         if cluster is not None:
             self._know(cluster)
+        self._joins = Joins(self.links, lambda: founding.is_founded)
         self.groups = GroupManager(
             self.env,
             self._raft_options(),
@@ -236,15 +212,15 @@ class Node:
             self.stamp,
         )
         RaftService(self.links, self.groups)
-        if len(options.seeds) > 1:
+        if options.has_links:
             await self.links.start(options.rpc_host, options.rpc_port)
             self._started.append(self.links)
-            self.links.set_peers(addresses(options.seeds))
+            self.known_brokers.start(cluster)
+            self._started.append(self.known_brokers)
             self._probe_idle_links()
         if cluster is None:
             self.phase = StartPhase.SEEDS
-            cluster = await founding.found()
-            self._know(cluster)
+            cluster = await self._found_or_join()
         self.cluster = cluster
         if cluster.features.get(MEMBERSHIP, 0) >= STAMP_LEVEL:
             await self.stamp.ensure()
@@ -285,9 +261,31 @@ class Node:
             self._is_unusable = True
             self._on_unusable(line)
 
+    async def _found_or_join(self) -> ClusterRecord:
+        if self.founding.is_seed:
+            try:
+                cluster = await self.founding.found()
+            except FoundedElsewhereError as error:
+                _logger.info("%s: it asks to join", error)
+            else:
+                self._know(cluster)
+                return cluster
+        options = self.options
+        address, features = (options.rpc_host, options.rpc_port), told_features(options.features)
+        request = JoinRequest(*self.replica, *address, features, is_question=False, timeout=_REGISTER_TIMEOUT)
+        self.joining = Joining(self.links, options.seeds, request)
+        reply = await self.joining.run()
+        assert reply.cluster is not None
+        await self.founding.remember(reply.cluster)
+        _logger.info("joined cluster %s as node %d", reply.cluster.cluster_id, options.node_id)
+        self._know(reply.cluster)
+        self.known_brokers.know_joined(reply.brokers)
+        return reply.cluster
+
     def _know(self, cluster: ClusterRecord) -> None:
+        self.links.set_epoch(Epoch(*cluster.epoch))
         self.links.set_cluster_id(cluster.cluster_id)
-        self.links.set_expected_replicas({replica.node_id: replica.directory_id for replica in cluster.replicas})
+        self.known_brokers.know_founders(cluster)
 
     async def _start_groups(self, cluster: ClusterRecord) -> None:
         options = self.options
@@ -297,25 +295,8 @@ class Node:
         self.moves = LeadershipMoves(self.groups, self.leadership, self.links, options.node_id)
         self.partitions = PartitionManager()
         self.visible_ends = VisibleEnds(self.links, self.partitions, self.leadership, options.node_id)
-        state = ControllerState(
-            options.topic_defaults, options.state, options.features, cluster.replicas, self.stamp
-        )
-        self._topics, set_options = state.tables.topics, state.tables.options
-        # Before raft0 is opened, too: what is set is in force before anybody is served.
-        set_options.add_listener(
-            lambda: self._dynamic.apply(set_options.of(None), set_options.of(self.options.node_id))
-        )
-        LeadershipEvents(self.groups, self.events)
-        MoveEvents(state.tables.topics, self.events, options.node_id, self.is_registered.is_set)
-        # Before raft0 is opened: it hears of every topic that is deleted from then on.
-        self.backend = ControllerBackend(
-            state.tables.topics,
-            self.groups,
-            self.partitions,
-            self.leadership,
-            self.replica,
-            self._new_log_state,
-        )
+        state = ControllerState(options.topic_defaults, options.state, options.features, cluster.replicas, self.stamp)
+        self._follow_tables(state.tables)
         raft0 = await self.groups.create(
             RAFT0,
             GroupConfiguration.of(cluster.replicas),
@@ -324,9 +305,34 @@ class Node:
             state,
         )
         self.controller = Controller(raft0, state)
-        self.health = HealthCounts(
-            self.controller, self.partitions, self.leadership, self.is_alive, self.options.node_id
+        self._serve_requests(cluster, state.tables)
+        self._start_fibers(state.tables)
+        self._start_telemetry(len(cluster.replicas))
+
+    def _follow_tables(self, tables: ControllerTables) -> None:
+        """Before raft0 is opened: what its tables say is in force before anybody is served."""
+        if self.options.has_links:
+            self.known_brokers.follow(tables.members, tables.features)
+        self._topics, set_options = tables.topics, tables.options
+        set_options.add_listener(
+            lambda: self._dynamic.apply(set_options.of(None), set_options.of(self.options.node_id))
         )
+        LeadershipEvents(self.groups, self.events)
+        MoveEvents(tables.topics, self.events, self.options.node_id, self.is_registered.is_set)
+        # It hears of every topic that is deleted from then on.
+        self.backend = ControllerBackend(
+            tables.topics,
+            tables.members,
+            self.groups,
+            self.partitions,
+            self.leadership,
+            self.replica,
+            self._new_log_state,
+        )
+
+    def _serve_requests(self, cluster: ClusterRecord, tables: ControllerTables) -> None:
+        options = self.options
+        self.health = HealthCounts(self.controller, self.partitions, self.leadership, self.is_alive, options.node_id)
         self.quorum = QuorumStatusReader(self.controller, self.links, self.env.wall_clock)
         self.admin = AdminRequests(
             self.controller,
@@ -338,33 +344,34 @@ class Node:
             dynamic=self._dynamic,
         )
         self.placements = Placements(self.controller, self.admin)
+        seeds = {NodeId(seed.node_id): seed for seed in options.seeds}
+        self._joins.serve(Admissions(self.controller, self.admin, cluster, seeds))
+        self.broker_changes = BrokerChanges(self.controller, self.admin, self.links.replica_of, self.replica)
         self.producer_ids = ProducerIds(self.admin)
-        state.tables.topics.add_listener(self.producer_ids.drop_block)
-        self.controller.start()
-        self._started.append(self.controller)
-        self.leadership.start()
-        self._started.append(self.leadership)
-        self.backend.start()
-        self._started.append(self.backend)
-        self.move_status = MoveStatusReader(state.tables.topics, self.groups, self.links, self.replica, self.is_alive)
-        reports = PlacementReports(
-            state.tables.topics, state.tables.raft0, self.groups, self.placements, self.move_status.look
-        )
-        reports.start()
-        self._started.append(reports)
-        voters = Raft0Voters(self.controller, self.is_alive)
-        voters.start()
-        self._started.append(voters)
-        retention = self._retention = Retention(
+        tables.topics.add_listener(self.producer_ids.drop_block)
+        self.move_status = MoveStatusReader(tables.topics, self.groups, self.links, self.replica, self.is_alive)
+
+    def _start_fibers(self, tables: ControllerTables) -> None:
+        self._retention = Retention(
             self.controller,
-            options.raft0_segment_bytes,
+            self.options.raft0_segment_bytes,
             self.partitions,
             self.env.wall_clock,
             lambda: self.options.retention_check_interval,
         )
-        retention.start()
-        self._started.append(retention)
-        self._start_telemetry(len(cluster.replicas))
+        parts = (
+            self.controller,
+            self.leadership,
+            self.backend,
+            PlacementReports(tables.topics, tables.raft0, self.groups, self.placements, self.move_status.look),
+            Raft0Voters(self.controller, self.is_alive),
+            Evacuation(self.controller),
+            Draining(tables.members, self.groups, self.options.node_id),
+            self._retention,
+        )
+        for part in parts:
+            part.start()
+            self._started.append(part)
 
     def _brokers(self) -> Sequence[NodeId]:
         """Return all brokers: each holds raft0, as a voter or as a learner."""
@@ -410,12 +417,25 @@ class Node:
             except (ClusterError, TimeoutError) as error:
                 why = error if isinstance(error, ClusterError) else "raft0 is not applied as far as at its leader"
                 _logger.info("not registered yet: %s", why)
+                await self._tell_addresses(broker)
                 await asyncio.sleep(_REGISTER_PAUSE)
                 continue
             self.backend.remove_leftovers()
             self.is_registered.set()
             _logger.info("registered with raft0, applied up to %d: clients are served from now on", reply.applied_index)
             return
+
+    async def _tell_addresses(self, broker: BrokerRecord) -> None:
+        """Have any broker tell raft0's leader where this one is: it may dial the addresses of an earlier process."""
+        if not self.known_brokers.is_living or self.controller.leader_id is not None:
+            return
+        address = broker.rpc_host, broker.rpc_port
+        request = JoinRequest(*self.replica, *address, broker.features, is_question=False, timeout=_REGISTER_TIMEOUT)
+        peers = [Seed(link.node_id, *link.address) for link in self.links.outgoing()]
+        try:
+            await Joining(self.links, peers, request).ask_once()
+        except StartupError as error:
+            _logger.error("%s", error)
 
     def is_alive(self, node_id: NodeId) -> bool:
         """Whether a broker is this one or its link works."""

@@ -179,8 +179,14 @@ class Placements:
         return topic
 
     def _check_target(self, topic: Topic, number: int, target: list[int], *, may_change_count: bool) -> None:
-        brokers = {NodeId(broker.node_id) for broker in self._controller.members.all()}
-        check_assignment([target], brokers)
+        members = self._controller.members
+        # Who holds the partition already may keep it, though it gets nothing new.
+        held = {replica.node_id for replica in topic.holders(number) if members.member(replica.node_id) is not None}
+        for node in map(NodeId, target):
+            refusal = members.refusal_of(node)
+            if refusal is not None and (node not in held or members.get(node) is None):
+                raise InvalidReplicaAssignmentError(refusal)
+        check_assignment([target], {NodeId(broker.node_id) for broker in members.all()})
         # Of a partition that is being moved: the number before.
         count = len(topic.replicas[number])
         if not may_change_count and len(target) != count:

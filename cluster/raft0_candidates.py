@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from cluster.members_table import MembersTable
-from cluster.placement import Replicas
+from cluster.members_table import FOUNDING_EPOCH, BrokerState, Member, MembersTable
 from model.ids import DirectoryId, Replica
 from raft.group_configuration import NO_REVISION, Revision
 
@@ -34,8 +33,14 @@ class Candidates(NamedTuple):
     changed: Revision = NO_REVISION
 
 
-def raft0_candidates(members: MembersTable, founders: Replicas) -> Candidates:
+def raft0_candidates(members: MembersTable) -> Candidates:
     """Return the candidates by the tables: on every node the same as of the same index of raft0."""
-    # No broker joins or leaves yet, so what has registered since adds nothing to the founders.
-    del members
-    return Candidates(tuple(Candidate(founder, qualifies=True) for founder in founders))
+    found = tuple(Candidate(member.replica, qualifies=_qualifies(members, member)) for member in members.admitted())
+    return Candidates(found, members.retired, members.changed)
+
+
+def _qualifies(members: MembersTable, member: Member) -> bool:
+    is_founder = member.epoch == FOUNDING_EPOCH
+    # A founder votes from the founding on, also before it has registered.
+    is_known = is_founder or members.get(member.node_id) is not None
+    return is_known and member.state is not BrokerState.DECOMMISSIONING and not members.is_retired(member)

@@ -102,7 +102,7 @@ class Raft0Voters:
                 _logger.info("raft0 has not got other voters: %s", error)
 
     def _candidates(self) -> Candidates:
-        return raft0_candidates(self._controller.members, self._table.founders)
+        return raft0_candidates(self._controller.members)
 
     def _aim(self) -> None:
         consensus, target = self._controller.consensus, raft0_target(self._table, self._candidates())

@@ -30,7 +30,6 @@ RESERVED_METHODS = {
     51: "a partition joins a transaction",
     52: "markers of transactions",
     **dict.fromkeys(range(60, 68), "tables"),
-    70: "a broker joins",
     71: "offer of whole segments",
     72: "chunk of a segment",
     74: "report of a broker",

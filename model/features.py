@@ -21,13 +21,15 @@ MEMBERSHIP = "raftka.membership"
 OPTIONS_LEVEL = 1
 # From this level on, partitions move between brokers.
 PLACEMENTS_LEVEL = 1
+# From this level on, brokers join, leave, and get new data directories.
+BROKERS_LEVEL = 1
 
 # From this level on, versions without the feature must refuse a broker's data directory (`cluster.directory_stamp`).
 STAMP_LEVEL = 1
 
 # What this version offers, by name. At level 0 a feature is not in use.
 OFFERED: Mapping[str, LevelRange] = {
-    # Brokers join and leave: not built yet. Replicas move between brokers, and options change while brokers run.
+    # Brokers join and leave, replicas move between brokers, and options change while brokers run.
     MEMBERSHIP: LevelRange(0, 0),
 }
 # With `unstable.feature.versions.enable`: also levels that are being built. A later version may read them otherwise.

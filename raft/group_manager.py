@@ -118,6 +118,10 @@ class GroupManager:
         """Before `stop`: hand every group that is led here to another voter, all at once, for at most `seconds`."""
         for consensus in self:
             consensus.voter.leave()
+        await self.give_leadership(seconds)
+
+    async def give_leadership(self, seconds: float) -> None:
+        """Hand every group that is led here, and has other replicas, to another voter, for at most `seconds`."""
         led = [consensus for consensus in self if consensus.is_in_office and len(consensus.configuration.node_ids) > 1]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

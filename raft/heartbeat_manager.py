@@ -11,6 +11,7 @@ node pair the number depends on the nodes only. A group at rest takes part in ev
 
 import asyncio
 from collections.abc import Collection, Iterable
+from itertools import compress
 
 from model.ids import NodeId, Term
 from raft.asked_heartbeats import AskedHeartbeats
@@ -92,9 +93,20 @@ class HeartbeatManager:
                 beats.append(beat)
         for node_id, (groups, beats) in by_node.items():
             if self._client.is_up(node_id) and self._unanswered.get(node_id, 0) < _UNANSWERED_MAX:
+                groups, beats = self._of_replica(node_id, groups, beats)
                 for first in range(0, len(beats), _BEATS_MAX):
                     last = first + _BEATS_MAX
                     self._send(node_id, groups[first:last], beats[first:last], are_asked=are_asked)
+
+    def _of_replica(
+        self, node_id: NodeId, groups: list[Consensus], beats: list[Heartbeat]
+    ) -> tuple[list[Consensus], list[Heartbeat]]:
+        """Leave out the groups that know the node by another directory: its answers would count for that one (L9)."""
+        replica = self._client.replica_of(node_id)
+        meant = [consensus.state.configuration.replica_on(node_id) == replica for consensus in groups]
+        if all(meant):
+            return groups, beats
+        return list(compress(groups, meant)), list(compress(beats, meant))
 
     def _send(self, node_id: NodeId, groups: list[Consensus], beats: list[Heartbeat], *, are_asked: bool) -> None:
         self._unanswered[node_id] = self._unanswered.get(node_id, 0) + 1

@@ -24,6 +24,7 @@ from rpc.errors import (
     MalformedBodyError,
     MalformedFrameError,
     NotFoundedError,
+    RefusalCode,
     RemoteError,
     RpcError,
     RpcTimeoutError,
@@ -220,7 +221,11 @@ class OutgoingLink:
             self._owner.link_is_lost(connection.peer, Role.DIALER)
         if connection.refusal is not None:
             self._owner.refusals.refused(self._name(), self.node_id, connection.refusal)
-        self._dial_later(is_refused=connection.refusal is not None)
+        # By another format it may be taken at once.
+        is_refused = (
+            connection.refusal is not None and connection.refusal.refusal is not RefusalCode.UNSUPPORTED_VERSION
+        )
+        self._dial_later(is_refused=is_refused)
 
     # Dialing
 

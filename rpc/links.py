@@ -1,7 +1,7 @@
 """All node links of this node: what raft/ and cluster/ use."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TypeVar
 
@@ -9,10 +9,10 @@ from model.error_text import reason_of
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.connection import OpenConnections
 from rpc.damage_log import DamageLog
-from rpc.errors import HandshakeRefusedError, LinkDownError, RpcError
+from rpc.errors import HandshakeRefusedError, LinkDownError, RefusalCode, RpcError
 from rpc.framing import Buffer
-from rpc.handshake import NONCE_BYTES, Handshake, Role
-from rpc.identity import Address, LinkIdentity, Peer
+from rpc.handshake import FORMAT_VERSION, NONCE_BYTES, Handshake, KnownReplicas, Role
+from rpc.identity import Address, Epoch, KnownReplica, LinkIdentity, Peer
 from rpc.link import LinkOwner, OutgoingLink, failed
 from rpc.methods import AsyncHandler, Handler, Method
 from rpc.options import LinkOptions
@@ -41,7 +41,7 @@ class Links:
         self._identity = identity
         self._gate = Gate(f"links-{identity.replica.node_id}")
         self._connections = OpenConnections()
-        self._expected_directories: dict[NodeId, DirectoryId] = {}
+        self._known = KnownReplicas({})
         self._reset_listeners: list[LinkListener] = []
         self._up_listeners: list[LinkListener] = []
         self._lost_listeners: list[Callable[[Peer], None]] = []
@@ -104,12 +104,35 @@ class Links:
             self._identity = replace(self._identity, cluster_id=cluster_id)
             asyncio.get_running_loop().call_soon(self._reconnect_if, lambda peer: not peer.is_founded)
 
-    def set_expected_replicas(self, replicas: Mapping[NodeId, DirectoryId]) -> None:
-        """Say which data directory each known node has; links with another one are closed and refused."""
-        if replicas == self._expected_directories:
-            return
-        self._expected_directories = dict(replicas)
-        self._reconnect_if(lambda peer: replicas.get(peer.replica.node_id) not in {None, peer.replica.directory_id})
+    def set_epoch(self, epoch: Epoch) -> None:
+        """Say when this node was admitted; before `set_cluster_id`."""
+        self._identity = replace(self._identity, epoch=epoch)
+
+    def set_known_replicas(self, known: Mapping[NodeId, KnownReplica], retired: Set[DirectoryId] = frozenset()) -> None:
+        """Say which data directory each node was admitted with, and which never count again.
+
+        A link with another directory, unless it has a later epoch, is closed and refused.
+        """
+        self._know(self._known._replace(by_node=dict(known), retired=frozenset(retired)))
+
+    def require_epochs(self) -> None:
+        """Make links by format 4 only from now on; those that were made by format 3 are made again."""
+        self._know(self._known._replace(formats=(FORMAT_VERSION,)))
+
+    def _know(self, known: KnownReplicas) -> None:
+        if known != self._known:
+            self._known = known
+            self._reconnect_if(self._is_refused_by_now)
+
+    def _is_refused_by_now(self, peer: Peer) -> bool:
+        if not peer.is_founded:
+            return False
+        if peer.link_format not in self._known.formats or peer.replica.directory_id in self._known.retired:
+            return True
+        known = self._known.by_node.get(peer.replica.node_id)
+        if known is None or known.directory_id == peer.replica.directory_id:
+            return False
+        return peer.epoch is None or peer.epoch <= known.epoch
 
     def set_peers(self, peers: Mapping[NodeId, Address]) -> None:
         """Keep links to exactly these nodes; this node itself is skipped."""
@@ -227,8 +250,22 @@ class Links:
 
     def _new_handshake(self, role: Role, dialled_node: NodeId | None) -> Handshake:
         nonce = self._env.rng.randbytes(NONCE_BYTES)
-        expected = self._expected_directories
-        return Handshake(role, self._identity, nonce, dialled_node=dialled_node, expected_directories=expected)
+        return Handshake(
+            role,
+            self._identity,
+            nonce,
+            dialled_node=dialled_node,
+            known=self._known,
+            link_format=self._format_for(dialled_node),
+        )
+
+    def _format_for(self, dialled_node: NodeId | None) -> int:
+        """Return the oldest format that this node accepts, and the newest one for a peer that has refused that."""
+        why = None if dialled_node is None else self.why_down(dialled_node)
+        refused = isinstance(why, HandshakeRefusedError) and why.by_peer
+        if refused and isinstance(why, HandshakeRefusedError) and why.refusal is RefusalCode.UNSUPPORTED_VERSION:
+            return FORMAT_VERSION
+        return self._known.formats[0]
 
     def _reconnect_if(self, is_wrong: Callable[[Peer], bool]) -> None:
         for link in self._outgoing.values():

@@ -97,6 +97,9 @@ class Server:
         self._handshaking.pop(connection, None)
         node_id = peer.replica.node_id
         replaced = self._links.get(node_id)
+        if not peer.is_founded and replaced is not None and replaced.peer is not None and replaced.peer.is_founded:
+            # Whoever asks to join under a node id takes no link from the node that has it.
+            return
         self._links[node_id] = connection
         if replaced is not None:
             replaced.abort()

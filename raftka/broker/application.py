@@ -17,7 +17,8 @@ from cluster.commands import BrokerRecord
 from cluster.data_directory import KVSTORE, DataDirectoryLock, lock_data_directory
 from cluster.errors import PermanentStartupError, StartupError
 from cluster.founding import Seed
-from cluster.node import Node, NodeOptions
+from cluster.node import Node
+from cluster.node_options import NodeOptions
 from cluster.partition_status import PartitionStatusReader
 from cluster.producer_table import ProducerOptions
 from kafka_api.groups.options import GroupOptions

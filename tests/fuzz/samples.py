@@ -9,6 +9,7 @@ import cramjam
 import msgspec
 
 from cluster.commands import (
+    AdmitBroker,
     AllocateProducerIds,
     AlterBrokerConfigs,
     AlterPlacements,
@@ -20,7 +21,10 @@ from cluster.commands import (
     FinishPlacement,
     PlacementRecord,
     RegisterBroker,
+    RemoveBroker,
     ReplicaRecord,
+    RetireDirectory,
+    SetBrokerState,
     SetFeature,
     encode_command,
 )
@@ -36,7 +40,7 @@ from raft.configuration_entry import encode_configuration
 from raft.group_configuration import GroupConfiguration, Revision
 from rpc.codec import HELLO, PROOF, REFUSED, body_builtins, encode_header
 from rpc.framing import chunk_head, encode_frame
-from rpc.handshake import FORMAT_VERSION, NONCE_BYTES, Handshake, Role
+from rpc.handshake import FORMAT_VERSION, FORMAT_WITHOUT_EPOCHS, NONCE_BYTES, Handshake, KnownReplicas, Role
 from rpc.identity import LinkIdentity
 from storage.entry import Entry, pack_header
 from storage.index_file import FORMAT_VERSION as INDEX_FORMAT_VERSION
@@ -197,6 +201,7 @@ def _configurations() -> list[GroupConfiguration]:
 
 # What the tables of these samples can work at.
 OFFERED = {"f": LevelRange(0, 1), MEMBERSHIP: LevelRange(0, 1)}
+FOUNDERS = tuple(Replica(NodeId(node), DirectoryId(f"d{node}")) for node in (1, 2, 3))
 
 
 def replica_states() -> list[bytes]:
@@ -225,16 +230,26 @@ def replica_states() -> list[bytes]:
         FinishPlacement("a" * 32 + "/0", (0, 9)),
         AlterPlacements([PlacementRecord("a" * 32, 1, None)]),
     ]
-    producers, tables = ProducerTable(ProducerOptions()), ControllerTables(TopicConfig(), OFFERED)
+    members = [
+        AdmitBroker(4, "d4", "h4", 33145),
+        SetBrokerState(2, "draining"),
+        RetireDirectory(4, "d4"),
+        AdmitBroker(4, "d5", "h4", 33146),
+        RemoveBroker(4),
+    ]
+    producers, tables = ProducerTable(ProducerOptions()), ControllerTables(TopicConfig(), OFFERED, FOUNDERS)
     for number in range(3):
         producers.settle(PlacedBatch(BatchSequence(number, 0, 5, 9), 40, 7 + number, 2, 1000), 0)
     for command in commands:
         tables.apply(command)
-    states = [(0, encode_command(command)) for command in (*commands, *raised, *altered, *moved, DeleteTopic("a" * 32))]
+    states = [
+        (0, encode_command(command))
+        for command in (*commands, *raised, *altered, *moved, *members, DeleteTopic("a" * 32))
+    ]
     states.append((1, encode_log_start(_snapshot().start)))
     states += [(4, encode_configuration(each)) for each in _configurations()]
     states += [(2, b"".join(producers.encode())), (3, b"".join(tables.encode()))]
-    for later in (raised, altered, moved):
+    for later in (raised, altered, moved, members):
         for index, command in enumerate(later, start=9):
             tables.apply(command, Index(index))
         states.append((3, b"".join(tables.encode())))
@@ -292,17 +307,23 @@ def _array(kind: msgspec.inspect.Type) -> object:
 
 
 def rpc_handshakes() -> list[bytes]:
-    """What comes before a proof, at either end."""
-    theirs = Handshake(
-        Role.DIALER,
-        LinkIdentity(Replica(NodeId(2), DirectoryId("two")), "c", None),
-        b"\2" * NONCE_BYTES,
-        dialled_node=NodeId(1),
-        expected_directories={},
-    )
-    (hello,) = theirs.start()
-    unfounded = encode_header(HELLO, FORMAT_VERSION, None, 2, "two", b"\2" * NONCE_BYTES)
-    return [bytes([flags, len(header)]) + header for flags in (0, 1) for header in (hello, unfounded)]
+    """What comes before a proof, at either end, in both formats."""
+    hellos = []
+    for link_format in (FORMAT_WITHOUT_EPOCHS, FORMAT_VERSION):
+        theirs = Handshake(
+            Role.DIALER,
+            LinkIdentity(Replica(NodeId(2), DirectoryId("two")), "c", None),
+            b"\2" * NONCE_BYTES,
+            dialled_node=NodeId(1),
+            known=KnownReplicas({}),
+            link_format=link_format,
+        )
+        hellos += theirs.start()
+    hellos.append(encode_header(HELLO, FORMAT_WITHOUT_EPOCHS, None, 2, "two", b"\2" * NONCE_BYTES))
+    hellos.append(encode_header(HELLO, FORMAT_VERSION, None, 2, "two", b"\2" * NONCE_BYTES, 0, 0, 7))
+    # An acceptor takes both formats, a dialer the one that it has begun with.
+    pairs = [(0, hello) for hello in hellos] + [(1, hellos[0]), (3, hellos[1]), (1, hellos[2]), (3, hellos[3])]
+    return [bytes([flags, len(header)]) + header for flags, header in pairs]
 
 
 def refused_handshakes() -> list[bytes]:

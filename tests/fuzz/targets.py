@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from cluster import admin_requests, founding, leadership, partition_status
+from cluster import admin_requests, broker_changes, founding, joining, leadership, partition_status, placements
 from cluster.commands import decode_command, encode_command
 from cluster.controller_tables import ControllerTables
 from cluster.producer_batch import read_sequence, read_timestamp
@@ -42,8 +42,8 @@ from raftka.check.register_model import check_register
 from rpc.codec import body_builtins, decode_header, encode_header, number, parse_body
 from rpc.errors import HandshakeRefusedError, MalformedBodyError, MalformedFrameError
 from rpc.framing import FrameReader
-from rpc.handshake import NONCE_BYTES, Handshake, Role
-from rpc.identity import LinkIdentity
+from rpc.handshake import FORMAT_VERSION, FORMAT_WITHOUT_EPOCHS, NONCE_BYTES, Handshake, KnownReplicas, Role
+from rpc.identity import KnownReplica, LinkIdentity
 from rpc.methods import Method
 from storage.errors import CorruptEntryError, CorruptLogError, StorageError
 from storage.index_file import decode_index
@@ -268,7 +268,7 @@ def _rpc_frames_of(pieces: Iterator[bytes]) -> tuple[list[tuple[bytes, bytes]], 
 @cache
 def rpc_shapes() -> tuple[type[msgspec.Struct], ...]:
     """Return every body that nodes send each other, by name."""
-    modules = (service, admin_requests, founding, leadership, partition_status)
+    modules = (service, admin_requests, broker_changes, founding, joining, leadership, partition_status, placements)
     methods = [found for module in modules for found in vars(module).values() if isinstance(found, Method)]
     shapes = {shape for method in methods for shape in (method.request, method.reply)}
     return tuple(sorted(shapes, key=lambda each: each.__name__))
@@ -287,14 +287,15 @@ def rpc_message(data: bytes) -> None:
 
 
 def rpc_handshake(data: bytes) -> None:
-    """Headers that come before a link is trusted, each behind its length; bit 0 of the first byte is our role."""
+    """Headers that come before a link is trusted, each behind its length; the first byte has our role and format."""
     is_dialer = bool(data[:1] and data[0] & 1)
     handshake = Handshake(
         Role.DIALER if is_dialer else Role.ACCEPTOR,
         LinkIdentity(REPLICA, "c", b"secret"),
         b"\1" * NONCE_BYTES,
         dialled_node=NodeId(2) if is_dialer else None,
-        expected_directories={NodeId(2): DirectoryId("two")},
+        known=KnownReplicas({NodeId(2): KnownReplica(DirectoryId("two"))}),
+        link_format=FORMAT_VERSION if data[:1] and data[0] & 2 else FORMAT_WITHOUT_EPOCHS,
     )
     handshake.start()
     position = 1

@@ -9,7 +9,8 @@ from cluster.commands import BrokerRecord
 from cluster.data_directory import GROUPS, lock_data_directory
 from cluster.errors import ClusterError, RefusedDirectoryError, StartupError
 from cluster.founding import Seed
-from cluster.node import Node, NodeOptions
+from cluster.node import Node
+from cluster.node_options import NodeOptions
 from cluster.partition import Partition
 from cluster.state_bounds import StateOptions
 from kafka_api.groups.options import GroupOptions

@@ -12,7 +12,8 @@ from cluster.commands import BrokerRecord
 from cluster.data_directory import DataDirectoryLock, lock_data_directory
 from cluster.dynamic_options import DynamicOptions
 from cluster.founding import Seed
-from cluster.node import Node, NodeOptions
+from cluster.node import Node
+from cluster.node_options import NodeOptions
 from cluster.partition import Partition
 from cluster.state_bounds import StateOptions
 from model.ids import ConsistencyLevel, NodeId
@@ -137,7 +138,8 @@ class Cluster:
         await until(lambda: all(node.controller.leader_id is not None for node in nodes))
         for node in nodes:
             number = int(node.options.node_id)
-            node.register(BrokerRecord(number, node.replica.directory_id, "k", 9000 + number, "r", 1, "a", 2))
+            rpc = node.options.rpc_host, node.options.rpc_port
+            node.register(BrokerRecord(number, node.replica.directory_id, "k", 9000 + number, *rpc, "a", 2))
         await asyncio.gather(*(node.is_registered.wait() for node in nodes))
 
     async def stop(self, *numbers: int) -> None:

@@ -80,14 +80,16 @@ async def leader_of_raft0(cluster):
 def gone(patch, *, leaving=(), retired=(), changed=NO_REVISION):
     """As if these brokers were being decommissioned, and the directories of those were retired by a command."""
 
-    def judged(members, founders):
-        found = raft0_candidates(members, founders)
+    def judged(members):
+        found = raft0_candidates(members)
         admitted = [
             each._replace(qualifies=each.replica.node_id not in leaving)
             for each in found.admitted
             if each.replica.node_id not in retired
         ]
-        directories = [each.directory_id for each in founders if each.node_id in retired]
+        directories = [
+            each.directory_id for each in (member.replica for member in members.admitted()) if each.node_id in retired
+        ]
         return found._replace(admitted=tuple(admitted), retired=frozenset(directories), changed=changed)
 
     for module in (raft0_voters, controller_tables):

@@ -155,7 +155,7 @@ def machine_of(count=7, *, level=1):
 
 def target_of(machine):
     tables = machine.state.tables
-    return raft0_target(tables.raft0, raft0_candidates(tables.members, tables.raft0.founders))
+    return raft0_target(tables.raft0, raft0_candidates(tables.members))
 
 
 def test_raft0_stays_where_it_was_founded_below_the_level_and_no_byte_is_written():
@@ -244,9 +244,7 @@ def test_voters_by_the_newest_entry_of_the_log_are_found(monkeypatch):
         command = decode_command(entry.payload)
         if isinstance(command, AlterPlacements):
             table = state.tables.raft0
-            table.apply_alter(
-                command.of_raft0, raft0_candidates(state.tables.members, table.founders), Revision(0, entry.index)
-            )
+            table.apply_alter(command.of_raft0, raft0_candidates(state.tables.members), Revision(0, entry.index))
 
     monkeypatch.setattr(ControllerState, "note", note_and_apply)
     with pytest.raises(AssertionError):

@@ -1,7 +1,7 @@
 """Nodes with real links on loopback, for the tests of this folder."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import msgspec
@@ -9,7 +9,7 @@ import msgspec
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.codec import decode_header
 from rpc.framing import Frame, FrameReader, encode_frame
-from rpc.handshake import NONCE_BYTES, Handshake, Role
+from rpc.handshake import NONCE_BYTES, Handshake, KnownReplicas, Role
 from rpc.identity import Address, LinkIdentity
 from rpc.links import Links
 from rpc.methods import Method
@@ -146,9 +146,8 @@ class Stranger:
 
     async def shake(self, role: Role, who: LinkIdentity, dialled: int | None = None) -> Handshake:
         """Go through a handshake as `who`."""
-        known: Mapping[NodeId, DirectoryId] = {}
         node = NodeId(dialled) if dialled is not None else None
-        handshake = Handshake(role, who, b"n" * NONCE_BYTES, dialled_node=node, expected_directories=known)
+        handshake = Handshake(role, who, b"n" * NONCE_BYTES, dialled_node=node, known=KnownReplicas({}))
         for header in handshake.start():
             self.send(header)
         while handshake.peer is None:

@@ -5,20 +5,28 @@ from dataclasses import replace
 import pytest
 from rpc_nodes import identity
 
-from model.ids import NodeId
+from model.ids import DirectoryId, NodeId
 from rpc.codec import HELLO, PROOF, REQUEST, decode_header, encode_header
 from rpc.errors import HandshakeRefusedError, MalformedFrameError, RefusalCode
-from rpc.handshake import FORMAT_VERSION, NONCE_BYTES, Handshake, Role, refusal_header
-from rpc.identity import LinkIdentity
+from rpc.handshake import (
+    FORMAT_VERSION,
+    FORMAT_WITHOUT_EPOCHS,
+    NONCE_BYTES,
+    Handshake,
+    KnownReplicas,
+    Role,
+    refusal_header,
+)
+from rpc.identity import Epoch, KnownReplica, LinkIdentity
 
 
 def dialer(who: LinkIdentity, node: int = 2, nonce: bytes = b"d", known=None) -> Handshake:
     nonce = nonce * NONCE_BYTES
-    return Handshake(Role.DIALER, who, nonce, dialled_node=NodeId(node), expected_directories=known or {})
+    return Handshake(Role.DIALER, who, nonce, dialled_node=NodeId(node), known=KnownReplicas(known or {}))
 
 
 def acceptor(who: LinkIdentity, nonce: bytes = b"a", known=None) -> Handshake:
-    return Handshake(Role.ACCEPTOR, who, nonce * NONCE_BYTES, dialled_node=None, expected_directories=known or {})
+    return Handshake(Role.ACCEPTOR, who, nonce * NONCE_BYTES, dialled_node=None, known=KnownReplicas(known or {}))
 
 
 def shake(one: Handshake, two: Handshake) -> list[tuple[Handshake, bytes]]:
@@ -80,7 +88,7 @@ def test_a_second_node_with_ones_own_id_is_refused() -> None:
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_node_with_another_directory_than_the_known_one_is_refused(side) -> None:
     one, two = identity(1), identity(2)
-    known = {NodeId(2 - side): "another"}
+    known = {NodeId(2 - side): KnownReplica(DirectoryId("another"))}
     ends = (dialer(one, known=known), acceptor(two)) if side == 0 else (dialer(one), acceptor(two, known=known))
     assert refusal_of(*ends) is RefusalCode.WRONG_DIRECTORY
 
@@ -110,6 +118,68 @@ def test_a_proof_cannot_be_reflected() -> None:
         dialing.receive(decode_header(proof))
 
 
+def living(formats=(FORMAT_VERSION,), retired=(), **known):
+    """What a node of a cluster knows in which brokers come and go."""
+    by_node = {NodeId(int(name[1:])): KnownReplica(*each) for name, each in known.items()}
+    return KnownReplicas(by_node, frozenset(retired), formats)
+
+
+def shaken(who, accepting, knows, link_format=FORMAT_VERSION):
+    """Return the acceptor's end of a handshake, or raise its refusal."""
+    nonce = b"d" * NONCE_BYTES
+    dialing = Handshake(
+        Role.DIALER, who, nonce, dialled_node=NodeId(2), known=KnownReplicas({}), link_format=link_format
+    )
+    end = Handshake(Role.ACCEPTOR, accepting, b"a" * NONCE_BYTES, dialled_node=None, known=knows)
+    shake(dialing, end)
+    return end
+
+
+def test_format_4_tells_the_epoch_and_format_3_does_not() -> None:
+    who = replace(identity(1), epoch=Epoch(0, 57))
+    assert shaken(who, identity(2), living()).peer.epoch == Epoch(0, 57)
+    both = living(formats=(FORMAT_WITHOUT_EPOCHS, FORMAT_VERSION))
+    assert shaken(who, identity(2), both, FORMAT_WITHOUT_EPOCHS).peer.epoch is None
+
+
+def test_an_older_format_is_refused_once_epochs_are_needed() -> None:
+    with pytest.raises(HandshakeRefusedError, match=r"raftka\.membership at level 1") as caught:
+        shaken(identity(1), identity(2), living(), FORMAT_WITHOUT_EPOCHS)
+    assert caught.value.refusal is RefusalCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(
+    ("epoch", "is_taken"), [(Epoch(0, 9), False), (Epoch(0, 10), False), (Epoch(0, 11), True), (Epoch(1, 1), True)]
+)
+def test_another_directory_needs_a_later_epoch(epoch: Epoch, is_taken: bool) -> None:
+    who, knows = replace(identity(1), epoch=epoch), living(n1=(DirectoryId("another"), Epoch(0, 10)))
+    if is_taken:
+        assert shaken(who, identity(2), knows).peer is not None
+        return
+    with pytest.raises(HandshakeRefusedError) as caught:
+        shaken(who, identity(2), knows)
+    assert caught.value.refusal is RefusalCode.WRONG_DIRECTORY
+
+
+def test_a_retired_directory_is_refused_with_the_cure_whatever_its_epoch() -> None:
+    who = replace(identity(1), epoch=Epoch(9, 9))
+    with pytest.raises(HandshakeRefusedError, match=r"retired.*empty data\.dir") as caught:
+        shaken(who, identity(2), living(retired=[who.replica.directory_id]))
+    assert caught.value.refusal is RefusalCode.WRONG_DIRECTORY
+
+
+def test_another_generation_of_raft0_is_refused() -> None:
+    with pytest.raises(HandshakeRefusedError, match="generation"):
+        shaken(replace(identity(1), generation=1), identity(2), living())
+
+
+def test_who_is_in_no_cluster_is_not_compared_where_brokers_join() -> None:
+    stranger = identity(1, cluster=None)
+    knows = living(n1=(DirectoryId("another"), Epoch(0, 1)))
+    end = shaken(stranger, identity(2), knows)
+    assert not end.peer.is_founded
+
+
 def test_a_proof_is_bound_to_what_the_hello_said() -> None:
     honest, accepting = dialer(identity(1)), acceptor(identity(2))
     (hello,) = honest.start()
@@ -129,15 +199,19 @@ def test_a_proof_is_bound_to_what_the_hello_said() -> None:
     [
         [REQUEST, 1, 1, []],
         [PROOF, b"x" * 32],
-        [HELLO, FORMAT_VERSION],
-        [HELLO, FORMAT_VERSION, 5, 1, "d", b"n" * 32],
-        [HELLO, FORMAT_VERSION, "", 1, "d", b"n" * 32],
-        [HELLO, FORMAT_VERSION, "c", "1", "d", b"n" * 32],
-        [HELLO, FORMAT_VERSION, "c", -1, "d", b"n" * 32],
-        [HELLO, FORMAT_VERSION, "c", True, "d", b"n" * 32],
-        [HELLO, FORMAT_VERSION, "c", 1, "", b"n" * 32],
-        [HELLO, FORMAT_VERSION, "c", 1, "d" * 65, b"n" * 32],
-        [HELLO, FORMAT_VERSION, "c", 1, "d", b"n" * 31],
+        [HELLO, FORMAT_WITHOUT_EPOCHS],
+        [HELLO, FORMAT_VERSION, "c", 1, "d", b"n" * 32],
+        [HELLO, FORMAT_VERSION, "c", 1, "d", b"n" * 32, 0, 0, -1],
+        [HELLO, FORMAT_VERSION, "c", 1, "d", b"n" * 32, "0", 0, 1],
+        [HELLO, FORMAT_VERSION, "c", 1, "d", b"n" * 32, 0, True, 1],
+        [HELLO, FORMAT_WITHOUT_EPOCHS, 5, 1, "d", b"n" * 32],
+        [HELLO, FORMAT_WITHOUT_EPOCHS, "", 1, "d", b"n" * 32],
+        [HELLO, FORMAT_WITHOUT_EPOCHS, "c", "1", "d", b"n" * 32],
+        [HELLO, FORMAT_WITHOUT_EPOCHS, "c", -1, "d", b"n" * 32],
+        [HELLO, FORMAT_WITHOUT_EPOCHS, "c", True, "d", b"n" * 32],
+        [HELLO, FORMAT_WITHOUT_EPOCHS, "c", 1, "", b"n" * 32],
+        [HELLO, FORMAT_WITHOUT_EPOCHS, "c", 1, "d" * 65, b"n" * 32],
+        [HELLO, FORMAT_WITHOUT_EPOCHS, "c", 1, "d", b"n" * 31],
         [5, 77, "m"],
         [5, 1],
         [9],

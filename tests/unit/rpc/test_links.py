@@ -21,7 +21,7 @@ from rpc.errors import (
     RpcTimeoutError,
 )
 from rpc.handshake import Role
-from rpc.identity import Address
+from rpc.identity import Address, KnownReplica
 from rpc.methods import Method
 from rpc.options import LinkOptions
 
@@ -84,8 +84,8 @@ def test_what_waits_is_sent_before_a_link_is_closed_in_good_order() -> None:
     async def test() -> None:
         async with pair(LinkOptions(close_timeout=10)) as (one, two):
             one.links.send(NodeId(2), ECHO, Ask(1), [bytes(16 << 20)], timeout=20)
-            two_replaced = {NodeId(2): DirectoryId("another")}
-            one.links.set_expected_replicas(two_replaced)
+            two_replaced = {NodeId(2): KnownReplica(DirectoryId("another"))}
+            one.links.set_known_replicas(two_replaced)
             assert await one.resets.get() == 2
             await two.resets.get()
             assert two.seen == [1]
@@ -355,9 +355,9 @@ def test_a_handler_may_set_the_cluster_id_and_still_answer() -> None:
 def test_a_directory_learned_later_closes_a_link_with_another_one() -> None:
     async def test() -> None:
         async with pair() as (one, two):
-            one.links.set_expected_replicas({NodeId(2): DirectoryId("dir-2")})
+            one.links.set_known_replicas({NodeId(2): KnownReplica(DirectoryId("dir-2"))})
             assert await one.ask(two, 1) == Told(1, 0)
-            one.links.set_expected_replicas({NodeId(2): DirectoryId("another")})
+            one.links.set_known_replicas({NodeId(2): KnownReplica(DirectoryId("another"))})
             assert await one.resets.get() == 2
             assert not one.links.is_up(NodeId(2))
 

@@ -8,13 +8,13 @@ import socket
 import pytest
 from rpc_nodes import EARLY, ECHO, HOST, SECRET, Ask, Stranger, Told, identity, nodes, pair, run
 
-from model.ids import NodeId
+from model.ids import DirectoryId, NodeId
 from rpc.codec import HELLO, PROOF, REFUSED, REPLY, REQUEST, encode_header
 from rpc.damage_log import DamageLog
 from rpc.errors import HandshakeRefusedError, LinkDownError, MalformedFrameError, RefusalCode, RemoteError
 from rpc.framing import encode_frame
-from rpc.handshake import FORMAT_VERSION, Role
-from rpc.identity import Address
+from rpc.handshake import FORMAT_WITHOUT_EPOCHS, Role
+from rpc.identity import Address, KnownReplica
 from rpc.options import LinkOptions
 from tests.simulation.world.world import World
 
@@ -30,7 +30,7 @@ DAMAGE = {
     "a reply where a request belongs": encode_frame(encode_header(REPLY, 1, [])),
     "a request of another shape": encode_frame(encode_header(REQUEST, 1, ECHO.number)),
     "a request id that is no number": encode_frame(encode_header(REQUEST, "1", ECHO.number, [5])),
-    "a handshake frame too late": encode_frame(encode_header(HELLO, FORMAT_VERSION)),
+    "a handshake frame too late": encode_frame(encode_header(HELLO, FORMAT_WITHOUT_EPOCHS)),
 }
 
 
@@ -218,7 +218,7 @@ def test_a_wrong_node_is_refused_with_one_warning_on_each_side(other, words, cap
             accept = two.links._server.accept
             two.links._server.accept = lambda: dials.put_nowait(None) or accept()
             await restart(two)
-            one.links.set_expected_replicas({NodeId(2): "dir-2"})
+            one.links.set_known_replicas({NodeId(2): KnownReplica(DirectoryId("dir-2"))})
             one.links.set_peers({NodeId(2): two.address})
             for _ in range(4):
                 await dials.get()
@@ -262,10 +262,10 @@ def test_who_claims_to_be_a_node_whose_link_works_or_that_is_unknown_is_not_reme
         async with pair() as (one, two):
             two.dial(one)
             await two.ups.get()
-            two.links.set_expected_replicas({NodeId(1): "dir-1", NodeId(9): "dir-9"})
+            two.links.set_known_replicas({NodeId(n): KnownReplica(DirectoryId(f"dir-{n}")) for n in (1, 9)})
             for claimed in (1, 9):
                 stranger = await Stranger.dial(two.port)
-                stranger.send(encode_header(HELLO, FORMAT_VERSION, "cluster", claimed, "wiped", b"n" * 32))
+                stranger.send(encode_header(HELLO, FORMAT_WITHOUT_EPOCHS, "cluster", claimed, "wiped", b"n" * 32))
                 items = await stranger.receive()
                 assert items is not None
                 assert items[:2] == [REFUSED, RefusalCode.WRONG_DIRECTORY]
@@ -280,16 +280,16 @@ def test_who_claims_to_be_a_node_whose_link_works_or_that_is_unknown_is_not_reme
 def test_a_wrong_inbound_node_is_told_why(caplog) -> None:
     async def test() -> None:
         async with pair() as (_, two):
-            two.links.set_expected_replicas({NodeId(3): "dir-3"})
+            two.links.set_known_replicas({NodeId(3): KnownReplica(DirectoryId("dir-3"))})
             stranger = await Stranger.dial(two.port)
-            stranger.send(encode_header(HELLO, FORMAT_VERSION, "cluster", 3, "wiped", b"n" * 32))
+            stranger.send(encode_header(HELLO, FORMAT_WITHOUT_EPOCHS, "cluster", 3, "wiped", b"n" * 32))
             items = await stranger.receive()
             assert items is not None
             assert items[:2] == [REFUSED, RefusalCode.WRONG_DIRECTORY]
             assert await stranger.receive() is None
             await stranger.close()
             future = await Stranger.dial(two.port)
-            future.send(encode_header(HELLO, FORMAT_VERSION + 1, {"all": "new"}))
+            future.send(encode_header(HELLO, FORMAT_WITHOUT_EPOCHS + 1, {"all": "new"}))
             assert (await future.receive() or [])[:2] == [REFUSED, RefusalCode.UNSUPPORTED_VERSION]
             await future.close()
 

@@ -1,0 +1,40 @@
+"""Which changes of brokers the tables refuse (RFC 0020). Pure; asked again when a command is applied."""
+
+from cluster.errors import BrokerInUseError, InvalidReplicationFactorError
+from cluster.members_table import BrokerState, MembersTable
+from cluster.raft0_table import Raft0Table
+from cluster.topic_table import TopicTable
+from model.ids import NodeId
+
+_NAMED_MAX = 10
+
+
+def check_decommission(members: MembersTable, topics: TopicTable, node_id: NodeId) -> None:
+    """Raise InvalidReplicationFactorError if a topic has more replicas than brokers would be left to hold them."""
+    left = [
+        member
+        for member in members.admitted()
+        if member.node_id != node_id and member.state is BrokerState.ACTIVE and not members.is_retired(member)
+    ]
+    large = [topic.name for topic in topics.all() if topic.replication_factor > len(left)]
+    if large:
+        shown = ", ".join(large[:_NAMED_MAX]) + (f" and {len(large) - _NAMED_MAX} more" if large[_NAMED_MAX:] else "")
+        raise InvalidReplicationFactorError(
+            f"without broker {node_id} there are {len(left)} active brokers, and these topics have more replicas:"
+            f" {shown}; add a broker, or lower their replication factor (`raftka topic alter-replication`)"
+        )
+
+
+def check_remove(topics: TopicTable, raft0: Raft0Table, node_id: NodeId) -> None:
+    """Raise BrokerInUseError while a placement, or raft0's, names the broker."""
+    voters = raft0.voters if raft0.move is None else raft0.move.replicas
+    if any(voter.node_id == node_id for voter in voters):
+        raise BrokerInUseError(
+            f"broker {node_id} votes in raft0: run `raftka broker decommission {node_id}` and wait until another votes"
+        )
+    count = topics.replica_count(node_id)
+    if count:
+        raise BrokerInUseError(
+            f"broker {node_id} still holds {count} replicas: run `raftka broker decommission {node_id}` and wait until"
+            " they have moved"
+        )

@@ -1,0 +1,267 @@
+"""Brokers join a founded cluster, with an empty directory and with one that replaces a lost disk."""
+
+import asyncio
+import shutil
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from cluster.broker_changes import ChangeBrokerRequest
+from cluster.commands import BrokerRecord
+from cluster.errors import (
+    BrokerInUseError,
+    FeatureLevelError,
+    InvalidReplicationFactorError,
+    PermanentStartupError,
+    RefusedDirectoryError,
+    StartupError,
+    UnknownBrokerError,
+)
+from cluster.founding import Seed
+from model.features import UNSTABLE
+from model.ids import RAFT0
+from tests.unit.cluster.cluster_nodes import Cluster, free_port, run, until
+
+
+def _configuration(cluster, node):
+    return cluster[node].groups.get(RAFT0).configuration
+
+
+def voters_of(cluster, node):
+    return set(_configuration(cluster, node).voter_ids)
+
+
+def learners_of(cluster, node):
+    return {learner.node_id for learner in _configuration(cluster, node).learners}
+
+
+class Growing(Cluster):
+    """Three founders that have the feature, and addresses for more brokers."""
+
+    def __init__(self, directory, founders=3, **options):
+        super().__init__(directory, founders, **options)
+        self.addresses = {seed.node_id: seed for seed in self.seeds}
+
+    def address(self, number):
+        if number not in self.addresses:
+            host = self.seeds[0].host.rpartition(".")[0] + f".{number}"
+            self.addresses[number] = Seed(number, host, free_port(host))
+        return self.addresses[number]
+
+    def options(self, number):
+        seeds = self.seeds
+        self.seeds = [*seeds, *(self.address(each) for each in range(len(seeds) + 1, number + 1))]
+        try:
+            found = super().options(number)
+        finally:
+            self.seeds = seeds
+        return replace(found, seeds=seeds)
+
+    def make(self, number, **changes):
+        self.durable.setdefault(number, {})
+        return super().make(number, **{"features": UNSTABLE, **changes})
+
+    async def join(self, number, **changes):
+        """Start a broker that is no founder, and wait until it serves."""
+        node = self.make(number, **changes)
+        await node.start()
+        rpc = node.options.rpc_host, node.options.rpc_port
+        node.register(BrokerRecord(number, node.replica.directory_id, "k", 9000 + number, *rpc, "a", 2))
+        async with asyncio.timeout(20):
+            await node.is_registered.wait()
+        return node
+
+    def wipe(self, number):
+        """The disk of a stopped node is lost."""
+        shutil.rmtree(self.data_dir(number))
+        self.durable[number] = {}
+
+    async def change(self, node_id, change, through=1, **more):
+        await until(self.has_controller)
+        return await self[through].broker_changes.change(
+            ChangeBrokerRequest(node_id, change, more.pop("directory_id", ""), False, 10.0, **more)
+        )
+
+
+@asynccontextmanager
+async def growing(directory, founders=3, **options):
+    cluster = Growing(directory, founders, **options)
+    try:
+        await cluster.start()
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+def test_a_broker_joins_learns_raft0_and_serves(tmp_path):
+    async def test():
+        async with growing(tmp_path) as cluster:
+            await cluster.create_topic("before", 1, 3)
+            four = await cluster.join(4)
+            assert four.controller.topics.get("before") is not None
+            await until(lambda: all(learners_of(cluster, node) == {4} for node in cluster.nodes))
+            assert all(voters_of(cluster, node) == {1, 2, 3} for node in cluster.nodes)
+            await cluster.create_topic("after", 1, assignment=[[4, 1, 2]])
+            await until(lambda: cluster.has_leaders("after"))
+            members = cluster[1].controller.members.admitted()
+            assert [member.node_id for member in members] == [1, 2, 3, 4]
+            assert members[3].epoch > members[0].epoch
+
+    run(test, seconds=60)
+
+
+def test_a_broker_that_joined_starts_again_like_any_other(tmp_path):
+    async def test():
+        async with growing(tmp_path) as cluster:
+            four = await cluster.join(4)
+            directory = four.replica.directory_id
+            await cluster.stop(4)
+            # Any of the others will do to ask, or none at all.
+            again = await cluster.join(4, seeds=[])
+            assert again.replica.directory_id == directory
+            await cluster.create_topic("t", 1, assignment=[[4, 1]])
+
+    run(test, seconds=60)
+
+
+def test_a_fourth_and_a_fifth_make_five_voters(tmp_path):
+    async def test():
+        async with growing(tmp_path) as cluster:
+            await cluster.join(4)
+            await cluster.join(5)
+            await until(lambda: all(voters_of(cluster, node) == {1, 2, 3, 4, 5} for node in cluster.nodes), seconds=30)
+
+    run(test, seconds=60)
+
+
+def test_an_empty_directory_under_a_known_node_id_is_refused_and_gets_nothing_written(tmp_path):
+    async def test():
+        async with growing(tmp_path) as cluster:
+            await cluster.stop(3)
+            cluster.wipe(3)
+            with pytest.raises(RefusedDirectoryError, match="raftka broker replace 3"):
+                await cluster.make(3).start()
+
+    run(test, seconds=60)
+
+
+def test_a_lost_disk_is_replaced_and_the_old_one_never_counts_again(tmp_path):
+    async def test():
+        async with growing(tmp_path) as cluster:
+            await cluster.create_topic("t", 1, 3)
+            old = cluster[3].replica.directory_id
+            with pytest.raises(BrokerInUseError, match="its link"):
+                await cluster.change(3, "retire")
+            await cluster.stop(3)
+            kept = tmp_path / "kept"
+            shutil.copytree(cluster.data_dir(3), kept)
+            durable = dict(cluster.durable[3])
+            cluster.wipe(3)
+            await cluster.change(3, "retire")
+            # Again: nothing more.
+            await cluster.change(3, "retire")
+            three = await cluster.join(3)
+            assert three.replica.directory_id != old
+            group = cluster[1].controller.topics.get("t").group(0)
+
+            def is_whole():
+                topic = cluster[1].controller.topics.get("t")
+                return (
+                    topic.move_of(0) is None
+                    and three.replica in topic.replicas[0]
+                    and cluster[3].partitions.get(group) is not None
+                )
+
+            await until(is_whole, seconds=30)
+            await until(lambda: 3 in voters_of(cluster, 1), seconds=30)
+            await cluster.stop(3)
+            shutil.rmtree(cluster.data_dir(3))
+            shutil.copytree(kept, cluster.data_dir(3))
+            cluster.durable[3] = durable
+            returned = cluster.make(3)
+            starting = asyncio.create_task(returned.start())
+            await until(lambda: "retired" in str(getattr(returned, "links", None) and returned.links.why_down(1)))
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+
+    run(test, seconds=90)
+
+
+def test_a_broker_is_emptied_and_removed(tmp_path):
+    async def test():
+        async with growing(tmp_path) as cluster:
+            await cluster.create_topic("t", 3, 3)
+            with pytest.raises(InvalidReplicationFactorError, match="t"):
+                await cluster.change(1, "decommission")
+            await cluster.join(4)
+            with pytest.raises(BrokerInUseError, match="votes in raft0"):
+                await cluster.change(1, "remove")
+            await cluster.change(1, "decommission")
+            topics = cluster[4].controller.topics
+            await until(lambda: topics.replica_count(1) == 0 and not topics.is_moving, seconds=40)
+            await until(lambda: 1 not in voters_of(cluster, 4) and not cluster[4].controller.raft0.move, seconds=30)
+            await cluster.change(1, "remove", through=4)
+            await until(lambda: cluster[4].controller.members.member(1) is None)
+            assert cluster[4].controller.members.get(1) is None
+            await cluster.stop(1)
+            with pytest.raises(UnknownBrokerError):
+                await cluster.change(1, "drain", through=4)
+
+    run(test, seconds=120)
+
+
+def test_a_draining_broker_leads_nothing_and_gets_nothing(tmp_path):
+    async def test():
+        async with growing(tmp_path) as cluster:
+            await cluster.create_topic("t", 6, 3)
+            await cluster.join(4)
+            await cluster.change(2, "drain")
+
+            def leads_nothing():
+                topic = cluster[1].controller.topics.get("t")
+                led = {cluster[1].leadership.leader_of(topic.group(number)) for number in range(6)}
+                return None not in led and all(leader.node_id != 2 for leader in led)
+
+            await until(leads_nothing, seconds=30)
+            await cluster.create_topic("u", 4, 3)
+            placed = {replica.node_id for each in cluster[1].controller.topics.get("u").replicas for replica in each}
+            assert placed == {1, 3, 4}
+            await cluster.change(2, "activate")
+
+    run(test, seconds=90)
+
+
+def test_below_level_1_nobody_joins(tmp_path):
+    async def test():
+        cluster = Growing(tmp_path)
+        try:
+            nodes = [cluster.make(number, features={}) for number in (1, 2, 3)]
+            await asyncio.gather(*(node.start() for node in nodes))
+            await until(lambda: any(node.controller.is_in_office for node in nodes))
+            with pytest.raises(StartupError, match=r"raftka\.membership"):
+                await cluster.make(4).start()
+            request = ChangeBrokerRequest(1, "drain", "", validate_only=False, timeout=10.0)
+            with pytest.raises(FeatureLevelError):
+                await nodes[0].broker_changes.change(request)
+        finally:
+            await cluster.stop()
+
+    run(test, seconds=60)
+
+
+def test_a_removed_directory_does_not_join(tmp_path):
+    async def test():
+        async with growing(tmp_path) as cluster:
+            four = await cluster.join(4)
+            directory = four.replica
+            await cluster.stop(4)
+            await cluster.change(4, "decommission")
+            await cluster.change(4, "remove")
+            stored = dict(cluster.durable[4])
+            cluster.durable[4] = {key: value for key, value in stored.items() if key == "node/directory"}
+            with pytest.raises(PermanentStartupError, match="retired"):
+                await cluster.make(4).start()
+            assert directory.directory_id in cluster[1].controller.members.retired
+
+    run(test, seconds=90)
