@@ -229,6 +229,9 @@ def replica_states() -> list[bytes]:
         AlterPlacements([PlacementRecord("a" * 32, 0, elsewhere), PlacementRecord("a" * 32, 1, elsewhere)]),
         FinishPlacement("a" * 32 + "/0", (0, 9)),
         AlterPlacements([PlacementRecord("a" * 32, 1, None)]),
+        AlterPlacements([PlacementRecord("raft0", 0, elsewhere)]),
+        FinishPlacement("raft0", (0, 12)),
+        AlterPlacements([PlacementRecord("raft0", 0, elsewhere[:1])]),
     ]
     members = [
         AdmitBroker(4, "d4", "h4", 33145),

@@ -13,7 +13,7 @@ from rpc.codec import HELLO, PROOF, REFUSED, REPLY, REQUEST, encode_header
 from rpc.damage_log import DamageLog
 from rpc.errors import HandshakeRefusedError, LinkDownError, MalformedFrameError, RefusalCode, RemoteError
 from rpc.framing import encode_frame
-from rpc.handshake import FORMAT_WITHOUT_EPOCHS, Role
+from rpc.handshake import FORMAT_VERSION, FORMAT_WITHOUT_EPOCHS, Role
 from rpc.identity import Address, KnownReplica
 from rpc.options import LinkOptions
 from tests.simulation.world.world import World
@@ -289,7 +289,7 @@ def test_a_wrong_inbound_node_is_told_why(caplog) -> None:
             assert await stranger.receive() is None
             await stranger.close()
             future = await Stranger.dial(two.port)
-            future.send(encode_header(HELLO, FORMAT_WITHOUT_EPOCHS + 1, {"all": "new"}))
+            future.send(encode_header(HELLO, FORMAT_VERSION + 1, {"all": "new"}))
             assert (await future.receive() or [])[:2] == [REFUSED, RefusalCode.UNSUPPORTED_VERSION]
             await future.close()
 
