@@ -33,7 +33,7 @@
 * `log_state`               interface of a state that is a function of the log, such as a partition's producers.
 * `replica_log_state`       keeps that state and the log start in step with log, commit and snapshot.
 * `stepped_log_state`       settles, saves and restores that state in steps, other tasks in between.
-* `snapshot_receiver`       follower: collects and installs a snapshot; `recovery_stm` sends it.
+* `snapshot_receiver`       follower: collects and installs a snapshot; `recovery_stm` sends it in `snapshot_chunks`.
 * `snapshot_budget`         bounds the bytes of snapshots on their way, over all followers of a node.
 * `replica_opening`         opens a replica's log; sets damaged bytes aside if other voters have them.
 * `vote_floor`              until a replica has again what damage took, it grants no vote to a shorter log.

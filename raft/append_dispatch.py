@@ -10,6 +10,7 @@ from raft.follower_index_metadata import NEVER, FollowerIndexMetadata
 from raft.interval_figures import IntervalFigures
 from raft.messages import AppendEntriesReply, AppendEntriesRequest, AppendStatus, InstallSnapshotRequest
 from raft.replica_context import ReplicaContext
+from raft.snapshot_chunks import seal_chunk
 from storage.entry import Entry, pack_header
 
 # A mark of another replica would say nothing here: the receiver stamps its own.
@@ -79,7 +80,7 @@ def send_snapshot_chunk(
     assert follower.is_recovering
     follower.on_sent()
     number = follower.next_request()
-    future = context.client.install_snapshot(follower.node_id, request, chunk)
+    future = context.client.install_snapshot(follower.node_id, request, seal_chunk(request, chunk))
     future.add_done_callback(lambda done: _on_done(context, follower, Term(request.term), number, done))
     return future
 

@@ -69,6 +69,8 @@ class AppendEntriesReply(msgspec.Struct, frozen=True, array_like=True):
 class InstallSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
     """For a follower below the leader's log start (RFC 0008); the frame's payload is one chunk of the state.
 
+    With a configuration, the chunk travels behind a checksum of its own (`raft/snapshot_chunks.py`).
+
     Attributes:
         start: Where the leader's log starts.
         applied_index, applied_term: The committed entry that the state includes last, at least the one before `start`.
@@ -78,7 +80,7 @@ class InstallSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
         configuration: That of the snapshot; versions that know no other than the first one leave it out.
 
     The reply is that of an append: ALIVE for more chunks, SUCCESS with `match` just before `start` at the end, DAMAGED
-    where the checksum is another one.
+    where a checksum is another one.
     """
 
     group: str

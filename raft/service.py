@@ -23,6 +23,7 @@ from raft.messages import (
     VoteReply,
     VoteRequest,
 )
+from raft.snapshot_chunks import chunk_size
 from rpc.errors import MalformedBodyError
 from rpc.identity import Peer
 from rpc.links import Links
@@ -130,10 +131,11 @@ def check_snapshot_chunk(request: InstallSnapshotRequest, payload: memoryview) -
         *(request.start, Index(request.applied_index), Term(request.applied_term), b"", request.configuration)
     )
     flaw = snapshot.flaw() or _configuration_flaw(request.configuration)
-    end = request.position + len(payload)
+    size = chunk_size(request, payload)
+    end = request.position + size
     if request.position < 0 or not request.position <= end <= request.size <= STATE_BYTES_MAX:
         flaw = f"bytes [{request.position}, {end}) of {request.size}"
-    elif request.size > 0 and not payload:
+    elif request.size > 0 and size == 0:
         flaw = "an empty chunk"
     elif not 0 <= request.checksum < 1 << 32:
         flaw = f"{request.checksum} is no checksum"

@@ -6,7 +6,8 @@ A complete one is installed unless the term or the leader has changed before. If
 install still goes to its end, because what the snapshot holds is committed; the answer is then STALE_TERM.
 
 The leader sends the snapshot's checksum along, and the follower compares it before the install. Without this check, the
-follower would write damaged bytes to its disk under a new, valid checksum (counterexample 45).
+follower would write damaged bytes to its disk under a new, valid checksum (counterexample 45). If the snapshot is saved
+in parts, each chunk has a checksum of its own, too: damage on the way is found before the rest has come.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from raft.errors import InvariantViolatedError
 from raft.messages import AppendEntriesReply, AppendStatus, InstallSnapshotRequest
 from raft.replica_context import ReplicaContext
 from raft.snapshot_budget import IncomingPlace, SnapshotBudget
+from raft.snapshot_chunks import open_chunk
 from raft.write_steps import Step
 from storage.errors import RefusedError, StorageError
 from storage.snapshot_file import Snapshot, snapshot_checksum
@@ -42,11 +44,11 @@ class SnapshotReceiver:
         self._incoming: _Incoming | None = None
 
     def receive(
-        self, leader: NodeId, request: InstallSnapshotRequest, chunk: bytes
+        self, leader: NodeId, request: InstallSnapshotRequest, payload: bytes
     ) -> AppendEntriesReply | asyncio.Future[AppendEntriesReply]:
         """Take a chunk; after the last one the future ends once the snapshot is installed.
 
-        A chunk that does not follow the ones before it ends the transfer: the leader begins again.
+        A chunk that does not follow the ones before it, or is damaged, ends the transfer: the leader begins again.
         """
         if request.position == 0:
             self._begin(leader, request)
@@ -54,6 +56,10 @@ class SnapshotReceiver:
         if incoming is None or incoming.source != _source(leader, request) or request.position != len(incoming.state):
             self.forget()
             return follower_reply(self._context, AppendStatus.BUSY, _NO_INDEX)
+        chunk = open_chunk(request, payload)
+        if chunk is None:
+            self.forget()
+            return self._refuse_damaged(leader, request.size, f"wrong checksum of the chunk at {request.position}")
         incoming.state += chunk
         incoming.place.used_at = self._context.now()
         if len(incoming.state) < request.size:
@@ -103,7 +109,7 @@ class SnapshotReceiver:
             if await _is_as_sent(request, snapshot):
                 answer = await self._install(leader, Term(request.term), snapshot)
             else:
-                answer = self._refuse_damaged(leader, snapshot)
+                answer = self._refuse_damaged(leader, request.size, "wrong checksum")
         except BaseException:
             reply.cancel()
             raise
@@ -112,11 +118,11 @@ class SnapshotReceiver:
         if not reply.done():
             reply.set_result(answer)
 
-    def _refuse_damaged(self, leader: NodeId, snapshot: Snapshot) -> AppendEntriesReply:
+    def _refuse_damaged(self, leader: NodeId, size: int, why: str) -> AppendEntriesReply:
         self._context.probe.snapshots_damaged += 1
         self._context.logger.error(
-            "a snapshot of %d bytes from node %d is damaged (wrong checksum): not installed, it is sent again",
-            *(len(snapshot.state), leader),
+            "a snapshot of %d bytes from node %d is damaged (%s): not installed, it is sent again",
+            *(size, leader, why),
         )
         return follower_reply(self._context, AppendStatus.DAMAGED, _NO_INDEX)
 

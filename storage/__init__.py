@@ -8,7 +8,8 @@
 * `log_reader`       entries by index, lookups by offset and timestamp, undisturbed by truncations.
 * `log_jobs`         work that goes on when its caller is cancelled; when a removed file may be closed.
 * `log_appender`     appends; `log_flusher` fsyncs, shared by all who wait; `log_truncation` how a truncation blocks.
-* `log_start`        where a log begins; `log_snapshots` moves it durably, `snapshot_file` is its file.
+* `log_start`        where a log begins; `log_snapshots` moves it durably, `snapshot_file` is its file, and
+                     `snapshot_parts` that in format 2.
 * `log_health`       poisoned or not, and what the log reports to its owner.
 * `log_recovery`     what a crash left: cut the torn tail, refuse or isolate what is damaged; `segment_loader` reads the
                      segments, `damaged_files` keeps copies of what is isolated.

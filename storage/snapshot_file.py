@@ -1,11 +1,11 @@
 """The file `snapshot` of a replica: where its log starts and the state as of a committed entry, one atomic fact.
 
     0  crc       u32   CRC32C of everything behind it
-    4  format    u8    1 or 2
+    4  format    u8    1; format 2 has parts: `snapshot_parts`
     5  body            msgpack: start, applied index, applied term, state
-                       format 2: start, applied index, applied term, configuration, state
 
-Format 2 is written only with a configuration, which a group has once its members have changed (RFC 0019).
+Format 2 is written only with a configuration, which a group has once its members have changed (RFC 0019): an older
+version reads format 1.
 
 Replaced as a whole: written beside, fsynced, renamed, directory fsynced (RFC 0008). What it says holds before the
 first segment that it makes needless is deleted.
@@ -14,13 +14,14 @@ first segment that it makes needless is deleted.
 import asyncio
 import contextlib
 import errno
+from collections.abc import Iterator
 
 import crc32c
 import msgspec
 
 from model.error_text import reason_of
 from model.ids import Index, Term
-from runtime.files import FileSystem
+from runtime.files import File, FileSystem
 from runtime.open_files import NO_DESCRIPTORS
 from storage.errors import (
     CorruptLogError,
@@ -30,18 +31,33 @@ from storage.errors import (
     UnknownFormatError,
 )
 from storage.log_start import LogStart
+from storage.snapshot_parts import (
+    CRC_BYTES,
+    FORMAT_POSITION,
+    FORMAT_WITH_PARTS,
+    MARK_BYTES,
+    PART_BYTES_MAX,
+    Buffer,
+    Read,
+    SnapshotHeader,
+    count_parts,
+    covered_checksum,
+    encoded,
+    is_in_parts,
+    read_parts,
+)
 
-FORMAT_VERSION = 1
-FORMAT_WITH_CONFIGURATION = 2
+FORMAT_IN_ONE = 1
+FORMAT_VERSION = FORMAT_WITH_PARTS
 SNAPSHOT_NAME = "snapshot"
 STATE_BYTES_MAX = 64 * 1024 * 1024
 CONFIGURATION_BYTES_MAX = 64 * 1024
 # Also a limit on the size of files (RLIMIT_FSIZE): like a quota it may be raised, and what is written is sound.
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-_CRC_BYTES = 4
-_HEADER_BYTES = _CRC_BYTES + 1
 _TEMPORARY_SUFFIX = ".tmp"
+# A smaller file is read at one go, and so much of a larger one before its format is known.
+_FIRST_BYTES = 2 * PART_BYTES_MAX
 # Of the checksum: a quarter of a millisecond's work.
 _STEP_BYTES = 4 * 1024 * 1024
 
@@ -82,7 +98,6 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 _Body = tuple[LogStart, Index, Term, bytes]
-_BodyWithConfiguration = tuple[LogStart, Index, Term, bytes, bytes]
 
 
 def snapshot_path(directory: str) -> str:
@@ -90,14 +105,28 @@ def snapshot_path(directory: str) -> str:
     return f"{directory}/{SNAPSHOT_NAME}"
 
 
-def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """Return the bytes of a snapshot file."""
-    covered = _head(snapshot) + snapshot.state
-    return crc32c.crc32c(covered).to_bytes(_CRC_BYTES, "big") + covered
+def has_parts(snapshot: Snapshot) -> bool:
+    """Whether a snapshot is written in format 2: it says what format 1 cannot."""
+    return bool(snapshot.configuration)
+
+
+def encode_snapshot(snapshot: Snapshot, part_bytes: int = PART_BYTES_MAX) -> bytes:
+    """Return the bytes of a snapshot file, whose parts in format 2 have so many bytes. It takes time: see below."""
+    if has_parts(snapshot):
+        covered = b"".join(buffer for piece in _pieces(snapshot, part_bytes) for buffer in piece)
+    else:
+        covered = _head(snapshot) + snapshot.state
+    return crc32c.crc32c(covered).to_bytes(CRC_BYTES, "big") + covered
 
 
 async def snapshot_checksum(snapshot: Snapshot) -> int:
     """Return the checksum, in [0, 2^32), that the file of `snapshot` has; other tasks run meanwhile."""
+    if has_parts(snapshot):
+        crc = 0
+        for piece in _pieces(snapshot):
+            crc = covered_checksum(piece, crc)
+            await asyncio.sleep(0)
+        return crc
     crc, state = crc32c.crc32c(_head(snapshot)), memoryview(snapshot.state)
     for position in range(0, len(state), _STEP_BYTES):
         crc = crc32c.crc32c(state[position : position + _STEP_BYTES], crc)
@@ -105,15 +134,23 @@ async def snapshot_checksum(snapshot: Snapshot) -> int:
     return crc
 
 
+def _pieces(snapshot: Snapshot, part_bytes: int = PART_BYTES_MAX) -> Iterator[list[Buffer]]:
+    """Yield what the checksum of format 2 covers, a part at a time."""
+    size = len(snapshot.state)
+    header = SnapshotHeader(
+        *(snapshot.start, snapshot.applied_index, snapshot.applied_term),
+        *(count_parts(size, part_bytes), size, snapshot.configuration),
+    )
+    return encoded(header, snapshot.state, part_bytes)
+
+
 def _head(snapshot: Snapshot) -> bytes:
-    """Return what the checksum covers before the bytes of the state, which come last and are not copied for it."""
-    facts = [snapshot.start, snapshot.applied_index, snapshot.applied_term]
-    has_configuration = bool(snapshot.configuration)
-    head = msgspec.msgpack.encode([*facts, snapshot.configuration, b""] if has_configuration else [*facts, b""])
-    version, size = FORMAT_WITH_CONFIGURATION if has_configuration else FORMAT_VERSION, len(snapshot.state)
+    """Return what the checksum of format 1 covers before the bytes of the state, which are not copied for it."""
+    head = msgspec.msgpack.encode([snapshot.start, snapshot.applied_index, snapshot.applied_term, b""])
+    size = len(snapshot.state)
     mark, length_bytes = (0xC4, 1) if size < 1 << 8 else (0xC5, 2) if size < 1 << 16 else (0xC6, 4)
     # The mark and the length of no bytes give way to those of the state.
-    return bytes([version]) + head[:-2] + bytes([mark]) + size.to_bytes(length_bytes, "big")
+    return bytes([FORMAT_IN_ONE]) + head[:-2] + bytes([mark]) + size.to_bytes(length_bytes, "big")
 
 
 def decode_snapshot(content: bytes, path: str) -> Snapshot:
@@ -123,29 +160,32 @@ def decode_snapshot(content: bytes, path: str) -> Snapshot:
         UnknownFormatError: It is whole, and a newer version wrote it.
         CorruptLogError: It is damaged.
     """
-    if len(content) <= _HEADER_BYTES or crc32c.crc32c(content[_CRC_BYTES:]) != int.from_bytes(
-        content[:_CRC_BYTES], "big"
-    ):
+    if is_in_parts(content):
+        return _decode_parts(lambda size, position: content[position : position + size], len(content), path)
+    if len(content) <= MARK_BYTES or crc32c.crc32c(content[CRC_BYTES:]) != int.from_bytes(content[:CRC_BYTES], "big"):
         raise CorruptLogError(f"{path} is damaged: wrong checksum", path)
-    version = content[_CRC_BYTES]
-    if version not in (FORMAT_VERSION, FORMAT_WITH_CONFIGURATION):
+    version = content[FORMAT_POSITION]
+    if version != FORMAT_IN_ONE:
         raise UnknownFormatError(
-            f"{path} has format {version}, this version reads {FORMAT_VERSION} and {FORMAT_WITH_CONFIGURATION}"
+            f"{path} has format {version}, this version reads {FORMAT_IN_ONE} and {FORMAT_WITH_PARTS}"
         )
     try:
-        snapshot = _decode_body(content[_HEADER_BYTES:], version)
+        snapshot = Snapshot(*msgspec.msgpack.decode(content[MARK_BYTES:], type=_Body))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptLogError(f"{path} is damaged: {error}", path) from error
+    return _possible(snapshot, path)
+
+
+def _decode_parts(read: Read, size: int, path: str) -> Snapshot:
+    header, state = read_parts(read, size, path, STATE_BYTES_MAX)
+    snapshot = Snapshot(header.start, header.applied_index, header.applied_term, state, header.configuration)
+    return _possible(snapshot, path)
+
+
+def _possible(snapshot: Snapshot, path: str) -> Snapshot:
     if flaw := snapshot.flaw():
         raise CorruptLogError(f"{path} is damaged: {flaw}", path)
     return snapshot
-
-
-def _decode_body(body: bytes, version: int) -> Snapshot:
-    if version == FORMAT_VERSION:
-        return Snapshot(*msgspec.msgpack.decode(body, type=_Body))
-    start, index, term, configuration, state = msgspec.msgpack.decode(body, type=_BodyWithConfiguration)
-    return Snapshot(start, index, term, state, configuration)
 
 
 def read_snapshot(files: FileSystem, directory: str) -> Snapshot | None:
@@ -160,10 +200,24 @@ def read_snapshot(files: FileSystem, directory: str) -> Snapshot | None:
         return None
     file = files.open(path)
     try:
-        content = file.pread(file.size(), 0)
+        size = file.size()
+        first = file.pread(min(size, _FIRST_BYTES), 0)
+        if is_in_parts(first):
+            return _decode_parts(_behind(first, file), size, path)
+        content = first if size <= len(first) else first + file.pread(size - len(first), len(first))
     finally:
         file.close()
     return decode_snapshot(content, path)
+
+
+def _behind(first: bytes, file: File) -> Read:
+    """Return what reads a file whose first bytes were read already."""
+
+    def read(size: int, position: int) -> bytes:
+        end = position + size
+        return first[position:end] if end <= len(first) else file.pread(size, position)
+
+    return read
 
 
 def write_snapshot(files: FileSystem, directory: str, snapshot: Snapshot) -> None:
@@ -183,7 +237,7 @@ def write_snapshot(files: FileSystem, directory: str, snapshot: Snapshot) -> Non
     assert snapshot.flaw() is None, snapshot.flaw()
     temporary = path + _TEMPORARY_SUFFIX
     try:
-        _write_durably(files, temporary, encode_snapshot(snapshot))
+        _write_durably(files, temporary, snapshot)
         files.rename(temporary, path)
     except OSError as error:
         # What is left is never read, and goes with the next save or the next start.
@@ -202,12 +256,29 @@ def write_snapshot(files: FileSystem, directory: str, snapshot: Snapshot) -> Non
         raise
 
 
-def _write_durably(files: FileSystem, path: str, content: bytes) -> None:
+def _write_durably(files: FileSystem, path: str, snapshot: Snapshot) -> None:
     if files.exists(path):
         files.unlink(path)
     file = files.open(path, create=True)
     try:
-        file.pwritev([content], 0)
+        if has_parts(snapshot):
+            _write_parts(file, snapshot)
+        else:
+            file.pwritev([encode_snapshot(snapshot)], 0)
         file.fsync()
     finally:
         file.close()
+
+
+def _write_parts(file: File, snapshot: Snapshot) -> None:
+    """Write part by part, and last the checksum of the whole: no copy of the state is made."""
+    crc, position = 0, 0
+    # Its place, so that the file has no hole.
+    ahead: list[Buffer] = [bytes(CRC_BYTES)]
+    for piece in _pieces(snapshot):
+        buffers = ahead + piece
+        file.pwritev(buffers, position)
+        position += sum(map(len, buffers))
+        crc = covered_checksum(piece, crc)
+        ahead = []
+    file.pwritev([crc.to_bytes(CRC_BYTES, "big")], 0)

@@ -190,6 +190,18 @@ def snapshot_files() -> list[bytes]:
     return found
 
 
+def state_parts() -> list[bytes]:
+    """States in no part, in one and in several, with their checksums and without."""
+    configuration = encode_configuration(_configurations()[0])
+    found = []
+    for size, part in ((0, 1), (9, 100), (40, 16), (48, 16), (5, 1)):
+        state = bytes(range(size))
+        snapshot = msgspec.structs.replace(_snapshot(), state=state, configuration=configuration)
+        whole = encode_snapshot(snapshot, part)
+        found += [bytes([part << 1]) + whole, b"\x01" + bytes(4) + whole[4:]]
+    return found
+
+
 def _configurations() -> list[GroupConfiguration]:
     """A simple one, and a joint one with a learner."""
     one, two, three = (Replica(NodeId(node), DirectoryId(f"d{node}")) for node in (1, 2, 3))

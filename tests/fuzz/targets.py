@@ -49,9 +49,10 @@ from storage.errors import CorruptEntryError, CorruptLogError, StorageError
 from storage.index_file import decode_index
 from storage.log_start import decode_log_start
 from storage.segment_index import SegmentIndex
-from storage.snapshot_file import decode_snapshot, encode_snapshot
+from storage.snapshot_file import STATE_BYTES_MAX, decode_snapshot, encode_snapshot
+from storage.snapshot_parts import read_parts
 from tests.fuzz import log_directories, samples
-from tests.fuzz.checksums import sealed_batch, sealed_body, sealed_entries, sealed_frames
+from tests.fuzz.checksums import sealed_batch, sealed_body, sealed_entries, sealed_frames, sealed_parts
 
 # Small, so that an input of some hundred bytes holds frames of every size class.
 KAFKA_FRAME_BYTES_MAX, KAFKA_SCRATCH_BYTES = 2048, 256
@@ -199,6 +200,28 @@ def snapshot_file(data: bytes) -> None:
     snapshot = decode_snapshot(content, "snapshot")
     assert snapshot.flaw() is None
     assert decode_snapshot(encode_snapshot(snapshot), "snapshot") == snapshot
+
+
+def state_parts(data: bytes) -> None:
+    """A snapshot file in parts; bit 0 of the first byte puts all checksums right, the others say how large parts are."""
+    flags = data[0] if data else 0
+    content = sealed_parts(data[1:]) if flags & 1 else data[1:]
+    ends: list[int] = []
+
+    def read(size: int, position: int) -> bytes:
+        assert size > 0
+        assert position == (ends[-1] if ends else 0), "it is read from its beginning to its end"
+        ends.append(position + size)
+        assert ends[-1] <= len(content)
+        return content[position : ends[-1]]
+
+    header, state = read_parts(read, len(content), "snapshot", STATE_BYTES_MAX)
+    assert ends[-1] == len(content)
+    assert len(state) == header.state_bytes
+    snapshot = decode_snapshot(content, "snapshot")
+    assert snapshot.state == state
+    if snapshot.configuration:
+        assert decode_snapshot(encode_snapshot(snapshot, 1 + (flags >> 1)), "snapshot") == snapshot
 
 
 def replica_state(data: bytes) -> None:
@@ -360,6 +383,7 @@ TARGETS = {
         Target(log_directories.log_directory, (StorageError,), samples.log_directories),
         Target(index_file, (CorruptLogError,), samples.index_files),
         Target(snapshot_file, (StorageError,), samples.snapshot_files),
+        Target(state_parts, (StorageError,), samples.state_parts),
         Target(replica_state, (CorruptLogError, CorruptEntryError), samples.replica_states),
         Target(rpc_frames, _LINK_ERRORS, samples.rpc_frames),
         Target(rpc_message, _LINK_ERRORS, lambda: samples.rpc_messages(rpc_shapes())),

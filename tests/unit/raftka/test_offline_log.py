@@ -311,7 +311,8 @@ def test_a_damaged_index_file_is_told(tmp_path: Path, dump: Dump) -> None:
     assert damage["file"] == str(index)
 
 
-def test_a_snapshot_says_where_the_log_starts(tmp_path: Path, dump: Dump) -> None:
+@pytest.mark.parametrize("configuration", [b"", b"who"], ids=["format 1", "in parts"])
+def test_a_snapshot_says_where_the_log_starts(tmp_path: Path, dump: Dump, configuration: bytes) -> None:
     async def scenario() -> Place:
         place = Place(tmp_path)
         async with place.opened() as log:
@@ -319,15 +320,21 @@ def test_a_snapshot_says_where_the_log_starts(tmp_path: Path, dump: Dump) -> Non
             await log.flush()
             start = LogStart(Index(15), Offset(28), Offset(29), Term(1))
             log.advance_start(start)
-            await log.save_snapshot(Snapshot(start, Index(16), Term(1), b"state"))
+            await log.save_snapshot(Snapshot(start, Index(16), Term(1), b"state", configuration))
         return place
 
     place = asyncio.run(scenario())
+    path = place.directory / "snapshot"
+    assert path.read_bytes()[4] == (2 if configuration else 1)
     rows = rows_of(dump, place.directory)
     (snapshot,) = of(rows, "snapshot")
     assert (snapshot["start_index"], snapshot["start_offset"], snapshot["state_bytes"]) == (15, 29, 5)
     assert indexes(rows)[-1] == 20
     assert indexes(rows)[0] > 1
+    flip(path, path.stat().st_size - 1)
+    damage = of(rows_of(dump, place.directory, code=1), "damage")[0]
+    flaw = "part 1 of 1: wrong checksum" if configuration else "wrong checksum"
+    assert (damage["file"], damage["reason"]) == (str(path), f"{path} is damaged: {flaw}")
 
 
 def test_files_that_are_no_part_of_the_log_are_named(tmp_path: Path, dump: Dump) -> None:

@@ -85,6 +85,20 @@ def test_a_snapshot_of_an_unknown_format_is_refused(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_snapshot_whose_header_has_an_unknown_field_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path)
+        await filled(place)
+        facts = {"start": [2, 0, 0, 1], "applied_index": 3, "applied_term": 1, "parts": 0, "state_bytes": 0}
+        header = msgspec.msgpack.encode({**facts, "compacted_below": 2})
+        mark = bytes([2]) + len(header).to_bytes(4, "big")
+        covered = mark + crc32c.crc32c(mark + header).to_bytes(4, "big") + header
+        (place.directory / "snapshot").write_bytes(crc32c.crc32c(covered).to_bytes(4, "big") + covered)
+        await refused(place, "snapshot has the header field 'compacted_below', which this version does not know")
+
+    asyncio.run(scenario())
+
+
 def test_an_identity_of_an_unknown_format_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         place = Place(tmp_path)

@@ -133,8 +133,10 @@ SEEDS = [None, *range(12)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("start", [6, 8, 13])
-def test_a_save_cut_short_anywhere_leaves_the_former_start_or_the_new_one(seed: int | None, start: int) -> None:
+@pytest.mark.parametrize(("start", "configuration"), [(6, b""), (8, b""), (13, b""), (8, b"in parts")])
+def test_a_save_cut_short_anywhere_leaves_the_former_start_or_the_new_one(
+    seed: int | None, start: int, configuration: bytes
+) -> None:
     async def scenario() -> int:
         effects = 0
         while True:
@@ -144,7 +146,7 @@ def test_a_save_cut_short_anywhere_leaves_the_former_start_or_the_new_one(seed: 
             former = Snapshot(start_at(written, 3), Index(4), Term(1), b"former")
             log.advance_start(former.start)
             await log.save_snapshot(former)
-            newer = Snapshot(start_at(written, start), Index(12), Term(4), b"newer" * 100)
+            newer = Snapshot(start_at(written, start), Index(12), Term(4), b"newer" * 100, configuration)
             log.advance_start(newer.start)
             life.left = effects
             was_cut = await cut_short(log.save_snapshot(newer))
@@ -169,10 +171,13 @@ def test_a_save_cut_short_anywhere_leaves_the_former_start_or_the_new_one(seed: 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("configuration", [b"", b"in parts"])
 @pytest.mark.parametrize(
     "kind", ["far ahead", "another term", "another term before a segment", "another term in the first segment", "kept"]
 )
-def test_an_install_cut_short_anywhere_leaves_the_old_log_or_the_new_one(seed: int | None, kind: str) -> None:
+def test_an_install_cut_short_anywhere_leaves_the_old_log_or_the_new_one(
+    seed: int | None, kind: str, configuration: bytes
+) -> None:
     async def scenario() -> int:
         effects = 0
         while True:
@@ -189,7 +194,7 @@ def test_an_install_cut_short_anywhere_leaves_the_old_log_or_the_new_one(seed: i
                 "another term in the first segment": LogStart(Index(3), Offset(40), Offset(40), Term(3)),
                 "kept": start_at(written, 15),
             }[kind]
-            snapshot = Snapshot(start, Index(start.index + 20), Term(9), b"from the leader" * 50)
+            snapshot = Snapshot(start, Index(start.index + 20), Term(9), b"from the leader" * 50, configuration)
             life.left = effects
             was_cut = await cut_short(log.install(snapshot))
             if seed is not None:

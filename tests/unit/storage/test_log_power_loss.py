@@ -69,7 +69,9 @@ class History:
             index = min(int(log.flushed_index), int(log.start_index) + number) + 1
             start = self.start_at(max(index, int(log.start_index)))
             log.advance_start(start)
-            await self.save(Snapshot(start, max(start.prev_index, log.snapshot_index), Term(99), b"s" * 700))
+            applied = max(start.prev_index, log.snapshot_index)
+            # Some are in parts.
+            await self.save(Snapshot(start, applied, Term(99), b"s" * 700, b"who" * (number % 2)))
         else:
             index = int(log.dirty_index) + 2 + number
             start = LogStart(
