@@ -335,6 +335,7 @@ class AdminRequests:
             self._check_room(placements)
             replication_factor = len(placements[0])
             check_configs(request.configs, replication_factor)
+            self._controller.features.require_for_topic(request.configs)
             topic_id = TopicId(self._rng.randbytes(16).hex())
             command = CreateTopic(request.name, topic_id, self._records(placements), request.configs)
             await self._propose(command, deadline, validate_only=request.validate_only)
@@ -411,6 +412,7 @@ class AdminRequests:
             topic = self._topic(request.name)
             configs = altered_configs(topic, request.changes, replaces_all=request.replaces_all)
             if configs != topic.overrides:
+                self._controller.features.require_for_topic(configs)
                 command = AlterTopicConfigs(topic.topic_id, configs)
                 index = await self._propose(command, deadline, validate_only=request.validate_only) or index
             return AdminReply("", "", topic.topic_id, applied_index=index)

@@ -219,12 +219,14 @@ class ControllerTables:
                 only_admitted = self.features.level(MEMBERSHIP) >= BROKERS_LEVEL
                 self.members.apply_register(broker, only_admitted=only_admitted)
             case CreateTopic() as create:
+                self.features.require_for_topic(create.configs)
                 self.topics.apply_create(create, self.producer_ids.next_id)
             case DeleteTopic(topic_id):
                 self.topics.apply_delete(TopicId(topic_id))
             case CreatePartitions() as grow:
                 self.topics.apply_create_partitions(grow)
             case AlterTopicConfigs() as alter:
+                self.features.require_for_topic(alter.configs)
                 self.topics.apply_alter_configs(alter)
             case AllocateProducerIds() as block:
                 self.producer_ids.apply_allocate(block)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cluster.commands import BrokerRecord, SetFeature
 from cluster.errors import FeatureLevelError, FeatureUpdateError
+from model.features import MEMBERSHIP, PLACEMENTS_LEVEL
+from model.topic_config import THROTTLE_KEYS
 
 
 class FeatureTable:
@@ -38,6 +40,11 @@ class FeatureTable:
                 f"{what} need {name} at level {level}, and the cluster uses it at level {current}:"
                 " raise it with `raftka cluster features upgrade` once all brokers have it"
             )
+
+    def require_for_topic(self, configs: Mapping[str, str]) -> None:
+        """Raise FeatureLevelError if a topic is to have a key that brokers of an older version could not apply."""
+        if not THROTTLE_KEYS.isdisjoint(configs):
+            self.require(MEMBERSHIP, PLACEMENTS_LEVEL, "throttled replicas")
 
     def apply_set(self, command: SetFeature, brokers: Sequence[BrokerRecord]) -> None:
         """Raise a level.

@@ -11,12 +11,14 @@ from cluster.retention_rule import RetentionPolicy
 from cluster.retention_start import retention_start
 from cluster.topic_table import Topic
 from model.ids import NO_INDEX, ConsistencyLevel, GroupId, Index, NodeId, Offset, Term
+from model.throttled_replicas import parse_throttled_replicas
 from model.topic_config import TopicConfig
 from raft.consensus import Consensus
 from raft.errors import NotLeaderError, RaftError
 from raft.group_configuration import RaftPolicy
 from raft.interval_figures import IntervalFigures
 from raft.log_state import LogState
+from raft.recovery_throttle import ThrottledMembers
 from raft.replica_context import ReplicaLogger
 from raft.replicate_item import NewEntry, ReplicateStages
 from storage.entry import Buffer, EntryKind
@@ -58,6 +60,7 @@ class Partition:
         self.config = topic.config
         self.append_clock = AppendClock(consensus.log)
         self.gauges = ReplicaGauges(consensus)
+        self._apply_throttle()
         consensus.add_leadership_listener(self._on_leadership)
         self._on_leadership(consensus)
 
@@ -70,6 +73,12 @@ class Partition:
         self.config = config
         self._log.configure(log_options(config))
         self._consensus.apply_policy(RaftPolicy(config.min_insync_replicas), write_caching=config.write_caching)
+        self._apply_throttle()
+
+    def _apply_throttle(self) -> None:
+        leaders = parse_throttled_replicas(self.config.leader_replication_throttled_replicas)
+        followers = parse_throttled_replicas(self.config.follower_replication_throttled_replicas)
+        self._consensus.throttle(ThrottledMembers(leaders.of(self.partition), followers.of(self.partition)))
 
     @property
     def _log(self) -> Log:

@@ -87,7 +87,7 @@ def _changed_list(topic: Topic, change: ConfigChange, value: str) -> str:
     if definition.kind is not ConfigType.LIST:
         raise InvalidTopicConfigError(f"{change.key} is no list: nothing can be appended or subtracted")
     now = topic.overrides.get(change.key, definition.show(topic.config.value_of(definition)))
-    words, given = now.split(","), value.split(",")
+    words, given = [word for word in now.split(",") if word], value.split(",")
     if change.operation == ConfigOperation.APPEND:
         return ",".join([*words, *(word for word in given if word not in words)])
     return ",".join(word for word in words if word not in given)

@@ -11,5 +11,6 @@
 * `config_definition`  one configuration key: type, default, bounds, words.
 * `error_text`  why something failed, in words.
 * `replica_tag`  of which replica a log line speaks.
+* `throttled_replicas`  which replicas of a topic are moved slowly.
 * `topic_config`  topic configuration: the keys that exist, their types and defaults.
 """

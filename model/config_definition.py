@@ -5,6 +5,7 @@ clients and listed in the documentation.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -50,6 +51,7 @@ class ConfigDefinition:
         low: Smallest number allowed.
         high: Largest number allowed.
         choices: The only texts allowed for a string or a list; empty for numbers and booleans.
+        check: For a text: raises ValueError with what is wrong with it; `accepts` then says in words what it takes.
         waits_for: For a key with one choice only: the feature that is not built yet.
         broker_key: The broker's option that holds the default of topics that do not say; empty if there is none.
     """
@@ -61,6 +63,8 @@ class ConfigDefinition:
     low: int = 0
     high: int = LONG_MAX
     choices: tuple[str, ...] = ()
+    check: Callable[[str], object] | None = None
+    accepts: str = ""
     waits_for: str = ""
     broker_key: str = ""
 
@@ -74,6 +78,8 @@ class ConfigDefinition:
         """The values that are accepted, in words."""
         if self.kind is ConfigType.BOOLEAN:
             return "true or false"
+        if self.accepts:
+            return self.accepts
         if self.choices:
             return " or ".join(self.choices)
         if self.low == self.high:
@@ -88,6 +94,8 @@ class ConfigDefinition:
         """
         if self.kind is ConfigType.BOOLEAN:
             return self._chosen(text.strip().lower(), ("true", "false")) == "true"
+        if self.check is not None:
+            return self._checked(text, self.check)
         if self.kind in (ConfigType.STRING, ConfigType.LIST):
             return self._chosen(text, self.choices)
         return self._number(text)
@@ -100,6 +108,13 @@ class ConfigDefinition:
         if text not in choices:
             why = f"; {self.waits_for} is not built yet" if self.waits_for else ""
             raise InvalidConfigError(f"{self.key}={shorten(text)!r}: only {' or '.join(choices)} is supported{why}")
+        return text
+
+    def _checked(self, text: str, check: Callable[[str], object]) -> str:
+        try:
+            check(text)
+        except ValueError as error:
+            raise InvalidConfigError(f"{self.key}={shorten(text)!r}: {error}") from error
         return text
 
     def _number(self, text: str) -> int:

@@ -18,8 +18,10 @@ from model.config_definition import (
     InvalidConfigError,
     shorten,
 )
+from model.throttled_replicas import parse_throttled_replicas
 
 __all__ = [
+    "THROTTLE_KEYS",
     "TOPIC_CONFIGS",
     "InvalidConfigError",
     "TopicConfig",
@@ -31,6 +33,10 @@ __all__ = [
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
 
+# Keys that a version without moves refuses: they may be set once all brokers know them (RFC 0018).
+THROTTLE_KEYS = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
+
+_THROTTLED_REPLICAS = "`*` or a list of partition:broker"
 _DEFINITION = "definition"
 _WEEK_MS = 7 * 24 * 3600 * 1000
 _HOUR_MS = 3600 * 1000
@@ -133,6 +139,24 @@ class TopicConfig:
         "Whether a majority confirms the leader before it tells the latest offset, or one by timestamp. If false, the"
         " leader answers alone, as in Kafka: one that was deposed and does not know it yet may tell an older state.",
         broker_key="list.offsets.linearizable",
+    )
+
+    leader_replication_throttled_replicas: str = _setting(
+        "leader.replication.throttled.replicas",
+        ConfigType.LIST,
+        "",
+        "While such a replica leads, its broker's leader.replication.throttled.rate bounds what it sends to replicas"
+        " that are not in sync. `kafka-reassign-partitions --throttle` sets it, and `--verify` deletes it.",
+        check=parse_throttled_replicas,
+        accepts=_THROTTLED_REPLICAS,
+    )
+    follower_replication_throttled_replicas: str = _setting(
+        "follower.replication.throttled.replicas",
+        ConfigType.LIST,
+        "",
+        "While such a replica is not in sync, its broker's follower.replication.throttled.rate bounds what it is sent.",
+        check=parse_throttled_replicas,
+        accepts=_THROTTLED_REPLICAS,
     )
 
     def as_strings(self) -> dict[str, str]:

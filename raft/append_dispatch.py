@@ -183,6 +183,9 @@ def _apply_positions(context: ReplicaContext, follower: FollowerIndexMetadata, r
     context.effects.settle(context.state.advance())
     before = follower.caught_up_at
     follower.update_caught_up(context.state.commit_index, follower.last_reply_at)
+    # Before that the commit index may be that of the last life of this process.
+    if context.state.is_in_office and follower.match_index >= context.state.commit_index:
+        follower.has_joined = True
     if context.figures is not None:
         _note_return(context, context.figures, follower, before)
     if follower.needs_recovery and follower.may_recover and not follower.is_recovering:

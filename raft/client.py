@@ -11,6 +11,8 @@ from raft.messages import (
     HeartbeatReply,
     HeartbeatRequest,
     InstallSnapshotRequest,
+    RecoveryCreditReply,
+    RecoveryCreditRequest,
     StepDownAck,
     StepDownNotice,
     TimeoutNowReply,
@@ -51,6 +53,10 @@ class RaftClient(Protocol):
         self, node_id: NodeId, request: InstallSnapshotRequest, chunk: Buffer
     ) -> asyncio.Future[AppendEntriesReply]:
         """Send one chunk of a snapshot."""
+        ...
+
+    def recovery_credit(self, node_id: NodeId, request: RecoveryCreditRequest) -> asyncio.Future[RecoveryCreditReply]:
+        """Ask a follower's node whether bytes of a recovery may be sent to it now."""
         ...
 
     def vote(self, node_id: NodeId, request: VoteRequest) -> asyncio.Future[VoteReply]:

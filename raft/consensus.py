@@ -47,6 +47,7 @@ from raft.messages import (
 from raft.node_resources import NodeResources
 from raft.reconfiguration_stm import Reconfiguration
 from raft.recovery_stm import RecoveryStm
+from raft.recovery_throttle import ThrottledMembers
 from raft.replica_context import ReplicaContext, ReplicaLogger
 from raft.replica_flusher import ReplicaFlusher
 from raft.replica_opening import OpenedLog
@@ -271,6 +272,13 @@ class Consensus:
             write_caching: acks=all is answered once the copies are written (RFC 0003, levels).
         """
         self.settle(self.state.set_levels(policy, write_caching=write_caching))
+
+    def throttle(self, members: ThrottledMembers) -> None:
+        """Let the recovery of followers that are far behind be bound by rates, as this names leader and follower.
+
+        A recovery that is under way follows it from its next chunk on. `NodeLimits.throttle` has the rates.
+        """
+        self._context.throttled = members
 
     def reconfigure(self, target: Target) -> None:
         """Let the group have these voters, step by step, while this replica or a later leader is in office.

@@ -38,6 +38,8 @@ class FollowerIndexMetadata:
     last_reply_at: float = NEVER
     # When it last held everything that was committed then; in-sync reporting goes by it.
     caught_up_at: float = NEVER
+    # It has held all that was committed at one moment, and not fallen out of step for long since: no bulk of a move.
+    has_joined: bool = False
     # The commit index at an earlier reply, and when that was: reached since, it was caught up then.
     _commit_then: Index = NO_INDEX
     _then: float = NEVER
@@ -54,6 +56,8 @@ class FollowerIndexMetadata:
     next_index_hint: Index = NO_INDEX
     # The first request whose answer lets recovery send again: after a loss or BUSY, one that was sent later.
     first_request_to_recover: int = 0
+    # While its recovery is held to a rate: to which, for people.
+    held_back_by: str = ""
     # When the log said last that the storage refused its recovery.
     refusal_logged_at: float = NEVER
     # Called whenever a request with entries (or a probe) has been answered or has failed: recovery waits for room.
@@ -92,6 +96,15 @@ class FollowerIndexMetadata:
         else:
             return
         self._commit_then, self._then = commit, now
+
+    def is_joined(self, oldest: float) -> bool:
+        """Whether it came in sync, as Kafka's in-sync replicas do, and has stayed so since the loop time `oldest`.
+
+        A new follower may be near what was committed some seconds ago, and still never reach what is committed now:
+        unlike `caught_up_at` this needs one moment at which it held everything.
+        """
+        self.has_joined = self.has_joined and self.caught_up_at >= oldest
+        return self.has_joined
 
     def on_alive(self, reply: AppendEntriesReply) -> None:
         """Take the positions of a reply. Replies of one link arrive in the order they were computed in, and the

@@ -9,6 +9,8 @@ from raft.messages import (
     HeartbeatReply,
     HeartbeatRequest,
     InstallSnapshotRequest,
+    RecoveryCreditReply,
+    RecoveryCreditRequest,
     StepDownAck,
     StepDownNotice,
     TimeoutNowReply,
@@ -24,4 +26,7 @@ HEARTBEAT = Method(3, "heartbeat", HeartbeatRequest, HeartbeatReply, urgent=True
 TIMEOUT_NOW = Method(5, "timeout_now", TimeoutNowRequest, TimeoutNowReply, urgent=True)
 # Not urgent: it must not overtake the appends of the leadership that it ends.
 STEPPED_DOWN = Method(6, "stepped_down", StepDownNotice, StepDownAck)
+# Urgent: the bulk that it is asked for must not hold it up. An older broker does not know it, so a leader asks only for
+# replicas that a topic's configuration names, which needs a feature.
+RECOVERY_CREDIT = Method(8, "recovery_credit", RecoveryCreditRequest, RecoveryCreditReply, urgent=True)
 INSTALL_SNAPSHOT = Method(4, "install_snapshot", InstallSnapshotRequest, AppendEntriesReply, takes_payload=True)

@@ -8,13 +8,23 @@ from collections.abc import Sequence
 
 from model.ids import NodeId, Replica
 from raft.client import Buffer
-from raft.link_methods import APPEND_ENTRIES, HEARTBEAT, INSTALL_SNAPSHOT, STEPPED_DOWN, TIMEOUT_NOW, VOTE
+from raft.link_methods import (
+    APPEND_ENTRIES,
+    HEARTBEAT,
+    INSTALL_SNAPSHOT,
+    RECOVERY_CREDIT,
+    STEPPED_DOWN,
+    TIMEOUT_NOW,
+    VOTE,
+)
 from raft.messages import (
     AppendEntriesReply,
     AppendEntriesRequest,
     HeartbeatReply,
     HeartbeatRequest,
     InstallSnapshotRequest,
+    RecoveryCreditReply,
+    RecoveryCreditRequest,
     StepDownAck,
     StepDownNotice,
     TimeoutNowReply,
@@ -60,6 +70,10 @@ class LinksRaftClient:
     ) -> asyncio.Future[AppendEntriesReply]:
         """Send one chunk of a snapshot."""
         return self._links.send(node_id, INSTALL_SNAPSHOT, request, [chunk], timeout=self._options.append_timeout)
+
+    def recovery_credit(self, node_id: NodeId, request: RecoveryCreditRequest) -> asyncio.Future[RecoveryCreditReply]:
+        """Ask a follower's node for credit."""
+        return self._links.send(node_id, RECOVERY_CREDIT, request, timeout=self._options.append_timeout)
 
     def vote(self, node_id: NodeId, request: VoteRequest) -> asyncio.Future[VoteReply]:
         """Ask for a (pre-)vote."""

@@ -170,5 +170,26 @@ class StepDownNotice(msgspec.Struct, frozen=True, array_like=True):
     term: _Number
 
 
+class RecoveryCreditRequest(msgspec.Struct, frozen=True, array_like=True):
+    """A leader wants to send so many bytes of entries or of a snapshot to a follower that lags (RFC 0004, throttle)."""
+
+    group: str
+    size: _Number
+
+
+class RecoveryCreditReply(msgspec.Struct, frozen=True, array_like=True):
+    """What the follower's node lets pass.
+
+    Attributes:
+        is_granted: The bytes count from now on, and may be sent after the wait. If not, ask again after it.
+        wait_us: Microseconds, at most a second.
+        rate: Bytes per second that the node lets pass; -1: there is no bound.
+    """
+
+    is_granted: bool
+    wait_us: _Number
+    rate: Annotated[int, msgspec.Meta(ge=-1)]
+
+
 class StepDownAck(msgspec.Struct, frozen=True, array_like=True):
     """Taken."""

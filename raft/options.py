@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from raft.token_bucket import UNLIMITED
 from runtime.byte_budget import ReservedBudget
 from storage.snapshot_file import STATE_BYTES_MAX
 from storage.verified_ranges import RANGE_BYTES_MIN
@@ -39,6 +40,9 @@ class RaftOptions:
         follower_window: Append requests in flight to one follower of one group.
         append_chunk_bytes: How much one request carries that makes up for rounds a full window has left out.
         recovery_chunk_bytes: How much one recovery request carries (one larger entry goes alone).
+        leader_throttled_rate: Bytes per second that this node sends to followers that are far behind, of groups whose
+            configuration names it as a throttled leader (RFC 0004).
+        follower_throttled_rate: The same of what it is sent, while it is a throttled follower.
         append_buffer_requests: Requests a follower queues per group before it answers BUSY.
         node_append_buffer_bytes: Bytes of such requests over all groups of a node. A group holds at most 1/8 of it, and
             1/8 is kept for internal groups.
@@ -78,6 +82,8 @@ class RaftOptions:
     follower_window: int = 16
     append_chunk_bytes: int = 1024 * 1024
     recovery_chunk_bytes: int = 512 * 1024
+    leader_throttled_rate: int = UNLIMITED
+    follower_throttled_rate: int = UNLIMITED
     append_buffer_requests: int = 256
     node_append_buffer_bytes: int = 128 * 1024 * 1024
     replica_lag_max: float = 10.000
@@ -119,5 +125,7 @@ class RaftOptions:
             raise ValueError(f"state_bytes_max must be from 1 to {STATE_BYTES_MAX}")
         if min(self.node_batcher_bytes, self.node_append_buffer_bytes) < ReservedBudget.PARTS:
             raise ValueError("node_batcher_bytes and node_append_buffer_bytes must be at least 8")
+        if min(self.leader_throttled_rate, self.follower_throttled_rate) < 0:
+            raise ValueError("a throttled rate must be at least 0")
         if self.disk_reserve_bytes < 0 or self.read_cache_bytes < 0:
             raise ValueError("disk_reserve_bytes and read_cache_bytes must be at least 0")

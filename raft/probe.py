@@ -15,6 +15,8 @@ class RaftProbe:
     append_requests_received: int = 0
     recoveries_started: int = 0
     recovery_bytes: int = 0
+    throttled_bytes: int = 0
+    throttled_seconds: float = 0.0
     snapshots_sent: int = 0
     snapshots_installed: int = 0
     snapshots_damaged: int = 0

@@ -87,7 +87,7 @@ class Reconfiguration:
                         self._reach(target)
                         return
                     case WaitFor(reason):
-                        await self._pause(reason)
+                        await self._pause(reason + self._held_back())
                     case Append() if not context.node.configurations.is_open:
                         context.node.configurations.open_soon()
                         await self._pause("this node may not hold configurations yet")
@@ -143,6 +143,13 @@ class Reconfiguration:
             else:
                 return True
         return False
+
+    def _held_back(self) -> str:
+        """Return what a throttle has to do with it: which learners are held to which rates."""
+        followers = self._context.state.followers
+        learners = [followers.get(each.node_id) for each in self._context.state.configuration.learners]
+        held = [f"node {each.node_id} gets {each.held_back_by}" for each in learners if each and each.held_back_by]
+        return f" ({'; '.join(held)})" if held else ""
 
     def _is_caught_up(self, learner: Replica) -> bool:
         """Whether a learner has flushed what was committed at a moment within the last election timeout.

@@ -2,6 +2,7 @@
 
     quiet     wait until no request is in flight, so that one recovery handles all outstanding refusals
     probe     while the last shared entry is unknown: ask about one entry, go back by whole terms, until one SUCCESS
+    pace      if a rate bounds it, wait before each chunk (`recovery_pace`)
     install   if the follower lacks entries that the log no longer holds: send a snapshot, then continue
     fill      send chunks from the log, up to four in flight, each the next that the follower expects
     hand over once memory holds the rest: send it in that same synchronous step, await no reply; from then on
@@ -26,6 +27,7 @@ from raft.append_dispatch import (
 )
 from raft.follower_index_metadata import FollowerIndexMetadata
 from raft.messages import AppendEntriesReply, AppendEntriesRequest, AppendStatus, InstallSnapshotRequest
+from raft.recovery_pace import RecoveryPace
 from raft.replica_context import ReplicaContext
 from raft.rules.recovery import next_index_after_reject
 from storage.entry import Entry
@@ -51,6 +53,7 @@ class RecoveryStm:
         self._context = context
         self._follower = follower
         self._term = context.state.term
+        self._pace = RecoveryPace(context, follower)
         self._sent_since_flush = 0
         self._room = asyncio.Event()
 
@@ -68,7 +71,7 @@ class RecoveryStm:
             while self._goes_on():
                 if follower.is_probing:
                     await self._until_idle()
-                    if not await self._probe():
+                    if not await self._pace.is_known() or not await self._probe():
                         return
                 await self._fill()
         except SnapshotTooLargeError:
@@ -83,6 +86,7 @@ class RecoveryStm:
             context.fail(error)
         finally:
             follower.is_recovering = False
+            follower.held_back_by = ""
             follower.on_room = None
 
     def _is_current(self) -> bool:
@@ -126,7 +130,7 @@ class RecoveryStm:
             if follower.match_index >= prev_index:
                 # It held that much in this term: the first chunk is the question.
                 entries = await self._read(next_index)
-                if not self._goes_on():
+                if not self._goes_on() or not await self._is_admitted(entries):
                     return False
             if entries is None:
                 if next_index >= log.start_index:
@@ -154,7 +158,7 @@ class RecoveryStm:
     async def _read(self, first: Index) -> list[Entry] | None:
         """Return a chunk, None if the start of the log has moved past `first`."""
         try:
-            return await self._context.log.read(first, self._context.options.recovery_chunk_bytes)
+            return await self._context.log.read(first, self._pace.chunk_bytes)
         except LogTruncatedError:
             return None
 
@@ -165,11 +169,15 @@ class RecoveryStm:
         context, follower, log = self._context, self._follower, self._context.log
         chunks_max = min(_CHUNKS_MAX, context.options.follower_window)
         while self._goes_on() and not follower.is_probing:
+            if self._pace.is_unsure:
+                if not await self._pace.ask():
+                    return
+                continue
             prev_index = follower.expected_log_end_index
             if prev_index < log.start_index - 1:
                 follower.lose_place()
                 return
-            if prev_index >= log.dirty_index or log.recent(Index(prev_index + 1), 1) is not None:
+            if self._may_hand_over(prev_index):
                 self._hand_over()
                 return
             if follower.in_flight >= chunks_max or skips(context, follower, context.options.recovery_chunk_bytes):
@@ -181,10 +189,27 @@ class RecoveryStm:
                 # The start of the log has moved.
                 follower.lose_place()
                 return
+            if not await self._is_admitted(entries):
+                return
             # Nobody else sends what memory does not hold; but something may have been refused during the read. Without
             # this check the chunk would go to a follower whose log may end elsewhere.
             if self._goes_on() and follower.expects(entries[0].index):
                 self._send(request, entries, entries[-1].index)
+
+    async def _is_admitted(self, entries: list[Entry] | None) -> bool:
+        """Wait until the rates let a chunk pass; False: the recovery is over."""
+        return not entries or await self._pace.admit(sum(entry.size for entry in entries), self._goes_on)
+
+    def _may_hand_over(self, prev_index: Index) -> bool:
+        """Whether memory holds the rest. While a rate bounds the recovery the rest must be one chunk, too: rounds are
+        not bound, so a follower that is still far behind would get all that memory holds at once."""
+        log = self._context.log
+        if prev_index >= log.dirty_index:
+            return True
+        if not self._pace.is_throttled:
+            return log.recent(Index(prev_index + 1), 1) is not None
+        rest = log.recent(Index(prev_index + 1), self._pace.chunk_bytes)
+        return rest is not None and rest[-1].index >= log.dirty_index
 
     def _hand_over(self) -> None:
         context, follower = self._context, self._follower
@@ -195,6 +220,7 @@ class RecoveryStm:
         context.logger.debug("hands node %d over at %d", follower.node_id, follower.expected_log_end_index)
         is_asked_for = follower.flushed_index < context.state.last_asked_index
         sent_bytes = send_backlog(context, follower, owes_flush=is_asked_for and self._sent_since_flush > 0)
+        self._pace.count(sent_bytes)
         self._count(sent_bytes)
 
     def _send(
@@ -241,6 +267,8 @@ class RecoveryStm:
         checksum = await snapshot_checksum(snapshot)
         if not self._is_current():
             return False
+        if not await self._pace.is_known():
+            return False
         start, state = snapshot.start, snapshot.state
         context.probe.snapshots_sent += 1
         context.logger.info(
@@ -248,7 +276,9 @@ class RecoveryStm:
         )
         position = 0
         while True:
-            chunk = state[position : position + context.options.recovery_chunk_bytes]
+            chunk = state[position : position + self._pace.chunk_bytes]
+            if not await self._pace.admit(len(chunk), self._is_current):
+                return False
             request = InstallSnapshotRequest(
                 *(context.group, self._term, start, snapshot.applied_index, snapshot.applied_term),
                 *(position, len(state), checksum, snapshot.configuration),

@@ -26,6 +26,7 @@ from raft.node_limits import NodeLimits
 from raft.node_resources import NodeResources
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
+from raft.recovery_throttle import ThrottledMembers
 from raft.replica_counts import ReplicaCounts
 from raft.replica_log_state import ReplicaLogState
 from raft.replica_state import ReplicaState
@@ -102,6 +103,8 @@ class ReplicaContext:
     logger: ReplicaLogger = field(init=False)
     op_lock: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
     steps: WriteSteps = field(init=False, default_factory=WriteSteps)
+    # By the configuration of the topic.
+    throttled: ThrottledMembers = field(init=False, default=ThrottledMembers())
     # None: nobody asks for them.
     figures: IntervalFigures | None = field(init=False, default=None)
     counts: ReplicaCounts = field(init=False)

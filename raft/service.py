@@ -7,7 +7,15 @@ from model.ids import GroupId, Index, Term
 from raft.configuration_entry import decode_configuration
 from raft.consensus import Consensus
 from raft.group_manager import GroupManager
-from raft.link_methods import APPEND_ENTRIES, HEARTBEAT, INSTALL_SNAPSHOT, STEPPED_DOWN, TIMEOUT_NOW, VOTE
+from raft.link_methods import (
+    APPEND_ENTRIES,
+    HEARTBEAT,
+    INSTALL_SNAPSHOT,
+    RECOVERY_CREDIT,
+    STEPPED_DOWN,
+    TIMEOUT_NOW,
+    VOTE,
+)
 from raft.messages import (
     AppendEntriesReply,
     AppendEntriesRequest,
@@ -16,6 +24,8 @@ from raft.messages import (
     HeartbeatReply,
     HeartbeatRequest,
     InstallSnapshotRequest,
+    RecoveryCreditReply,
+    RecoveryCreditRequest,
     StepDownAck,
     StepDownNotice,
     TimeoutNowReply,
@@ -43,6 +53,7 @@ class RaftService:
         links.register(TIMEOUT_NOW, self._timeout_now)
         links.register(STEPPED_DOWN, self._stepped_down)
         links.register(INSTALL_SNAPSHOT, self._install_snapshot)
+        links.register(RECOVERY_CREDIT, self._recovery_credit)
         links.add_reset_listener(groups.on_link_reset)
 
     async def _vote(self, peer: Peer, request: VoteRequest, _: memoryview) -> VoteReply:
@@ -67,6 +78,9 @@ class RaftService:
             return _unknown_group()
         check_snapshot_chunk(request, payload)
         return consensus.on_install_snapshot(peer.replica.node_id, request, bytes(payload))
+
+    def _recovery_credit(self, _: Peer, request: RecoveryCreditRequest, __: memoryview) -> RecoveryCreditReply:
+        return self._groups.limits.throttle.give_credit(request.size, asyncio.get_running_loop().time())
 
     def _heartbeat(self, peer: Peer, request: HeartbeatRequest, _: memoryview) -> HeartbeatReply:
         return HeartbeatReply([self._beat(peer, beat) for beat in request.beats], self._groups.limits.disk.spare_bytes)

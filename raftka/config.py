@@ -91,6 +91,8 @@ class BrokerConfig:
     raft_unreplicated_max_bytes: int
     raft_unflushed_max_bytes: int
     replica_lag_time_max_ms: int
+    leader_replication_throttled_rate: int
+    follower_replication_throttled_rate: int
     read_cache_bytes: int
     disk_reserve_bytes: int
     log_segment_bytes: int

@@ -331,6 +331,25 @@ OPTIONS: tuple[Option, ...] = (
         is_dynamic=True,
     ),
     _bytes(
+        "leader.replication.throttled.rate",
+        _LONG_MAX,
+        "Bytes per second that this broker sends to replicas that are not in sync, of partitions that name it in"
+        " their topic's leader.replication.throttled.replicas. `kafka-reassign-partitions --throttle` sets it. 0 sends"
+        " nothing.",
+        0,
+        _LONG_MAX,
+        is_dynamic=True,
+    ),
+    _bytes(
+        "follower.replication.throttled.rate",
+        _LONG_MAX,
+        "Bytes per second that all leaders together send to replicas of this broker that are not in sync, if"
+        " follower.replication.throttled.replicas of their topic names them. 0 stops them.",
+        0,
+        _LONG_MAX,
+        is_dynamic=True,
+    ),
+    _bytes(
         "read.cache.bytes",
         -1,
         "Memory for what partitions that this broker leads have written lately, beside their newest entries. Consumers"
@@ -525,6 +544,11 @@ BY_VARIABLE = {option.variable: option for option in OPTIONS}
 # Those that may be set while brokers run, by each name.
 BY_DYNAMIC_NAME = {
     name: option for option in OPTIONS if option.is_dynamic for name in (option.key, *option.other_names)
+}
+
+# Options of Kafka that its tools delete, and that nothing here could follow if they were set: why.
+DELETABLE = {
+    "replica.alter.log.dirs.io.max.bytes.per.second": "a broker has one data directory, so nothing moves between two",
 }
 
 

@@ -321,6 +321,8 @@ def _raft_options(config: BrokerConfig, open_segments: int, read_cache: int) -> 
         unreplicated_bytes=config.raft_unreplicated_max_bytes,
         unflushed_bytes=config.raft_unflushed_max_bytes,
         replica_lag_max=config.replica_lag_time_max_ms / 1000,
+        leader_throttled_rate=config.leader_replication_throttled_rate,
+        follower_throttled_rate=config.follower_replication_throttled_rate,
         disk_reserve_bytes=config.disk_reserve_bytes,
         open_segments=open_segments,
         read_cache_bytes=read_cache,

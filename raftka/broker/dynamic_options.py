@@ -15,7 +15,7 @@ from kafka_api.described_configs import ConfigSource, DescribedConfig, Synonym
 from model.config_definition import InvalidConfigError, shorten
 from raftka.broker.described_options import broker_configs, kind_of
 from raftka.config import BrokerConfig, misfits
-from raftka.config_options import BY_KEY, ConfigError, dynamic_option, parse_value, shown_value
+from raftka.config_options import BY_KEY, DELETABLE, ConfigError, dynamic_option, parse_value, shown_value
 
 _logger = logging.getLogger("broker")
 # Characters of a value; what an error repeats of it must fit into a response's string.
@@ -51,6 +51,8 @@ class BrokerOptions:
         Raises:
             InvalidConfigError: No option has it, or its option is read only at the start.
         """
+        if name in DELETABLE:
+            return name
         try:
             return dynamic_option(name).key
         except ConfigError as error:
@@ -60,8 +62,10 @@ class BrokerOptions:
         """Return a value in one spelling.
 
         Raises:
-            InvalidConfigError: Another type, or out of range.
+            InvalidConfigError: Another type, or out of range; or the key may be deleted only.
         """
+        if key in DELETABLE:
+            raise InvalidConfigError(f"{key} can only be deleted: {DELETABLE[key]}")
         return shown_value(_parsed(key, value))
 
     def check(self, for_all: Mapping[str, str], own: Mapping[str, str]) -> None:

@@ -467,6 +467,18 @@ _RAFT = (
     _raft(
         "recovery_bytes", "Bytes sent to followers that catch up.", "how much is left is in `/v1/partitions`", "bytes"
     ),
+    _raft(
+        "throttled_bytes",
+        "Bytes of recovery_bytes and of snapshots that a throttled rate let pass.",
+        "compare with `leader.replication.throttled.rate`",
+        "bytes",
+    ),
+    _raft(
+        "throttled_seconds",
+        "Time that recoveries of followers here have waited for a throttled rate, all added up.",
+        "it rises after the last move: throttles were not cleared, run `kafka-reassign-partitions --verify`",
+        "seconds",
+    ),
     _raft("snapshots_sent", "Snapshots sent to followers.", "followers were away for longer than the log keeps"),
     _raft("snapshots_installed", "Snapshots that followers here have installed.", "as above"),
     _raft(

@@ -59,3 +59,13 @@ def test_a_word_that_a_list_has_already_is_not_appended_twice():
 def test_what_is_refused_says_why(changes, words):
     with pytest.raises(InvalidTopicConfigError, match=words):
         altered_configs(topic(), changes, replaces_all=False)
+
+
+def test_a_list_that_is_empty_grows_word_by_word_and_shrinks_to_nothing():
+    key = "leader.replication.throttled.replicas"
+    one = altered_configs(topic(), [ConfigChange(key, APPEND, "0:1")], replaces_all=False)
+    assert one == {key: "0:1"}
+    two = altered_configs(topic(**{key: "0:1"}), [ConfigChange(key, APPEND, "0:1,0:2")], replaces_all=False)
+    assert two == {key: "0:1,0:2"}
+    less = altered_configs(topic(**{key: "0:1,0:2"}), [ConfigChange(key, SUBTRACT, "0:1,0:2")], replaces_all=False)
+    assert less == {key: ""}

@@ -14,6 +14,8 @@ from raft.messages import (
     HeartbeatReply,
     HeartbeatRequest,
     InstallSnapshotRequest,
+    RecoveryCreditReply,
+    RecoveryCreditRequest,
     StepDownAck,
     StepDownNotice,
     TimeoutNowReply,
@@ -25,9 +27,15 @@ from rpc.errors import LinkDownError
 from storage.entry import EntryKind, parse_entries
 
 Request = (
-    AppendEntriesRequest | HeartbeatRequest | InstallSnapshotRequest | VoteRequest | TimeoutNowRequest | StepDownNotice
+    AppendEntriesRequest
+    | HeartbeatRequest
+    | InstallSnapshotRequest
+    | VoteRequest
+    | TimeoutNowRequest
+    | StepDownNotice
+    | RecoveryCreditRequest
 )
-Reply = AppendEntriesReply | HeartbeatReply | VoteReply | TimeoutNowReply | StepDownAck
+Reply = AppendEntriesReply | HeartbeatReply | VoteReply | TimeoutNowReply | StepDownAck | RecoveryCreditReply
 
 
 @dataclass(slots=True, eq=False)
@@ -120,6 +128,9 @@ class WireClient:
     ) -> "asyncio.Future[AppendEntriesReply]":
         return self._wire.send(self._node_id, node_id, request, bytes(chunk))
 
+    def recovery_credit(self, node_id: NodeId, request: RecoveryCreditRequest) -> "asyncio.Future[RecoveryCreditReply]":
+        return self._wire.send(self._node_id, node_id, request)
+
     def vote(self, node_id: NodeId, request: VoteRequest) -> "asyncio.Future[VoteReply]":
         return self._wire.send(self._node_id, node_id, request)
 
@@ -159,6 +170,8 @@ def render_request(request: Request, payload: bytes) -> str:
             return f"timeout-now t{request.term} up to {request.last_index}"
         case StepDownNotice():
             return f"stepped-down t{request.term}"
+        case RecoveryCreditRequest():
+            return f"credit for {request.size} bytes"
         case HeartbeatRequest():
             return f"beat {' '.join(map(_render_beat, request.beats))}"
         case InstallSnapshotRequest():
@@ -188,6 +201,8 @@ def render_reply(message: Message) -> str:
             return f"beat {' '.join(map(_render_append_reply, reply.replies))}"
         case TimeoutNowReply():
             return f"timeout-now {'accepted' if reply.accepted else f'refused ({reply.reason})'} t{reply.term}"
+        case RecoveryCreditReply():
+            return f"credit {'granted' if reply.is_granted else 'refused'} in {reply.wait_us} us, rate {reply.rate}"
         case StepDownAck():
             return "stepped-down taken"
         case None:

@@ -26,6 +26,7 @@ from raft.messages import (
     HeartbeatReply,
     HeartbeatRequest,
     InstallSnapshotRequest,
+    RecoveryCreditRequest,
     StepDownAck,
     StepDownNotice,
     TimeoutNowRequest,
@@ -350,6 +351,9 @@ class Stage:
                 reply = StepDownAck()
             case VoteRequest() as request:
                 reply = await consensus.voter.answer(source, request)
+            case RecoveryCreditRequest() as request:
+                throttle = self.actors[message.target].limits.throttle
+                reply = throttle.give_credit(request.size, self._machine.loop.time())
             case HeartbeatRequest() as request:
                 reply = HeartbeatReply(
                     [consensus.on_heartbeat(source, beat) for beat in request.beats],

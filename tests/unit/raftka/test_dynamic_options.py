@@ -136,6 +136,16 @@ TABLE = {
     "raft.unreplicated.max.bytes": ("65536", raft("unreplicated_bytes"), 65536),
     "raft.unflushed.max.bytes": ("65537", raft("unflushed_bytes"), 65537),
     "replica.lag.time.max.ms": ("300", raft("replica_lag_max"), 0.3),
+    "leader.replication.throttled.rate": (
+        "1001",
+        lambda broker: broker.node.groups.limits.throttle.sending.rate,
+        1001,
+    ),
+    "follower.replication.throttled.rate": (
+        "0",
+        lambda broker: broker.node.groups.limits.throttle.receiving.rate,
+        0,
+    ),
     "disk.reserve.bytes": ("1000", lambda broker: broker.node.groups.limits.disk._reserve, 1000),
     "log.segment.bytes": (
         "2097152",
@@ -334,6 +344,36 @@ def test_only_dynamic_options_are_told_to_be_changeable(tmp_path):
         async with running(tmp_path) as broker:
             changeable = {key for key, each in (await broker.told()).items() if not each.read_only}
             assert changeable == TABLE.keys()
+
+    run(test)
+
+
+def test_what_kafkas_tools_only_delete_may_be_deleted_and_is_refused_with_a_value(tmp_path):
+    key = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+    async def test():
+        async with running(tmp_path) as broker:
+            for name in ("", "1"):
+                assert (await broker.change(name, (key, DELETE, None))).error_code == 0
+                refused = await broker.change(name, (key, SET, "1000"))
+                assert refused.error_code == ErrorCode.INVALID_CONFIG
+                assert refused.error_message == (
+                    f"{key} can only be deleted: a broker has one data directory, so nothing moves between two"
+                )
+            assert key not in await broker.told()
+
+    run(test)
+
+
+@pytest.mark.parametrize(("value", "why"), [("-1", "must be from 0 to"), ("20MB", "must be an integer")])
+def test_a_throttled_rate_that_is_no_rate_is_refused(tmp_path, value, why):
+    async def test():
+        async with running(tmp_path) as broker:
+            for key in ("leader.replication.throttled.rate", "follower.replication.throttled.rate"):
+                refused = await broker.change("1", (key, SET, value))
+                assert refused.error_code == ErrorCode.INVALID_CONFIG
+                assert key in refused.error_message
+                assert why in refused.error_message
 
     run(test)
 
