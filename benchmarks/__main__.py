@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import archive, audit, checkers, failover, level_stages, scrape_cost, soak, start_time
+from benchmarks import archive, audit, checkers, failover, level_stages, moves, scrape_cost, soak, start_time
 from benchmarks.cluster import BenchmarkError
 from benchmarks.compare import (
     connections,
@@ -47,6 +47,7 @@ _BENCHMARKS: dict[str, _Benchmark] = {
     "failover": failover.measure,
     "mixed_levels": mixed_levels.measure,
     "level_stages": level_stages.measure,
+    "moves": moves.measure,
     "soak": soak.measure,
     "scrape_cost": scrape_cost.measure,
     "checkers": checkers.measure,

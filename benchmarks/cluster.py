@@ -159,15 +159,17 @@ class BenchCluster:
 
 
 @contextmanager
-def running_cluster(data_dir: Path, options: Mapping[str, str] | None = None) -> Iterator[BenchCluster]:
-    """Start three brokers in a new folder below `data_dir`; stop them and remove it afterwards.
+def running_cluster(
+    data_dir: Path, options: Mapping[str, str] | None = None, nodes: int = _NODES
+) -> Iterator[BenchCluster]:
+    """Start brokers, three if nothing is said, in a new folder below `data_dir`; stop them and remove it afterwards.
 
     `options` are configuration keys of the brokers; the others have their defaults.
     """
     folder = Path(tempfile.mkdtemp(prefix="cluster-", dir=data_dir))
     cluster = None
     try:
-        request = StartRequest(_NODES, port=0, admin_port=0, rpc_port=0, data_dir=folder, options=dict(options or {}))
+        request = StartRequest(nodes, port=0, admin_port=0, rpc_port=0, data_dir=folder, options=dict(options or {}))
         cluster = start_cluster(request)
         cluster.wait_ready()
         yield BenchCluster(cluster.folder)

@@ -1,4 +1,4 @@
-"""Throttled moves between whole nodes: what topics and nodes are told, and what comes of it."""
+"""Throttled moves between whole nodes: what is set on topics and nodes, and what comes of it."""
 
 import asyncio
 from dataclasses import replace
