@@ -25,6 +25,7 @@ from rpc.methods import Method
 _GATHER_TIMEOUT = 1.0
 # Of one answer.
 _REPLICAS_MAX = 1000
+LED_STATES = ("preparing", "copying", "joint", "finishing")
 
 
 class MovesRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -51,6 +52,17 @@ class MovingReplica(msgspec.Struct, frozen=True, array_like=True):
     last_index: int
     idle_ms: int
 
+    @property
+    def state(self) -> str:
+        """How far the move is, in one word; of a replica that leads, one of LED_STATES."""
+        if not self.is_leader:
+            return "leaderless"
+        if self.has_reached:
+            return "finishing"
+        if len(self.voter_sets) > 1:
+            return "joint"
+        return "copying" if self.learners else "preparing"
+
 
 class MovingReplicas(msgspec.Struct, frozen=True, array_like=True):
     """All such replicas of one node, at most as many as fit into an answer."""
@@ -69,7 +81,7 @@ class MoveStatus:
         topic, number: The partition.
         move: As the table has it.
         replica: Its leader's, else the one with the newest configuration; None: no holder has answered.
-        lost: The voter sets of that configuration of which no majority answers.
+        lost: The voter sets of that configuration of which no majority answers; if no holder does, all holders.
         away: The holders that do not answer.
     """
 
@@ -83,29 +95,21 @@ class MoveStatus:
     @property
     def state(self) -> str:
         """How far the move is, in one word."""
-        replica = self.replica
-        if replica is None or not replica.is_leader:
-            return "leaderless"
-        if replica.has_reached:
-            return "finishing"
-        if len(replica.voter_sets) > 1:
-            return "joint"
-        return "copying" if replica.learners else "preparing"
+        return "leaderless" if self.replica is None else self.replica.state
 
     @property
     def waits_for(self) -> str:
-        """What the move waits for, in words; empty: it goes on."""
+        """Until what the move waits, as a sentence; empty: it goes on."""
         if self.lost:
             sets = " and of ".join(",".join(map(str, each)) for each in self.lost)
-            away = ", ".join(map(str, self.away))
-            return f"a majority of the voters {sets}: broker {away} does not answer"
+            return f"a majority of the voters {sets} answers: broker {','.join(map(str, self.away))} does not"
         replica = self.replica
         if replica is None:
-            return "a broker that holds it: none answers"
+            return "a broker that holds it answers"
         if not replica.is_leader:
-            return "a leader"
+            return "a leader is elected"
         if replica.has_reached:
-            return "raft0's leader to take the report"
+            return "raft0's leader takes the report"
         return replica.waits_for
 
 
@@ -175,6 +179,9 @@ class MoveStatusReader:
         away = tuple(node for node in holders if not self._is_alive(NodeId(node)))
         sets = [] if replica is None else replica.voter_sets
         lost = tuple(tuple(nodes) for nodes in sets if not self._have_majority(nodes))
+        if replica is None and len(away) == len(holders):
+            # Nobody tells the configuration, but all voters that it may have are among them.
+            lost = (away,)
         return MoveStatus(topic, number, move, replica, lost, away)
 
     def _have_majority(self, nodes: Sequence[int]) -> bool:

@@ -59,6 +59,16 @@ class ReplicaGauges:
         return sorted(self._consensus.configuration.node_ids)
 
     @property
+    def learner_count(self) -> int:
+        """How many members of the newest configuration in its log get entries and do not vote."""
+        return len(self._consensus.configuration.learners)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether two voter sets must agree, by the newest configuration in its log."""
+        return self._consensus.configuration.is_joint
+
+    @property
     def in_sync(self) -> tuple[NodeId, ...]:
         """Leader: the voters in sync; elsewhere empty."""
         return self._consensus.in_sync

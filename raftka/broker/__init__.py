@@ -23,7 +23,8 @@
 * `permissions`     who else can read the secret and the data directory.
 * `service_manager` READY=1 and signs of life for systemd (sd_notify).
 * `metrics`         what is measured of the node, for Prometheus; `kafka_metrics`: of the Kafka listener;
-                    `partition_metrics`: of partitions; `group_lag_metrics`: of groups; `call_metrics`: of calls.
+                    `partition_metrics`: of partitions; `group_lag_metrics`: of groups; `call_metrics`: of calls;
+                    `move_metrics`: of moves.
 * `metric_rows`     what these yield; `exposition` writes it, and `scrapes` does so in slices and answers.
 * `readiness`       whether this broker serves, and if not, why; `starting`: the same while it starts.
 * `logs`            where log lines go.

@@ -1,7 +1,8 @@
 """`GET /v1/health`: what this broker finds wrong with the cluster, by the rules of `raftka.health`.
 
 {"node_id": N, "worst": LEVEL, "findings": [{"level", "what", "words", "cause", "cure"}],
- "broker": {"version", "disk_spare_bytes", "stalled": [[topic, partition]], "events_lost", "events_span"}}
+ "broker": {"version", "disk_spare_bytes", "stalled": [[topic, partition]], "events_lost", "events_span",
+            "features": {name: highest}, "levels": {name: level}, "unleft": [[partition, why]]}}
 
 `broker` holds what only this broker knows: `raftka doctor` puts it into its own picture.
 """
@@ -9,17 +10,19 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
 from cluster.node import Node
 from cluster.topic_table import Topic
+from model.features import told_features
 from model.ids import GroupId, NodeId
 from raftka.broker.bounds import node_fills
 from raftka.broker.stall_watch import StallWatch
 from raftka.health.findings import Finding, to_json, worst
-from raftka.health.picture import BoundFill, BrokerPicture, PartitionPicture, Picture, TopicPicture
+from raftka.health.picture import BoundFill, BrokerPicture, MovePicture, PartitionPicture, Picture, TopicPicture
 from raftka.health.refusals import RefusedLink
 from raftka.health.rules import RULES, in_order
 from raftka.version import installed_version
@@ -93,6 +96,9 @@ class HealthReader:
                     "stalled": stalled,
                     "events_lost": own.events_lost,
                     "events_span": own.events_span,
+                    "features": own.features,
+                    "levels": own.levels,
+                    "unleft": own.unleft,
                 },
             }
         ).encode()
@@ -110,17 +116,35 @@ class HealthReader:
             controller=-1 if leader is None else leader,
             partitions=partitions,
             topics=topics,
+            moves=await self._moves(),
+        )
+
+    async def _moves(self) -> tuple[MovePicture, ...]:
+        node = self._node
+        if not node.is_registered.is_set() or not node.controller.topics.is_moving:
+            return ()
+        return tuple(
+            MovePicture(
+                *(each.topic.name, each.number, tuple(int(replica.node_id) for replica in each.move.target)),
+                *(each.move.is_cancelled, each.state, each.waits_for),
+                None if each.replica is None else each.replica.idle_ms / 1000,
+                *(each.lost, each.away),
+            )
+            for each in await node.move_status.read()
         )
 
     def _brokers(self) -> tuple[BrokerPicture, ...]:
         node = self._node
         kafka = {each.node_id: f"{each.kafka_host}:{each.kafka_port}" for each in node.controller.members.all()}
+        features = {each.node_id: each.features for each in node.controller.members.all()}
         refused = self._refused()
         nodes = sorted({*kafka, *(int(replica.node_id) for replica in node.cluster.replicas)})
         return tuple(
             self._own(kafka.get(each, ""))
             if each == node.options.node_id
-            else self._other(each, kafka.get(each, ""), refused.get(each))
+            else replace(
+                self._other(each, kafka.get(each, ""), refused.get(each)), **self._features(features.get(each))
+            )
             for each in nodes
         )
 
@@ -134,6 +158,11 @@ class HealthReader:
             refused_age=None if refused is None else refused.age,
             is_disk_short=node_id in self._node.groups.limits.disk.nodes_below,
         )
+
+    def _features(self, features: Mapping[str, int] | None) -> dict[str, Any]:
+        """Return what a broker can and does use, as raft0's tables have it; nothing of one that is not registered."""
+        known = features is not None and self._node.is_registered.is_set()
+        return {"features": features, "levels": self._node.controller.features.all()} if known else {}
 
     def _own(self, kafka: str) -> BrokerPicture:
         node = self._node
@@ -155,6 +184,8 @@ class HealthReader:
             disk_spare_bytes=node.groups.limits.disk.spare_bytes or None,
             events_lost=lost,
             events_span=span,
+            unleft=tuple(node.backend.unleft.items()),
+            **self._features(told_features(node.options.features)),
         )
 
     async def _read_topics(self) -> tuple[tuple[PartitionPicture, ...], tuple[TopicPicture, ...]]:

@@ -15,6 +15,7 @@ from raftka.broker.group_lag_metrics import GroupLagCollector
 from raftka.broker.kafka_metrics import KafkaCollector
 from raftka.broker.loop_watch import LoopWatch
 from raftka.broker.metric_rows import SAMPLES_PER_SLICE, Row, Rows, RowSource
+from raftka.broker.move_metrics import MoveCollector
 from raftka.broker.partition_metrics import ClusterCollector, PartitionCollector, ReplicaCollector
 from raftka.broker.stall_watch import StallWatch
 from raftka.monitoring.catalogue import Path
@@ -33,6 +34,7 @@ def row_sources(
             watch,
             ClusterCollector(node),
             PartitionCollector(node, server.traffic.names, stalls),
+            MoveCollector(node),
             KafkaCollector(server),
             GroupLagCollector(server.group_lags),
             CallCollector(node.groups.call_figures),

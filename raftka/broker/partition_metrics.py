@@ -22,6 +22,8 @@ _REPLICA_VALUES: dict[str, Callable[[Partition], float]] = {
     "raftka_partition_unflushed_bytes": lambda partition: partition.gauges.unflushed_bytes,
     "raftka_partition_unreplicated_bytes": lambda partition: partition.gauges.unreplicated_bytes,
     "raftka_partition_size_bytes": lambda partition: partition.size_bytes,
+    "raftka_partition_learners": lambda partition: partition.gauges.learner_count,
+    "raftka_partition_joint": lambda partition: float(partition.gauges.is_joint),
     "raftka_partition_dirty_index": lambda partition: partition.gauges.indexes.dirty,
     "raftka_partition_flushed_index": lambda partition: partition.gauges.indexes.flushed,
     "raftka_partition_commit_index": lambda partition: partition.gauges.indexes.commit,

@@ -14,7 +14,7 @@ from typing import Any
 from raftka.admin_client import AdminError, get_json, read_date
 from raftka.config import parse_address
 from raftka.health.findings import Finding, Level, from_json
-from raftka.health.picture import BoundFill, BrokerPicture
+from raftka.health.picture import BoundFill, BrokerPicture, MovePicture
 from raftka.health.reasons import explain
 
 HEALTH = "/v1/health"
@@ -81,10 +81,36 @@ def read_details(admin: str, broker: BrokerPicture) -> tuple[BrokerPicture, list
             disk_spare_bytes=None if spare is None else int(spare),
             events_lost=int(own.get("events_lost") or 0),
             events_span=None if span is None else float(span),
+            features=_levels(own.get("features")),
+            levels=_levels(own.get("levels")),
+            unleft=tuple((str(name), str(why)) for name, why in own.get("unleft") or ()),
         )
     except _MALFORMED:
         return broker, []
     return told, stalled
+
+
+def _levels(found: Any) -> dict[str, int] | None:
+    return None if found is None else {str(name): int(level) for name, level in found.items()}
+
+
+def read_moves(admin: str) -> tuple[MovePicture, ...] | None:
+    """Return the partitions that are being moved, as a broker gathers it; None if it does not answer."""
+    try:
+        rows = (_answer(admin, "/v1/moves") or {})["moves"]
+        return tuple(_move(row) for row in rows)
+    except _MALFORMED:
+        return None
+
+
+def _move(row: Any) -> MovePicture:
+    idle = row["idle_seconds"]
+    return MovePicture(
+        *(str(row["topic"]), int(row["partition"]), tuple(map(int, row["target"])), bool(row["is_cancelled"])),
+        *(_line(row["state"]), _line(row["waits_for"]), None if idle is None else float(idle)),
+        tuple(tuple(map(int, voters)) for voters in row["lost_voter_sets"]),
+        tuple(map(int, row["away"])),
+    )
 
 
 def read_fills(admin: str) -> tuple[BoundFill, ...]:

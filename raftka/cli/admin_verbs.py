@@ -27,8 +27,8 @@ class VerbRefusedError(CommandError):
         self.body = body
 
 
-def ask_verb(brokers: str, path: str, document: Any = None) -> dict[str, Any]:
-    """Return the answer of a verb: of a GET, or of a POST if there is a document.
+def ask_verb(brokers: str, path: str, document: Any = None, seconds: float = _SECONDS) -> dict[str, Any]:
+    """Return the answer of a verb: of a GET, or of a POST if there is a document; `seconds` for each broker.
 
     Raises:
         VerbRefusedError: It is refused.
@@ -38,7 +38,7 @@ def ask_verb(brokers: str, path: str, document: Any = None) -> dict[str, Any]:
     told = ""
     for node in kafka_client.read_cluster(brokers).brokers:
         try:
-            status, body = _ask(brokers, node, path, document)
+            status, body = _ask(brokers, node, path, document, seconds)
         except (AdminError, KafkaClientError, CommandError) as error:
             told = told or f"broker {node}: {error}"
             continue
@@ -56,9 +56,9 @@ def ask_verb(brokers: str, path: str, document: Any = None) -> dict[str, Any]:
     raise CommandError(told or "no broker answers")
 
 
-def _ask(brokers: str, node: int, path: str, document: Any) -> tuple[int, Any]:
-    admin = kafka_client.read_broker_config(brokers, node).get(_ADMIN_LISTENER, "").removeprefix("http://")
+def _ask(brokers: str, node: int, path: str, document: Any, seconds: float) -> tuple[int, Any]:
+    admin = kafka_client.read_broker_config(brokers, node, seconds).get(_ADMIN_LISTENER, "").removeprefix("http://")
     if not admin:
         raise CommandError("it does not publish an admin port; is it Raftka's?")
     method = "GET" if document is None else "POST"
-    return request_json(admin, path, _SECONDS, method=method, document=document)
+    return request_json(admin, path, seconds, method=method, document=document)

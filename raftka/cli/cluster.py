@@ -6,13 +6,14 @@ import click
 from click.exceptions import Exit
 
 from raftka.cli import cluster_config, cluster_features, cluster_log_level
-from raftka.cli.exit_codes import FAILED
+from raftka.cli.exit_codes import FAILED, CommandError
 from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.options import Format, brokers_option, format_option
-from raftka.cli.output import print_json, print_table
+from raftka.cli.output import node_list, print_json, print_table
 from raftka.cli.param_types import BoundedFloat
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import ClusterInfo
+from raftka.kafka.errors import KafkaClientError
 
 if TYPE_CHECKING:
     from raftka.health.findings import Finding
@@ -64,6 +65,8 @@ def info(brokers: str, output: Format) -> None:
 def health(brokers: str, timeout: float, output: Format) -> None:
     """Exit with 1 if a broker does not answer, a partition has no leader, or a replica is out of sync."""
     report = examine(kafka_client.read_cluster(brokers), kafka_client.addresses(brokers), timeout)
+    if report["leaderless"]:
+        report["without_quorum"] = _without_quorum(brokers, timeout)
     if output is Format.JSON:
         print_json(report)
     else:
@@ -74,6 +77,8 @@ def health(brokers: str, timeout: float, output: Format) -> None:
 
 def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[str, Any]:
     """Return brokers_missing (node ids), leaderless and under_replicated ({topic, partition, ...}), and healthy.
+
+    `without_quorum` is empty: the caller asks admin ports for it.
 
     A broker is missing if Metadata names it and it does not answer, or if a replica is on it and Metadata does not name
     it. Where nothing is placed on it, Metadata cannot tell: bootstrap_unreachable has the addresses that the caller
@@ -120,7 +125,20 @@ def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[
         "hanging": [to_json(each) for each in hanging],
         "leaderless": leaderless,
         "under_replicated": lagging,
+        "without_quorum": [],
     }
+
+
+def _without_quorum(brokers: str, timeout: float) -> list[dict[str, Any]]:
+    """Return the partitions that are being moved and whose voters cannot decide anything; nothing of another Kafka."""
+    from raftka.cli.admin_verbs import ask_verb
+
+    try:
+        moves = ask_verb(brokers, "/v1/moves", seconds=timeout)["moves"]
+    except (CommandError, KafkaClientError):
+        return []  # That there are partitions without a leader is reported in any case.
+    keys = ("topic", "partition", "lost_voter_sets", "away")
+    return [{key: row[key] for key in keys} for row in moves if row["lost_voter_sets"]]
 
 
 def _hanging(brokers: dict[int, str], strangers: list[str]) -> "list[Finding]":
@@ -145,6 +163,10 @@ def _print_report(report: dict[str, Any]) -> None:
         found = [f"{each['topic']}-{each['partition']}" for each in report[key]]
         more = f" and {len(found) - _LISTED_MAX} more" if len(found) > _LISTED_MAX else ""
         print(f"{title}: {', '.join(found[:_LISTED_MAX]) or 'none'}{more}")
+    for each in report["without_quorum"]:
+        sets = " and ".join(node_list(voters) for voters in each["lost_voter_sets"])
+        name, away = f"{each['topic']}-{each['partition']}", node_list(each["away"])
+        print(f"no quorum: {name} is being moved, and no majority of the voters {sets} answers: start broker {away}")
     for each in report["hanging"]:
         print(f"{each['what']}: {each['words']}")
         print(f"  cure: {each['cure']}")

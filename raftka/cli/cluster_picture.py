@@ -16,11 +16,12 @@ from raftka.cli.admin_picture import (
     merge_known,
     read_details,
     read_known_brokers,
+    read_moves,
     read_readiness,
 )
 from raftka.dev.cluster_file import ClusterFolder, default_folder
 from raftka.dev.errors import DevError
-from raftka.health.picture import BrokerPicture, PartitionPicture, Picture, TopicPicture
+from raftka.health.picture import BrokerPicture, MovePicture, PartitionPicture, Picture, TopicPicture
 from raftka.kafka import client as kafka_client
 from raftka.kafka import configs as kafka_configs
 from raftka.kafka.client import ClusterInfo
@@ -110,10 +111,19 @@ def _with_kafka(brokers: str, given: list[str], cluster: ClusterInfo, replies: M
             {each for _, its_stalled in looks for each in its_stalled},
         ),
         topics=topics,
+        moves=_moves(pictures, known),
         silent=_strangers(given, pictures, replies, Reply.UNREACHED),
         hanging=_strangers(given, pictures, replies, Reply.NOTHING),
         is_raftka=is_raftka,
     )
+
+
+def _moves(brokers: Iterable[BrokerPicture], known: Mapping[int, KnownBroker]) -> tuple[MovePicture, ...]:
+    """Return what the first broker tells that serves; each gathers it from all."""
+    for broker in brokers:
+        if broker.runs and (found := read_moves(known[broker.node_id].admin)) is not None:
+            return found
+    return ()
 
 
 def _strangers(

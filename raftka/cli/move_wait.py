@@ -108,5 +108,5 @@ def _misplaced(brokers: str, targets: Mapping[Partition, list[int] | None]) -> s
 
 
 def _words(row: Mapping[str, Any]) -> str:
-    waits = f", waits for {row['waits_for']}" if row["waits_for"] else ""
+    waits = f", and waits until {row['waits_for']}" if row["waits_for"] else ""
     return f"{row['topic']}/{row['partition']} is {row['state']}{waits}"

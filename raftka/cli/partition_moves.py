@@ -100,7 +100,7 @@ def moves(brokers: str, output: Format) -> None:
         print("no partition is being moved")
         return
     print_table(
-        ["PARTITION", "FROM", "TO", "STATE", "BEHIND", "WAITS FOR"],
+        ["PARTITION", "FROM", "TO", "STATE", "BEHIND", "WAITS UNTIL"],
         [
             (
                 f"{row['topic']}/{row['partition']}",

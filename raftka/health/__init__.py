@@ -3,6 +3,7 @@
 * `picture`   what is known of a cluster: the doctor fills it by clients, a broker from its tables.
 * `rules`     picture -> findings; `judge` applies all of them.
 * `broker_rules` those that look at one broker after the other.
+* `move_rules` those about partitions that are being moved, and about features.
 * `reasons`   causes and cures behind the reason of a broker that is not ready.
 * `refusals`  a handshake that one broker refused, in words.
 * `findings`  a finding: level, what, words, cause, cure.

@@ -67,6 +67,9 @@ class BrokerPicture:
         clock_offset: Seconds by which the clock here is ahead of its clock; None: not compared.
         events_lost: Events that had no more room in its ring; at least 0.
         events_span: Seconds since the oldest event in its ring; None: there is none, or it is not known.
+        features: The highest level of each feature that it can work at, without those at 0; None: not known.
+        levels: The level of each feature that is in use, as it knows it; None: not known.
+        unleft: Partitions that were moved elsewhere and cannot leave it, with what the disk says.
     """
 
     node_id: int
@@ -89,6 +92,9 @@ class BrokerPicture:
     clock_offset: float | None = None
     events_lost: int = 0
     events_span: float | None = None
+    features: Mapping[str, int] | None = None
+    levels: Mapping[str, int] | None = None
+    unleft: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_lost(self) -> bool:
@@ -145,6 +151,32 @@ class PartitionPicture:
 
 
 @dataclass(frozen=True, slots=True)
+class MovePicture:
+    """A partition that is being moved; `GET /v1/moves` has the same.
+
+    Attributes:
+        topic, number: The partition.
+        target: Where it moves to.
+        is_cancelled: Whether it goes back to where it was.
+        state: How far it is, in a word.
+        waits_for: Until what it waits, as a sentence; empty: it goes on.
+        idle_seconds: For how long nothing has got further; None: not known.
+        lost_voter_sets: The voter sets in force of which no majority answers.
+        away: The brokers that hold it and do not answer.
+    """
+
+    topic: str
+    number: int
+    target: tuple[int, ...]
+    is_cancelled: bool = False
+    state: str = ""
+    waits_for: str = ""
+    idle_seconds: float | None = None
+    lost_voter_sets: tuple[tuple[int, ...], ...] = ()
+    away: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TopicPicture:
     """Settings of a topic that risk something.
 
@@ -170,6 +202,7 @@ class Picture:
         controller: Its node id; -1: there is none; None: nobody has looked.
         partitions: All partitions; None: nobody has looked.
         topics: Settings of topics, as far as they are known.
+        moves: Partitions that are being moved, as far as they are known.
         silent: Addresses (HOST:PORT) that somebody named, where nobody listens and no known broker is.
         hanging: Addresses (HOST:PORT) that somebody named, which take connections and answer nothing, and where no
             known broker is.
@@ -180,6 +213,7 @@ class Picture:
     controller: int | None = None
     partitions: tuple[PartitionPicture, ...] | None = None
     topics: tuple[TopicPicture, ...] = ()
+    moves: tuple[MovePicture, ...] = ()
     silent: tuple[str, ...] = ()
     hanging: tuple[str, ...] = ()
     is_raftka: bool = True

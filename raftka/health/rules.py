@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from raftka.health import broker_rules
+from raftka.health import broker_rules, move_rules
 from raftka.health.findings import Finding, Level, ok
 from raftka.health.picture import PartitionPicture, Picture
 
@@ -157,7 +157,8 @@ def check_copies(picture: Picture) -> Iterator[Finding]:
             Level.WARNING,
             "copies",
             f"only one replica, lost with its broker: {_listed(by_count[1])}",
-            "create topics with -r 3 (replicas cannot be added yet, so copy what matters to a new topic)"
+            "create topics with -r 3, or add replicas: raftka topic alter-replication"
+            f" {by_count[1][0] if len(by_count[1]) == 1 else 'TOPIC'} -r 3"
             if picture.is_raftka
             else "create topics with -r 3, or add replicas (kafka-reassign-partitions)",
             "the topic was created with one replica",
@@ -167,7 +168,8 @@ def check_copies(picture: Picture) -> Iterator[Finding]:
             Level.WARNING,
             "copies",
             f"two replicas, and writes need both: {_listed(by_count[2])}",
-            "use one replica, or three: create topics with -r 3",
+            "use one replica, or three: raftka topic alter-replication"
+            f" {by_count[2][0] if len(by_count[2]) == 1 else 'TOPIC'} -r 3",
             "a majority of two is two",
         )
     if picture.is_raftka and not picture.lost and len(picture.brokers) == 2:
@@ -285,11 +287,15 @@ RULES = (
     Rule("Under-replicated partitions", check_replicas),
     Rule("Refused writes", check_writes),
     Rule("Stalled partitions", check_stalled),
+    Rule("Groups without a quorum", move_rules.check_quorums),
+    Rule("Moves without progress", move_rules.check_moves),
+    Rule("Replicas that cannot leave", move_rules.check_unleft),
     Rule("Too few replicas", check_copies),
     Rule("Risky settings of topics", check_settings),
     Rule("Unbalanced leaders", check_balance),
     Rule("Different configurations", check_configs),
     Rule("Different versions", check_versions),
+    Rule("Features that are not raised", move_rules.check_features),
     Rule("Bounds that are reached", broker_rules.check_bounds),
     Rule("Full disks", broker_rules.check_disks),
     Rule("Clocks that differ", broker_rules.check_clocks),
@@ -317,6 +323,7 @@ def in_order(picture: Picture) -> Picture:
         if partitions is None
         else tuple(sorted(partitions, key=lambda each: (each.topic, each.number))),
         topics=tuple(sorted(picture.topics, key=lambda topic: topic.name)),
+        moves=tuple(sorted(picture.moves, key=lambda move: (move.topic, move.number))),
         silent=tuple(sorted(picture.silent)),
         hanging=tuple(sorted(picture.hanging)),
     )

@@ -138,6 +138,39 @@ _BROKER = (
     ),
 )
 
+_MOVES = (
+    Family(
+        *("raftka_cluster_moves", _GAUGE, ""),
+        "Partitions that are being moved to other brokers, or back. Exposed by raft0's leader only.",
+        "above 0 for long: `raftka partition moves` says what each waits for",
+    ),
+    Family(
+        *("raftka_moves", _GAUGE, "", "Moves of partitions that are led here, by how far they are."),
+        "the sum over brokers below `raftka_cluster_moves`: partitions without a leader are being moved",
+        *(("state",), "4: preparing, copying, joint, finishing"),
+    ),
+    Family(
+        *("raftka_move_idle_seconds", _GAUGE, "seconds"),
+        "For how long the slowest of these moves has not got further; 0 if there is none.",
+        "above 600: it waits for a broker that is away, or for a replica that does not catch up",
+    ),
+    Family(
+        *("raftka_unleft_replicas", _GAUGE, ""),
+        "Replicas that were moved elsewhere and that the disk here does not let go.",
+        "above 0: the log names the file; the broker tries again",
+    ),
+    Family(
+        *(
+            "raftka_feature_level",
+            _GAUGE,
+            "",
+            "The level at which the cluster uses a feature, as this broker knows it.",
+        ),
+        "below what all brokers have: an upgrade was not finished with `raftka cluster features upgrade`",
+        *(("feature",), "one for each feature"),
+    ),
+)
+
 _TOPICS = (
     Family(
         *("raftka_topic_size_bytes", _GAUGE, "bytes", "Bytes of the logs of all replicas here, by topic."),
@@ -568,6 +601,12 @@ _PARTITIONS = (
         "bytes",
     ),
     _replica("size_bytes", "Bytes of all segments.", "which partitions fill the disk", "bytes"),
+    _replica("learners", "Replicas that get entries and do not vote yet.", "above 0: the partition is being moved"),
+    _replica(
+        "joint",
+        "1 while the voters before and after a move must both agree, otherwise 0.",
+        "1 for long: a majority of one of them is away",
+    ),
     _replica("dirty_index", "Last index written.", "compare it between replicas"),
     _replica("flushed_index", "Last index fsynced.", "behind the dirty index: the disk is slow"),
     _replica("commit_index", "Last index committed.", "behind the dirty index: followers are slow"),
@@ -576,6 +615,7 @@ _PARTITIONS = (
 
 SECTIONS: dict[str, tuple[Family, ...]] = {
     "The cluster and this broker": _BROKER,
+    "Moves of partitions": _MOVES,
     "Topics": _TOPICS,
     "Clients": _CLIENTS,
     "Consumer groups": _GROUPS,

@@ -27,6 +27,12 @@ class _Operator:
         alive = ",".join(broker.kafka for broker in self.cluster.brokers.values() if broker.is_running)
         return raftka(*arguments, code=code, RAFTKA_BROKERS=alive)
 
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """As `type`, however it ends."""
+        alive = ",".join(broker.kafka for broker in self.cluster.running)
+        variables = environment() | {"RAFTKA_BROKERS": alive}
+        return subprocess.run([*RAFTKA, *arguments], capture_output=True, text=True, timeout=90, env=variables)
+
     def replicas(self, topic: str) -> list[list[int]]:
         rows: list[dict[str, Any]] = json.loads(self.type("partition", "list", topic, "-f", "json").stdout)
         return [row["replicas"] for row in rows]
@@ -121,6 +127,40 @@ def test_what_cannot_move_is_refused_with_one_line_for_each(operator: _Operator)
         done = operator.type("partition", "move", text, "--to", "1", code=64)
         assert "TOPIC/PARTITION" in done.stderr
     assert operator.type("partition", "cancel", "--all").stdout == "no partition is being moved\n"
+
+
+def test_a_group_whose_voters_cannot_form_a_quorum_is_named_by_health_and_doctor(tmp_path: Path) -> None:
+    maker = ClusterMaker(tmp_path)
+    try:
+        cluster = maker(5, **{"unstable.feature.versions.enable": True})
+        cluster.start()
+        operator = _Operator(cluster)
+        operator.type("topic", "create", "t", "-p", "1", "-r", "1")
+        ((holder,),) = operator.replicas("t")
+        target = 1 if holder != 1 else 2
+        cluster[target].kill()
+        operator.type("partition", "move", "t/0", "--to", str(target))
+        cluster[holder].kill()
+        # The voters are unknown, but all that they may be are away; raft0 has its majority.
+        away = ",".join(map(str, sorted((holder, target))))
+
+        def told() -> str | None:
+            done = operator.run("cluster", "health")
+            return done.stdout if "no quorum: t-0" in done.stdout and done.returncode == 1 else None
+
+        eventually("health names the group", told)
+        assert f"start broker {away}" in operator.type("cluster", "health", code=1).stdout
+        found = operator.type("doctor", "cluster", code=1).stdout
+        assert f"problem  quorum: no majority of the voters {away} answers" in found
+        assert "decides nothing by itself" in found
+        # Once one of them is back it goes on, and the move ends when both are.
+        for node in (holder, target):
+            cluster[node].start()
+        cluster.wait_ready()
+        eventually("the move has ended", lambda: operator.replicas("t") == [[target]] and not operator.moves())
+        eventually("all is well", lambda: operator.run("cluster", "health").returncode == 0)
+    finally:
+        maker.stop()
 
 
 def test_ctrl_c_ends_the_wait_and_not_the_move(operator: _Operator) -> None:

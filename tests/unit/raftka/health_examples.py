@@ -7,7 +7,7 @@ them as that page has them.
 from dataclasses import replace
 
 from raftka.health.findings import Finding, Level
-from raftka.health.picture import BoundFill, BrokerPicture, PartitionPicture, Picture, TopicPicture
+from raftka.health.picture import BoundFill, BrokerPicture, MovePicture, PartitionPicture, Picture, TopicPicture
 from raftka.health.rules import RULES, Rule, in_order
 
 
@@ -26,6 +26,8 @@ def broker(node: int, **changes: object) -> BrokerPicture:
         clock_offset=0.4,
         events_lost=700,
         events_span=86_400.0,
+        features={"raftka.membership": 1},
+        levels={"raftka.membership": 1},
     )
     return replace(well, **changes)  # type: ignore[arg-type]
 
@@ -67,6 +69,21 @@ def _filled(**fill: object) -> BrokerPicture:
     return broker(1, fills=(replace(bound, **fill),))  # type: ignore[arg-type]
 
 
+def moving(**changes: object) -> MovePicture:
+    """Return a partition that is being moved and gets further."""
+    well = MovePicture("orders", 3, (2, 3, 4), False, "copying", "nodes [4] catch up", 12.0)
+    return replace(well, **changes)  # type: ignore[arg-type]
+
+
+def of_moves(*moves: MovePicture) -> Picture:
+    """Return WELL with these moves."""
+    return replace(WELL, moves=moves)
+
+
+_JOINT = moving(state="leaderless", lost_voter_sets=((4, 5, 6),), away=(5, 6), idle_seconds=900.0)
+_STUCK = moving(waits_for="nodes [4] catch up", idle_seconds=1_260.0)
+
+
 # By the name of the rule. Each picture makes it find something.
 FIRES: dict[str, tuple[Picture, ...]] = {
     "Lost brokers": (of_brokers(_LOST), replace(WELL, silent=("10.0.0.9:9092",))),
@@ -102,6 +119,17 @@ FIRES: dict[str, tuple[Picture, ...]] = {
     ),
     "Refused writes": (of_partitions(partition(in_sync=(1,))),),
     "Stalled partitions": (of_partitions(partition(is_stalled=True)),),
+    "Groups without a quorum": (
+        of_moves(_JOINT),
+        of_moves(*(replace(_JOINT, number=number) for number in range(7))),
+    ),
+    "Moves without progress": (
+        of_moves(_STUCK),
+        of_moves(replace(_STUCK, is_cancelled=True, state="joint", waits_for="")),
+    ),
+    "Replicas that cannot leave": (
+        of_brokers(broker(2, unleft=(("orders-3", "Input/output error"), ("orders-4", "Input/output error")))),
+    ),
     "Too few replicas": (
         of_partitions(partition(replicas=(1,), in_sync=(1,))),
         of_partitions(partition(replicas=(1,), in_sync=(1,)), is_raftka=False),
@@ -116,6 +144,7 @@ FIRES: dict[str, tuple[Picture, ...]] = {
     "Unbalanced leaders": (of_partitions(*(partition(number=3 * number) for number in range(12))),),
     "Different configurations": (of_brokers(broker(3, configs={"node.id": "3", "retention.ms": "86400000"})),),
     "Different versions": (of_brokers(broker(3, version="0.2.0")),),
+    "Features that are not raised": (of_brokers(*(broker(node, levels={}) for node in (1, 2, 3))),),
     "Bounds that are reached": (
         of_brokers(_filled()),
         of_brokers(_filled(refused=3)),
@@ -159,6 +188,13 @@ QUIET: dict[str, tuple[Picture, ...]] = {
         of_partitions(partition(leader=None, in_sync=())),
     ),
     "Stalled partitions": (replace(WELL, partitions=None),),
+    "Groups without a quorum": (of_moves(moving()), of_moves(moving(away=(4,)))),
+    "Moves without progress": (
+        of_moves(replace(_STUCK, idle_seconds=599.0)),
+        of_moves(replace(_STUCK, idle_seconds=None)),
+        of_moves(_JOINT),
+    ),
+    "Replicas that cannot leave": (of_brokers(broker(2, unleft=())),),
     "Too few replicas": (
         replace(of_partitions(partition(replicas=(1,), in_sync=(1,))), brokers=WELL.brokers[:1]),
         of_partitions(partition(replicas=(1, 2), in_sync=(1, 2)), is_raftka=False),
@@ -179,6 +215,11 @@ QUIET: dict[str, tuple[Picture, ...]] = {
         of_brokers(broker(2, configs=None)),
     ),
     "Different versions": (of_brokers(broker(2, version="")),),
+    "Features that are not raised": (
+        of_brokers(broker(2, features={}), broker(1, levels={}), broker(3, levels={})),
+        of_brokers(broker(2, levels={})),
+        of_brokers(broker(1, levels={}), broker(2, features=None, levels=None), broker(3, levels={})),
+    ),
     "Bounds that are reached": (of_brokers(_filled(used=37_000_000)),),
     "Full disks": (of_brokers(broker(2, disk_spare_bytes=None)), of_brokers(broker(2, configs=None))),
     "Clocks that differ": (of_brokers(broker(2, clock_offset=2.5)), of_brokers(broker(2, clock_offset=None))),

@@ -10,8 +10,11 @@ from cluster.partition_status import PartitionStatusReader
 from raftka.admin_client import request_json
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
+from raftka.broker.health import HealthReader
 from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import Starting
+from raftka.health.findings import to_json
+from raftka.health.rules import judge
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.cluster.test_moves import Movable, nodes_of, topics, until_held
 
@@ -137,6 +140,64 @@ def test_a_move_to_a_broker_that_is_away_is_listed_with_what_it_waits_for_and_ca
             assert (status, body["partitions"], body["waits_for"]) == (200, [], "")
 
     run(test)
+
+
+def test_a_moving_group_whose_voters_cannot_form_a_quorum_is_named_by_every_broker(tmp_path):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            cluster = ports.cluster
+            before, other = await _created(cluster, replication_factor=3)
+            at, *gone = before
+            await cluster.stop(other)
+            assert (await ports.ask("/v1/moves", {"moves": [_moving("t", 0, [*before[:2], other])]}, at=at))[0] == 200
+
+            async def row():
+                (found,) = await ports.moves(at=at)
+                return found
+
+            async with asyncio.timeout(20):
+                while (await row())["state"] != "copying":
+                    await asyncio.sleep(0)
+            assert await _quorum_finding(ports, at) == []
+            await cluster.stop(*gone)
+            await until(lambda: not any(cluster[at].is_alive(node) for node in gone))
+            async with asyncio.timeout(20):
+                while (await row())["state"] != "leaderless":
+                    await asyncio.sleep(0)
+            found = await row()
+            assert (found["lost_voter_sets"], found["away"]) == ([sorted(before)], sorted([*gone, other]))
+            assert "majority" in found["waits_for"]
+            (finding,) = await _quorum_finding(ports, at)
+            assert (finding["level"], "t-0" in finding["words"]) == ("problem", True)
+
+    run(test, seconds=60)
+
+
+def test_a_moving_group_of_which_no_replica_answers_is_named_by_the_others(tmp_path):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            cluster = ports.cluster
+            (holder,), _ = await _created(cluster, replication_factor=1)
+            target, at, _ = sorted({1, 2, 3, 4} - {holder})
+            await cluster.stop(target)
+            assert (await ports.ask("/v1/moves", {"moves": [_moving("t", 0, [target])]}, at=at))[0] == 200
+            assert await _quorum_finding(ports, at) == []
+            await cluster.stop(holder)
+            await until(lambda: not cluster[at].is_alive(holder))
+            (row,) = await ports.moves(at=at)
+            assert (row["state"], row["lost_voter_sets"]) == ("leaderless", [sorted([holder, target])])
+            (finding,) = await _quorum_finding(ports, at)
+            assert "t-0" in finding["words"]
+
+    run(test, seconds=60)
+
+
+async def _quorum_finding(ports, at):
+    _, body = await ports.ask("/v1/health", at=at)
+    node = ports.cluster[at]
+    judged = judge(await HealthReader(node, StallWatch(node), lambda: None).read_picture())
+    assert {each["what"] for each in body["findings"]} >= {"leaders"}
+    return [to_json(each) for each in judged if each.what == "quorum"]
 
 
 @pytest.mark.parametrize(

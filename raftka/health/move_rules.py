@@ -1,0 +1,91 @@
+"""Rules about partitions that are being moved, and about features that membership needs."""
+
+from collections.abc import Iterator
+
+from raftka.health.findings import Finding, Level
+from raftka.health.picture import MovePicture, Picture
+
+# So long nothing has got further: somebody must look.
+IDLE_SECONDS = 600.0
+_SHOWN_MAX = 5
+_NO_FORCE = (
+    "if their disks are lost, the partition waits for a decision that loses records: this version has no command for"
+    " it, and decides nothing by itself"
+)
+
+
+def check_quorums(picture: Picture) -> Iterator[Finding]:
+    """Name partitions whose voters cannot decide anything: a majority of a voter set does not answer."""
+    alike: dict[tuple[tuple[tuple[int, ...], ...], tuple[int, ...]], list[MovePicture]] = {}
+    for each in picture.moves:
+        if each.lost_voter_sets:
+            alike.setdefault((each.lost_voter_sets, each.away), []).append(each)
+    for (lost, away), moves in alike.items():
+        sets = " and ".join(_nodes(voters) for voters in lost)
+        yield Finding(
+            Level.PROBLEM,
+            "quorum",
+            f"no majority of the voters {sets} answers, so there are no writes and no elections: {_names(moves)}",
+            f"start broker {_nodes(away)}; {_NO_FORCE}",
+            f"they are being moved, and broker {_nodes(away)} is away",
+        )
+
+
+def check_moves(picture: Picture) -> Iterator[Finding]:
+    """Name moves that have not got further for ten minutes."""
+    for each in picture.moves:
+        if each.lost_voter_sets or each.idle_seconds is None or each.idle_seconds < IDLE_SECONDS:
+            continue
+        name = f"{each.topic}/{each.number}"
+        way = "back to where it was" if each.is_cancelled else f"to broker {_nodes(each.target)}"
+        take_back = "" if each.is_cancelled else f", or take it back: raftka partition cancel {name}"
+        yield Finding(
+            Level.WARNING,
+            "moves",
+            f"{name}, on its way {way}, has not got further for {each.idle_seconds / 60:.0f} min",
+            f"see to what it waits for{take_back}",
+            f"it waits until {each.waits_for}" if each.waits_for else f"its state is {each.state}",
+        )
+
+
+def check_unleft(picture: Picture) -> Iterator[Finding]:
+    """Name replicas that were moved elsewhere, and whose files cannot be removed."""
+    for broker in picture.brokers:
+        if broker.unleft:
+            name, why = broker.unleft[0]
+            more = f" and {len(broker.unleft) - 1} more" if len(broker.unleft) > 1 else ""
+            yield Finding(
+                Level.WARNING,
+                f"broker {broker.node_id}",
+                f"{name}{more} cannot leave it, though it was moved elsewhere: {why}",
+                "look at its disk; the broker tries again by itself",
+                "the disk refuses to remove the files, or does not tell what it has",
+            )
+
+
+def check_features(picture: Picture) -> Iterator[Finding]:
+    """Say that all brokers could use a feature at a higher level than the cluster does."""
+    brokers = [each for each in picture.brokers if each.features is not None and each.levels is not None]
+    if not brokers or len(brokers) < len(picture.brokers):
+        return  # A broker whose version nobody knows may be an older one.
+    for name in sorted({name for each in brokers for name in each.features or {}}):
+        highest = min((each.features or {}).get(name, 0) for each in brokers)
+        # A broker that lags behind raft0 tells a lower one.
+        level = max((each.levels or {}).get(name, 0) for each in brokers)
+        if level < highest:
+            yield Finding(
+                Level.NOTE,
+                "features",
+                f"{name} is used at level {level}, and all brokers have level {highest}",
+                "if no broker shall return to its older version: raftka cluster features upgrade",
+                "an upgrade ends with that command: a level is never lowered",
+            )
+
+
+def _names(moves: list[MovePicture]) -> str:
+    more = f" and {len(moves) - _SHOWN_MAX} more" if len(moves) > _SHOWN_MAX else ""
+    return ", ".join(f"{each.topic}-{each.number}" for each in moves[:_SHOWN_MAX]) + more
+
+
+def _nodes(nodes: tuple[int, ...]) -> str:
+    return ",".join(map(str, nodes))
