@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.simulation.campaign.campaign import run_seeds
+from tests.simulation.campaign.campaign import plan_of, run_seeds
 from tests.simulation.campaign.campaign_part import CampaignRecorder
 from tests.simulation.campaign.campaign_report import add_part
 from tests.simulation.campaign.minimise import Minimised, PassedError, minimise
@@ -50,8 +50,8 @@ def main() -> int:
     if arguments.seeds is not None:
         return _many(arguments)
     if arguments.minimise is not None:
-        return _minimised(Plan(arguments.minimise, arguments.seconds), arguments.bug)
-    plan = arguments.plan or Plan(arguments.seed, arguments.seconds)
+        return _minimised(plan_of(arguments.minimise, arguments.seconds, arguments.bug), arguments.bug)
+    plan = arguments.plan or plan_of(arguments.seed, arguments.seconds, arguments.bug)
     return _one(plan, arguments.log)
 
 

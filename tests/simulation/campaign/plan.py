@@ -8,6 +8,10 @@ RUN_SECONDS = 60.0
 # The last 15 are without faults.
 SECONDS_MIN = 20.0
 
+# Divisor and rest of the seeds of a campaign whose members change. It is part of the plan, and not of what a seed decides:
+# a seed alone is the run that it was before there were any.
+_LIVING = (4, 1)
+
 # A client's operation: the client's process, and which of its operations.
 OperationId = tuple[int, int]
 
@@ -21,20 +25,29 @@ class Plan:
     Attributes:
         seed: Decides everything.
         seconds: Virtual seconds.
+        living: Members change: five brokers, and partitions move between them (`world.living`).
         without_faults: Numbers of faults, in the order in which they would be injected, that are not.
         without_operations: Operations that the clients do not begin.
     """
 
     seed: int
     seconds: float = RUN_SECONDS
+    living: bool = False
     without_faults: frozenset[int] = frozenset()
     without_operations: frozenset[OperationId] = frozenset()
+
+    @classmethod
+    def of_campaign(cls, seed: int, seconds: float = RUN_SECONDS) -> Self:
+        """Return what a campaign runs of a seed: in every fourth one members change."""
+        divisor, rest = _LIVING
+        return cls(seed, seconds, living=seed % divisor == rest)
 
     def without(self, *, faults: Iterable[int] = (), operations: Iterable[OperationId] = ()) -> Self:
         """Return a plan that leaves out more."""
         return type(self)(
             self.seed,
             self.seconds,
+            self.living,
             self.without_faults | frozenset(faults),
             self.without_operations | frozenset(operations),
         )

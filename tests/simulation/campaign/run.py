@@ -7,12 +7,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from cluster.state_bounds import StateOptions
+from model.features import OFFERED, UNSTABLE
 from raft.options import RaftOptions
 from runtime.open_files import OPEN_FILES_MIN
-from tests.simulation.campaign.plan import RUN_SECONDS, OperationId, Plan
+from tests.simulation.campaign.plan import OperationId, Plan
 from tests.simulation.clients.kafka_workload import KafkaWorkload
 from tests.simulation.world.cluster import ClusterOptions, SimCluster
 from tests.simulation.world.endless_steps import EndlessStepError, endless_steps_end
+from tests.simulation.world.living import Living
 from tests.simulation.world.nemesis import InjectedFault, Nemesis
 from tests.simulation.world.operators import Operators
 from tests.simulation.world.probes import Probes
@@ -25,6 +27,10 @@ _ANSWERED_MIN = 100
 # Divisor and rest of the seeds whose clusters are larger: they cost more, and three brokers show most. By the number and
 # not by a draw, which would make all other seeds other runs. Both divisors have no factor in common with those below.
 _FIVE_BROKERS, _SEVEN_BROKERS = (7, 3), (17, 8)
+# Where members change, by the plan.
+_LIVING_BROKERS, _LIVING_REPLICAS = 5, 3
+# A consumer group in every fourth run, by the number, too: in all of them it would make all slower.
+_GROUP = (4, 2)
 # So little that producers are held in a run with few clients; in every ninth, which has no factor in common with four,
 # by which groups and disks are told.
 _TIGHT_BOUNDS = {"unreplicated_bytes": 8 * 1024, "batcher_bytes": 4 * 1024}
@@ -68,11 +74,6 @@ class InvalidRunError(Exception):
     """Too little happened: such a run must not count as a success."""
 
 
-def run_seed(seed: int, seconds: float = RUN_SECONDS) -> RunResult:
-    """Run one seed whole; an error is in the result, with the newest events."""
-    return run(Plan(seed, seconds))
-
-
 def run(plan: Plan) -> RunResult:
     """Run what is planned; an error is in the result, with the newest events."""
     began = time.process_time()
@@ -111,9 +112,12 @@ def run(plan: Plan) -> RunResult:
 
 
 def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) -> SimCluster:
-    nodes = 3 if plan is None else _nodes(plan.seed)
+    is_living = plan is not None and plan.living
+    nodes = _LIVING_BROKERS if is_living else 3 if plan is None else _nodes(plan.seed)
     # Most topics have three replicas. What has one is as good as its only broker.
     replicas = world.stream("replicas").choice({3: [3], 5: [3, 3, 1], 7: [3, 5, 1]}[nodes])
+    # What living runs draw is drawn from a stream of theirs: all other runs stay what they are.
+    has_group = world.stream("living/cluster").random() < 0.5 if is_living else world.seed % _GROUP[0] == _GROUP[1]
     rng = world.stream("options")
     latency = rng.choice([50e-6, 500e-6, 5e-3])
     jitter = latency * rng.choice([0.1, 1.0, 3.0])
@@ -139,7 +143,9 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
         world,
         ClusterOptions(
             nodes=nodes,
-            replicas=replicas,
+            replicas=_LIVING_REPLICAS if is_living else replicas,
+            features=UNSTABLE if is_living else OFFERED,
+            has_group=has_group,
             segment_bytes=segment_bytes,
             retention_bytes=retention_bytes,
             digests=digests,
@@ -194,6 +200,10 @@ def _run(world: World, cluster: SimCluster, result: RunResult) -> None:
     nemesis = Nemesis(cluster, world.stream("nemesis"), start_clients, workload.note_fault)
     result.kinds, result.faults = nemesis.kinds, nemesis.injected
     nemesis.start()
+    if cluster.options.plan.living:
+        living = Living(cluster, nemesis, world.stream("living"))
+        result.kinds = [*nemesis.kinds, *living.kinds]
+        living.start()
     try:
         _phases(world, cluster, workload, operators, nemesis)
     except (Exception, EndlessStepError):

@@ -1,11 +1,19 @@
 """What the whole cluster has done in one run: the ground truth that invariants compare replicas with."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from model.ids import GroupId
 from tests.simulation.world.replica_view import Ghost
+
+
+VoterSets = tuple[frozenset[int], ...]
+
+
+def is_majority_of(voter_sets: VoterSets, nodes: Collection[int]) -> bool:
+    """Whether `nodes` include a majority of each set."""
+    return all(2 * len(voters.intersection(nodes)) > len(voters) for voters in voter_sets)
 
 
 @dataclass(slots=True)
@@ -23,12 +31,14 @@ class History:
         sent: Content of every batch a producer has handed over.
         lost_power: Node ids that have lost un-fsynced bytes at least once.
         counts: What happened how often ("sometimes" probes).
-        voters: Per group, the nodes whose majority decides in it: those of the configuration that its first replica was
-            opened with.
+        voter_sets: Per group, the nodes of each set whose majority decides in it: those of whoever has shown or
+            committed anything last; before, those that its first replica was opened with.
+        deciders: The same, of whoever has committed the newest of `committed`.
         min_in_sync: min.insync.replicas of the topic that records go to.
     """
 
-    voters: dict[GroupId, frozenset[int]] = field(default_factory=dict)
+    voter_sets: dict[GroupId, VoterSets] = field(default_factory=dict)
+    deciders: dict[GroupId, VoterSets] = field(default_factory=dict)
     min_in_sync: int = 1
     committed: dict[GroupId, list[Ghost]] = field(default_factory=dict)
     commit_terms: dict[GroupId, list[int]] = field(default_factory=dict)
@@ -39,17 +49,21 @@ class History:
     lost_power: dict[int, None] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
-    def majority_of(self, group: GroupId) -> int:
-        """Return how many of a group's own voters are a majority of them."""
-        return len(self.voters[group]) // 2 + 1
-
     def is_majority(self, group: GroupId, nodes: Collection[int]) -> bool:
-        """Whether `nodes` include a majority of a group's own voters."""
-        return len(self.voters[group].intersection(nodes)) >= self.majority_of(group)
+        """Whether `nodes` include a majority of each of a group's own voter sets."""
+        return is_majority_of(self.voter_sets[group], nodes)
+
+    def reached_by_majority(self, group: GroupId, reached: Mapping[int, int]) -> int:
+        """Return up to where a majority of each voter set is, given how far nodes are; 0: no majority is anywhere."""
+        return min(
+            sorted((reached.get(node_id, 0) for node_id in voters), reverse=True)[len(voters) // 2]
+            for voters in self.voter_sets[group]
+        )
 
     def shows_late(self, group: GroupId) -> bool:
         """Whether a leader may show later than it commits: min.insync.replicas asks for more than a majority."""
-        return min(self.min_in_sync, len(self.voters[group])) > self.majority_of(group)
+        sets = self.voter_sets[group]
+        return any(min(self.min_in_sync, len(voters)) > len(voters) // 2 + 1 for voters in sets)
 
     def committed_in(self, group: GroupId) -> list[Ghost]:
         """Return the committed entries of a group."""

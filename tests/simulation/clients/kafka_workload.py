@@ -126,8 +126,7 @@ class KafkaWorkload:
         return SimIdempotentProducer if self._rng.random() < 0.35 else SimProducer
 
     def _start_group(self) -> None:
-        """A consumer group in every fourth run, by the number: in all of them it would make all slower."""
-        if self._cluster.world.seed % 4 == 2:
+        if self._cluster.options.has_group:
             for number in range(_GROUP_MEMBERS):
                 name, machine = f"member-{number}", number % 2
                 rng = self._cluster.world.stream(f"kafka/{name}")

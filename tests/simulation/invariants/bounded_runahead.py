@@ -27,9 +27,8 @@ class BoundedRunahead(Invariant):
         context = view.consensus._context
         if view.now.role is not Role.LEADER or context.is_internal:
             return
-        majority = self.history.majority_of(view.group)
-        reached = sorted((index for (term, _), index in written.items() if term == view.now.term), reverse=True)
-        replicated = max(view.now.commit, reached[majority - 1] if len(reached) >= majority else 0)
+        reached = {node_id: index for (term, node_id), index in written.items() if term == view.now.term}
+        replicated = max(view.now.commit, self.history.reached_by_majority(view.group, reached))
         sizes = _sizes_ahead(view, replicated)
         bound = context.options.unreplicated_bytes
         # Producers are let in while less than the bound is ahead; then a round is written.

@@ -2,6 +2,10 @@
 
 from collections.abc import Sequence
 
+from cluster.node import Node
+from model.ids import GroupId
+from raft.group_configuration import Revision
+from tests.simulation.clients.history import is_majority_of
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing
 
@@ -16,6 +20,9 @@ class CommittedIsDurable(Invariant):
     def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
         self._views.setdefault(view.group, {})[view.node_id] = view
         self._check(view)
+
+    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision) -> None:
+        self._views.get(group, {}).pop(node.options.node_id, None)
 
     def on_committed(self, view: ReplicaView, new: Sequence[Ghost]) -> None:
         self._check(view)
@@ -35,5 +42,5 @@ class CommittedIsDurable(Invariant):
         ]
         # What damage took is counted: whoever lost it makes sure that no leader is elected without it.
         waiting = [node_id for node_id, each in self._views[view.group].items() if each.is_refilling]
-        if not holders or not self.history.is_majority(view.group, {*holders, *waiting}):
+        if not holders or not is_majority_of(self.history.deciders[view.group], {*holders, *waiting}):
             self.violated(view, f"entry {last.index}@{last.term} is committed but fsynced on nodes {holders} only")

@@ -9,6 +9,7 @@ from cluster.node import Node
 from kafka_api.groups.coordinated_partition import CoordinatedPartition
 from kafka_api.groups.lag import LagReport
 from model.ids import ConsistencyLevel, GroupId, Index
+from raft.group_configuration import Revision
 from raft.replicate_item import ReplicateResult
 from storage.snapshot_file import Snapshot
 from tests.simulation.clients.history import History
@@ -72,6 +73,16 @@ class Invariant:
 
     def on_removed(self, node_id: int, group: GroupId, *, is_in_table: bool) -> None:
         """A broker is about to delete its replica of a group; `is_in_table`: the broker knows its topic."""
+
+    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision) -> None:
+        """A broker is about to delete its replica of a group that goes on elsewhere; its gravestone is durable.
+
+        Args:
+            node: The broker.
+            view: The replica as it was last; None: it was not open in any life that was seen, or has left before.
+            group: The group.
+            revision: The newest finished move that the broker knows, by which it leaves.
+        """
 
     def on_registered(self, node_id: int, committed: int, covered: int) -> None:
         """raft0's leader has answered a broker's registration.

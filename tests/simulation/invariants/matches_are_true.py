@@ -1,5 +1,8 @@
 """RFC 0003, S2 ("a match is true"): what a leader counts for a follower, the follower really holds."""
 
+from cluster.node import Node
+from model.ids import GroupId
+from raft.group_configuration import Revision
 from raft.replica_state import Role
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.world.replica_view import ReplicaView, Standing
@@ -14,6 +17,9 @@ class MatchesAreTrue(Invariant):
 
     def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
         self._views[(view.group, view.node_id)] = view
+
+    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision) -> None:
+        self._views.pop((group, node.options.node_id), None)
 
     def on_moved(self, view: ReplicaView, before: Standing) -> None:
         if view.now.role is not Role.LEADER:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 
 import tests.simulation.world.observer
-from tests.simulation.campaign.plan import RUN_SECONDS
-from tests.simulation.campaign.run import RunResult, run_seed
+from tests.simulation.campaign.plan import RUN_SECONDS, Plan
+from tests.simulation.campaign.run import RunResult, run
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.known_bugs.known_bug import KnownBug, Plant
 from tests.simulation.known_bugs.objectors import last_line, objector
@@ -48,7 +48,7 @@ class Hunt:
 
 def hunt(bug: KnownBug, seeds: Iterable[int]) -> Hunt:
     """Run seeds with a bug planted until one of its objectors objects."""
-    return _hunt(bug.name, bug.plant, bug.objectors, seeds)
+    return _hunt(bug, bug.name, bug.plant, bug.objectors, seeds)
 
 
 def hunt_alone(invariant: type[Invariant], bug: KnownBug, seeds: Iterable[int]) -> Hunt:
@@ -58,10 +58,10 @@ def hunt_alone(invariant: type[Invariant], bug: KnownBug, seeds: Iterable[int]) 
         bug.plant(patch)
         patch.setattr(tests.simulation.world.observer, "ALL", (invariant,))
 
-    return _hunt(invariant.__name__, plant_and_look, (invariant.__name__,), seeds)
+    return _hunt(bug, invariant.__name__, plant_and_look, (invariant.__name__,), seeds)
 
 
-def _hunt(name: str, plant: Plant, objectors: Sequence[str], seeds: Iterable[int]) -> Hunt:
+def _hunt(bug: KnownBug, name: str, plant: Plant, objectors: Sequence[str], seeds: Iterable[int]) -> Hunt:
     found = Hunt(name)
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -70,7 +70,7 @@ def _hunt(name: str, plant: Plant, objectors: Sequence[str], seeds: Iterable[int
         for seed in seeds:
             with pytest.MonkeyPatch.context() as patch:
                 plant(patch)
-                result = run_seed(seed)
+                result = run(Plan(seed, living=bug.living))
             found.seeds += 1
             found.last_seconds = _virtual_seconds(result)
             found.virtual_seconds += found.last_seconds

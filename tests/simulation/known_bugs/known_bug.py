@@ -18,12 +18,14 @@ class KnownBug:
         source: Where the bug is known from: the paper's section, a counterexample, an issue of another project.
         objectors: Invariants or anomalies of which at least one must object: whichever of them comes first. None: the
             bug is not hunted, and the proof of a row of the seed RFC must fail with it (`tests.simulation.rows`).
+        living: It is hunted in runs whose members change.
     """
 
     plant: Plant
     area: str
     source: str
     objectors: tuple[str, ...]
+    living: bool = False
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ Most writes are committed within milliseconds: a fault at any time hardly ever m
 from collections.abc import Callable
 
 from model.ids import GroupId
+from raft.consensus import Consensus
 from storage.entry import EntryKind
 from tests.simulation.world.cluster import SimCluster
 
@@ -19,20 +20,38 @@ def wait_for_uncommitted(cluster: SimCluster, group: GroupId, strike: Callable[[
 
     What the leader has sent in this instant has not arrived. After some seconds without such an instant nothing is done.
     """
+
+    def is_moment(leader: int, consensus: Consensus) -> bool:
+        if consensus.log.dirty_index <= consensus.state.commit_index:
+            return False
+        newest = cluster.observer.view_of(leader, group).at(consensus.log.dirty_index)
+        return newest is not None and newest.kind in _CLIENTS
+
+    wait_for_leader(cluster, group, is_moment, strike)
+
+
+def wait_for_leader(
+    cluster: SimCluster,
+    group: GroupId,
+    is_moment: Callable[[int, Consensus], bool],
+    strike: Callable[[int], None],
+    seconds: float = _SECONDS_MAX,
+) -> None:
+    """Call `strike` with the leader of `group` in the instant in which `is_moment` holds of it, and of its replica.
+
+    After `seconds` without such an instant nothing is done.
+    """
     world = cluster.world
-    deadline = world.time + _SECONDS_MAX
+    deadline = world.time + seconds
 
     def look() -> None:
         leader = cluster.leader_of(group)
         consensus = None if leader is None else cluster.consensus(leader, group)
-        is_moment = False
-        if leader is not None and consensus is not None and consensus.log.dirty_index > consensus.state.commit_index:
-            newest = cluster.observer.view_of(leader, group).at(consensus.log.dirty_index)
-            is_moment = newest is not None and newest.kind in _CLIENTS
-        if is_moment or world.time > deadline:
+        is_now = leader is not None and consensus is not None and is_moment(leader, consensus)
+        if is_now or world.time > deadline:
             # Not the list that is being gone through.
             world.scheduler.observers = [each for each in world.scheduler.observers if each is not look]
-        if is_moment:
+        if is_now:
             world.after(0.0, strike, leader)
 
     world.scheduler.observers = [*world.scheduler.observers, look]

@@ -1,7 +1,7 @@
 """Brokers' engines (cluster.node.Node, the production code) on a simulated world, with an observer; mostly three."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
 from cluster.admin_requests import AdminReply, CreateTopicRequest, RegisterBrokerRequest
@@ -16,6 +16,7 @@ from cluster.state_bounds import StateOptions
 from kafka_api.groups.options import GroupOptions
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
+from model.features import OFFERED, LevelRange
 from model.ids import RAFT0, GroupId, NodeId, topic_of
 from model.topic_config import TopicConfig
 from raft.consensus import Consensus
@@ -28,6 +29,7 @@ from tests.simulation.world.convergence import Broker, what_is_missing
 from tests.simulation.world.digested_state import DigestedState
 from tests.simulation.world.observer import Observer
 from tests.simulation.world.sim_disk import Directory
+from tests.simulation.world.watched_leaves import watch_leaves
 from tests.simulation.world.watched_partitions import watch_partitions
 from tests.simulation.world.watched_reports import look_at_reports, watch_events, watch_lags
 from tests.simulation.world.world import World
@@ -57,6 +59,8 @@ class ClusterOptions:
         idle_probe_interval: How often silent links are asked for a sign of life; 0.0: never.
         plan: What the run leaves out.
         state: Bounds of the tables of raft0 and of groups; None: those of a broker.
+        features: The levels of features that each broker can work at; the cluster is founded at the highest.
+        has_group: A consumer group is at work in a run.
         write_caching: acks=all of the topic promises what write caching does, and `topic_configs` say so.
     """
 
@@ -72,6 +76,8 @@ class ClusterOptions:
     state: StateOptions | None = None
     plan: Plan = field(default_factory=lambda: Plan(0))
     retention_bytes: int = -1
+    features: Mapping[str, LevelRange] = field(default_factory=lambda: OFFERED)
+    has_group: bool = False
     write_caching: bool = False
     topic_configs: dict[str, str | None] = field(default_factory=dict)
 
@@ -132,6 +138,7 @@ class SimCluster:
             telemetry=self.options.telemetry,
             idle_probe_interval=self.options.idle_probe_interval,
             state=self.options.state or StateOptions(),
+            features=self.options.features,
         )
         try:
             lock_data_directory(environment, DATA_DIR)
@@ -168,6 +175,7 @@ class SimCluster:
             node.backend._new_log_state = lambda topic, number: (
                 new_state(topic, number) if topic.is_internal else DigestedState(new_state(topic, number))
             )
+        watch_leaves(node, self.world.nodes[node_id].incarnation, self.observer)
         host = self.world.nodes[node_id].address
         if self.options.kafka:
             watch_partitions(node, node_id, self.world.nodes[node_id].incarnation, self.observer)

@@ -11,15 +11,17 @@ from typing import NamedTuple
 
 from cluster.node import Node
 from kafka_api.server import KafkaServer
-from model.ids import RAFT0, GroupId
+from model.ids import RAFT0, GroupId, Replica, number_of, topic_of
 from raft.consensus import Consensus
+from raft.gravestone import gravestone_key
+from raft.replica_directories import marker_key
 from tests.simulation.world.sim_disk import Directory
 
 _OF_A_CONNECTION = "kafka connection/"
 # The simulator's own in a broker's process: operators.
 _NOT_THE_BROKERS = "main"
 
-_Placement = dict[GroupId, frozenset[int]]
+_Placement = dict[GroupId, frozenset[Replica]]
 
 
 class Broker(NamedTuple):
@@ -39,13 +41,22 @@ def what_is_missing(brokers: Mapping[int, Broker]) -> str | None:
     placement, *others = [_placement(node) for node in nodes.values()]
     if any(other != placement for other in others):
         return "the brokers' tables of topics differ"
-    for group, voters in placement.items():
-        missing = _missing_in_group(group, {node_id: nodes[node_id].groups.get(group) for node_id in voters})
+    moving = _moving(next(iter(nodes.values())))
+    if moving is not None:
+        return moving
+    for group, placed in placement.items():
+        replicas = {replica.node_id: nodes[replica.node_id].groups.get(group) for replica in placed}
+        missing = _missing_in_group(group, replicas) or _other_members(group, placed, replicas)
         if missing is not None:
             return missing
     for node_id, broker in brokers.items():
-        here = {group for group, voters in placement.items() if node_id in voters}
-        missing = _left_behind(broker, here) or _held_by_broker(broker) or _leaked_task(broker)
+        here = {group for group, placed in placement.items() if broker.node.replica in placed}
+        missing = (
+            _left_behind(broker, here)
+            or _held_by_broker(broker)
+            or _leaked_task(broker)
+            or _unknown_leader(broker.node, placement)
+        )
         if missing is not None:
             return f"node {node_id}: {missing}"
     return None
@@ -53,11 +64,46 @@ def what_is_missing(brokers: Mapping[int, Broker]) -> str | None:
 
 def _placement(node: Node) -> _Placement:
     """Return the voters of every group there is, as a broker's tables have it."""
-    placed: _Placement = {RAFT0: frozenset(replica.node_id for replica in node.cluster.replicas)}
+    placed: _Placement = {RAFT0: frozenset(node.cluster.replicas)}
     for topic in node.controller.topics.all():
         for number, replicas in enumerate(topic.replicas):
-            placed[topic.group(number)] = frozenset(replica.node_id for replica in replicas)
+            placed[topic.group(number)] = frozenset(replicas)
     return placed
+
+
+def _moving(node: Node) -> str | None:
+    """Return a partition that is still on its way to other replicas."""
+    return next(
+        (
+            f"{topic.partition_name(number)} is still being moved: {topic.move_of(number)}"
+            for topic in node.controller.topics.all()
+            for number in topic.placements
+            if topic.move_of(number) is not None
+        ),
+        None,
+    )
+
+
+def _other_members(group: GroupId, placed: frozenset[Replica], replicas: Mapping[int, Consensus | None]) -> str | None:
+    """Return a replica whose configuration is not what the table says (L6 of RFC 0019)."""
+    for node_id, replica in replicas.items():
+        members = None if replica is None else replica.configuration
+        if members is not None and (members.learners or [set(placed)] != [set(each) for each in members.voter_sets]):
+            return f"{group} is placed on {sorted(placed)}, and node {node_id} has it with {members}"
+    return None
+
+
+def _unknown_leader(node: Node, placement: _Placement) -> str | None:
+    """Return a group that was moved and of which the broker tells clients another leader than one of its replicas."""
+    for topic in node.controller.topics.all():
+        for number in topic.placements:
+            group = topic.group(number)
+            if node.groups.get(group) is not None:
+                continue
+            leader = node.leadership.leader_of(group)
+            if leader is None or leader.node_id not in {replica.node_id for replica in placement[group]}:
+                return f"it takes {leader} for the leader of {group}"
+    return None
 
 
 def _missing_in_group(group: GroupId, replicas: Mapping[int, Consensus | None]) -> str | None:
@@ -88,12 +134,21 @@ def _left_behind(broker: Broker, here: set[GroupId]) -> str | None:
         ("group manager", set(node.groups._groups)),
         ("partition manager", set(node.partitions._partitions) | {RAFT0}),
         ("disk", {GroupId(name.replace("-", "/")) for name in broker.groups_directory.entries}),
-        ("kvstore", {_group_of(key) for key, _ in node._kvstore.items("raft/")}),
+        ("kvstore", {_group_of(key) for key, _ in node._kvstore.items("raft/") if not _is_gravestone(node, key, here)}),
     )
     for name, groups in places:
         if groups != here:
             return f"in its {name} there are {sorted(groups - here)} too many, {sorted(here - groups)} too few"
     return None
+
+
+def _is_gravestone(node: Node, key: str, here: set[GroupId]) -> bool:
+    """Whether a key is what a replica leaves behind of a partition that was moved away and is still there."""
+    group = _group_of(key)
+    topic = None if group == RAFT0 or group in here else node.controller.topics.get_by_id(topic_of(group))
+    if topic is None or number_of(group) not in topic.placements:
+        return False
+    return key == gravestone_key(group) or (key == marker_key(group) and node._kvstore.get(key) == b"left")
 
 
 def _group_of(key: str) -> GroupId:

@@ -113,6 +113,11 @@ class Nemesis:
         self._schedule()
         self._look_at_leaders()
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether all is mended, and nothing more is broken."""
+        return self._is_stopped
+
     def stop(self) -> None:
         """No new faults, and everything is mended: links healed, processes running, disks quick and with room."""
         self._is_stopped = True
@@ -136,6 +141,20 @@ class Nemesis:
             if self._has_failed(node_id):
                 self._cluster.crash(node_id, power_loss=False)
             self._restart(node_id)
+
+    @property
+    def rotting(self) -> int | None:
+        """The broker on whose disk bits flip in this run."""
+        return self._rotting if "bit_rot" in self.kinds else None
+
+    def crash(self, node_id: int, *, power_loss: bool) -> None:
+        """End a broker's process, and start it again later."""
+        self._crash(node_id, power_loss)
+
+    def cut_off(self, node_id: int, others: list[int], seconds: float) -> None:
+        """Cut a node off from others for so long."""
+        mends = self._cut_off(node_id, others)
+        self._world.after(seconds, lambda: None if self._is_stopped else [mend() for mend in mends])
 
     def restart_failed(self) -> None:
         """After `stop`: restart what has failed because of a fault that was under way."""
@@ -166,15 +185,20 @@ class Nemesis:
             return
         kind = self._rng.choice(self.kinds)
         self._schedule()
+        if self.begin(kind) is not None:
+            getattr(self, f"_{kind}")()
+
+    def begin(self, kind: str) -> Random | None:
+        """Count a fault, or whatever else is done to the cluster, and return its stream; None: the plan leaves it out."""
         self._number += 1
         if self._number in self._without:
-            return
+            return None
         self._fault = self._world.stream(f"fault/{self._number}")
         self._world.record("fault", None, (self._number, kind))
         self._note_fault(kind)
         self._cluster.history.counts[f"fault {kind}"] += 1
         self.injected.append(InjectedFault(self._number, self._world.time, kind))
-        getattr(self, f"_{kind}")()
+        return self._fault
 
     def _later(self, low: float, high: float, mend: Callable[[], None]) -> None:
         self._world.after(self._fault.uniform(low, high), lambda: None if self._is_stopped else mend())

@@ -12,15 +12,16 @@ from kafka_api.groups.coordinated_partition import CoordinatedPartition
 from kafka_api.groups.lag import LagReport
 from model.ids import ConsistencyLevel, GroupId
 from raft.consensus import Consensus
+from raft.group_configuration import Revision
 from raft.replica_state import Role
 from raft.replicate_item import ReplicateResult
 from storage.entry import EntryKind
 from storage.snapshot_file import Snapshot
-from tests.simulation.clients.history import History
+from tests.simulation.clients.history import History, VoterSets, is_majority_of
 from tests.simulation.invariants import ALL
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.world.power_losses import PowerLosses
-from tests.simulation.world.replica_view import ReplicaView, Standing
+from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing
 
 _METHODS = [*(name for name in vars(Invariant) if name.startswith("on_")), "at_end"]
 
@@ -81,6 +82,18 @@ class Observer:
         self._each("on_removed", node_id, group, is_in_table=is_in_table)
         self._deleted.add(group)
 
+    def left(self, node: Node, group: GroupId, revision: Revision) -> None:
+        """A broker is about to delete its replica of a group that goes on elsewhere; its gravestone is durable.
+
+        What begins there later is another replica, with the vote of this one.
+        """
+        if group in self._deleted:
+            return
+        node_id = node.options.node_id
+        view = self._views[node_id].pop(group, None)
+        self.history.counts["replicas that left"] += view is not None
+        self._each("on_left", node, view, group, revision)
+
     def power_lost(self, node_id: int) -> None:
         """A machine that has lived up to now has lost its power, and with it what was not fsynced."""
         self.history.lost_power[node_id] = None
@@ -106,7 +119,8 @@ class Observer:
 
     def read(self, node_id: int, group: GroupId, offset: int, record_count: int, content: bytes) -> None:
         """A consumer on a node has got a batch."""
-        if group in self._deleted:
+        # One that has left answers with what it has read before.
+        if group in self._deleted or group not in self._views[node_id]:
             return
         self._each("on_read", self._views[node_id][group], offset, record_count, content)
 
@@ -186,9 +200,9 @@ class Observer:
     def _open(
         self, node_id: int, life: int, group: GroupId, consensus: Consensus, former: ReplicaView | None
     ) -> ReplicaView:
-        self.history.voters.setdefault(group, frozenset(consensus.configuration.node_ids))
         view = ReplicaView(node_id, life, group, consensus, Standing.of(consensus))
         view.read_back(self.history.committed_in(group), former)
+        self.history.voter_sets.setdefault(group, view.voter_sets)
         self._views[node_id][group] = view
         self._power_losses.opened(view)
         self._watch_votes(view)
@@ -234,6 +248,7 @@ class Observer:
         now = view.now = Standing.of(view.consensus)
         if now == before:
             return
+        sets_before = view.voter_sets
         if now.truncations != before.truncations:
             self._truncated(view, before)
         if now.last > len(view.entries):
@@ -242,7 +257,7 @@ class Observer:
         if now.role is Role.LEADER and (before.role is not Role.LEADER or before.term != now.term):
             self.history.counts["elections"] += 1
             self._each("on_elected", view)
-        self._committed(view)
+        self._committed(view, sets_before)
         if now.role is Role.LEADER and now.visible > before.visible:
             self._shown(view, before)
         self._each("on_moved", view, before)
@@ -263,23 +278,44 @@ class Observer:
                 kept -= 1
         removed = view.entries[kept:]
         view.entries[kept:] = gold[kept:below]
+        if view.configured or any(ghost.configuration for ghost in gold[kept:below]):
+            view.find_configurations()
         if removed:
             self.history.counts["truncations"] += 1
             self.history.counts["data truncated"] += sum(ghost.kind is EntryKind.DATA for ghost in removed)
             self._each("on_truncated", view, removed, before)
 
-    def _committed(self, view: ReplicaView) -> None:
+    def _committed(self, view: ReplicaView, sets_before: VoterSets) -> None:
         gold = self.history.committed_in(view.group)
         if view.now.commit > len(gold):
             # Only what agrees with the chain so far may extend it; StateMachineSafety reports what does not.
             if view.chain_at(len(gold)) != (gold[-1].chain if gold else b""):
                 return
             new = view.entries[len(gold) : view.now.commit]
+            self._note_deciders(view, sets_before, new[-1])
             gold.extend(new)
             self.history.commit_terms_in(view.group).extend([view.now.term] * len(new))
             self._each("on_committed", view, new)
 
+    def _note_deciders(self, view: ReplicaView, sets_before: VoterSets, newest: Ghost) -> None:
+        """Note by which voters an entry is committed: those in force.
+
+        A configuration may get its place in the log in the very step in which an entry before it is committed, as
+        often after as before that. Then one of both has done it.
+        """
+        sets = view.voter_sets
+        if sets != sets_before and view.configured and view.configured[-1].index > newest.index:
+            holders = [
+                each.node_id
+                for each in self._replicas(view.group)
+                if each.now.flushed >= newest.index and each.chain_at(newest.index) == newest.chain
+            ]
+            if is_majority_of(sets_before, holders):
+                sets = sets_before
+        self.history.voter_sets[view.group] = self.history.deciders[view.group] = sets
+
     def _shown(self, view: ReplicaView, before: Standing) -> None:
+        self.history.voter_sets[view.group] = view.voter_sets
         released = self._power_losses.shown_late(view, before.visible + 1, self._replicas(view.group))
         if released:
             self.history.counts["visible entries that a power loss had taken before"] += len(released)

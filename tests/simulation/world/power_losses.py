@@ -47,14 +47,14 @@ class PowerLosses:
         if not taken or first > view.now.visible:
             return []
         held = [(each, self._held(each)) for each in replicas]
-        majority = self._history.majority_of(view.group)
         found = []
         for ghost in view.entries[first - 1 : view.now.visible]:
             lost = taken.get(ghost.chain, set())
             holders = {
                 each.node_id for each, last in held if last >= ghost.index and each.chain_at(ghost.index) == ghost.chain
             }
-            if len(holders) < majority <= len(holders | lost):
+            is_majority = self._history.is_majority
+            if not is_majority(view.group, holders) and is_majority(view.group, holders | lost):
                 found.append(ghost)
         return found
 

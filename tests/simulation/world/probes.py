@@ -193,7 +193,7 @@ class Probes(Invariant):
     def on_elected(self, view: ReplicaView) -> None:
         self._elected.add((view.group, view.now.term))
         # All brokers vote in raft0.
-        voters, brokers = (len(self.history.voters[group]) for group in (view.group, RAFT0))
+        voters, brokers = len(view.configuration.voter_ids), len(frozenset().union(*self.history.voter_sets[RAFT0]))
         self._count(f"a leader by {voters} of {brokers} brokers")
         leaders = self._leaders[view.group]
         if any(other.now.role is Role.LEADER for node_id, other in leaders.items() if node_id != view.node_id):

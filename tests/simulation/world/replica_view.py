@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from model.ids import GroupId
+from raft.configuration_entry import decode_configuration
 from raft.consensus import Consensus
+from raft.group_configuration import GroupConfiguration
 from raft.replica_state import Role
 from storage.entry import Entry, EntryKind
 from storage.errors import CorruptLogError
@@ -28,7 +30,7 @@ class Ghost(NamedTuple):
     """What identifies an entry on every replica. `chain` covers it and everything before it.
 
     `producer` is the batch's producer id, epoch and first sequence number, where it has them; `size` is the payload's,
-    in bytes; `command` is what a command of raft0 says.
+    in bytes; `command` is what a command of raft0 says, `configuration` what the members are from there on.
     """
 
     index: int
@@ -42,6 +44,12 @@ class Ghost(NamedTuple):
     producer: tuple[int, int, int] | None = None
     size: int = 0
     command: bytes | None = None
+    configuration: GroupConfiguration | None = None
+
+
+def voter_sets_of(configuration: GroupConfiguration) -> tuple[frozenset[int], ...]:
+    """Return the nodes of each voter set."""
+    return tuple(frozenset(voter.node_id for voter in voters) for voters in configuration.voter_sets)
 
 
 def content_key(payload: bytes | bytearray | memoryview) -> bytes:
@@ -64,7 +72,8 @@ def ghost_of(entry: Entry, before: bytes) -> Ghost:
     facts = (entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count)
     producer = producer if producer and producer[0] >= 0 else None
     command = bytes(entry.payload) if entry.kind is EntryKind.COMMAND else None
-    return Ghost(*facts, content, chain_of(entry, before), start, producer, len(entry.payload), command)
+    configuration = decode_configuration(entry.payload) if entry.kind is EntryKind.CONFIGURATION else None
+    return Ghost(*facts, content, chain_of(entry, before), start, producer, len(entry.payload), command, configuration)
 
 
 @dataclass(slots=True)
@@ -104,6 +113,7 @@ class ReplicaView:
     Below the log's start it holds what the group has committed there: nothing else can ever have been.
 
     Attributes:
+        configured: The entries of configurations, oldest first.
         broken_at: The first entry that the log was opened with although its bytes are broken and nothing has rotted.
     """
 
@@ -113,11 +123,27 @@ class ReplicaView:
     consensus: Consensus
     now: Standing
     entries: list[Ghost] = field(default_factory=list)
+    configured: list[Ghost] = field(default_factory=list)
     broken_at: int | None = None
 
     def at(self, index: int) -> Ghost | None:
         """Return the entry at an index, None if the log does not hold it."""
         return self.entries[index - 1] if 1 <= index <= len(self.entries) else None
+
+    @property
+    def configuration(self) -> GroupConfiguration:
+        """The newest configuration in the log, by its entries: the one that is in force."""
+        found = self.configured[-1].configuration if self.configured else None
+        return found or self.consensus.state.configurations._created_with
+
+    @property
+    def voter_sets(self) -> tuple[frozenset[int], ...]:
+        """The nodes of each voter set in force."""
+        return voter_sets_of(self.configuration)
+
+    def find_configurations(self) -> None:
+        """Look for configurations in all of the log: it was opened or cut."""
+        self.configured = [ghost for ghost in self.entries if ghost.configuration is not None]
 
     def chain_at(self, index: int) -> bytes:
         """Return the chain of an index, empty at 0."""
@@ -142,6 +168,7 @@ class ReplicaView:
                     self.broken_at = len(self.entries) + 1
                 assert former is not None
                 self.entries += former.entries[len(self.entries) : segment.last_index]
+        self.find_configurations()
 
     @property
     def is_refilling(self) -> bool:
@@ -164,6 +191,7 @@ class ReplicaView:
             ghost = ghost_of(entry, self.chain_at(len(self.entries)))
             self.entries.append(ghost)
             new.append(ghost)
+        self.configured += [ghost for ghost in new if ghost.configuration is not None]
         return new
 
     def __str__(self) -> str:
