@@ -7,13 +7,19 @@ from dataclasses import dataclass, field
 from model.ids import GroupId
 from tests.simulation.world.replica_view import Ghost
 
-
 VoterSets = tuple[frozenset[int], ...]
 
 
 def is_majority_of(voter_sets: VoterSets, nodes: Collection[int]) -> bool:
     """Whether `nodes` include a majority of each set."""
     return all(2 * len(voters.intersection(nodes)) > len(voters) for voters in voter_sets)
+
+
+def reached_by_majority(voter_sets: VoterSets, reached: Mapping[int, int]) -> int:
+    """Return up to where a majority of each set is, given how far nodes are; 0: no majority is anywhere."""
+    return min(
+        sorted((reached.get(node_id, 0) for node_id in voters), reverse=True)[len(voters) // 2] for voters in voter_sets
+    )
 
 
 @dataclass(slots=True)
@@ -52,13 +58,6 @@ class History:
     def is_majority(self, group: GroupId, nodes: Collection[int]) -> bool:
         """Whether `nodes` include a majority of each of a group's own voter sets."""
         return is_majority_of(self.voter_sets[group], nodes)
-
-    def reached_by_majority(self, group: GroupId, reached: Mapping[int, int]) -> int:
-        """Return up to where a majority of each voter set is, given how far nodes are; 0: no majority is anywhere."""
-        return min(
-            sorted((reached.get(node_id, 0) for node_id in voters), reverse=True)[len(voters) // 2]
-            for voters in self.voter_sets[group]
-        )
 
     def shows_late(self, group: GroupId) -> bool:
         """Whether a leader may show later than it commits: min.insync.replicas asks for more than a majority."""

@@ -12,22 +12,29 @@ from tests.simulation.invariants.answers_were_asked_for import AnswersWereAskedF
 from tests.simulation.invariants.bounded_runahead import BoundedRunahead
 from tests.simulation.invariants.commit_rule import CommitRule
 from tests.simulation.invariants.committed_is_durable import CommittedIsDurable
+from tests.simulation.invariants.configurations_are_the_logs import ConfigurationsAreTheLogs
+from tests.simulation.invariants.configurations_one_by_one import ConfigurationsOneByOne
 from tests.simulation.invariants.counters_grow import CountersGrow
 from tests.simulation.invariants.counts_are_true import CountsAreTrue
 from tests.simulation.invariants.deletions import Deletions
 from tests.simulation.invariants.dirty_files_stay_open import DirtyFilesStayOpen
 from tests.simulation.invariants.election_safety import ElectionSafety
+from tests.simulation.invariants.elections_have_majorities import ElectionsHaveMajorities
 from tests.simulation.invariants.equal_tables import EqualTables
 from tests.simulation.invariants.events_tell_elections import EventsTellElections
 from tests.simulation.invariants.failures_have_reasons import FailuresHaveReasons
 from tests.simulation.invariants.flushed_is_durable import FlushedIsDurable
 from tests.simulation.invariants.flushed_survives import FlushedSurvives
+from tests.simulation.invariants.formats_have_levels import FormatsHaveLevels
+from tests.simulation.invariants.gravestones_are_true import GravestonesAreTrue
 from tests.simulation.invariants.hung_leaders_leave import HungLeadersLeave
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.invariants.lag_drains import LagDrains
 from tests.simulation.invariants.lag_is_visible import LagIsVisible
 from tests.simulation.invariants.leader_append_only import LeaderAppendOnly
 from tests.simulation.invariants.leader_completeness import LeaderCompleteness
+from tests.simulation.invariants.learners_are_caught_up import LearnersAreCaughtUp
+from tests.simulation.invariants.leaving_replicas import LeavingReplicas
 from tests.simulation.invariants.log_matching import LogMatching
 from tests.simulation.invariants.log_starts import LogStarts
 from tests.simulation.invariants.lost_and_back_alternate import LostAndBackAlternate
@@ -99,4 +106,11 @@ ALL: tuple[Callable[[History], Invariant], ...] = (
     LagIsVisible,
     CountsAreTrue,
     CountersGrow,
+    ConfigurationsOneByOne,
+    ElectionsHaveMajorities,
+    ConfigurationsAreTheLogs,
+    LearnersAreCaughtUp,
+    GravestonesAreTrue,
+    LeavingReplicas,
+    FormatsHaveLevels,
 )

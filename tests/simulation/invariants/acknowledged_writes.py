@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from model.ids import ConsistencyLevel
+from cluster.node import Node
+from model.ids import ConsistencyLevel, GroupId
+from raft.group_configuration import Revision
 from raft.replicate_item import ReplicateResult
 from storage.entry import EntryKind
 from tests.simulation.invariants.invariant import Invariant
@@ -10,7 +12,7 @@ from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing
 
 
 class AcknowledgedWrites(Invariant):
-    """quorum_ack: committed when answered; leader_ack: written, and lost only where a log has truncated it."""
+    """quorum_ack: committed when answered; leader_ack: written, and lost only where a log has truncated it, or has left."""
 
     def __init__(self, history):
         super().__init__(history)
@@ -52,6 +54,11 @@ class AcknowledgedWrites(Invariant):
             for ghost in former.entries
             if (now := view.at(ghost.index)) is None or now.chain != ghost.chain
         )
+
+    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision) -> None:
+        # What nobody else has is gone with it, as by a truncation.
+        if view is not None:
+            self._removed.update((group, ghost.content) for ghost in view.entries)
 
     def at_end(self) -> None:
         for (group, index), content in self._quorum.items():

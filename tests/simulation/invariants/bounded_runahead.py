@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from model.ids import GroupId
 from raft.replica_state import Role
 from storage.entry import EntryKind
-from tests.simulation.clients.history import History
+from tests.simulation.clients.history import History, reached_by_majority
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.world.replica_view import Ghost, ReplicaView
 
@@ -28,7 +28,7 @@ class BoundedRunahead(Invariant):
         if view.now.role is not Role.LEADER or context.is_internal:
             return
         reached = {node_id: index for (term, node_id), index in written.items() if term == view.now.term}
-        replicated = max(view.now.commit, self.history.reached_by_majority(view.group, reached))
+        replicated = max(view.now.commit, reached_by_majority(view.voter_sets, reached))
         sizes = _sizes_ahead(view, replicated)
         bound = context.options.unreplicated_bytes
         # Producers are let in while less than the bound is ahead; then a round is written.

@@ -7,7 +7,6 @@ from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.world.replica_view import ReplicaView, Standing
 
-
 # Of the heads of blocks: three numbers of up to five bytes each.
 _SPARE_BYTES = 16
 
