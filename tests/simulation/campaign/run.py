@@ -15,6 +15,7 @@ from tests.simulation.clients.kafka_workload import KafkaWorkload
 from tests.simulation.world.cluster import ClusterOptions, SimCluster
 from tests.simulation.world.endless_steps import EndlessStepError, endless_steps_end
 from tests.simulation.world.living import Living
+from tests.simulation.world.living_probes import LivingProbes
 from tests.simulation.world.nemesis import InjectedFault, Nemesis
 from tests.simulation.world.operators import Operators
 from tests.simulation.world.probes import Probes
@@ -201,6 +202,7 @@ def _run(world: World, cluster: SimCluster, result: RunResult) -> None:
     result.kinds, result.faults = nemesis.kinds, nemesis.injected
     nemesis.start()
     if cluster.options.plan.living:
+        cluster.observer.add(LivingProbes(cluster.history))
         living = Living(cluster, nemesis, world.stream("living"))
         result.kinds = [*nemesis.kinds, *living.kinds]
         living.start()

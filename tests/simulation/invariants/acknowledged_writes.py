@@ -55,7 +55,7 @@ class AcknowledgedWrites(Invariant):
             if (now := view.at(ghost.index)) is None or now.chain != ghost.chain
         )
 
-    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision) -> None:
+    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision | None) -> None:
         # What nobody else has is gone with it, as by a truncation.
         if view is not None:
             self._removed.update((group, ghost.content) for ghost in view.entries)

@@ -21,7 +21,7 @@ class CommittedIsDurable(Invariant):
         self._views.setdefault(view.group, {})[view.node_id] = view
         self._check(view)
 
-    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision) -> None:
+    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision | None) -> None:
         self._views.get(group, {}).pop(node.options.node_id, None)
 
     def on_committed(self, view: ReplicaView, new: Sequence[Ghost]) -> None:

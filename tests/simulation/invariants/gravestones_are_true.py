@@ -27,9 +27,9 @@ class GravestonesAreTrue(Invariant):
     def on_elected(self, view: ReplicaView) -> None:
         self.on_vote(view, view.now.term, view.node_id)
 
-    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision) -> None:
+    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision | None) -> None:
         gravestone = read_gravestone(node._kvstore, group)
-        if view is None:
+        if view is None or revision is None:
             return
         if gravestone is None:
             self.violated(view, "it leaves without a gravestone")

@@ -74,14 +74,15 @@ class Invariant:
     def on_removed(self, node_id: int, group: GroupId, *, is_in_table: bool) -> None:
         """A broker is about to delete its replica of a group; `is_in_table`: the broker knows its topic."""
 
-    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision) -> None:
+    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision | None) -> None:
         """A broker is about to delete its replica of a group that goes on elsewhere; its gravestone is durable.
 
         Args:
             node: The broker.
             view: The replica as it was last; None: it was not open in any life that was seen, or has left before.
             group: The group.
-            revision: The newest finished move that the broker knows, by which it leaves.
+            revision: The newest finished move that the broker knows, by which it leaves; None: a former life has seen
+                to that.
         """
 
     def on_registered(self, node_id: int, committed: int, covered: int) -> None:

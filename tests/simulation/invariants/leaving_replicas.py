@@ -78,9 +78,8 @@ class LeavingReplicas(Invariant):
             # The first of two growths wins.
             self._partitions.setdefault(_group(topic_id, number), _Partition(_nodes(replicas)))
 
-    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision) -> None:
-        if view is None:
-            # It has left already, as far as votes go: a former life, or a disk that refused, has left its files.
+    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision | None) -> None:
+        if view is None or revision is None:
             return
         node_id = node.options.node_id
         finished = self._partitions[group].finished.get(revision.raft0_index)

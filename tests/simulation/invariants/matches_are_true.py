@@ -18,7 +18,7 @@ class MatchesAreTrue(Invariant):
     def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
         self._views[(view.group, view.node_id)] = view
 
-    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision) -> None:
+    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision | None) -> None:
         self._views.pop((group, node.options.node_id), None)
 
     def on_moved(self, view: ReplicaView, before: Standing) -> None:

@@ -147,9 +147,10 @@ class Living:
         move = topic.move_of(number)
         now = [int(each.node_id) for each in (topic.replicas[number] if move is None else move.target)]
         target = choose(rng, now)
-        if len(target) == 1 and target[0] == self._nemesis.rotting:
-            # What has rotted there, and was not read yet, nobody else would have.
-            target = [next(node for node in self.nodes if node != target[0])]
+        if len(target) < 3 and self._nemesis.rotting in target:
+            # What has rotted there, and was not read yet, no majority without it would have.
+            others = [node for node in self.nodes if node != self._nemesis.rotting and node not in target]
+            target = [others[0] if node == self._nemesis.rotting else node for node in target]
         group = topic.group(number)
         self.alter(rng, number, group, target)
         if rng.random() < self._strikes:

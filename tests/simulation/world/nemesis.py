@@ -592,7 +592,8 @@ class Nemesis:
             consensus is not None
             and not consensus.state.is_refilling
             and bool(consensus.log._segments)
-            and len(consensus.configuration.node_ids) > 1
+            # Of two, the other one may lack what was never committed and is damaged here: nobody is elected then.
+            and len(consensus.configuration.node_ids) > 2
         )
 
     def _groups_of(self, node_id: int) -> list[GroupId]:

@@ -82,7 +82,7 @@ class Observer:
         self._each("on_removed", node_id, group, is_in_table=is_in_table)
         self._deleted.add(group)
 
-    def left(self, node: Node, group: GroupId, revision: Revision) -> None:
+    def left(self, node: Node, group: GroupId, revision: Revision | None) -> None:
         """A broker is about to delete its replica of a group that goes on elsewhere; its gravestone is durable.
 
         What begins there later is another replica, with the vote of this one.

@@ -12,6 +12,7 @@ from raft.replica_state import Role
 from raft.replicate_item import ReplicateResult
 from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
+from tests.simulation.world.living_probes import SOMETIMES_LIVING
 from tests.simulation.world.nemesis import KINDS, KINDS_OF_LARGE_CLUSTERS
 from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing
 
@@ -140,6 +141,7 @@ SOMETIMES = (
     "group lags above 0",
     "group lags with unknown ends",
     "group lags of another coordinator",
+    *SOMETIMES_LIVING,
 )
 
 

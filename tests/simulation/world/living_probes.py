@@ -1,0 +1,84 @@
+"""Probes of living runs: which rare sights of members that change a campaign must have seen."""
+
+from collections.abc import Sequence
+
+from cluster.node import Node
+from model.ids import GroupId
+from raft.group_configuration import Revision
+from raft.replica_state import Role
+from storage.entry import EntryKind
+from tests.simulation.clients.history import History
+from tests.simulation.invariants.invariant import Invariant
+from tests.simulation.world.living import LIVING_KINDS
+from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing, voter_sets_of
+
+SOMETIMES_LIVING = (
+    *(f"fault {kind}" for kind in LIVING_KINDS),
+    *(f"strikes amid: {moment}" for moment in ("learners", "joint", "uncommitted", "new")),
+    "alter placements NONE",
+    "alter placements NoReassignmentError",
+    "moves finished",
+    "replicas that left",
+    "learners promoted",
+    "a crash in a joint configuration",
+    "a move cancelled from a joint configuration",
+    "a configuration truncated",
+    "a leader outside its target",
+    "a gravestone used",
+    "a learner promoted under load",
+    "a group of one voter grew",
+    "a group shrank to one voter",
+)
+
+
+class LivingProbes(Invariant):
+    """Objects to nothing, and counts."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._gone: set[tuple[GroupId, int]] = set()
+
+    def _count(self, name: str) -> None:
+        self.history.counts[name] += 1
+
+    def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision | None) -> None:
+        self._gone.add((group, node.options.node_id))
+
+    def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
+        key = (view.group, view.node_id)
+        if former is not None and former.life != view.life and former.configuration.is_joint:
+            self._count("a crash in a joint configuration")
+        if former is None and key in self._gone:
+            self._gone.discard(key)
+            if view.now.term > 0 and view.consensus.state.voted_for is not None:
+                self._count("a gravestone used")
+
+    def on_truncated(self, view: ReplicaView, removed: Sequence[Ghost], before: Standing) -> None:
+        if any(ghost.configuration is not None for ghost in removed):
+            self._count("a configuration truncated")
+
+    def on_appended(self, view: ReplicaView, added: Sequence[Ghost]) -> None:
+        for ghost in added:
+            if ghost.configuration is not None and view.now.role is Role.LEADER and ghost.term == view.now.term:
+                self._look_at(view, ghost)
+
+    def _look_at(self, view: ReplicaView, ghost: Ghost) -> None:
+        configuration = ghost.configuration
+        assert configuration is not None
+        before = [each for each in view.configured if each.index < ghost.index]
+        former = before[-1].configuration if before else view.consensus.state.configurations._created_with
+        assert former is not None
+        sets, former_sets = voter_sets_of(configuration), voter_sets_of(former)
+        if view.node_id not in sets[-1]:
+            self._count("a leader outside its target")
+        if former.is_joint and sets == former_sets[:1] != former_sets[1:]:
+            self._count("a move cancelled from a joint configuration")
+        if not configuration.is_joint:
+            return
+        if len(sets[0]) == 1 < len(sets[1]):
+            self._count("a group of one voter grew")
+        if len(sets[1]) == 1 < len(sets[0]):
+            self._count("a group shrank to one voter")
+        begin = before[-1].index if before else 0
+        if former.learners and any(each.kind is EntryKind.DATA for each in view.entries[begin : ghost.index - 1]):
+            self._count("a learner promoted under load")
