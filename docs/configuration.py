@@ -134,8 +134,9 @@ def topic_lines() -> Iterator[str]:
     """Yield the table of topic options."""
     yield from ("| option | default | accepted | what it does | broker's option |", "| --- | --- | --- | --- | --- |")
     for each in TOPIC_CONFIGS.values():
+        shown = f"`{each.show(each.default)}`" if each.default != "" else "empty"
         is_number = each.kind in (ConfigType.INT, ConfigType.LONG)
-        value = amount(int(each.default), each.key) if is_number else (f"`{each.show(each.default)}`" if each.default != "" else "empty")
+        value = amount(int(each.default), each.key) if is_number else shown
         broker = f"`{each.broker_key}`" if each.broker_key else "-"
         yield f"| `{each.key}` | {value} | {each.accepted} | {each.doc} | {broker} |"
 
