@@ -84,6 +84,8 @@ class Raft0Voters:
     def start(self) -> None:
         """Begin to look; the tables may say already where raft0 is."""
         self._table.add_listener(self._aim)
+        # A broker that joins learns raft0 at once.
+        self._controller.members.add_listener(self._aim)
         self._aim()
         self._gate.spawn(self._run(), name="look")
 

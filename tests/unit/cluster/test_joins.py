@@ -20,7 +20,8 @@ from cluster.errors import (
 )
 from cluster.founding import Seed
 from model.features import UNSTABLE
-from model.ids import RAFT0
+from model.ids import RAFT0, NodeId
+from rpc.handshake import FORMAT_VERSION
 from tests.unit.cluster.cluster_nodes import Cluster, free_port, run, until
 
 
@@ -121,6 +122,37 @@ def test_a_broker_that_joined_starts_again_like_any_other(tmp_path):
             again = await cluster.join(4, seeds=[])
             assert again.replica.directory_id == directory
             await cluster.create_topic("t", 1, assignment=[[4, 1]])
+
+    run(test, seconds=60)
+
+
+def test_a_broker_with_another_address_is_found_again(tmp_path):
+    async def test():
+        async with growing(tmp_path) as cluster:
+            await until(cluster.has_controller)
+            leader = int(cluster.controller.options.node_id)
+            moved = next(node for node in (1, 2, 3) if node != leader)
+            await cluster.stop(moved)
+            port = free_port(cluster.address(moved).host)
+            # The others dial where it was. It dials them, and asks any of them to tell raft0's leader.
+            await cluster.join(moved, rpc_port=port)
+            others = [cluster[node] for node in cluster.nodes if node != moved]
+            await until(lambda: all(node.links.is_up(NodeId(moved)) for node in others))
+            # Whoever starts after that knows it from its own disk.
+            other = next(node for node in (1, 2, 3) if node not in (moved, leader))
+            await cluster.stop(other)
+            again = await cluster.join(other)
+            assert {link.address.port for link in again.links.outgoing() if link.node_id == moved} == {port}
+
+    run(test, seconds=60)
+
+
+def test_an_older_link_format_is_refused_from_level_1_on(tmp_path):
+    async def test():
+        async with growing(tmp_path) as cluster:
+            formats = {link.peer.link_format for link in cluster[1].links.outgoing() if link.peer is not None}
+            assert formats == {FORMAT_VERSION}
+            assert all(node.stamp.is_stamped for node in cluster.nodes.values())
 
     run(test, seconds=60)
 
