@@ -145,7 +145,7 @@ def test_a_throttled_move_is_slow_can_be_cancelled_and_a_throttle_is_cleared_at_
     assert "t-0: replicas:" in tool.listed()
     tool.wants(t=[2, 3, 4])
     cancelled = tool("--cancel")
-    assert "Successfully cancelled partition reassignments for: t-0" in cancelled
+    assert "Successfully cancelled partition reassignment for: t-0" in cancelled
     assert "Clearing broker-level throttles on brokers 1,2,3,4" in cancelled
     eventually("the move is given up", lambda: "No partition reassignments found." in tool.listed())
     assert replicas_of(movable, "t") == [1, 2, 3]

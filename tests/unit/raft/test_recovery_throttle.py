@@ -270,3 +270,43 @@ def test_a_snapshot_is_sent_at_the_rate():
         assert group.probe.snapshots_sent == 1
         assert 300_000 <= group.probe.throttled_bytes <= 400_000
         assert 2.0 <= group.world.time - began <= 5.0
+
+
+def test_rounds_to_followers_in_sync_and_their_short_absences_are_never_held():
+    with Throttled(leaders=[1, 2, 3], followers=[1, 2, 3]) as group:
+        group.rate(1, leader=0)
+        group.rate(3, follower=0)
+        group.begin(1, 1, 2, 3)
+        for node in (1, 2, 3):
+            group.replica(node).throttle(group.named)
+        group.go(1.0)
+        group.fill(100_000)
+        group.go(0.5)
+        assert group.terms(3) == group.terms(1)
+        group.wire.is_cut[3] = True
+        group.wire.lose(lambda message: 3 in (message.source, message.target))
+        group.fill(100_000)
+        group.go(3.0)
+        assert group.terms(3) != group.terms(1)
+        group.wire.is_cut[3] = False
+        group.go(1.0)
+        assert group.terms(3) == group.terms(1)
+        assert group.probe.throttled_bytes == 0
+
+
+def test_a_voter_that_was_away_for_long_is_held_while_writes_need_it_not():
+    with Throttled(leaders=[1]) as group:
+        group.begin(1, 1, 2, 3)
+        group.replica(1).throttle(group.named)
+        group.go(1.0)
+        group.wire.is_cut[3] = True
+        group.wire.lose(lambda message: 3 in (message.source, message.target))
+        group.fill(BYTES)
+        group.go(12.0)
+        group.rate(1, leader=RATE)
+        group.wire.is_cut[3] = False
+        group.go(2.0)
+        assert 0 < group.probe.throttled_bytes <= 2.5 * RATE + 2 * CHUNK
+        assert group.terms(3) != group.terms(1)
+        group.go(6.0)
+        assert group.terms(3) == group.terms(1)
