@@ -1,6 +1,7 @@
 """Partitions move between three real brokers by the command line, under load, and no acknowledged record is lost."""
 
 import json
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 from tests.process.acked_log import LoadProducer, check_no_phantom, check_nothing_acked_is_lost, read_all
 from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
 from tests.process.command_line import RAFTKA, environment, raftka
+from tests.process.terminals import ROOT, console_blocks
 
 pytestmark = pytest.mark.process
 
 NODES = {1, 2, 3}
+PAGE = ROOT / "docs" / "operations" / "moving.md"
 
 
 class _Operator:
@@ -159,6 +162,35 @@ def test_a_group_whose_voters_cannot_form_a_quorum_is_named_by_health_and_doctor
         cluster.wait_ready()
         eventually("the move has ended", lambda: operator.replicas("t") == [[target]] and not operator.moves())
         eventually("all is well", lambda: operator.run("cluster", "health").returncode == 0)
+    finally:
+        maker.stop()
+
+
+def test_the_commands_of_the_page_print_what_it_says(tmp_path: Path) -> None:
+    blocks = {title: steps for title, (steps,) in console_blocks(PAGE).items()}
+    maker = ClusterMaker(tmp_path)
+    try:
+        cluster = maker(4, **{"unstable.feature.versions.enable": True})
+        cluster.start()
+        operator = _Operator(cluster)
+        for name, nodes in (("orders", "1,2,3"), ("logs", "1")):
+            operator.type("topic", "create", name, "-p", "1", "-r", "3" if "," in nodes else "1")
+            operator.type("partition", "move", f"{name}/0", "--to", nodes, "--wait")
+        for step in (*blocks["Move"], *blocks["Number of replicas"]):
+            assert operator.type(*shlex.split(step.command)[1:]).stdout.splitlines() == step.printed
+        for step in blocks["Verbs"]:
+            typed = step.command.replace("127.0.0.1:9644", cluster[1].admin)
+            done = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, timeout=90)
+            assert done.stdout.splitlines() == step.printed
+        # A move that cannot end is there to be listed and cancelled.
+        operator.type("partition", "move", "orders/0", "--to", "1,2,3", "--wait")
+        cluster[4].kill()
+        operator.type("partition", "move", "orders/0", "--to", "2,3,4")
+        (listed,) = blocks["Watch"]
+        head, row = operator.type(*shlex.split(listed.command)[1:]).stdout.splitlines()
+        assert (head.split(), row.split()[:3]) == (listed.printed[0].split(), listed.printed[1].split()[:3])
+        for step in blocks["Cancel"]:
+            assert operator.type(*shlex.split(step.command)[1:]).stdout.splitlines() == step.printed
     finally:
         maker.stop()
 
