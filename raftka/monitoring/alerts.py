@@ -105,6 +105,14 @@ ALERTS = (
         ("raftka dev restart N",),
     ),
     Alert(
+        "RaftkaMoveStuck",
+        "raftka_move_idle_seconds > 600",
+        *("1m", _WARNING, "A partition that " + _INSTANCE + " leads is moved, and has not got further for 10 minutes."),
+        "A new replica is away or does not catch up, or a majority of the old or of the new replicas does not answer.",
+        "See what each move waits for, and start that broker; or take the moves back.",
+        ("raftka partition moves", "raftka partition cancel --all"),
+    ),
+    Alert(
         "RaftkaFailedReplicas",
         "raftka_failed_replicas > 0",
         *("30s", _CRITICAL, _INSTANCE + " has {{ $value }} replica(s) that do not work."),

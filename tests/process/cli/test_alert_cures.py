@@ -16,7 +16,7 @@ from tests.process.broker_processes import eventually
 
 pytestmark = pytest.mark.process
 
-OPTIONS = {"telemetry_enable": "true"}
+OPTIONS = {"telemetry_enable": "true", "unstable_feature_versions_enable": "true"}
 # One copy on each broker, three copies, and three copies of which three must be in sync.
 TOPICS = ("single -p 3 -r 1", "copied -p 3 -r 3", "strict -p 3 -r 3 -c min.insync.replicas=3")
 RUNS = r"broker \d runs \(pid \d+\)"
@@ -133,6 +133,23 @@ def test_a_partition_whose_followers_are_frozen_goes_on_once_one_is_restarted(op
     cures.type("raftka dev restart N", RUNS, N=followers[0])
     operator.wake(followers[1])
     eventually("all entries are committed", lambda: not holds(), SECONDS)
+
+
+@of_alerts("RaftkaMoveStuck")
+def test_a_move_to_a_dead_broker_is_listed_and_taken_back(operator: Operator, cures: Cures) -> None:
+    rows = json.loads(operator.type("raftka partition list single -f json"))
+    number = next(row["partition"] for row in rows if row["replicas"] != [2])
+    operator.type("raftka dev kill 2")
+    operator.type(f"raftka partition move single/{number} --to 2")
+    # The alert waits for ten minutes.
+    idle = 2.0
+    eventually(
+        "the move has stopped", lambda: max(operator.values("raftka_move_idle_seconds"), default=0) > idle, SECONDS
+    )
+    cures.type("raftka partition moves", rf"single/{number} +\d +2 +copying", r"nodes \[2\] catch up")
+    cures.type("raftka partition cancel --all", f"single/{number}: goes back")
+    eventually("nothing is moved", lambda: operator.values("raftka_cluster_moves") == [0], SECONDS)
+    operator.type("raftka dev restart 2")
 
 
 @of_alerts("RaftkaRestarts")

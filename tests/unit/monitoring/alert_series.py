@@ -47,6 +47,7 @@ SERIES: dict[str, list[Series]] = {
     "RaftkaUnderReplicatedPartitions": [gauge(_of("raftka_under_replicated_partitions"), 1, 0)],
     "RaftkaStalledPartitions": [gauge(_of("raftka_stalled_partitions"), 1, 0)],
     "RaftkaPeerDown": [gauge(_of("raftka_peer_up", f'node="2", {_BROKER}'), 0, 1)],
+    "RaftkaMoveStuck": [gauge(_of("raftka_move_idle_seconds"), 700, 0)],
     "RaftkaFailedReplicas": [gauge(_of("raftka_failed_replicas"), 1, 0)],
     "RaftkaDiskSpaceLow": [gauge(_of("raftka_disk_spare_bytes"), 1e9, 5e9)],
     "RaftkaDiskFull": [gauge(_of("raftka_disk_spare_bytes"), -4096, 5e9)],
