@@ -34,7 +34,7 @@ def entries() -> list[Ghost]:
 @pytest.fixture
 def invariant(entries: list[Ghost]) -> VisibleSurvives:
     """It has seen the leader of term 9 show three entries."""
-    invariant = VisibleSurvives(History({_GROUP: frozenset({1, 2, 3})}))
+    invariant = VisibleSurvives(History({_GROUP: (frozenset({1, 2, 3}),)}))
     nothing: Any = SimpleNamespace(role=Role.FOLLOWER, term=8, visible=0)
     invariant.on_moved(_leader(9, entries, 3), nothing)
     return invariant
@@ -60,7 +60,7 @@ def test_what_is_shown_after_a_power_loss_has_taken_it_binds_nobody(entries: lis
     """The follower's answer was still on its way: seed 13193."""
     leader, follower = _replica(1, entries, 3), _replica(2, entries, 2)
     replicas = [leader, follower, _replica(3, [], 0)]
-    losses = PowerLosses(History({_GROUP: frozenset({1, 2, 3})}))
+    losses = PowerLosses(History({_GROUP: (frozenset({1, 2, 3}),)}))
     assert losses.shown_late(leader, 1, replicas) == []
     assert losses.lost(2, follower, replicas) == []
     assert losses.shown_late(leader, 1, replicas) == entries[2:]
@@ -70,6 +70,6 @@ def test_what_is_shown_after_a_power_loss_has_taken_it_binds_nobody(entries: lis
 def test_what_no_majority_has_ever_held_is_not_taken_by_a_power_loss(entries: list[Ghost]):
     leader, follower = _replica(1, entries, 3), _replica(2, entries[:2], 1)
     replicas = [leader, follower, _replica(3, [], 0)]
-    losses = PowerLosses(History({_GROUP: frozenset({1, 2, 3})}))
+    losses = PowerLosses(History({_GROUP: (frozenset({1, 2, 3}),)}))
     losses.lost(2, follower, replicas)
     assert losses.shown_late(leader, 1, replicas) == entries[1:2]

@@ -54,4 +54,11 @@ ALONE: tuple[tuple[type[Invariant], str], ...] = (
     (invariants.LagIsVisible, "unknown_ends_are_taken_for_read"),
     (invariants.CountsAreTrue, "elected_is_counted_as_led"),
     (invariants.CountersGrow, "counters_begin_again_with_each_leader"),
+    (invariants.ConfigurationsOneByOne, "two_configurations_are_under_way"),
+    (invariants.ElectionsHaveMajorities, "joint_configurations_elect_by_one_set"),
+    (invariants.ConfigurationsAreTheLogs, "truncations_keep_the_newer_configuration"),
+    (invariants.LearnersAreCaughtUp, "learners_are_promoted_by_what_they_have_written"),
+    (invariants.GravestonesAreTrue, "gravestones_are_empty"),
+    (invariants.LeavingReplicas, "moves_finish_whatever_their_revision"),
+    (invariants.FormatsHaveLevels, "moves_need_no_level"),
 )

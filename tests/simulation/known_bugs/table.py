@@ -20,6 +20,7 @@ from tests.simulation.known_bugs import (
     leadership_transfer,
     links,
     log_start,
+    membership,
     produce,
     recovery,
     replication,
@@ -310,6 +311,49 @@ _COUNTS = (
     ),
     (counts.counters_begin_again_with_each_leader, "Prometheus: counters", ("CountersGrow",)),
 )
+# In runs whose members change.
+_MEMBERSHIP = (
+    (
+        membership.configurations_precede_the_barrier,
+        "Raft thesis 4.1; Ongaro's bug in it, 2015",
+        ("ConfigurationsOneByOne",),
+    ),
+    (membership.two_configurations_are_under_way, "Raft thesis 4.1", ("ConfigurationsOneByOne",)),
+    (
+        membership.joint_configurations_elect_by_one_set,
+        "Raft thesis 4.3",
+        ("ElectionsHaveMajorities", "ElectionSafety", *_COMMITTED),
+    ),
+    (membership.truncations_keep_the_newer_configuration, "Raft thesis 4.1", ("ConfigurationsAreTheLogs",)),
+    (membership.learners_are_promoted_by_what_they_have_written, "Raft thesis 4.2.1", ("LearnersAreCaughtUp",)),
+    (
+        membership.moves_finish_whatever_their_revision,
+        "RFC 0019 section 6",
+        ("LeavingReplicas", "Convergence", *_COMMITTED),
+    ),
+    (
+        membership.replicas_leave_by_tables_that_nobody_has_confirmed,
+        "RFC 0012; counterexample 41",
+        ("LeavingReplicas", "PlacedReplicas"),
+    ),
+    (membership.replicas_leave_whatever_their_logs_say, "RFC 0019 section 5", ("LeavingReplicas",)),
+    (
+        membership.replicas_that_have_left_still_grant_votes,
+        "RFC 0019 section 5",
+        ("GravestonesAreTrue", "VotesAreDurable", "VoteOnce", "Positions", "TermsAreDurable"),
+    ),
+    (
+        membership.gravestones_are_empty,
+        "RFC 0019 section 5",
+        ("GravestonesAreTrue", "VoteOnce", "Positions", "TermsAreDurable"),
+    ),
+    (membership.moves_need_no_level, "KIP-584; RFC 0018", ("FormatsHaveLevels",)),
+    (
+        membership.answers_from_before_a_return_count,
+        "seed 213 of the living profile",
+        ("AnswersWereAskedFor", "MatchesAreTrue", "ReadsAreLinearizable"),
+    ),
+)
 _LAG = (
     (lag.lag_counts_what_nobody_may_read_yet, "RFC 0009, G5", ("LagIsVisible",)),
     (lag.deposed_coordinators_report_lag, "RFC 0009, G5", ("LagIsVisible",)),
@@ -317,8 +361,10 @@ _LAG = (
 )
 
 
-def _bugs(area: str, lines: tuple[tuple[Plant, str, tuple[str, ...]], ...]) -> tuple[KnownBug, ...]:
-    return tuple(KnownBug(plant, area, source, objectors) for plant, source, objectors in lines)
+def _bugs(
+    area: str, lines: tuple[tuple[Plant, str, tuple[str, ...]], ...], *, living: bool = False
+) -> tuple[KnownBug, ...]:
+    return tuple(KnownBug(plant, area, source, objectors, living) for plant, source, objectors in lines)
 
 
 BUGS = (
@@ -330,6 +376,7 @@ BUGS = (
     *_bugs("leadership transfer", _LEADERSHIP_TRANSFER),
     *_bugs("disks that hang", _GREY_FAILURES),
     *_bugs("links", _LINKS),
+    *_bugs("members of groups", _MEMBERSHIP, living=True),
     *_bugs("log start", _LOG_START),
     *_bugs("storage: writes", _STORAGE_WRITES),
     *_bugs("storage: recovery", _STORAGE_RECOVERY),

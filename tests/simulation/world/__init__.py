@@ -9,10 +9,11 @@
 * `sim_workers`   SimWorkers: blocking jobs at drawn instants.
 * `trace`         Trace: hash of all events, the last ones readable.
 * `cluster`       SimCluster: brokers' engines (cluster.node.Node) on simulated machines.
-* `nemesis`       the faults of a run, drawn as a swarm; `ambush` faults that wait for their moment; `operators` moves.
+* `nemesis`       the faults of a run, drawn as a swarm; `ambush` faults that wait for their moment; `operators` transfers.
+* `living`        what is done to members in a living run: moves of partitions; `living_probes` what it must have seen.
 * `observer`      compares each replica with what was known of it, after each instant, and tells the invariants.
 * `replica_view`  one replica as seen from outside; `digested_state` the digest of a state that replicas share.
-* `watched_partitions`  tells the invariants what clients are answered.
+* `watched_partitions`  tells the invariants what clients are answered; `watched_leaves` which replicas leave a broker.
 * `probes`        which rare states a run has reached; `endless_steps` steps of the loop that do not end.
 * `convergence`   what must hold once the faults are over.
 """
