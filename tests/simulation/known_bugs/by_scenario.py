@@ -185,4 +185,9 @@ BY_SCENARIO = (
         "counterexample 34",
         f"{_SCENARIOS}/test_kept_tail.py::test_a_second_crash_loses_entries_if_the_tail_moves_to_another_place",
     ),
+    ScenarioBug(
+        "the new voters of a joint configuration commit without the old ones",
+        "Raft thesis 4.1, figure 4.3",
+        f"{_SCENARIOS}/test_members.py::test_they_would_if_the_new_voters_alone_committed",
+    ),
 )

@@ -6,10 +6,11 @@ instant.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from model.features import OFFERED, LevelRange
 from model.ids import ConsistencyLevel, GroupId
 from raft.consensus import Consensus
 from raft.election_timer import ElectionTimer
@@ -51,6 +52,8 @@ class Scenario:
         seed: int,
         *,
         nodes: int = 3,
+        replicas: int | None = None,
+        features: Mapping[str, LevelRange] = OFFERED,
         segment_bytes: int = 64 * 1024,
         raft: RaftOptions | None = None,
         topic_configs: dict[str, str | None] | None = None,
@@ -61,6 +64,8 @@ class Scenario:
         self.world = World(seed)
         options = ClusterOptions(
             nodes=nodes,
+            replicas=replicas,
+            features=features,
             partitions=1,
             segment_bytes=segment_bytes,
             raft=raft or RaftOptions(),
@@ -80,7 +85,8 @@ class Scenario:
         self.world.scheduler.observers.append(self._hold_timers)
         self.candidates = set()
         # Not before everybody has the partition and knows its first leader.
-        self.wait(lambda: all(self._knows_leader(node_id) for node_id in self.world.nodes))
+        placed = self.replica(self.leader).configuration.node_ids
+        self.wait(lambda: all(self._knows_leader(node_id) for node_id in placed))
         return self
 
     def __exit__(self, *_: object) -> None:
