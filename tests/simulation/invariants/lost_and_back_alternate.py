@@ -18,7 +18,7 @@ class LostAndBackAlternate(Invariant):
         self._lives: dict[int, tuple[int, Node, dict[int, bool]]] = {}
 
     def on_event(self, node: Node, life: int, event: Event) -> None:
-        if event.kind is EventKind.LEADER:
+        if event.kind not in (EventKind.NODE_CONNECTED, EventKind.NODE_BACK, *_LOST):
             return
         node_id = int(node.options.node_id)
         if self._lives.get(node_id, (0,))[0] != life:
