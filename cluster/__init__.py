@@ -32,7 +32,7 @@
 * `leadership_moves`      lets a chosen replica lead; any broker forwards to the partition's leader.
 * `events`                the newest events of this broker, each a line of its log (RFC 0016): `node_watch` records
                           which brokers are lost and back, `leadership_events` what this one begins to lead,
-                          `move_events` which partitions move.
+                          `move_events` which partitions move, `broker_events` which brokers come and go.
 * `idle_probe`            asks over silent links, so that a broker that stands still is lost for all others too.
 * `health_counts`         how many partitions a broker leads, and how many of them are in trouble; raft0's leader:
                           brokers alive, and partitions that nobody leads.
@@ -40,7 +40,8 @@
 * `founding`              how the seeds become a cluster, once; `joining` how other brokers come in, `first_contact`
                           what a broker asks before it writes anything; `known_brokers` whom its links reach.
 * `broker_changes`        brokers are drained, emptied, replaced and removed, at raft0's leader: `broker_rules` what is
-                          refused, `evacuation` moves what must leave, `draining` hands over what a broker leads.
+                          refused, `broker_waits` what is waited for, `evacuation` moves what must leave, `draining`
+                          hands over what a broker leads.
 * `data_directory`        the identity of this node's disk; `directory_stamp` marks it for versions that must not read
                           it any more.
 * `data_directory_watch`  whether that is still the directory at its path, and its free bytes.

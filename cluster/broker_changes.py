@@ -1,9 +1,10 @@
 """Changes of brokers, asked for at any broker and decided by raft0's leader (RFC 0020).
 
-    drain, activate   a broker leads nothing and gets nothing, or may again
-    decommission      a broker is to be empty (`evacuation` empties it)
-    retire            a broker's data directory never counts again: its disk is lost
-    remove            an empty broker is in the cluster no longer
+    drain, undrain             a broker leads nothing and gets nothing, or may again
+    decommission, recommission a broker is to be empty (`evacuation` empties it), or may stay
+    activate                   a broker is as any other, whatever it was
+    retire                     a broker's data directory never counts again: its disk is lost
+    remove                     an empty broker is in the cluster no longer
 
 Each may be asked for again without harm, and only asked for whether it could be done.
 """
@@ -24,8 +25,16 @@ from rpc.methods import Method
 
 STATES = {
     "drain": BrokerState.DRAINING,
-    "activate": BrokerState.ACTIVE,
+    "undrain": BrokerState.ACTIVE,
     "decommission": BrokerState.DECOMMISSIONING,
+    "recommission": BrokerState.ACTIVE,
+    "activate": BrokerState.ACTIVE,
+}
+# In which state a change finds nothing of its own, and what to say instead.
+_MISPLACED = {
+    ("drain", BrokerState.DECOMMISSIONING): "is being decommissioned, so it leads nothing already",
+    ("undrain", BrokerState.DECOMMISSIONING): "is being decommissioned: run `raftka broker recommission {}`",
+    ("recommission", BrokerState.DRAINING): "drains, and is not being decommissioned: run `raftka broker undrain {}`",
 }
 CHANGES = (*STATES, "retire", "remove")
 
@@ -81,7 +90,8 @@ class BrokerChanges:
             FeatureLevelError: The cluster is not at the level that it needs.
             UnknownBrokerError: No broker of that node id, or not with that directory, or the change is unknown.
             InvalidReplicationFactorError: Without the broker there are too few for some topics.
-            BrokerInUseError: It holds replicas or votes in raft0 (remove), or its link works (retire).
+            BrokerInUseError: It holds replicas or votes in raft0 (remove), its link works (retire), or it is in another
+                state than the change ends.
             ClusterError: See `AdminRequests.forward`.
         """
         self._require_level()
@@ -109,6 +119,9 @@ class BrokerChanges:
         tables = self._controller
         state = STATES.get(request.change)
         if state is not None:
+            misplaced = _MISPLACED.get((request.change, member.state))
+            if misplaced is not None:
+                raise BrokerInUseError(f"broker {member.node_id} {misplaced.format(member.node_id)}")
             if member.state is state:
                 return None
             if state is BrokerState.DECOMMISSIONING:

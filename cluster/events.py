@@ -31,6 +31,10 @@ class EventKind(Enum):
     MOVE_BEGUN = "move_begun"
     MOVE_CANCELLED = "move_cancelled"
     MOVE_FINISHED = "move_finished"
+    BROKER_JOINED = "broker_joined"
+    BROKER_STATE = "broker_state"
+    BROKER_RETIRED = "broker_retired"
+    BROKER_REMOVED = "broker_removed"
 
 
 @dataclass(frozen=True, slots=True)

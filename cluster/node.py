@@ -13,6 +13,7 @@ import msgspec
 
 from cluster.admin_requests import AdminRequests, RegisterBrokerRequest
 from cluster.broker_changes import BrokerChanges
+from cluster.broker_events import BrokerWatch
 from cluster.commands import BrokerRecord
 from cluster.controller import Controller
 from cluster.controller_backend import ControllerBackend
@@ -123,6 +124,7 @@ class Node:
     admin: AdminRequests
     placements: Placements
     broker_changes: BrokerChanges
+    broker_watch: BrokerWatch
     move_status: MoveStatusReader
     producer_ids: ProducerIds
     backend: ControllerBackend
@@ -319,6 +321,7 @@ class Node:
         )
         LeadershipEvents(self.groups, self.events)
         MoveEvents(tables.topics, self.events, self.options.node_id, self.is_registered.is_set)
+        self.broker_watch = BrokerWatch(tables.members, tables.topics, self.events, self.is_registered.is_set)
         # It hears of every topic that is deleted from then on.
         self.backend = ControllerBackend(
             tables.topics,

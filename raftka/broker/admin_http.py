@@ -2,7 +2,7 @@
 
 GET   /v1/status/live                                                   whether its event loop runs
 GET   /v1/status/ready                                                  whether this broker serves; if not, why
-GET   /v1/brokers                                                       their addresses, and who refuses whom
+GET   /v1/brokers                                                       a row for each: state, addresses, refusals
 GET   /v1/partitions?topic=T                                            a row for each; offsets of those led here
 GET   /v1/partitions/{topic}/{partition}                                leader, replicas, positions
 POST  /v1/partitions/{topic}/{partition}/transfer_leadership?target=N   only at the leader; without target: the best one
@@ -32,6 +32,7 @@ from raftka.broker.admin_listener import AdminListener
 from raftka.broker.admin_parameters import KnownParameters, name_unknown_path
 from raftka.broker.admin_verbs import AdminVerbs
 from raftka.broker.bounds import node_fills
+from raftka.broker.broker_rows import broker_rows
 from raftka.broker.event_json import render_events
 from raftka.broker.health import HealthReader
 from raftka.broker.partition_json import chosen_topics, render_partitions
@@ -40,7 +41,6 @@ from raftka.broker.scrapes import Scrapes
 from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import LIVE, READY, Starting, ready_response
 from raftka.broker.verb_table import VERBS
-from raftka.health.refusals import RefusedLink
 from raftka.monitoring.catalogue import Path
 
 _DIGITS_MAX = 10
@@ -126,19 +126,7 @@ class AdminHttp:
         return ready_response(self._starting.node_id, not_ready(self._node))
 
     async def _brokers(self, _: web.Request) -> web.Response:
-        refused = refused_links(self._node)
-        brokers = [
-            {
-                "node_id": broker.node_id,
-                "kafka": f"{broker.kafka_host}:{broker.kafka_port}",
-                "rpc": f"{broker.rpc_host}:{broker.rpc_port}",
-                "admin": f"{broker.admin_host}:{broker.admin_port}",
-                "alive": self._node.is_alive(NodeId(broker.node_id)),
-                **_refused_json(refused.get(broker.node_id)),
-            }
-            for broker in self._node.controller.members.all()
-        ]
-        return web.json_response(brokers)
+        return web.json_response(await broker_rows(self._node))
 
     async def _find_health(self, request: web.Request) -> web.Response:
         assert self._health is not None
@@ -223,12 +211,6 @@ class AdminHttp:
         if self._scrapes is None:
             raise web.HTTPNotFound
         return await self._scrapes.answer(request)
-
-
-def _refused_json(refused: RefusedLink | None) -> dict[str, object]:
-    if refused is None:
-        return {"refused": None, "refused_cure": None, "refused_seconds": None}
-    return {"refused": refused.words, "refused_cure": refused.cure, "refused_seconds": round(refused.age, 1)}
 
 
 def parse_number(text: str) -> int | None:

@@ -15,14 +15,24 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
+from cluster.members_table import BrokerState
 from cluster.node import Node
 from cluster.topic_table import Topic
 from model.features import told_features
 from model.ids import GroupId, NodeId
 from raftka.broker.bounds import node_fills
+from raftka.broker.broker_rows import raft0_role
 from raftka.broker.stall_watch import StallWatch
 from raftka.health.findings import Finding, to_json, worst
-from raftka.health.picture import BoundFill, BrokerPicture, MovePicture, PartitionPicture, Picture, TopicPicture
+from raftka.health.picture import (
+    BoundFill,
+    BrokerPicture,
+    MemberPicture,
+    MovePicture,
+    PartitionPicture,
+    Picture,
+    TopicPicture,
+)
 from raftka.health.refusals import RefusedLink
 from raftka.health.rules import RULES, in_order
 from raftka.version import installed_version
@@ -112,7 +122,7 @@ class HealthReader:
         leader = node.controller.leader_id
         partitions, topics = await self._read_topics() if node.is_registered.is_set() else (None, ())
         return Picture(
-            brokers=self._brokers(),
+            brokers=tuple(replace(each, member=self._member(each.node_id)) for each in self._brokers()),
             controller=-1 if leader is None else leader,
             partitions=partitions,
             topics=topics,
@@ -138,7 +148,8 @@ class HealthReader:
         kafka = {each.node_id: f"{each.kafka_host}:{each.kafka_port}" for each in node.controller.members.all()}
         features = {each.node_id: each.features for each in node.controller.members.all()}
         refused = self._refused()
-        nodes = sorted({*kafka, *(int(replica.node_id) for replica in node.cluster.replicas)})
+        # Before raft0 is read these are the founders. A broker that was removed is not among them.
+        nodes = sorted({*kafka, *(int(each.node_id) for each in node.controller.members.admitted())})
         return tuple(
             self._own(kafka.get(each, ""))
             if each == node.options.node_id
@@ -146,6 +157,22 @@ class HealthReader:
                 self._other(each, kafka.get(each, ""), refused.get(each)), **self._features(features.get(each))
             )
             for each in nodes
+        )
+
+    def _member(self, node_id: int) -> MemberPicture | None:
+        """Return what raft0's table has of a broker: nothing while it may be as old as this broker's last life."""
+        node = self._node
+        member = node.controller.members.member(NodeId(node_id))
+        if member is None or not node.is_registered.is_set():
+            return None
+        is_to_be_empty = member.state is BrokerState.DECOMMISSIONING
+        return MemberPicture(
+            member.state.value,
+            node.broker_watch.seconds_in_state(member.node_id),
+            node.broker_watch.seconds_without_progress(member.node_id),
+            node.controller.members.is_retired(member),
+            raft0_role(node, member),
+            node.controller.topics.replica_count(member.node_id) if is_to_be_empty else 0,
         )
 
     def _other(self, node_id: int, kafka: str, refused: RefusedLink | None) -> BrokerPicture:

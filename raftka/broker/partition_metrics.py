@@ -1,13 +1,18 @@
 """What is measured of partitions: sums of those that are led here, values by topic, and each replica by itself."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from cluster.members_table import BrokerState
 from cluster.node import Node
 from cluster.partition import Partition
 from model.bounded_names import BoundedNames
 from raftka.broker.metric_rows import SAMPLES_PER_SLICE, Row, Rows
 from raftka.broker.stall_watch import StallWatch
+
+# What a broker may be; one whose directory is retired counts as nothing else.
+BROKER_STATES = (*(state.value for state in BrokerState), "retired")
 
 
 def _leads(partition: Partition) -> float:
@@ -112,8 +117,11 @@ class ClusterCollector:
             yield Row("raftka_peer_up", float(link.is_up), (str(link.node_id),))
         if not is_active:
             return
-        brokers = node.cluster.replicas
+        members = node.controller.members
+        admitted = members.admitted()
+        brokers = [member for member in admitted if not members.is_retired(member)]
         alive = sum(node.is_alive(broker.node_id) for broker in brokers)
+        states = Counter("retired" if members.is_retired(member) else member.state.value for member in admitted)
         offline = looked = 0
         for topic in node.controller.topics.all():
             for number in range(len(topic.replicas)):
@@ -124,4 +132,6 @@ class ClusterCollector:
         if node.health.speaks_for_the_cluster():
             yield Row("raftka_cluster_brokers", len(brokers))
             yield Row("raftka_cluster_brokers_alive", alive)
+            for state in BROKER_STATES:
+                yield Row("raftka_cluster_brokers_by_state", states[state], (state,))
             yield Row("raftka_cluster_offline_partitions", offline)

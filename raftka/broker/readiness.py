@@ -26,8 +26,8 @@ def not_ready(node: Node) -> NotReady | None:
     """
     refused = refusals(node, now=True)
     explained = explain(node.options.node_id, refused)
-    if explained is not None and 2 * len(_reached(node)) <= len(node.cluster.members):
-        silent = {number for number, _ in node.cluster.members} - {refusal.peer for refusal in refused}
+    if explained is not None and 2 * len(_reached(node)) <= len(_members(node)):
+        silent = _members(node) - {refusal.peer for refusal in refused}
         cures = [explained.cure, _start(node, silent)]
         return NotReady(explained.words, "; ".join(cure for cure in cures if cure is not None))
     found = _missing(node)
@@ -77,9 +77,9 @@ def _missing(node: Node) -> NotReady | None:
         return NotReady("not registered with raft0 yet", _start_a_majority(node))
     if node.controller.leader_id is None:
         return NotReady("raft0 has no leader", _start_a_majority(node))
-    if len(node.controller.members.all()) < len(node.cluster.members):
-        registered = {broker.node_id for broker in node.controller.members.all()}
-        others = [number for number, _ in node.cluster.members if number not in registered]
+    if (gone := _gone(node)) is not None:
+        return gone
+    if others := _members(node) - {broker.node_id for broker in node.controller.members.all()}:
         return NotReady("not every broker has registered yet", _start(node, others))
     if (doubt := node.groups.limits.stalls.doubt) is not None:
         return NotReady(
@@ -113,15 +113,37 @@ def _holders(partition: Partition) -> list[NodeId]:
     return [replica.node_id for replica in partition.topic.replicas[partition.partition]]
 
 
+def _members(node: Node) -> set[int]:
+    """Return the brokers that count: admitted, and their directory not retired; before raft0 is read, the founders."""
+    members = node.controller.members
+    return {int(member.node_id) for member in members.admitted() if not members.is_retired(member)}
+
+
+def _gone(node: Node) -> NotReady | None:
+    """Return why this broker is not in the cluster any more; None: it is."""
+    members, own = node.controller.members, node.replica
+    member = members.member(own.node_id)
+    if member is None:
+        return NotReady(f"broker {own.node_id} was removed from the cluster", "stop it: nothing is placed here")
+    if own.directory_id in members.retired or member.replica != own:
+        return NotReady(
+            f"the data directory {own.directory_id} of broker {own.node_id} is retired and never counts again",
+            "stop it, and start it with an empty data.dir",
+        )
+    return None
+
+
 def _reached(node: Node) -> list[int]:
     """Return the members of the cluster that this node can send to, itself included."""
-    return [number for number, _ in node.cluster.members if node.is_alive(NodeId(number))]
+    return [number for number in _members(node) if node.is_alive(NodeId(number))]
 
 
 def _start_a_majority(node: Node) -> str | None:
-    if 2 * len(_reached(node)) > len(node.cluster.members):
+    retired = node.controller.members.retired
+    voters = [voter.node_id for voter in node.controller.raft0.voters if voter.directory_id not in retired]
+    if 2 * sum(map(node.is_alive, voters)) > len(voters):
         return None
-    return _start(node, (number for number, _ in node.cluster.members))
+    return _start(node, voters)
 
 
 def _start(node: Node, wanted: Iterable[int]) -> str | None:

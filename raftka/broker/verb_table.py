@@ -1,6 +1,7 @@
 """All verbs of the admin port (`admin_verbs`). Each module of verbs has a tuple of its own; add it here."""
 
 from raftka.broker.admin_verbs import Verb
+from raftka.broker.broker_verbs import BROKER_VERBS
 from raftka.broker.move_verbs import MOVE_VERBS
 
-VERBS: tuple[Verb, ...] = (*MOVE_VERBS,)
+VERBS: tuple[Verb, ...] = (*MOVE_VERBS, *BROKER_VERBS)

@@ -27,6 +27,7 @@ What several commands share:
 Commands:
 
 * `broker`    `raftka start` and `raftka config`.
+* `brokers`   `raftka broker`; `broker_wait` waits for what was begun.
 * `dev`       `raftka dev`.
 * `topic`     `raftka topic`, with `topic_replication`.
 * `partition` `raftka partition`, with `partition_rows` and `partition_moves`; `move_wait` waits for moves.

@@ -14,7 +14,7 @@ from typing import Any
 from raftka.admin_client import AdminError, get_json, read_date
 from raftka.config import parse_address
 from raftka.health.findings import Finding, Level, from_json
-from raftka.health.picture import BoundFill, BrokerPicture, MovePicture
+from raftka.health.picture import BoundFill, BrokerPicture, MemberPicture, MovePicture
 from raftka.health.reasons import explain
 
 HEALTH = "/v1/health"
@@ -26,7 +26,10 @@ _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 
 @dataclass(frozen=True, slots=True)
 class KnownBroker:
-    """Where a broker is, as another one or the file of a dev cluster says; an address that is not known is empty."""
+    """Where a broker is, as another one or the file of a dev cluster says; an address that is not known is empty.
+
+    `member` is what raft0's table has of it, as the other one knows it.
+    """
 
     node_id: int
     kafka: str = ""
@@ -34,6 +37,7 @@ class KnownBroker:
     refused: str = ""
     refused_cure: str = ""
     refused_age: float | None = None
+    member: MemberPicture | None = None
 
 
 def read_readiness(admin: str, broker: BrokerPicture, seconds: float = 2.0) -> BrokerPicture:
@@ -143,6 +147,17 @@ def _known(row: Any) -> KnownBroker:
     return KnownBroker(
         *(int(row["node_id"]), kafka, _reachable(str(row["admin"]), kafka)),
         *(_line(row.get("refused")), _line(row.get("refused_cure")), None if age is None else float(age)),
+        member=_member(row),
+    )
+
+
+def _member(row: Any) -> MemberPicture | None:
+    """Return what a row tells of the broker in raft0's table; None: it is of an older version."""
+    if "state" not in row:
+        return None
+    return MemberPicture(
+        *(str(row["state"]), float(row["state_seconds"]), float(row["idle_seconds"])),
+        *(bool(row["directory_retired"]), str(row["raft0"]), int(row["replicas"])),
     )
 
 
@@ -155,6 +170,7 @@ def merge_known(groups: Iterable[Sequence[KnownBroker]]) -> dict[int, KnownBroke
         merged[each.node_id] = KnownBroker(
             *(each.node_id, before.kafka or each.kafka, before.admin or each.admin),
             *(refusal.refused, refusal.refused_cure, refusal.refused_age),
+            member=before.member or each.member,
         )
     return merged
 

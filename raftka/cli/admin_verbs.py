@@ -30,6 +30,8 @@ class VerbRefusedError(CommandError):
 def ask_verb(brokers: str, path: str, document: Any = None, seconds: float = _SECONDS) -> dict[str, Any]:
     """Return the answer of a verb: of a GET, or of a POST if there is a document; `seconds` for each broker.
 
+    A list comes as {"rows": [...]}.
+
     Raises:
         VerbRefusedError: It is refused.
         CommandError: No broker takes it, or none has an admin port that answers.
@@ -42,6 +44,8 @@ def ask_verb(brokers: str, path: str, document: Any = None, seconds: float = _SE
         except (AdminError, KafkaClientError, CommandError) as error:
             told = told or f"broker {node}: {error}"
             continue
+        if status == 200 and isinstance(body, list):
+            return {"rows": body}
         if not isinstance(body, dict):
             raise CommandError(f"broker {node}: {path} answers with status {status}, and nothing that can be read")
         if status == 200:

@@ -159,6 +159,7 @@ def _broker(
         refused=known.refused,
         refused_cure=known.refused_cure,
         refused_age=known.refused_age,
+        member=known.member,
         configs=None if configs is None else {each.key: each.value for each in configs},
     )
     stalled: list[tuple[str, int]] = []

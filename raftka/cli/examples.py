@@ -77,6 +77,23 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         Example("raftka topic trim-prefix orders -o end --dry-run"),
         Example("raftka topic trim-prefix orders -o @-7d"),
     ),
+    "broker list": (Example("raftka broker list"), Example("raftka broker list -f json")),
+    "broker drain": (
+        Example("raftka broker drain 2 --dry-run", _DYNAMIC),
+        Example("raftka broker drain 2", _DYNAMIC),
+    ),
+    "broker undrain": (Example("raftka broker undrain 2", _DYNAMIC),),
+    "broker decommission": (
+        Example("raftka broker decommission 1 --dry-run", _DYNAMIC),
+        Example("raftka broker decommission 1", _DYNAMIC),
+        Example("raftka broker decommission 1 --no-wait", _DYNAMIC),
+    ),
+    "broker recommission": (Example("raftka broker recommission 1", _DYNAMIC),),
+    "broker remove": (Example("raftka broker remove 1", _DYNAMIC),),
+    "broker replace": (
+        Example("raftka broker replace 3 --dry-run", _DYNAMIC),
+        Example("raftka broker replace 3", _DYNAMIC),
+    ),
     "partition list": (Example("raftka partition list"), Example("raftka partition list orders -f json")),
     "partition transfer-leadership": (Example("raftka partition transfer-leadership orders 0"),),
     "partition elect-preferred": (

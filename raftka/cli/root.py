@@ -23,6 +23,7 @@ COMMANDS = {
     "consume": LazyCommand("raftka.cli.consume", "consume", "Print records, alone or in a consumer group."),
     "group": LazyCommand("raftka.cli.group", "app", "List, describe, seek and delete consumer groups."),
     "cluster": LazyCommand("raftka.cli.cluster", "app", "Show brokers, health and configuration of a cluster."),
+    "broker": LazyCommand("raftka.cli.brokers", "app", "List, drain, empty, replace and remove brokers."),
     "partition": LazyCommand("raftka.cli.partition", "app", "List partitions, and choose who leads them."),
     "bench": LazyCommand("raftka.cli.bench", "bench", "Measure the throughput and latency of a cluster."),
     "doctor": LazyCommand("raftka.cli.doctor", "doctor", "Find problems of this machine or cluster."),

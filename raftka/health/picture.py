@@ -40,6 +40,27 @@ class BoundFill:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberPicture:
+    """What raft0's table has of a broker.
+
+    Attributes:
+        state: `active`, `draining` or `decommissioning`.
+        state_seconds: For how long at least; the one who tells it began to count when it started.
+        idle_seconds: For how long at least no replica has left it, if it is to be empty.
+        is_retired: Whether its data directory is retired, and it has not joined with another one.
+        raft0: `voter` or `learner`.
+        replicas: How many it holds, those on their way counted.
+    """
+
+    state: str
+    state_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    is_retired: bool = False
+    raft0: str = "voter"
+    replicas: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerPicture:
     """One broker.
 
@@ -70,6 +91,7 @@ class BrokerPicture:
         features: The highest level of each feature that it can work at, without those at 0; None: not known.
         levels: The level of each feature that is in use, as it knows it; None: not known.
         unleft: Partitions that were moved elsewhere and cannot leave it, with what the disk says.
+        member: What raft0's table has of it; None: not known.
     """
 
     node_id: int
@@ -95,6 +117,7 @@ class BrokerPicture:
     features: Mapping[str, int] | None = None
     levels: Mapping[str, int] | None = None
     unleft: tuple[tuple[str, str], ...] = ()
+    member: MemberPicture | None = None
 
     @property
     def is_lost(self) -> bool:

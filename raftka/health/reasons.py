@@ -27,8 +27,8 @@ _EXPLANATIONS = (
     (
         r"^not every broker has registered",
         Explanation(
-            "a broker that `seeds` names has not started since the cluster was founded",
-            "start every broker that `seeds` names",
+            "a broker of the cluster has not started since it was founded",
+            "start every broker of the cluster",
         ),
     ),
     (

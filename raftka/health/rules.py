@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from raftka.health import broker_rules, move_rules
+from raftka.health import broker_rules, member_rules, move_rules
 from raftka.health.findings import Finding, Level, ok
 from raftka.health.picture import PartitionPicture, Picture
 
@@ -290,6 +290,8 @@ RULES = (
     Rule("Groups without a quorum", move_rules.check_quorums),
     Rule("Moves without progress", move_rules.check_moves),
     Rule("Replicas that cannot leave", move_rules.check_unleft),
+    Rule("Brokers on their way", member_rules.check_members),
+    Rule("Voters of raft0", member_rules.check_voters),
     Rule("Too few replicas", check_copies),
     Rule("Risky settings of topics", check_settings),
     Rule("Unbalanced leaders", check_balance),

@@ -100,6 +100,12 @@ _BROKER = (
         "below `raftka_cluster_brokers`: a broker is lost",
     ),
     Family(
+        *("raftka_cluster_brokers_by_state", _GAUGE, ""),
+        "Brokers by what they may be given. Exposed by raft0's leader only.",
+        "`draining`, `decommissioning` or `retired` above 0 for long: somebody has not finished what they began",
+        *(("state",), "4: active, draining, decommissioning, retired"),
+    ),
+    Family(
         *("raftka_cluster_offline_partitions", _GAUGE, ""),
         "Partitions without a leader, or whose leader is lost. Exposed by raft0's leader only.",
         "above 0: clients can neither write nor read these partitions",

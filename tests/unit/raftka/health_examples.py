@@ -7,7 +7,15 @@ them as that page has them.
 from dataclasses import replace
 
 from raftka.health.findings import Finding, Level
-from raftka.health.picture import BoundFill, BrokerPicture, MovePicture, PartitionPicture, Picture, TopicPicture
+from raftka.health.picture import (
+    BoundFill,
+    BrokerPicture,
+    MemberPicture,
+    MovePicture,
+    PartitionPicture,
+    Picture,
+    TopicPicture,
+)
 from raftka.health.rules import RULES, Rule, in_order
 
 
@@ -130,6 +138,16 @@ FIRES: dict[str, tuple[Picture, ...]] = {
     "Replicas that cannot leave": (
         of_brokers(broker(2, unleft=(("orders-3", "Input/output error"), ("orders-4", "Input/output error")))),
     ),
+    "Brokers on their way": (
+        of_brokers(broker(3, member=MemberPicture("draining", 40.0))),
+        of_brokers(broker(3, member=MemberPicture("draining", 8_000.0))),
+        of_brokers(broker(3, member=MemberPicture("active", 90.0, is_retired=True))),
+        of_brokers(broker(3, member=MemberPicture("decommissioning", 90.0, 2.0, replicas=12))),
+        of_brokers(broker(3, member=MemberPicture("decommissioning", 900.0, 700.0, replicas=1))),
+        of_brokers(broker(3, member=MemberPicture("decommissioning", 900.0, 700.0))),
+        of_brokers(broker(3, member=MemberPicture("decommissioning", 900.0, 700.0, raft0="learner"))),
+    ),
+    "Voters of raft0": (of_brokers(*(broker(node, member=MemberPicture("active")) for node in (1, 2, 3, 4))),),
     "Too few replicas": (
         of_partitions(partition(replicas=(1,), in_sync=(1,))),
         of_partitions(partition(replicas=(1,), in_sync=(1,)), is_raftka=False),
@@ -195,6 +213,15 @@ QUIET: dict[str, tuple[Picture, ...]] = {
         of_moves(_JOINT),
     ),
     "Replicas that cannot leave": (of_brokers(broker(2, unleft=())),),
+    "Brokers on their way": (of_brokers(broker(3, member=MemberPicture("active", 8_000.0))),),
+    "Voters of raft0": (
+        of_brokers(*(broker(node, member=MemberPicture("active")) for node in (1, 2, 3))),
+        replace(_TWO, brokers=tuple(replace(each, member=MemberPicture("active")) for each in _TWO.brokers)),
+        of_brokers(
+            *(broker(node, member=MemberPicture("active")) for node in (1, 2, 3)),
+            broker(4, member=MemberPicture("active", raft0="learner")),
+        ),
+    ),
     "Too few replicas": (
         replace(of_partitions(partition(replicas=(1,), in_sync=(1,))), brokers=WELL.brokers[:1]),
         of_partitions(partition(replicas=(1, 2), in_sync=(1, 2)), is_raftka=False),

@@ -23,7 +23,17 @@ COMMANDS = (
     *("group seek", "group delete", "cluster", "cluster info", "cluster health", "cluster config"),
     *("cluster config list", "cluster config get", "cluster config set", "cluster config unset", "cluster log-level"),
     *("debug", "debug log", "debug bundle"),
-    *("partition", "partition move", "partition moves", "partition cancel", "topic alter-replication"),
+    *(
+        "broker",
+        "broker list",
+        "broker decommission",
+        "broker replace",
+        "partition",
+        "partition move",
+        "partition moves",
+        "partition cancel",
+        "topic alter-replication",
+    ),
     *("partition transfer-leadership", "bench", "doctor", "check", "chaos", "completion"),
 )
 # Nothing listens there: port 1 needs privileges and is assigned to a protocol that nobody runs.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftka.health.findings import Finding, Level, from_json, ok, to_json, worst
-from raftka.health.picture import BoundFill, BrokerPicture, PartitionPicture, Picture, TopicPicture
+from raftka.health.picture import BoundFill, BrokerPicture, MemberPicture, PartitionPicture, Picture, TopicPicture
 from raftka.health.reasons import explain
 from raftka.health.rules import RULES, Rule, judge
 from tests.unit.raftka.health_examples import (
@@ -56,6 +56,12 @@ _BROKERS = st.builds(
     clock_offset=st.none() | st.floats(-1e6, 1e6),
     events_lost=_NUMBERS,
     events_span=st.none() | st.floats(0, 1e9),
+    member=st.none()
+    | st.builds(
+        MemberPicture,
+        st.sampled_from(("active", "draining", "decommissioning")),
+        *(st.floats(0, 1e9), st.floats(0, 1e9), st.booleans(), st.sampled_from(("voter", "learner")), _NUMBERS),
+    ),
 )
 _PARTITIONS = st.builds(
     PartitionPicture,

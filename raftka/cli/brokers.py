@@ -1,0 +1,257 @@
+"""`raftka broker`: brokers that join, are drained, emptied, replaced and removed."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from click.exceptions import Exit
+
+from raftka.cli.admin_verbs import VerbRefusedError, ask_verb
+from raftka.cli.broker_wait import wait_until
+from raftka.cli.exit_codes import FAILED
+from raftka.cli.lazy_group import CommandGroup
+from raftka.cli.options import Format, brokers_option, dry_run_option, format_option
+from raftka.cli.output import print_json, print_table
+from raftka.cli.param_types import BoundedFloat, BoundedInt
+
+F = TypeVar("F", bound=Callable[..., Any])
+_NODE_MAX = 999_999_999
+_SHOWN_MAX = 20
+_UNCHANGED = "nothing is changed (--dry-run)"
+_NO_MAJORITY = "WITHOUT_MAJORITY"
+
+_node_argument = click.argument("node", type=BoundedInt(0, _NODE_MAX), metavar="N", help="Node id of the broker.")
+_wait_option = click.option(
+    "--wait/--no-wait", default=True, help="Wait for the end, and say on stderr what that waits for."
+)
+
+
+def _timeout_option(seconds: float) -> Callable[[F], F]:
+    return click.option(
+        "--timeout",
+        type=BoundedFloat(1.0, 7 * 86_400.0),
+        default=seconds,
+        metavar="SECONDS",
+        help="How long to wait; what was begun goes on after that.",
+    )
+
+
+@click.group("broker", cls=CommandGroup)
+def app() -> None:
+    """List brokers, and drain, empty, replace and remove them."""
+
+
+@app.command("list")
+@brokers_option
+@format_option
+def list_brokers(brokers: str, output: Format) -> None:
+    """List the brokers of the cluster: state, link, role in raft0, replicas, data directory, address, features.
+
+    State: active, draining (leads nothing, gets nothing), decommissioning (its replicas move away). "retired" beside
+    it: its data directory never counts again, and it has not joined with another one. The link is that of the broker
+    that was asked. EPOCH is later for a broker that was admitted later.
+    """
+    rows = ask_verb(brokers, "/v1/brokers")["rows"]
+    if output is Format.JSON:
+        print_json(rows)
+        return
+    print_table(
+        ["NODE", "STATE", "LINK", "RAFT0", "REPLICAS", "LED", "EPOCH", "DIRECTORY", "KAFKA", "RPC", "FEATURES"],
+        [
+            (
+                *(row["node_id"], _state(row), _link(row), row["raft0"], row["replicas"], row["led"]),
+                *(".".join(map(str, row["epoch"])), row["directory_id"], row["kafka"] or "-", row["rpc"] or "-"),
+                ",".join(f"{name}={level}" for name, level in sorted(row["features"].items())) or "-",
+            )
+            for row in rows
+        ],
+    )
+
+
+def _state(row: dict[str, Any]) -> str:
+    return f"{row['state']}, retired" if row["directory_retired"] else str(row["state"])
+
+
+def _link(row: dict[str, Any]) -> str:
+    return "up" if row["alive"] else "refused" if row["refused"] else "down"
+
+
+@app.command()
+@_node_argument
+@_wait_option
+@_timeout_option(300.0)
+@dry_run_option
+@brokers_option
+@format_option
+def drain(node: int, wait: bool, timeout: float, dry_run: bool, brokers: str, output: Format) -> None:
+    """Let a broker lead nothing and get nothing new, for example before its machine is restarted. Its replicas stay.
+
+    Partitions whose only replica it has stay led by it, and are named. The command waits until other brokers lead the
+    rest, unless --no-wait is given. `raftka broker undrain` ends it; until then `raftka doctor` tells.
+    """
+    found = _change(brokers, node, "drain", dry_run=dry_run)
+    if wait and not dry_run:
+        found = {**found, **wait_until(brokers, node, timeout, lambda each: not each["waits_for"])}
+    lines = [f"broker {node}: {'would be' if dry_run else 'is'} drained"]
+    if found["only_here_count"]:
+        more = found["only_here_count"] - _SHOWN_MAX
+        names = ", ".join(found["only_here"][:_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+        lines.append(f"still led by it, for nobody else holds them: {names}")
+    _tell(found, lines, dry_run, output)
+
+
+@app.command()
+@_node_argument
+@dry_run_option
+@brokers_option
+@format_option
+def undrain(node: int, dry_run: bool, brokers: str, output: Format) -> None:
+    """Let a drained broker lead and get replicas again."""
+    found = _change(brokers, node, "undrain", dry_run=dry_run)
+    _tell(found, [f"broker {node}: {'would be' if dry_run else 'is'} active"], dry_run, output)
+
+
+@app.command()
+@_node_argument
+@_wait_option
+@_timeout_option(3600.0)
+@dry_run_option
+@brokers_option
+@format_option
+def decommission(node: int, wait: bool, timeout: float, dry_run: bool, brokers: str, output: Format) -> None:
+    """Empty a broker: its replicas and its vote in raft0 go to other brokers, while clients read and write.
+
+    The command waits until the broker is empty, unless --no-wait is given. Ctrl-C ends the wait only; so does
+    --timeout, with exit code 1. The same command waits again. Afterwards `raftka broker remove` takes the broker out;
+    `raftka broker recommission` keeps it.
+    """
+    found = _change(brokers, node, "decommission", dry_run=dry_run)
+    lines = []
+    if dry_run:
+        lines.append(f"broker {node}: {found['replicas']} replicas would move to other brokers")
+    elif wait:
+        found = {**found, **wait_until(brokers, node, timeout, _is_empty)}
+        lines.append(f"broker {node}: is empty; next: raftka broker remove {node}")
+    else:
+        lines.append(f"broker {node}: is being decommissioned")
+        lines += [f"waits for {found['waits_for']}"] if found["waits_for"] else []
+        lines += [f"{each['partition']}: waits for {each['why']}" for each in found["waiting"][:_SHOWN_MAX]]
+    _tell(found, lines, dry_run, output)
+
+
+def _is_empty(found: Any) -> bool:
+    return found["state"] == "decommissioning" and not found["to_move"] and not found["vote_to_move"]
+
+
+@app.command()
+@_node_argument
+@dry_run_option
+@brokers_option
+@format_option
+def recommission(node: int, dry_run: bool, brokers: str, output: Format) -> None:
+    """Keep a broker that is being decommissioned. Replicas that have left it, or are on their way, do not come back."""
+    found = _change(brokers, node, "recommission", dry_run=dry_run)
+    _tell(found, [f"broker {node}: {'would be' if dry_run else 'is'} active"], dry_run, output)
+
+
+@app.command()
+@_node_argument
+@dry_run_option
+@brokers_option
+@format_option
+def remove(node: int, dry_run: bool, brokers: str, output: Format) -> None:
+    """Take an empty broker out of the cluster, after `raftka broker decommission`.
+
+    Its data directory never counts again. Then stop its process, and take it out of the bootstrap addresses of clients
+    and of the `seeds` of other brokers.
+    """
+    found = _change(brokers, node, "remove", dry_run=dry_run)
+    words = "would be removed" if dry_run else "is not in the cluster; stop its process"
+    _tell(found, [f"broker {node}: {words}"], dry_run, output)
+
+
+@app.command()
+@_node_argument
+@click.option("--directory", default="", metavar="ID", help="Only this data directory. [default: the one that it has]")
+@click.option(
+    "--accept-waiting",
+    is_flag=True,
+    help="Also if partitions have no leader for ever without that directory; they are listed first.",
+)
+@click.option(
+    "--wait/--no-wait", default=False, help="Wait until the broker has joined again and has its replicas back."
+)
+@_timeout_option(3600.0)
+@dry_run_option
+@brokers_option
+@format_option
+def replace(
+    *,
+    node: int,
+    directory: str,
+    accept_waiting: bool,
+    wait: bool,
+    timeout: float,
+    dry_run: bool,
+    brokers: str,
+    output: Format,
+) -> None:
+    """Replace a broker whose disk is lost: its data directory never counts again, and it may join with an empty one.
+
+    Stop the broker first: the command refuses while its link works. Then start it with an empty data.dir. Its replicas
+    and its vote come back by themselves. This cannot be taken back.
+    """
+    shown = ask_verb(brokers, f"/v1/brokers/{node}")
+    if shown["directory_retired"] and not directory:
+        # It was run before: nothing else is retired by that.
+        directory = shown["directory_id"]
+    document = {
+        "directory_id": directory or shown["directory_id"],
+        "accept_waiting": accept_waiting,
+        "dry_run": dry_run,
+    }
+    try:
+        found = ask_verb(brokers, f"/v1/brokers/{node}/retire-directory", document)
+    except VerbRefusedError as error:
+        if error.body.get("error") != _NO_MAJORITY:
+            raise
+        if output is Format.JSON:
+            print_json(error.body)
+        _warn(error.body["without_majority"])
+        print(f"raftka: {error}; --accept-waiting goes on all the same", file=sys.stderr)
+        raise Exit(FAILED) from None
+    _warn(found["without_majority"])
+    if wait and not dry_run:
+        _next_step(node)
+        found = {**found, **wait_until(brokers, node, timeout, lambda each: not each["waits_for"])}
+    lines = [f"broker {node}: data directory {found['directory_id']} {'would be' if dry_run else 'is'} retired"]
+    if not dry_run and found["waits_for"]:
+        lines += [f"waits for {found['waits_for']}", f"next: start broker {node} with an empty data.dir"]
+    _tell(found, lines, dry_run, output)
+
+
+def _next_step(node: int) -> None:
+    print(f"raftka: start broker {node} with an empty data.dir", file=sys.stderr)
+
+
+def _warn(partitions: list[dict[str, str]]) -> None:
+    """Name the partitions that would have no leader for ever."""
+    for each in partitions[:_SHOWN_MAX]:
+        print(f"raftka: {each['partition']} would have no leader: {each['why']}", file=sys.stderr)
+    if len(partitions) > _SHOWN_MAX:
+        print(f"raftka: and {len(partitions) - _SHOWN_MAX} partitions more", file=sys.stderr)
+
+
+def _change(brokers: str, node: int, change: str, *, dry_run: bool) -> dict[str, Any]:
+    return ask_verb(brokers, f"/v1/brokers/{node}/{change}", {"dry_run": dry_run})
+
+
+def _tell(found: dict[str, Any], lines: list[str], dry_run: bool, output: Format) -> None:
+    if output is Format.JSON:
+        print_json(found)
+        return
+    for line in lines:
+        print(line)
+    if dry_run:
+        print(_UNCHANGED)
