@@ -1,7 +1,7 @@
 """`raftka broker`: brokers that join, are drained, emptied, replaced and removed."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -92,13 +92,17 @@ def drain(node: int, wait: bool, timeout: float, dry_run: bool, brokers: str, ou
     """
     found = _change(brokers, node, "drain", dry_run=dry_run)
     if wait and not dry_run:
-        found = {**found, **wait_until(brokers, node, timeout, lambda each: not each["waits_for"])}
+        found = {**found, **wait_until(brokers, node, timeout, _leads_nothing)}
     lines = [f"broker {node}: {'would be' if dry_run else 'is'} drained"]
     if found["only_here_count"]:
         more = found["only_here_count"] - _SHOWN_MAX
         names = ", ".join(found["only_here"][:_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
         lines.append(f"still led by it, for nobody else holds them: {names}")
     _tell(found, lines, dry_run, output)
+
+
+def _leads_nothing(found: Mapping[str, Any]) -> bool:
+    return found["state"] == "draining" and not found["waits_for"]
 
 
 @app.command()
@@ -140,7 +144,7 @@ def decommission(node: int, wait: bool, timeout: float, dry_run: bool, brokers: 
     _tell(found, lines, dry_run, output)
 
 
-def _is_empty(found: Any) -> bool:
+def _is_empty(found: Mapping[str, Any]) -> bool:
     return found["state"] == "decommissioning" and not found["to_move"] and not found["vote_to_move"]
 
 
@@ -202,15 +206,9 @@ def replace(
     Stop the broker first: the command refuses while its link works. Then start it with an empty data.dir. Its replicas
     and its vote come back by themselves. This cannot be taken back.
     """
-    shown = ask_verb(brokers, f"/v1/brokers/{node}")
-    if shown["directory_retired"] and not directory:
-        # It was run before: nothing else is retired by that.
-        directory = shown["directory_id"]
-    document = {
-        "directory_id": directory or shown["directory_id"],
-        "accept_waiting": accept_waiting,
-        "dry_run": dry_run,
-    }
+    # The directory that was looked at, and no later one, is retired.
+    directory = directory or ask_verb(brokers, f"/v1/brokers/{node}")["directory_id"]
+    document = {"directory_id": directory, "accept_waiting": accept_waiting, "dry_run": dry_run}
     try:
         found = ask_verb(brokers, f"/v1/brokers/{node}/retire-directory", document)
     except VerbRefusedError as error:
@@ -223,16 +221,15 @@ def replace(
         raise Exit(FAILED) from None
     _warn(found["without_majority"])
     if wait and not dry_run:
-        _next_step(node)
-        found = {**found, **wait_until(brokers, node, timeout, lambda each: not each["waits_for"])}
-    lines = [f"broker {node}: data directory {found['directory_id']} {'would be' if dry_run else 'is'} retired"]
+        print(f"raftka: start broker {node} with an empty data.dir", file=sys.stderr)
+        joined = wait_until(
+            *(brokers, node, timeout), lambda each: each["directory_id"] != directory and not each["waits_for"]
+        )
+        found = {**found, **joined}
+    lines = [f"broker {node}: data directory {directory} {'would be' if dry_run else 'is'} retired"]
     if not dry_run and found["waits_for"]:
         lines += [f"waits for {found['waits_for']}", f"next: start broker {node} with an empty data.dir"]
     _tell(found, lines, dry_run, output)
-
-
-def _next_step(node: int) -> None:
-    print(f"raftka: start broker {node} with an empty data.dir", file=sys.stderr)
 
 
 def _warn(partitions: list[dict[str, str]]) -> None:

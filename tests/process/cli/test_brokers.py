@@ -1,0 +1,125 @@
+"""Three real brokers, one of which loses its disk: `raftka broker replace` and a start are all that is typed.
+
+Then the old disk returns. The other commands of `raftka broker` are typed as well.
+"""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process.acked_log import LoadProducer, check_no_phantom, check_nothing_acked_is_lost, read_all
+from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
+from tests.process.command_line import raftka
+
+pytestmark = pytest.mark.process
+
+REFUSED = "is retired and never counts again"
+
+
+class _Operator:
+    """Types commands at the brokers that run."""
+
+    def __init__(self, cluster: BrokerCluster) -> None:
+        self.cluster = cluster
+
+    def type(self, *arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
+        alive = ",".join(broker.kafka for broker in self.cluster.brokers.values() if broker.is_running)
+        return raftka(*arguments, code=code, RAFTKA_BROKERS=alive)
+
+    def brokers(self) -> dict[int, dict[str, Any]]:
+        rows = json.loads(self.type("broker", "list", "-f", "json").stdout)
+        return {row["node_id"]: row for row in rows}
+
+    def await_link_down(self, node: int) -> None:
+        """Wait until the broker that is asked has lost its link."""
+        eventually(f"broker {node} is down", lambda: not self.brokers()[node]["alive"])
+
+
+@pytest.fixture(name="operator")
+def fixture_operator(tmp_path: Path) -> Iterator[_Operator]:
+    maker = ClusterMaker(tmp_path)
+    try:
+        cluster = maker(3, **{"unstable.feature.versions.enable": True})
+        cluster.start()
+        yield _Operator(cluster)
+    finally:
+        maker.stop()
+
+
+def test_a_lost_disk_is_replaced_under_load_and_the_old_one_is_refused_when_it_returns(operator: _Operator) -> None:
+    cluster, three = operator.cluster, operator.cluster.brokers[3]
+    operator.type("topic", "create", "t", "-p", "1", "-r", "3")
+    old = operator.brokers()[3]["directory_id"]
+    kept = cluster.folder / "kept"
+    with LoadProducer(cluster.bootstrap, "t", "load") as load:
+        load.wait_acked(200)
+        refused = operator.type("broker", "replace", "3", code=1)
+        assert refused.stderr.count("\n") == 1
+        assert "sees its link work" in refused.stderr
+        three.terminate()
+        operator.await_link_down(3)
+        shutil.copytree(three.data_dir, kept)
+        shutil.rmtree(three.data_dir)
+        tried = operator.type("broker", "replace", "3", "--dry-run")
+        assert tried.stdout == (f"broker 3: data directory {old} would be retired\nnothing is changed (--dry-run)\n")
+        done = operator.type("broker", "replace", "3")
+        first, waits, step = done.stdout.splitlines()
+        assert first == f"broker 3: data directory {old} is retired"
+        assert waits.startswith("waits for broker 3 to join with an empty data.dir; ")
+        assert step == "next: start broker 3 with an empty data.dir"
+        assert operator.brokers()[3]["directory_retired"]
+        load.wait_acked(200)
+        three.start()
+        three.wait_ready()
+        # RF 3 again, with no other step.
+        operator.type("broker", "replace", "3", "--directory", old, "--wait")
+        cluster.wait_caught_up("t", 0)
+        load.wait_acked(200)
+        log = load.finish()
+    row = operator.brokers()[3]
+    assert (row["directory_retired"], row["directory_id"] == old, row["alive"]) == (False, False, True)
+    records = read_all(cluster.bootstrap, "t")
+    check_nothing_acked_is_lost(records, log)
+    check_no_phantom(records, [log])
+    eventually("broker 3 votes again", lambda: operator.brokers()[3]["raft0"] == "voter")
+    three.terminate()
+    shutil.rmtree(three.data_dir)
+    shutil.copytree(kept, three.data_dir)
+    before = len(three.log_text())
+    three.start()
+    lines = eventually("it is told why", lambda: _refusals(three.log_text()[before:]))
+    assert all("empty data.dir" in line for line in lines)
+    # Each of the others refuses it with one line.
+    assert len(lines) <= 2, lines
+    three.destroy()
+
+
+def _refusals(text: str) -> list[str]:
+    return [line for line in text.splitlines() if REFUSED in line]
+
+
+def test_a_broker_is_drained_and_what_cannot_be_is_refused_in_one_line(operator: _Operator) -> None:
+    operator.type("topic", "create", "t", "-p", "3", "-r", "3")
+    listed = operator.type("broker", "list").stdout.splitlines()
+    assert listed[0].split()[:6] == ["NODE", "STATE", "LINK", "RAFT0", "REPLICAS", "LED"]
+    assert [line.split()[:4] for line in listed[1:]] == [[str(node), "active", "up", "voter"] for node in (1, 2, 3)]
+    assert operator.type("broker", "drain", "2").stdout.splitlines()[0] == "broker 2: is drained"
+    row = operator.brokers()[2]
+    assert (row["state"], row["led"]) == ("draining", 0)
+    assert "raftka broker undrain 2" in operator.type("doctor", "cluster").stdout
+    assert operator.type("broker", "undrain", "2").stdout == "broker 2: is active\n"
+    for arguments, words in (
+        (("decommission", "1"), "these topics have more replicas: "),
+        (("decommission", "1", "--dry-run"), "these topics have more replicas: "),
+        (("remove", "1"), "raftka broker decommission 1"),
+        (("drain", "9"), "broker 9 is not in the cluster"),
+        (("replace", "9"), "broker 9 is not in the cluster"),
+        (("replace", "1", "--directory", "f" * 32), "has data directory"),
+    ):
+        (line,) = operator.type("broker", *arguments, code=1).stderr.splitlines()
+        assert words in line
