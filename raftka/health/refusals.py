@@ -7,6 +7,8 @@ knows; where it matters the cure says how to find out.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+# How a refusal of a directory says that it never counts again.
+_RETIRED = " is retired and never counts again"
 # A peer writes its message itself.
 _SHOWN_CHARACTERS = 300
 
@@ -48,11 +50,11 @@ def explain(own: int, refusals: Sequence[Refusal]) -> Explained | None:
 
     Peers with the same reason are told together. The cure is that of the reason with the most peers.
     """
-    groups: dict[tuple[str, bool], list[Refusal]] = {}
+    groups: dict[tuple[str, bool, bool], list[Refusal]] = {}
     for refusal in refusals:
         # By the peers or by this broker is the same fact, except for a directory: one of the two has the wrong one.
         by_peer = refusal.by_peer and refusal.kind == "WRONG_DIRECTORY"
-        groups.setdefault((refusal.kind, by_peer), []).append(refusal)
+        groups.setdefault((refusal.kind, by_peer, _RETIRED in refusal.message), []).append(refusal)
     told = [_explain_alike(own, alike) for alike in sorted(groups.values(), key=len, reverse=True)]
     return Explained("; ".join(each.words for each in told), told[0].cure) if told else None
 
@@ -75,6 +77,13 @@ def _explain_alike(own: int, refusals: Sequence[Refusal]) -> Explained:
                 f"{who} and this broker ({own}) belong to different clusters: {said}",
                 "on the broker that is wrong, name the data directory of this cluster as data.dir, or the brokers of"
                 " its own cluster as seeds; then restart it",
+            )
+        case "WRONG_DIRECTORY" if _RETIRED in first.message:
+            whose = f"this broker ({own})" if first.by_peer else who
+            named = f"broker {own}" if first.by_peer else who
+            return Explained(
+                f"the data directory of {whose} is retired and never counts again",
+                f"start {named} with an empty data.dir; if it was removed from the cluster, leave it stopped",
             )
         case "WRONG_DIRECTORY" if first.by_peer:
             return Explained(

@@ -53,6 +53,18 @@ def test_the_directory_that_is_wrong_is_named_on_both_sides() -> None:
     assert all("original data directory of broker 3" in each.cure for each in (told, teller))
 
 
+def test_a_retired_directory_is_told_on_both_sides_and_nobody_is_to_bring_it_back() -> None:
+    message = "the peer says: the data directory d of node 3 is retired and never counts again: start node 3"
+    for own, peers in ((3, (1, 2)), (1, (3,))):
+        found = explain(own, [Refusal(peer, "WRONG_DIRECTORY", own == 3, message) for peer in peers])
+        assert found is not None
+        assert "retired" in found.words
+        assert (
+            found.cure == "start broker 3 with an empty data.dir; if it was removed from the cluster, leave it stopped"
+        )
+        assert ";" not in found.words
+
+
 def test_a_long_message_is_cut() -> None:
     found = explain(1, [Refusal(2, "MALFORMED", True, "x" * 100_000)])
     assert found is not None
