@@ -139,7 +139,9 @@ class Founding:
         cluster = msgspec.json.decode(stored, type=ClusterRecord)
         configured = self._seed_ids()
         members = [node for node, _ in cluster.members]
-        if configured != members and not is_living:
+        # Who joined never founded anything, so its seeds were only whom to ask from the start.
+        has_joined = tuple(cluster.epoch) != tuple(FOUNDING_EPOCH)
+        if configured != members and not is_living and not has_joined:
             raise PermanentStartupError(
                 f"the configured seeds are nodes {configured}, but this directory belongs to a cluster of nodes"
                 f" {members}: name these; brokers are added once the cluster uses raftka.membership at level 1"

@@ -143,7 +143,7 @@ class Admissions:
             index = await controller.confirm_office(deadline)
             # A taken node id is the better news: no level helps there.
             controller.members.check_admit(replica)
-            controller.features.require(MEMBERSHIP, BROKERS_LEVEL, "brokers that join")
+            self._check_level()
             controller.features.check_levels(request.features, request.node_id)
             if request.is_question:
                 return JoinReply("", "", applied_index=index)
@@ -152,6 +152,13 @@ class Admissions:
             if member is None or member.replica != replica or (member.rpc_host, member.rpc_port) != address:
                 index = await controller.propose(AdmitBroker(*replica, *address), deadline)
             return self._welcome(replica, index)
+
+    def _check_level(self) -> None:
+        features = self._controller.features
+        if features.level(MEMBERSHIP) < BROKERS_LEVEL <= self._cluster.features.get(MEMBERSHIP, 0):
+            # The first broker that registers has them put in force.
+            raise ControllerUnavailableError("the levels that the cluster was founded with are not in force yet")
+        features.require(MEMBERSHIP, BROKERS_LEVEL, "brokers that join")
 
     def _welcome(self, replica: Replica, index: int) -> JoinReply:
         members = self._controller.members
@@ -183,7 +190,7 @@ class Joining:
         self._links = links
         self._seeds = [seed for seed in seeds if seed.node_id != request.node_id]
         self._request = request
-        self._why: dict[int, object] = {}
+        self._why: dict[int, Exception] = {}
 
     async def run(self) -> JoinReply:
         """Return the first answer.
@@ -214,9 +221,14 @@ class Joining:
                 return reply
         return None
 
-    def unanswered(self) -> list[tuple[Seed, RpcError | OSError | None]]:
-        """Return the seeds that have not answered, each with the newest reason; None: there is none yet."""
-        return [(seed, self._links.why_down(NodeId(seed.node_id))) for seed in self._seeds]
+    def unanswered(self) -> list[tuple[Seed, Exception | None]]:
+        """Return the seeds that have not let this node in, each with the newest reason; None: there is none yet.
+
+        Of a seed whose link works, it is what the seed has said: a ClusterError.
+        """
+        return [
+            (seed, self._links.why_down(NodeId(seed.node_id)) or self._why.get(seed.node_id)) for seed in self._seeds
+        ]
 
     async def _ask(self, node: NodeId) -> JoinReply | None:
         try:
@@ -240,6 +252,6 @@ class Joining:
             self._why[node] = refusal
             return None
         if not reply.is_founded and not self._request.is_question:
-            self._why[node] = "it is in no cluster yet"
+            self._why[node] = ControllerUnavailableError("it is in no cluster yet")
             return None
         return reply

@@ -108,6 +108,16 @@ class MembersTable:
         """
         return [broker for broker in self.all() if self.refusal_of(NodeId(broker.node_id)) is None]
 
+    def lasting_count(self) -> int:
+        """Return how many brokers are admitted and are not to leave: as many replicas a topic can have for good.
+
+        One that is drained, gets a new disk, or has yet to register, counts. Where nothing is known of admissions, those
+        that have registered.
+        """
+        if not self._admitted:
+            return len(self._brokers)
+        return sum(member.state is not BrokerState.DECOMMISSIONING for member in self._admitted.values())
+
     def refusal_of(self, node_id: NodeId) -> str | None:
         """Return why a broker may get no replica; None: it may."""
         broker, member = self._brokers.get(node_id), self._admitted.get(node_id)

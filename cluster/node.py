@@ -309,7 +309,7 @@ class Node:
         self.controller = Controller(raft0, state)
         self._serve_requests(cluster, state.tables)
         self._start_fibers(state.tables)
-        self._start_telemetry(len(cluster.replicas))
+        self._start_telemetry()
 
     def _follow_tables(self, tables: ControllerTables) -> None:
         """Before raft0 is opened: what its tables say is in force before anybody is served."""
@@ -381,12 +381,12 @@ class Node:
         raft0 = self.groups.get(RAFT0)
         return () if raft0 is None else raft0.configuration.node_ids
 
-    def _start_telemetry(self, brokers: int) -> None:
+    def _start_telemetry(self) -> None:
         relay = TelemetryRelay(self.links, self.partitions, self.leadership, self.options.node_id)
         if not self.options.telemetry:
             return
         self.telemetry = TelemetryPublisher(
-            self.env, self.options.node_id, brokers, self.controller, self.admin, self.partitions, relay
+            self.env, self.options.node_id, self.controller, self.admin, self.partitions, relay
         )
         self.telemetry.start(self.is_registered)
         self._started.append(self.telemetry)

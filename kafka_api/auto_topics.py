@@ -22,8 +22,7 @@ _logger = logging.getLogger("kafka")
 
 def default_replication_factor(node: Node, options: KafkaOptions) -> int:
     """Return the replicas of a topic whose creator does not say."""
-    brokers = len(node.controller.members.all())
-    return options.default_replication_factor or automatic_replication_factor(brokers)
+    return options.default_replication_factor or automatic_replication_factor(node.controller.members.lasting_count())
 
 
 class AutoTopics:

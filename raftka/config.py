@@ -53,8 +53,8 @@ class BrokerConfig:
 
     Attributes:
         default_replication_factor: None: 3, or as many as there are brokers.
-        seeds: In the order given; empty for a cluster of one.
-        cluster_secret_file: None only with at most one seed.
+        seeds: In the order given; empty for a cluster of one. A broker that is not among them founds nothing.
+        cluster_secret_file: None only for a cluster of one that nobody can join.
     """
 
     node_id: int
@@ -117,6 +117,16 @@ class BrokerConfig:
     unstable_feature_versions_enable: bool
     log_level: str
     log_format: str
+
+    @property
+    def asks_others(self) -> bool:
+        """Whether other brokers are named, to found a cluster with or to be let into theirs."""
+        return any(seed.node_id != self.node_id for seed in self.seeds)
+
+    @property
+    def has_links(self) -> bool:
+        """Whether the broker listens for other brokers: there are some, or some may join."""
+        return self.asks_others or self.cluster_secret_file is not None
 
     def to_json(self) -> str:
         """Return every key with its resolved value, as `from_json` reads it."""
@@ -218,6 +228,9 @@ def _assemble(found: Mapping[str, tuple[Any, str]]) -> BrokerConfig:
     config = BrokerConfig(**{option.attribute: values[option.key] for option in OPTIONS})
     _check_cluster(config)
     _check_listeners(config)
+    if not config.has_links:
+        # Nobody can join it.
+        check_replication_factor(config, 1)
     for _, why in misfits(config):
         raise ConfigError(why)
     if config.raft_heartbeat_interval_ms >= config.raft_election_timeout_ms:
@@ -286,21 +299,26 @@ def _check_cluster(config: BrokerConfig) -> None:
             raise ConfigError(f"seeds: a node id is named twice: {', '.join(map(str, ids))}")
         if len({(seed.host, seed.port) for seed in seeds}) < len(seeds):
             raise ConfigError("seeds: an address is named twice")
-        if config.node_id not in ids:
-            raise ConfigError(f"node.id = {config.node_id} is not among the seeds ({', '.join(map(str, ids))})")
-    if len(seeds) > 1 and config.cluster_secret_file is None:
+    if config.asks_others and config.cluster_secret_file is None:
         raise ConfigError(
             "cluster.secret.file is not set: brokers of a cluster prove by it that they belong together"
             " (head -c 32 /dev/urandom | base64 > FILE, the same on every broker)"
         )
 
 
-def misfits(config: BrokerConfig) -> Iterator[tuple[Collection[str], str]]:
-    """Yield the keys whose values do not fit together, and why; of those that may be set while brokers run."""
-    factor, brokers = config.default_replication_factor, max(1, len(config.seeds))
+def check_replication_factor(config: BrokerConfig, brokers: int) -> None:
+    """Raise ConfigError if a topic would have more replicas by default than there are brokers.
+
+    Seeds are not all brokers, so that only who knows their number can check it.
+    """
+    factor = config.default_replication_factor
     if factor is not None and factor > brokers:
         there_are = "is only 1 broker" if brokers == 1 else f"are only {brokers} brokers"
-        yield {"default.replication.factor"}, f"default.replication.factor = {factor}: there {there_are}"
+        raise ConfigError(f"default.replication.factor = {factor}: there {there_are}")
+
+
+def misfits(config: BrokerConfig) -> Iterator[tuple[Collection[str], str]]:
+    """Yield the keys whose values do not fit together, and why; of those that may be set while brokers run."""
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
         yield (
             {"group.min.session.timeout.ms", "group.max.session.timeout.ms"},

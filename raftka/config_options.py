@@ -167,8 +167,10 @@ OPTIONS: tuple[Option, ...] = (
         key="seeds",
         kind="list",
         default=(),
-        doc="All brokers of the cluster, this one included, as ID@HOST:PORT of the rpc listener. Every broker has"
-        " the same list. Empty: a cluster of one broker.",
+        doc="Brokers as ID@HOST:PORT of their rpc listeners. The brokers that found a cluster name all of them,"
+        " themselves included, each the same list. A broker that is not in its own list founds nothing, and asks these"
+        " to let it join. Once it is in a cluster, a broker knows the others by the cluster, and seeds are only whom to"
+        " ask: any of them will do. Empty: it founds a cluster of one broker.",
         example='["1@10.0.0.1:33145", "2@10.0.0.2:33145", "3@10.0.0.3:33145"]',
     ),
     Option(
@@ -176,7 +178,8 @@ OPTIONS: tuple[Option, ...] = (
         kind="string",
         default_text="none",
         doc="File with the shared secret that authenticates brokers to each other, at least 16 bytes. A relative"
-        " path starts at the working directory of the broker. Required with more than one seed.",
+        " path starts at the working directory of the broker. Required where"
+        " seeds name another broker, and for a cluster of one broker that others are to join.",
         example="/etc/raftka/secret",
     ),
     Option(

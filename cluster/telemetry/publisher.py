@@ -63,7 +63,6 @@ class TelemetryPublisher:
         self,
         env: Environment,
         node_id: NodeId,
-        brokers: int,
         controller: Controller,
         admin: AdminRequests,
         partitions: PartitionManager,
@@ -71,7 +70,6 @@ class TelemetryPublisher:
     ) -> None:
         self._env = env
         self._node_id = node_id
-        self._brokers = brokers
         self._controller = controller
         self._admin = admin
         self._partitions = partitions
@@ -130,7 +128,7 @@ class TelemetryPublisher:
         request = CreateTopicRequest(
             TELEMETRY_TOPIC,
             TELEMETRY_PARTITIONS,
-            min(_REPLICAS_MAX, self._brokers),
+            min(_REPLICAS_MAX, self._controller.members.lasting_count()),
             [],
             dict(TELEMETRY_TOPIC_CONFIGS),
             False,

@@ -1,7 +1,8 @@
 """Wires one broker from its configuration, starts it in order, and stops it on a signal.
 
-lock the data directory -> admin port, which says what the start waits for -> kvstore
--> links, founding, groups, raft0 (cluster.node) -> Kafka listener -> register the addresses; the admin port serves
+lock the data directory -> admin port, which says what the start waits for -> the first contact of an empty directory
+-> kvstore -> links, founding or joining, groups, raft0 (cluster.node) -> Kafka listener -> register the addresses;
+the admin port serves
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from dataclasses import replace
 from cluster.commands import BrokerRecord
 from cluster.data_directory import KVSTORE, DataDirectoryLock, lock_data_directory
 from cluster.errors import PermanentStartupError, StartupError
+from cluster.first_contact import FirstContact
 from cluster.founding import Seed
 from cluster.node import Node
 from cluster.node_options import NodeOptions
@@ -48,7 +50,7 @@ from raftka.broker.readiness import not_ready_reason
 from raftka.broker.scrapes import Scrapes
 from raftka.broker.service_manager import ServiceManager
 from raftka.broker.stall_watch import StallWatch
-from raftka.broker.starting import Starting, node_phase
+from raftka.broker.starting import Starting, contact_phase, node_phase
 from raftka.broker.verb_table import VERBS
 from raftka.config import BrokerConfig
 from raftka.config_options import BY_KEY
@@ -186,9 +188,12 @@ class Broker:
         verbs = AdminVerbs(VERBS, takes_remote_changes=config.admin_remote_changes_enable)
         self._admin = AdminHttp(starting, AdminListener(limits.admin), admin_names(config), verbs)
         await self._admin.start(config.admin_address, config.admin_port)
+        contact = FirstContact(env, options)
+        starting.enter(lambda: contact_phase(contact, options))
+        await contact.make()
         starting.enter("opening the kvstore")
         self._kvstore = await RocksKvStore.open(env, f"{config.data_dir}/{KVSTORE}")
-        dynamic = BrokerOptions(config)
+        dynamic = BrokerOptions(config, lambda: node.controller.members.lasting_count())
         node = self._node = Node(env, options, self._kvstore, self._on_unusable, dynamic)
         starting.enter(lambda: node_phase(node))
         # raft0's tables tell what is set while they are read.
@@ -197,8 +202,14 @@ class Broker:
         await node.start()
         self._has_started_node = True
         statuses = PartitionStatusReader(node.links, node.partitions, options.node_id)
-        server = self._server = KafkaServer(env, node, kafka_options(config, limits.kafka, dynamic.in_force))
-        dynamic.add_listener(lambda each: server.change_options(kafka_options(config, limits.kafka, each)))
+
+        def options_of_server() -> KafkaOptions:
+            brokers = node.controller.members.lasting_count()
+            return kafka_options(config, limits.kafka, brokers, dynamic.in_force)
+
+        server = self._server = KafkaServer(env, node, options_of_server())
+        dynamic.add_listener(lambda _: server.change_options(options_of_server()))
+        node.controller.members.add_listener(lambda: server.change_options(options_of_server()))
         kafka_port = await server.start(config.kafka_address, config.kafka_port)
         self._stalls = StallWatch(node)
         self._stalls.start()
@@ -352,10 +363,16 @@ def topic_defaults(config: BrokerConfig) -> TopicConfig:
     return TopicConfig(**{name: getattr(config, option.attribute) for name, option in broker_keys.items()})
 
 
-def kafka_options(config: BrokerConfig, connections_max: int, dynamic: OptionsOfBroker | None = None) -> KafkaOptions:
+def kafka_options(
+    config: BrokerConfig, connections_max: int, brokers: int, dynamic: OptionsOfBroker | None = None
+) -> KafkaOptions:
     """Return the options of the Kafka listener of a broker that was started with `config`.
 
-    `dynamic` is what is in force since; None: nothing else.
+    Args:
+        config: How it was started.
+        connections_max: How many connections it may have.
+        brokers: How many brokers a topic can be spread over.
+        dynamic: What is in force since the start; None: nothing else.
     """
     dynamic = dynamic or OptionsOfBroker(config, {}, {})
     started, config = config, dynamic.config
@@ -365,7 +382,7 @@ def kafka_options(config: BrokerConfig, connections_max: int, dynamic: OptionsOf
         num_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
         auto_create_topics=config.auto_create_topics_enable,
-        broker_configs=tuple(described(dynamic, started)),
+        broker_configs=tuple(described(dynamic, started, brokers)),
         default_broker_configs=tuple(described_for_all(dynamic)),
         groups=group_options(config),
     )

@@ -21,7 +21,7 @@ def check_can_listen(config: BrokerConfig) -> None:
         ("kafka", config.kafka_address, config.kafka_port),
         ("admin", config.admin_address, config.admin_port),
     ]
-    if len(config.seeds) > 1:
+    if config.has_links:
         listeners.append(("rpc", config.rpc_address, config.rpc_port))
     for name, host, port in listeners:
         try:

@@ -15,12 +15,12 @@ ADMIN_LISTENER = "admin.advertised.listener"
 _KINDS = {"bool": ConfigType.BOOLEAN, "list": ConfigType.LIST, "string": ConfigType.STRING, "host": ConfigType.STRING}
 
 
-def broker_configs(config: BrokerConfig) -> Iterator[DescribedConfig]:
-    """Yield every option with its value, and where the admin port is found."""
+def broker_configs(config: BrokerConfig, brokers: int) -> Iterator[DescribedConfig]:
+    """Yield every option with its value, and where the admin port is found; `brokers`: so many are in the cluster."""
     for option in OPTIONS:
         value, default = getattr(config, option.attribute), option.default
         if option.key == "default.replication.factor":
-            default = automatic_replication_factor(len(config.seeds))
+            default = automatic_replication_factor(brokers)
             value = value or default
         is_read_only = not option.is_dynamic
         words = (option.key, kind_of(option), option.doc)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from kafka_api.described_configs import ConfigSource, DescribedConfig, Synonym
 from model.config_definition import InvalidConfigError, shorten
 from raftka.broker.described_options import broker_configs, kind_of
-from raftka.config import BrokerConfig, misfits
+from raftka.config import BrokerConfig, check_replication_factor, misfits
 from raftka.config_options import BY_KEY, DELETABLE, ConfigError, dynamic_option, parse_value, shown_value
 
 _logger = logging.getLogger("broker")
@@ -31,10 +31,16 @@ class OptionsOfBroker(NamedTuple):
 
 
 class BrokerOptions:
-    """A `cluster.dynamic_options.DynamicOptions` over the table of options; `config` is how the broker was started."""
+    """A `cluster.dynamic_options.DynamicOptions` over the table of options.
 
-    def __init__(self, config: BrokerConfig) -> None:
+    Args:
+        config: How the broker was started.
+        brokers: Returns how many are in the cluster, at a broker that checks what is to be set.
+    """
+
+    def __init__(self, config: BrokerConfig, brokers: Callable[[], int]) -> None:
         self._started = config
+        self._brokers = brokers
         self.in_force = OptionsOfBroker(config, {}, {})
         self._listeners: list[Callable[[OptionsOfBroker], None]] = []
         self._passed_over: set[str] = set()
@@ -70,8 +76,13 @@ class BrokerOptions:
 
     def check(self, for_all: Mapping[str, str], own: Mapping[str, str]) -> None:
         """Raise InvalidConfigError if the values do not fit together, this broker's start below them."""
-        for _, why in misfits(self._config_of(self._usable(for_all), self._usable(own))):
+        config = self._config_of(self._usable(for_all), self._usable(own))
+        for _, why in misfits(config):
             raise InvalidConfigError(why)
+        try:
+            check_replication_factor(config, self._brokers())
+        except ConfigError as error:
+            raise InvalidConfigError(str(error)) from None
 
     def apply(self, for_all: Mapping[str, str], own: Mapping[str, str]) -> None:
         """Let what is set be in force, as far as it can be, and tell the listeners of a change."""
@@ -117,9 +128,9 @@ class BrokerOptions:
                 _logger.info("%s is %s from now on, and was %s", key, _words(new), _words(old))
 
 
-def described(options: OptionsOfBroker, started: BrokerConfig) -> Iterator[DescribedConfig]:
+def described(options: OptionsOfBroker, started: BrokerConfig, brokers: int) -> Iterator[DescribedConfig]:
     """Yield every option with its value in force, and all that could give it, in order of precedence."""
-    for each in broker_configs(started):
+    for each in broker_configs(started, brokers):
         dynamic = [
             Synonym(each.key, shown_value(configs[each.key]), source)
             for configs, source in (

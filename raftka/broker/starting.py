@@ -1,23 +1,29 @@
 """What the admin port says while the broker starts: that it lives, and what it waits for.
 
-The port opens before the cluster is founded, because founding may wait for other brokers for ever.
+The port opens before the cluster is founded or joined, because both may wait for other brokers for ever.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
 
+from cluster.errors import ClusterError
+from cluster.first_contact import FirstContact
 from cluster.founding import Seed
 from cluster.node import Node, StartPhase
+from cluster.node_options import NodeOptions
 from model.error_text import reason_of
 from raftka.broker.readiness import NotReady, refusal_of
 from raftka.health.refusals import explain
-from rpc.errors import HandshakeRefusedError, RpcError
+from rpc.errors import HandshakeRefusedError
 
 LIVE = "/v1/status/live"
 READY = "/v1/status/ready"
 # How every reason of a broker that starts begins: `raftka.admin_client` tells it by that.
 STARTING = "starting: "
+# What a broker waits for seeds to do.
+_FOUNDS, _JOINS = "found the cluster", "let this broker join their cluster"
+Unanswered = tuple[Seed, Exception | None]
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -75,24 +81,41 @@ def node_phase(node: Node) -> NotReady:
 
 
 def _waits_for_seeds(node: Node) -> NotReady:
-    own, unanswered = node.options.node_id, node.founding.unanswered()
-    if not unanswered:
+    """Return what a broker waits for that has written its identity: the others of the founding, or to be let in."""
+    if node.joining is not None:
+        return _waits_for(node.options, node.joining.unanswered(), _JOINS)
+    if not (unanswered := node.founding.unanswered()):
         return NotReady("founding the cluster")
+    return _waits_for(node.options, unanswered, _FOUNDS)
+
+
+def contact_phase(contact: FirstContact, options: NodeOptions) -> NotReady:
+    """Return what a broker does whose first contact has not been made: nothing is written yet."""
+    if contact.joining is None:
+        return NotReady("reading the data directory")
+    is_founder = any(seed.node_id == options.node_id for seed in options.seeds)
+    return _waits_for(options, contact.joining.unanswered(), _FOUNDS if is_founder else _JOINS)
+
+
+def _waits_for(options: NodeOptions, unanswered: Sequence[Unanswered], to_do: str) -> NotReady:
+    own = options.node_id
     refused = [refusal_of(seed.node_id, why) for seed, why in unanswered if isinstance(why, HandshakeRefusedError)]
-    silent = [str(seed.node_id) for seed, why in unanswered if not isinstance(why, HandshakeRefusedError)]
+    # Who says why it cannot let this broker in does answer.
+    answers = (HandshakeRefusedError, ClusterError)
+    silent = [str(seed.node_id) for seed, why in unanswered if not isinstance(why, answers)]
     cures = [explained.cure] if (explained := explain(own, refused)) is not None else []
     if silent:
         cures.append(f"start the brokers that do not answer ({', '.join(silent)}), or correct their addresses in seeds")
     shown = ", ".join(_shown(own, seed, why) for seed, why in unanswered)
-    return NotReady(f"waiting for seeds to found the cluster: {shown}", "; ".join(cures))
+    return NotReady(f"waiting for seeds to {to_do}: {shown}", "; ".join(cures) or None)
 
 
-def _silence(why: RpcError | OSError) -> str:
+def _silence(why: Exception) -> str:
     # asyncio names the address once more: "Connect call failed ('10.0.0.2', 33145)".
     return "nobody listens there" if isinstance(why, ConnectionRefusedError) else reason_of(why)
 
 
-def _shown(own: int, seed: Seed, why: RpcError | OSError | None) -> str:
+def _shown(own: int, seed: Seed, why: Exception | None) -> str:
     if isinstance(why, HandshakeRefusedError):
         explained = explain(own, [refusal_of(seed.node_id, why)])
         assert explained is not None

@@ -174,7 +174,7 @@ def _ports(config: BrokerConfig) -> Iterator[Finding]:
         ("kafka", config.kafka_address, config.kafka_port),
         ("admin", config.admin_address, config.admin_port),
     ]
-    if len(config.seeds) > 1:
+    if config.has_links:
         listeners.append(("rpc", config.rpc_address, config.rpc_port))
     for name, host, port in listeners:
         yield _port(name, host, port)

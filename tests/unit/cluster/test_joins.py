@@ -282,6 +282,49 @@ def test_below_level_1_nobody_joins(tmp_path):
     run(test, seconds=60)
 
 
+def test_who_joins_before_the_first_levels_are_in_force_waits_for_them(tmp_path):
+    async def test():
+        cluster = Growing(tmp_path)
+        try:
+            nodes = [cluster.make(number) for number in (1, 2, 3)]
+            await asyncio.gather(*(node.start() for node in nodes))
+            await until(lambda: any(node.controller.is_in_office for node in nodes))
+            four = cluster.make(4)
+            joining = asyncio.create_task(four.start())
+
+            def waits_for_levels():
+                return joining.done() or (
+                    four.joining is not None
+                    and "not in force yet" in str([why for _, why in four.joining.unanswered()])
+                )
+
+            await until(waits_for_levels)
+            assert not joining.done(), joining.exception()
+            for node in nodes:
+                rpc = node.options.rpc_host, node.options.rpc_port
+                node.register(BrokerRecord(node.options.node_id, node.replica.directory_id, "k", 9, *rpc, "a", 2))
+            async with asyncio.timeout(20):
+                await joining
+        finally:
+            await cluster.stop()
+
+    run(test, seconds=60)
+
+
+def test_a_broker_that_was_let_in_and_died_before_it_read_raft0_starts_with_any_seeds(tmp_path):
+    async def test():
+        async with growing(tmp_path) as cluster:
+            four = await cluster.join(4)
+            directory = four.replica.directory_id
+            await cluster.stop(4)
+            # What the process knew when it was let in: raft0's tables had not come yet.
+            del cluster.durable[4]["node/brokers"]
+            again = await cluster.join(4, seeds=cluster.seeds[:1])
+            assert again.replica.directory_id == directory
+
+    run(test, seconds=60)
+
+
 def test_a_removed_directory_does_not_join(tmp_path):
     async def test():
         async with growing(tmp_path) as cluster:

@@ -429,7 +429,8 @@ def test_the_level_of_the_root_logger_stays_as_it_was_set_until_the_option_chang
 
 
 def options_of(**flags):
-    return BrokerOptions(load_config({"node.id": 1, **{key.replace("_", "."): value for key, value in flags.items()}}))
+    flags = {key.replace("_", "."): value for key, value in flags.items()}
+    return BrokerOptions(load_config({"node.id": 1, **flags}), lambda: 1)
 
 
 def test_what_another_version_has_set_is_passed_over_and_said_once(caplog):
