@@ -13,7 +13,7 @@ from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.options import DEFAULT_BROKERS, Format, data_dir_option, format_option, parse_pairs
 from raftka.cli.output import print_json, print_table
 from raftka.cli.param_types import BoundedInt
-from raftka.dev import operations
+from raftka.dev import membership, operations
 from raftka.dev.errors import InterruptedStartError
 from raftka.dev.supervisor import (
     DAMAGED_READY_SECONDS,
@@ -38,6 +38,11 @@ _PORT = BoundedInt(0, 65_535)
     "--rpc-port", type=_PORT, metavar="N", help="Port for links between brokers; 0 picks a free port. [default: 33145]"
 )
 @data_dir_option
+@click.option(
+    "--unstable",
+    is_flag=True,
+    help=f"As -c {membership.UNSTABLE_KEY}=true: brokers join and leave while the cluster runs.",
+)
 @click.option("--ephemeral", is_flag=True, help="Use a temporary directory and remove it when the cluster stops.")
 @click.option("--detach", is_flag=True, help="Return once the cluster is ready, and leave it running.")
 @click.option(
@@ -55,12 +60,15 @@ def app(
     admin_port: int | None,
     rpc_port: int | None,
     data_dir: Path | None,
+    unstable: bool,
     ephemeral: bool,
     detach: bool,
     config: tuple[str, ...],
 ) -> None:
     """Run a cluster of brokers on this machine until Ctrl-C. A later run resumes the cluster of the same directory."""
     options = parse_pairs(config, "-c")
+    if unstable:
+        options = {**options, membership.UNSTABLE_KEY: "true"}
     request = StartRequest(nodes, port, admin_port, rpc_port, data_dir, ephemeral, detach, options)
     if context.invoked_subcommand is not None:
         if request != StartRequest():
@@ -122,7 +130,7 @@ def _greet(cluster: DevCluster, request: StartRequest) -> None:
     print("  raftka topic create orders")
     print("  echo hello | raftka produce orders")
     print("  raftka consume orders -n 1")
-    print(f"  raftka dev kill 1{data_dir}")
+    print(f"  raftka dev kill {state.brokers[0].node_id}{data_dir}")
     print("  raftka cluster health")
     print(f"  raftka dev stop{data_dir}" if request.detach else "Ctrl-C stops the cluster", flush=True)
 
@@ -184,6 +192,33 @@ def restart(node: int, data_dir: Path | None) -> None:
     for reason in reasons:
         print(f"raftka: warning: {reason}", file=sys.stderr)
     print(f"broker {node} runs (pid {pid})")
+
+
+@app.command()
+@data_dir_option
+def add(data_dir: Path | None) -> None:
+    """Add a broker to the cluster that runs, and wait until it is ready."""
+    broker, state, reasons = membership.add_broker(operations.open_folder(data_dir))
+    for reason in reasons:
+        print(f"raftka: warning: {reason}", file=sys.stderr)
+    assert broker.process is not None
+    print(f"broker {broker.node_id} runs (pid {broker.process.pid}), Kafka at {broker.addresses.kafka}")
+    print(f"bootstrap: {state.bootstrap}")
+
+
+@app.command()
+@node_argument
+@data_dir_option
+def remove(node: int, data_dir: Path | None) -> None:
+    """Remove a broker that holds nothing any more from the cluster, and stop it. Its folder stays."""
+    folder = operations.open_folder(data_dir)
+    broker, state = membership.remove_broker(folder, node)
+    print(f"broker {node} is removed; nothing needs its folder any more: {folder.node_path(node)}")
+    print(f"bootstrap: {state.bootstrap}")
+    kafka = broker.addresses.kafka
+    print(f"nobody listens at {kafka} any more: a client that knows no other address finds no broker")
+    if kafka == DEFAULT_BROKERS:
+        print(f"raftka commands ask there if they are not told where: export RAFTKA_BROKERS={state.bootstrap}")
 
 
 def _shown(data_dir: Path | None) -> str:

@@ -199,6 +199,8 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     ),
     "dev kill": (Example("raftka dev kill 2"),),
     "dev restart": (Example("raftka dev restart 2"),),
+    "dev add": (Example("raftka dev add", _DYNAMIC),),
+    "dev remove": (Example("raftka dev remove 3", _DYNAMIC),),
     "dev stop": (Example("raftka dev stop"),),
 }
 # Of commands that belong to the first hour with a cluster; what other groups show is the first example of each command.

@@ -6,6 +6,7 @@
 * `ephemeral`         folders that go away with their cluster.
 * `launcher`          node folders and broker processes.
 * `supervisor`        start, readiness, watching, stop.
+* `membership`        brokers that join and leave a cluster that runs.
 * `operations`        what `status`, `logs`, `kill`, `restart` and `stop` do from another terminal.
 * `errors`            what can go wrong, in one line.
 """

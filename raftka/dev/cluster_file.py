@@ -22,7 +22,9 @@ from raftka.dev.errors import DevError
 from raftka.dev.ports import BrokerAddresses
 from raftka.dev.process_identity import ProcessIdentity
 
-_FORMAT = 1
+# Of a cluster whose brokers are its founders, as every version reads it; and of one that brokers joined or left.
+_FOUNDERS_ONLY = 1
+_LIVING = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +46,20 @@ class ClusterState:
     """What cluster.json holds.
 
     Attributes:
-        brokers: In the order of their node ids, which run from 1.
+        brokers: In the order of their node ids.
         ephemeral: The folder goes away when the cluster is stopped.
         supervisor: `raftka dev` in the foreground; None for a detached or stopped cluster.
         options: What `raftka dev -c` set on every broker; it wins over broker.toml.
+        founders: The founders as seeds, ID@HOST:PORT, those that have left among them; empty: all brokers are.
+        last_id: The highest node id that a broker ever had: none is used twice. 0: that of the last broker.
     """
 
     brokers: tuple[BrokerEntry, ...]
     ephemeral: bool
     supervisor: ProcessIdentity | None = None
     options: dict[str, str] = field(default_factory=dict)
+    founders: tuple[str, ...] = ()
+    last_id: int = 0
 
     def broker(self, node_id: int) -> BrokerEntry:
         """Return one broker.
@@ -61,9 +67,38 @@ class ClusterState:
         Raises:
             DevError: There is no such node.
         """
-        if not 1 <= node_id <= len(self.brokers):
-            raise DevError(f"there is no broker {node_id}: the cluster has brokers 1 to {len(self.brokers)}")
-        return self.brokers[node_id - 1]
+        for broker in self.brokers:
+            if broker.node_id == node_id:
+                return broker
+        raise DevError(f"there is no broker {node_id}: the cluster has brokers {self._shown_ids()}")
+
+    def _shown_ids(self) -> str:
+        ids = [broker.node_id for broker in self.brokers]
+        if len(ids) > 1 and ids == list(range(ids[0], ids[-1] + 1)):
+            return f"{ids[0]} to {ids[-1]}"
+        return ", ".join(map(str, ids))
+
+    @property
+    def next_id(self) -> int:
+        """The node id of the next broker that is added."""
+        return 1 + max(self.last_id, *(broker.node_id for broker in self.brokers))
+
+    def seeds_of(self, node_id: int) -> list[str]:
+        """Return the seeds of a broker: the founders' if it is one of them, else all other brokers, which it asks."""
+        others = [_seed(broker) for broker in self.brokers if broker.node_id != node_id]
+        founders = self.founders or tuple(map(_seed, self.brokers))
+        return list(founders) if any(int(seed.partition("@")[0]) == node_id for seed in founders) else others
+
+    def with_broker(self, broker: BrokerEntry) -> "ClusterState":
+        """Return the state with one broker more, which founds nothing."""
+        founders = self.founders or tuple(map(_seed, self.brokers))
+        return replace(self, brokers=(*self.brokers, broker), founders=founders, last_id=broker.node_id)
+
+    def without_broker(self, node_id: int) -> "ClusterState":
+        """Return the state without a broker; its node id is not used again."""
+        founders = self.founders or tuple(map(_seed, self.brokers))
+        left = tuple(broker for broker in self.brokers if broker.node_id != node_id)
+        return replace(self, brokers=left, founders=founders, last_id=self.next_id - 1)
 
     def with_process(self, node_id: int, process: ProcessIdentity | None) -> "ClusterState":
         """Return the state with another process for one broker."""
@@ -139,8 +174,8 @@ class ClusterFolder:
         try:
             document = json.loads(text)
             found = document["format"]
-            if found != _FORMAT:
-                raise DevError(f"{self.state_path} has format {found}; this version of raftka reads {_FORMAT}")
+            if found not in (_FOUNDERS_ONLY, _LIVING):
+                raise DevError(f"{self.state_path} has format {found}; this version of raftka reads up to {_LIVING}")
             return _from_document(document)
         except (ValueError, KeyError, TypeError) as error:
             cure = f"remove {self.path} to start with a new cluster"
@@ -160,7 +195,7 @@ class ClusterFolder:
 
     def save(self, state: ClusterState) -> None:
         """Replace cluster.json in one step. Call it with the lock."""
-        document = {"format": _FORMAT, **asdict(state)}
+        document = {"format": _LIVING if state.founders else _FOUNDERS_ONLY, **asdict(state)}
         temporary = self.state_path.with_suffix(".tmp")
         with temporary.open("w") as stream:
             json.dump(document, stream, indent=2)
@@ -175,11 +210,21 @@ def _from_document(document: dict[str, Any]) -> ClusterState:
         BrokerEntry(int(each["node_id"]), BrokerAddresses(**each["addresses"]), _identity(each["process"]))
         for each in document["brokers"]
     )
-    if [broker.node_id for broker in brokers] != list(range(1, len(brokers) + 1)):
+    ids = [broker.node_id for broker in brokers]
+    if document["format"] == _FOUNDERS_ONLY and ids != list(range(1, len(brokers) + 1)):
         raise ValueError("node ids do not run from 1")
+    if not ids or ids != sorted(set(ids)):
+        raise ValueError("node ids do not rise")
     # An earlier version had none.
     options = {str(key): str(value) for key, value in dict(document.get("options", {})).items()}
-    return ClusterState(brokers, bool(document["ephemeral"]), _identity(document["supervisor"]), options)
+    founders = tuple(map(str, document.get("founders", ())))
+    last_id = int(document.get("last_id", 0))
+    supervisor = _identity(document["supervisor"])
+    return ClusterState(brokers, bool(document["ephemeral"]), supervisor, options, founders, last_id)
+
+
+def _seed(broker: BrokerEntry) -> str:
+    return f"{broker.node_id}@{broker.addresses.rpc}"
 
 
 def _identity(document: dict[str, Any] | None) -> ProcessIdentity | None:

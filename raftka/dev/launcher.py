@@ -125,7 +125,7 @@ def _identity_keys(folder: ClusterFolder, state: ClusterState, broker: BrokerEnt
         "node.id": broker.node_id,
         "data.dir": str(folder.node_path(broker.node_id) / "data"),
         "cluster.secret.file": str(folder.secret_path),
-        "seeds": [f"{each.node_id}@{each.addresses.rpc}" for each in state.brokers],
+        "seeds": state.seeds_of(broker.node_id),
     }
     for name in ("kafka", "rpc", "admin"):
         host, _, port = getattr(broker.addresses, name).rpartition(":")

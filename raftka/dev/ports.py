@@ -6,6 +6,7 @@ with the same port, so that a test can cut links by address.
 
 import random
 import socket
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ LOOPBACK = "127.0.0.1"
 # its next start must not be taken by somebody's client in between.
 _FREE_PORTS = range(20_000, 32_000)
 _TRIES = 500
+_PORT_MAX = 65_535
+# 127.0.0.(10 + node id) ends at 254.
+_NODE_ID_MAX = 244
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,38 @@ def choose_addresses(nodes: int, request: PortRequest) -> list[BrokerAddresses]:
     ]
 
 
+def choose_next(node_id: int, others: Sequence[BrokerAddresses]) -> BrokerAddresses:
+    """Return addresses for a broker beside others: the ports behind theirs, or free ones where those are taken.
+
+    Raises:
+        DevError: There are no node links for so high a node id, or no free port.
+    """
+    if node_id > _NODE_ID_MAX:
+        raise DevError(f"broker {node_id}: a cluster of `raftka dev` has node ids up to {_NODE_ID_MAX}")
+    host = rpc_host(node_id)
+    with ExitStack() as held:
+        kafka = _hold_next(held, LOOPBACK, 1 + max(_port(each.kafka) for each in others))
+        admin = _hold_next(held, LOOPBACK, 1 + max(_port(each.admin) for each in others))
+        rpc = _hold_next(held, host, _port(others[-1].rpc))
+    return BrokerAddresses(f"{LOOPBACK}:{kafka}", f"{host}:{rpc}", f"{LOOPBACK}:{admin}")
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def _hold_next(held: ExitStack, host: str, port: int) -> int:
+    """Hold a port, or another one if it is taken; return which."""
+    if port <= _PORT_MAX:
+        try:
+            held.enter_context(_listening(host, port))
+        except OSError:
+            pass
+        else:
+            return port
+    return _hold_free(held, [host])
+
+
 def check_free(addresses: list[BrokerAddresses]) -> None:
     """Make sure that a cluster which comes back finds its ports.
 
@@ -79,7 +115,7 @@ def check_free(addresses: list[BrokerAddresses]) -> None:
 def _listener_ports(held: ExitStack, flag: str, first: int, nodes: int) -> list[int]:
     if first == 0:
         return [_hold_free(held, [LOOPBACK]) for _ in range(nodes)]
-    if first + nodes - 1 > 65_535:
+    if first + nodes - 1 > _PORT_MAX:
         raise DevError(f"{flag} {first}: {nodes} brokers need the ports up to {first + nodes - 1}")
     for port in range(first, first + nodes):
         _hold(held, flag, LOOPBACK, port)

@@ -103,7 +103,7 @@ class DevCluster:
 
     def watch(self, stop: threading.Event, report: Callable[[str], None]) -> None:
         """Report brokers that die or come back (`raftka dev restart`), until `stop` is set."""
-        alive = {broker.node_id: broker.process for broker in self.state.brokers}
+        alive: dict[int, ProcessIdentity | None] = {broker.node_id: broker.process for broker in self.state.brokers}
         while not stop.wait(_WATCH_POLL):
             for child in self.children.values():
                 child.poll()
@@ -111,19 +111,25 @@ class DevCluster:
             if state is None:
                 report(f"{self.folder.state_path} is gone; stopping")
                 return
+            for node_id in sorted(alive.keys() - {broker.node_id for broker in state.brokers}):
+                del alive[node_id]
+                report(f"broker {node_id} was removed")
             for broker in state.brokers:
                 now = broker.process if broker.is_alive else None
-                if now == alive[broker.node_id]:
+                is_new = broker.node_id not in alive
+                if now == alive.get(broker.node_id):
                     continue
                 alive[broker.node_id] = now
-                report(self._change(broker, now))
+                is_added = is_new and now is not None
+                report(f"broker {broker.node_id} was added" if is_added else self._change(broker, now))
 
     def _change(self, broker: BrokerEntry, now: ProcessIdentity | None) -> str:
         if now is not None:
             return f"broker {broker.node_id} runs again (pid {now.pid})"
-        child = self.children[broker.node_id]
+        child = self.children.get(broker.node_id)
         how = ""
-        if broker.process is not None and child.pid == broker.process.pid and child.returncode is not None:
+        is_child = child is not None and broker.process is not None and child.pid == broker.process.pid
+        if child is not None and is_child and child.returncode is not None:
             how = f" ({_exit_text(child.returncode)})"
         return (
             f"broker {broker.node_id} has died{how}; log: {self.folder.log_path(broker.node_id)};"
@@ -222,8 +228,8 @@ def _check_resumable(folder: ClusterFolder, state: ClusterState, request: StartR
         )
     if request.nodes not in (None, len(state.brokers)):
         raise DevError(
-            f"-n {request.nodes}: the cluster in {folder.path} has {len(state.brokers)} brokers, and their number"
-            " cannot be changed; use another --data-dir"
+            f"-n {request.nodes}: the cluster in {folder.path} has {len(state.brokers)} brokers: start it without -n,"
+            " then use `raftka dev add` or `raftka dev remove`; or use another --data-dir"
         )
     first = state.brokers[0].addresses
     for flag, asked, address in (
@@ -275,7 +281,7 @@ def wait_brokers_ready(
                 reason = f"it ended while starting ({_exit_text(code)})"
                 if 2 * ended >= len(starting):
                     raise _start_error(folder, broker, reason)
-                reason += f": {_last_words(folder.log_path(broker.node_id))}"
+                reason += f": {last_words(folder.log_path(broker.node_id))}"
             elif reason is not None and not is_final(reason):
                 continue
             del waiting[broker]
@@ -330,7 +336,7 @@ def log_tail(path: Path, lines: int) -> list[str]:
         return []
 
 
-def _last_words(path: Path) -> str:
+def last_words(path: Path) -> str:
     """Return why a broker ended, as the end of its log says: what it told its operator, else the last line."""
     lines = log_tail(path, _LOG_TAIL_LINES)
     # Other lines may follow, because the broker's links go on until it has stopped.

@@ -52,8 +52,8 @@ def test_a_damaged_file_is_one_line_that_names_it(tmp_path: Path, text: str) -> 
 def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
     folder = ClusterFolder(tmp_path)
     folder.save(some_state())
-    folder.state_path.write_text(json.dumps(json.loads(folder.state_path.read_text()) | {"format": 2}))
-    with pytest.raises(DevError, match="has format 2; this version of raftka reads 1"):
+    folder.state_path.write_text(json.dumps(json.loads(folder.state_path.read_text()) | {"format": 3}))
+    with pytest.raises(DevError, match="has format 3; this version of raftka reads up to 2"):
         folder.load()
 
 
@@ -169,3 +169,29 @@ def test_a_broker_begins_with_the_signals_blocked_that_must_not_end_it(
     launch(folder, broker, broker_config(folder, state, broker), tied).wait()
     assert folder.log_path(1).read_text() == f"{sorted(HARMLESS_SIGNALS)}\n"
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+
+
+def test_who_is_added_asks_the_others_and_founders_keep_their_seeds_and_no_id_comes_twice(tmp_path: Path) -> None:
+    folder = ClusterFolder(tmp_path)
+    founders = ["1@127.0.0.11:33145", "2@127.0.0.12:33145", "3@127.0.0.13:33145"]
+    state = some_state()
+    assert state.next_id == 4
+    state = state.with_broker(BrokerEntry(4, BrokerAddresses("127.0.0.1:9095", "127.0.0.14:33145", "127.0.0.1:9647")))
+    state = state.without_broker(1)
+    assert [broker.node_id for broker in state.brokers] == [2, 3, 4]
+    assert state.seeds_of(2) == founders
+    assert state.seeds_of(4) == founders[1:]
+    state = state.without_broker(4)
+    assert state.next_id == 5
+    folder.save(state)
+    assert folder.load() == state
+    with pytest.raises(DevError, match="there is no broker 1: the cluster has brokers 2 to 3"):
+        state.broker(1)
+
+
+def test_an_earlier_version_reads_the_file_of_a_cluster_of_its_founders_only(tmp_path: Path) -> None:
+    folder = ClusterFolder(tmp_path)
+    folder.save(some_state())
+    assert json.loads(folder.state_path.read_text())["format"] == 1
+    folder.save(some_state().without_broker(1))
+    assert json.loads(folder.state_path.read_text())["format"] == 2

@@ -1,0 +1,112 @@
+"""A dev cluster gets a broker and gives one up while it works, by the command line alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process.acked_log import LoadProducer, check_no_phantom, check_nothing_acked_is_lost, read_all
+from tests.process.broker_processes import eventually
+from tests.process.command_line import FREE_PORTS, DevFolder, raftka, start_detached
+
+pytestmark = pytest.mark.process
+
+_UNSTABLE = {"unstable_feature_versions_enable": "true"}
+
+
+def _printed_bootstrap(text: str) -> str:
+    (line,) = (line for line in text.splitlines() if line.startswith("bootstrap: "))
+    return line.removeprefix("bootstrap: ").strip()
+
+
+def _rows(bootstrap: str, *words: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(raftka(*words, "-f", "json", RAFTKA_BROKERS=bootstrap).stdout)
+    return found
+
+
+def _is_empty(bootstrap: str, node: int) -> bool:
+    (row,) = (row for row in _rows(bootstrap, "broker", "list") if row["node_id"] == node)
+    return row["replicas"] == 0 and row["raft0"] != "voter"
+
+
+def test_a_broker_joins_takes_the_place_of_another_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+    folder = start_detached(tmp_path / "dev", 3, **_UNSTABLE)
+    try:
+        folder.client("topic", "create", "t", "-p", "1", "-r", "3")
+        folder.client("topic", "create", "many", "-p", "6", "-r", "3")
+        with LoadProducer(folder.bootstrap, "t", "load", acks="all") as load:
+            load.wait_acked(200)
+            grown = _printed_bootstrap(folder.dev("add"))
+            assert grown == folder.bootstrap
+            assert [each["node_id"] for each in folder.status()] == [1, 2, 3, 4]
+            load.wait_acked(200)
+            refused = raftka("dev", "remove", "1", "--data-dir", str(folder.path), code=1).stderr
+            assert "raftka broker decommission 1" in refused
+            assert [each["alive"] for each in folder.status()] == [True] * 4
+            raftka("broker", "decommission", "1", RAFTKA_BROKERS=grown)
+            eventually("broker 1 is empty", lambda: _is_empty(grown, 1))
+            first = folder.status()[0]["kafka"]
+            said = folder.dev("remove", "1")
+            assert f"nobody listens at {first} any more" in said
+            left = _printed_bootstrap(said)
+            assert left == folder.bootstrap == ",".join(grown.split(",")[1:])
+            load.wait_acked(200)
+            log = load.finish()
+        assert [(each["node_id"], each["alive"]) for each in folder.status()] == [(2, True), (3, True), (4, True)]
+        for topic in ("t", "many"):
+            for row in _rows(left, "partition", "list", topic):
+                assert sorted(row["replicas"]) == [2, 3, 4]
+        eventually("cluster health says healthy", folder.is_healthy)
+        records = read_all(left, "t")
+        check_nothing_acked_is_lost(records, log)
+        check_no_phantom(records, [log])
+        assert not log.failed
+        # It is a cluster like any other: each broker starts again, one and all.
+        folder.dev("restart", "4")
+        assert "4 | " in folder.dev("logs", "4", "-n", "1")
+        assert (
+            "there is no broker 1: the cluster has brokers 2 to 4"
+            in raftka("dev", "restart", "1", "--data-dir", str(folder.path), code=1).stderr
+        )
+        folder.dev("stop")
+        assert _printed_bootstrap(folder.dev("--detach")) == left
+        # No node id is used twice.
+        folder.dev("add")
+        assert [each["node_id"] for each in folder.status()] == [2, 3, 4, 5]
+        check_nothing_acked_is_lost(read_all(left, "t"), log)
+    finally:
+        folder.dev("stop")
+
+
+def test_a_cluster_of_one_grows(tmp_path: Path) -> None:
+    folder = DevFolder(tmp_path / "dev")
+    folder.dev("-n", "1", "--unstable", "--detach", *FREE_PORTS)
+    try:
+        folder.dev("add")
+        folder.dev("add")
+        folder.client("topic", "create", "t", "-p", "1")
+        (row,) = _rows(folder.bootstrap, "partition", "list", "t")
+        assert sorted(row["replicas"]) == [1, 2, 3], "the default follows the brokers"
+    finally:
+        folder.dev("stop")
+
+
+def test_below_the_level_a_broker_is_not_added_and_the_cure_is_told(tmp_path: Path) -> None:
+    folder = start_detached(tmp_path / "dev", 1)
+    try:
+        for words in (("add",), ("remove", "1")):
+            said = raftka("dev", *words, "--data-dir", str(folder.path), code=1).stderr
+            assert "raftka: " in said
+        said = raftka("dev", "add", "--data-dir", str(folder.path), code=1).stderr
+        assert "broker 2 was not added" in said or "broker 3 was not added" in said
+        assert "raftka dev --unstable" in said
+        assert [each["node_id"] for each in folder.status()] == [1]
+        assert not (folder.path / "node-2").exists()
+        folder.dev("stop")
+        folder.dev("--unstable", "--detach")
+        folder.client("cluster", "features", "upgrade")
+        folder.dev("add")
+        assert len(folder.status()) == 2
+    finally:
+        folder.dev("stop")
