@@ -5,6 +5,7 @@ this broker may be in the cluster, or that there is no cluster yet. Seeds that s
 """
 
 from cluster.data_directory import read_identity
+from cluster.errors import StartupError
 from cluster.joining import Joining, JoinRequest, Joins
 from cluster.known_brokers import KnownBrokers
 from cluster.node_options import NodeOptions
@@ -34,6 +35,7 @@ class FirstContact:
         Raises:
             RefusedDirectoryError: The node id is in the cluster with another data directory.
             PermanentStartupError: The cluster does not take this broker, or its identity file is damaged.
+            StartupError: The directory is no longer the one at its path.
             OSError: The rpc address cannot be bound, or the disk refuses.
         """
         env, options = self._env, self._options
@@ -58,3 +60,9 @@ class FirstContact:
             await self.joining.run()
         finally:
             await links.close()
+        # That may have taken hours: meanwhile its disk may have been mounted over the directory that is held open.
+        if not await env.workers.run(Pool.READ, env.files.is_in_place):
+            raise StartupError(
+                f"data directory {options.data_dir} was moved, removed or mounted over while this broker waited for a"
+                " seed; nothing was written: start it again"
+            )

@@ -7,6 +7,7 @@ left in its folder stays.
 
 import shutil
 import signal
+from dataclasses import replace
 
 from raftka.admin_client import AdminError, is_permanent, request_json
 from raftka.dev.cluster_file import BrokerEntry, ClusterFolder, ClusterState
@@ -53,19 +54,20 @@ def add_broker(folder: ClusterFolder) -> tuple[BrokerEntry, ClusterState, list[s
     except DevError:
         if child.poll() is None:
             raise
-        raise DevError(_why_not_added(folder, node_id)) from None
+        raise DevError(_why_not_added(folder, before, node_id)) from None
     return state.broker(node_id), state, reasons
 
 
-def _why_not_added(folder: ClusterFolder, node_id: int) -> str:
+def _why_not_added(folder: ClusterFolder, before: ClusterState, node_id: int) -> str:
     """Forget a broker that has ended, unless the cluster may have let it in; return what to say of it."""
     words = last_words(folder.log_path(node_id)).removeprefix("raftka: ")
     if (folder.node_path(node_id) / "data" / "directory.id").exists():
         return f"broker {node_id} has ended: {words}; start it again: raftka dev restart {node_id}"
     with folder.locked():
         state = folder.load_existing()
-        if any(broker.node_id == node_id for broker in state.brokers):
-            folder.save(state.without_broker(node_id))
+        others = tuple(broker for broker in state.brokers if broker.node_id != node_id)
+        # Its node id was never used.
+        folder.save(replace(state, brokers=others, founders=before.founders, last_id=before.last_id))
     # Its first contact was refused: nothing was written there but what `prepare_folder` and the log wrote.
     shutil.rmtree(folder.node_path(node_id), ignore_errors=True)
     return f"broker {node_id} was not added: {words}" + (f"; {_CURE}" if _FEATURE in words else "")

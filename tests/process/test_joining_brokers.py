@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from raftka.admin_client import get_json, not_ready_reason
+from tests.mount_namespace import mount_namespace
 from tests.process.broker_processes import BrokerCluster, BrokerProcess, ClusterMaker, eventually
+from tests.process.command_line import raftka
 from tests.process.kafka_topics import create_topic
 
 pytestmark = pytest.mark.process
@@ -39,7 +41,11 @@ def _reason(broker: BrokerProcess, words: str) -> dict[str, Any]:
 def _refusal(broker: BrokerProcess) -> str:
     seen = len(broker.log_text())
     broker.start()
-    assert broker.wait_exit() == 78, broker.log_tail()
+    return _end_of(broker, 78, seen)
+
+
+def _end_of(broker: BrokerProcess, exit_code: int, seen: int = 0) -> str:
+    assert broker.wait_exit() == exit_code, broker.log_tail()
     (line,) = (line for line in broker.log_text()[seen:].splitlines() if line.startswith("raftka: "))
     return line
 
@@ -96,3 +102,77 @@ def test_a_broker_alone_with_a_secret_grows(make_cluster: ClusterMaker):
     assert [row["node_id"] for row in get_json(cluster[1].admin, "/v1/brokers")[1]] == [1, 2]
     cluster[1].terminate()
     cluster.restart([1])
+
+
+def test_a_directory_that_is_replaced_while_its_broker_waits_gets_nothing_either(make_cluster: ClusterMaker):
+    cluster = make_cluster(4, **LIVING)
+    _only_founders_are_seeds(cluster, 3)
+    fourth = cluster[4]
+    fourth.start()
+    _reason(fourth, "waiting for seeds to let this broker join")
+    away = fourth.data_dir.with_name("away")
+    fourth.data_dir.rename(away)
+    fourth.data_dir.mkdir()
+    for number in (1, 2, 3):
+        cluster[number].start()
+    assert "while this broker waited for a seed; nothing was written" in _end_of(fourth, 1)
+    assert (_names(away), _names(fourth.data_dir)) == (["lock"], [])
+    # It was never let in, so another directory will do.
+    cluster.restart([4])
+
+
+def test_a_disk_that_is_mounted_over_an_empty_directory_gets_nothing_of_a_broker_that_waits(
+    make_cluster: ClusterMaker, tmp_path: Path
+):
+    mount_point = tmp_path / "mounted"
+    mount_point.mkdir()
+    cluster = make_cluster(4, **{**LIVING, "disk.reserve.bytes": 0})
+    _only_founders_are_seeds(cluster, 3)
+    fourth = cluster[4]
+    fourth.config["data.dir"] = str(mount_point)
+    with mount_namespace() as there:
+        try:
+            fourth.runs_by = there.entered
+            fourth.start()
+            _reason(fourth, "waiting for seeds to let this broker join")
+            there.run("mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", mount_point)
+            for number in (1, 2, 3):
+                cluster[number].start()
+            assert "mounted over while this broker waited" in _end_of(fourth, 1)
+            assert there.run("ls", "-A", mount_point) == ""
+            seen = len(fourth.log_text())
+            cluster.restart([4])
+            assert "directory.id" in there.run("ls", "-A", mount_point)
+            # The disk goes while the broker serves: it ends, and the mount point below stays as it was.
+            there.run("umount", "--lazy", mount_point)
+            assert "is gone: moved, removed, unmounted or replaced" in _end_of(fourth, 1, seen)
+            assert there.run("ls", "-A", mount_point).strip() == "lock"
+            # Its start finds the empty directory, under a node id that the cluster knows.
+            seen = len(fourth.log_text())
+            fourth.start()
+            assert "raftka broker replace 4" in _end_of(fourth, 78, seen)
+            assert there.run("ls", "-A", mount_point).strip() == "lock"
+        finally:
+            # Its process holds the mounts.
+            cluster.stop()
+
+
+def test_a_removed_broker_serves_nobody_and_says_that_it_was_removed(make_cluster: ClusterMaker):
+    cluster = make_cluster(4, **LIVING)
+    _only_founders_are_seeds(cluster, 3)
+    cluster.start()
+    fourth = cluster[4]
+    raftka("broker", "decommission", "4", RAFTKA_BROKERS=cluster[1].kafka)
+    raftka("broker", "remove", "4", RAFTKA_BROKERS=cluster[1].kafka)
+    told = eventually("it says so", lambda: not_ready_reason(fourth.admin))
+    assert "removed" in told
+    # A start of it learns it from the others' refusals, whatever it knew itself.
+    seen = len(fourth.log_text())
+    assert fourth.terminate() == 0
+    fourth.start()
+    answer = _reason(fourth, "removed")
+    assert "leave it stopped" in answer["cure"] or "stop it" in answer["cure"]
+    eventually("the log has the cure", lambda: "leave it stopped" in fourth.log_text()[seen:])
+    assert fourth.is_running
+    for number in (1, 2, 3):
+        assert not_ready_reason(cluster[number].admin) is None

@@ -79,6 +79,8 @@ NEEDS_NO_CLUSTER = {
     *("debug log", "debug bundle", "generate systemd", "generate containerfile", "generate kubernetes"),
     *("generate grafana", "generate alerts"),
     *("dev status", "dev stop", "dev logs", "dev kill", "dev restart"),
+    # They wait, and the broker that is asked says for whom: tests/process/cli/test_living_dev.py.
+    *("dev add", "dev remove"),
     *("pipeline list", "pipeline status", "pipeline stop", "archive show", "archive compact", "telemetry plot"),
 }
 # More ways of the same commands to the cluster.
