@@ -111,8 +111,8 @@ class MembersTable:
     def lasting_count(self) -> int:
         """Return how many brokers are admitted and are not to leave: as many replicas a topic can have for good.
 
-        One that is drained, gets a new disk, or has yet to register, counts. Where nothing is known of admissions, those
-        that have registered.
+        One that is drained, gets a new disk, or has yet to register, counts. Where nothing is known of admissions,
+        those that have registered do.
         """
         if not self._admitted:
             return len(self._brokers)
