@@ -74,6 +74,8 @@ class KnownBrokers:
 
     def know_founders(self, cluster: ClusterRecord) -> None:
         """Take the directories of the founders, where nothing newer is known."""
+        if cluster.features.get(MEMBERSHIP, 0) >= BROKERS_LEVEL:
+            self._links.prefer_epochs()
         if self._stored is None:
             self._links.set_known_replicas(
                 {replica.node_id: KnownReplica(replica.directory_id) for replica in cluster.replicas}
@@ -88,6 +90,9 @@ class KnownBrokers:
         """Follow raft0's table from now on."""
 
         def look() -> None:
+            told = [broker.features.get(MEMBERSHIP, 0) for broker in members.all()]
+            if told and min(told) >= BROKERS_LEVEL:
+                self._links.prefer_epochs()
             if features.level(MEMBERSHIP) >= BROKERS_LEVEL:
                 self._take(members)
 

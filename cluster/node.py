@@ -286,8 +286,9 @@ class Node:
 
     def _know(self, cluster: ClusterRecord) -> None:
         self.links.set_epoch(Epoch(*cluster.epoch))
-        self.links.set_cluster_id(cluster.cluster_id)
+        # Links are made anew once this node has a cluster id: by the format that all founders have.
         self.known_brokers.know_founders(cluster)
+        self.links.set_cluster_id(cluster.cluster_id)
 
     async def _start_groups(self, cluster: ClusterRecord) -> None:
         options = self.options

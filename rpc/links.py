@@ -42,6 +42,9 @@ class Links:
         self._gate = Gate(f"links-{identity.replica.node_id}")
         self._connections = OpenConnections()
         self._known = KnownReplicas({})
+        self._prefers_epochs = False
+        # By which format each node was dialled last.
+        self._dialled_formats: dict[NodeId, int] = {}
         self._reset_listeners: list[LinkListener] = []
         self._up_listeners: list[LinkListener] = []
         self._lost_listeners: list[Callable[[Peer], None]] = []
@@ -114,6 +117,10 @@ class Links:
         A link with another directory, unless it has a later epoch, is closed and refused.
         """
         self._know(self._known._replace(by_node=dict(known), retired=frozenset(retired)))
+
+    def prefer_epochs(self) -> None:
+        """Dial by format 4 first from now on: all brokers are known to have it."""
+        self._prefers_epochs = True
 
     def require_epochs(self) -> None:
         """Make links by format 4 only from now on; those that were made by format 3 are made again."""
@@ -260,12 +267,17 @@ class Links:
         )
 
     def _format_for(self, dialled_node: NodeId | None) -> int:
-        """Return the oldest format that this node accepts, and the newest one for a peer that has refused that."""
-        why = None if dialled_node is None else self.why_down(dialled_node)
-        refused = isinstance(why, HandshakeRefusedError) and why.by_peer
-        if refused and isinstance(why, HandshakeRefusedError) and why.refusal is RefusalCode.UNSUPPORTED_VERSION:
-            return FORMAT_VERSION
-        return self._known.formats[0]
+        """Return by which format to dial: the preferred one, and the other one where the peer has refused that."""
+        formats = self._known.formats
+        if dialled_node is None:
+            return formats[0]
+        found = FORMAT_VERSION if self._prefers_epochs else formats[0]
+        why = self.why_down(dialled_node)
+        if isinstance(why, HandshakeRefusedError) and why.by_peer and why.refusal is RefusalCode.UNSUPPORTED_VERSION:
+            former = self._dialled_formats.get(dialled_node)
+            found = next((each for each in (FORMAT_VERSION, *formats) if each != former), FORMAT_VERSION)
+        self._dialled_formats[dialled_node] = found
+        return found
 
     def _reconnect_if(self, is_wrong: Callable[[Peer], bool]) -> None:
         for link in self._outgoing.values():

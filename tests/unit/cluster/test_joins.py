@@ -22,7 +22,7 @@ from cluster.founding import Seed
 from model.features import UNSTABLE
 from model.ids import RAFT0, NodeId
 from rpc.handshake import FORMAT_VERSION
-from tests.unit.cluster.cluster_nodes import Cluster, free_port, run, until
+from tests.unit.cluster.cluster_nodes import Cluster, free_port, run, seeds_of, until
 
 
 def _configuration(cluster, node):
@@ -42,6 +42,7 @@ class Growing(Cluster):
 
     def __init__(self, directory, founders=3, **options):
         super().__init__(directory, founders, **options)
+        self.seeds = seeds_of(founders)
         self.addresses = {seed.node_id: seed for seed in self.seeds}
 
     def address(self, number):
@@ -147,9 +148,10 @@ def test_a_broker_with_another_address_is_found_again(tmp_path):
     run(test, seconds=60)
 
 
-def test_an_older_link_format_is_refused_from_level_1_on(tmp_path):
+def test_a_cluster_of_level_1_has_links_of_format_4_only_and_refuses_none_on_its_way(tmp_path, caplog):
     async def test():
         async with growing(tmp_path) as cluster:
+            assert not [each for each in caplog.messages if "link format" in each]
             formats = {link.peer.link_format for link in cluster[1].links.outgoing() if link.peer is not None}
             assert formats == {FORMAT_VERSION}
             assert all(node.stamp.is_stamped for node in cluster.nodes.values())
