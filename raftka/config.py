@@ -18,6 +18,7 @@ from raftka.config_options import (
     OPTIONS,
     ConfigError,
     Option,
+    check_replication_factor,
     is_host,
     parse_value,
     unknown_key,
@@ -230,7 +231,7 @@ def _assemble(found: Mapping[str, tuple[Any, str]]) -> BrokerConfig:
     _check_listeners(config)
     if not config.has_links:
         # Nobody can join it.
-        check_replication_factor(config, 1)
+        check_replication_factor(config.default_replication_factor, 1)
     for _, why in misfits(config):
         raise ConfigError(why)
     if config.raft_heartbeat_interval_ms >= config.raft_election_timeout_ms:
@@ -304,17 +305,6 @@ def _check_cluster(config: BrokerConfig) -> None:
             "cluster.secret.file is not set: brokers of a cluster prove by it that they belong together"
             " (head -c 32 /dev/urandom | base64 > FILE, the same on every broker)"
         )
-
-
-def check_replication_factor(config: BrokerConfig, brokers: int) -> None:
-    """Raise ConfigError if a topic would have more replicas by default than there are brokers.
-
-    Seeds are not all brokers, so that only who knows their number can check it.
-    """
-    factor = config.default_replication_factor
-    if factor is not None and factor > brokers:
-        there_are = "is only 1 broker" if brokers == 1 else f"are only {brokers} brokers"
-        raise ConfigError(f"default.replication.factor = {factor}: there {there_are}")
 
 
 def misfits(config: BrokerConfig) -> Iterator[tuple[Collection[str], str]]:

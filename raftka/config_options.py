@@ -653,3 +653,13 @@ def _parse_list(value: Any, refusal: Callable[[str], ConfigError]) -> tuple[str,
     if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
         return tuple(value)
     raise refusal("must be a list of strings")
+
+
+def check_replication_factor(factor: int | None, brokers: int) -> None:
+    """Raise ConfigError if a topic would have more replicas by default than there are brokers.
+
+    Seeds are not all brokers, so that only who knows their number can check it.
+    """
+    if factor is not None and factor > brokers:
+        there_are = "is only 1 broker" if brokers == 1 else f"are only {brokers} brokers"
+        raise ConfigError(f"default.replication.factor = {factor}: there {there_are}")

@@ -366,13 +366,9 @@ def topic_defaults(config: BrokerConfig) -> TopicConfig:
 def kafka_options(
     config: BrokerConfig, connections_max: int, brokers: int, dynamic: OptionsOfBroker | None = None
 ) -> KafkaOptions:
-    """Return the options of the Kafka listener of a broker that was started with `config`.
+    """Return the options of the Kafka listener of a broker that was started with `config`, one of so many brokers.
 
-    Args:
-        config: How it was started.
-        connections_max: How many connections it may have.
-        brokers: How many brokers a topic can be spread over.
-        dynamic: What is in force since the start; None: nothing else.
+    `dynamic` is what is in force since; None: nothing else.
     """
     dynamic = dynamic or OptionsOfBroker(config, {}, {})
     started, config = config, dynamic.config

@@ -14,8 +14,16 @@ from typing import Any, NamedTuple
 from kafka_api.described_configs import ConfigSource, DescribedConfig, Synonym
 from model.config_definition import InvalidConfigError, shorten
 from raftka.broker.described_options import broker_configs, kind_of
-from raftka.config import BrokerConfig, check_replication_factor, misfits
-from raftka.config_options import BY_KEY, DELETABLE, ConfigError, dynamic_option, parse_value, shown_value
+from raftka.config import BrokerConfig, misfits
+from raftka.config_options import (
+    BY_KEY,
+    DELETABLE,
+    ConfigError,
+    check_replication_factor,
+    dynamic_option,
+    parse_value,
+    shown_value,
+)
 
 _logger = logging.getLogger("broker")
 # Characters of a value; what an error repeats of it must fit into a response's string.
@@ -80,7 +88,7 @@ class BrokerOptions:
         for _, why in misfits(config):
             raise InvalidConfigError(why)
         try:
-            check_replication_factor(config, self._brokers())
+            check_replication_factor(config.default_replication_factor, self._brokers())
         except ConfigError as error:
             raise InvalidConfigError(str(error)) from None
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from raftka.config import ConfigError, check_replication_factor, load_config
-from raftka.config_options import BY_KEY, unknown_key
+from raftka.config import ConfigError, load_config
+from raftka.config_options import BY_KEY, check_replication_factor, unknown_key
 from raftka.deploy.checked import quantity_bytes
 from raftka.deploy.containerfile import DATA_DIR, USER_ID
 from raftka.deploy.systemd import STOP_SECONDS
@@ -139,7 +139,7 @@ def _check(options: Mapping[str, str], request: ClusterRequest) -> None:
             filled[key] = value
     try:
         config = load_config({"node.id": 1, **filled})
-        check_replication_factor(config, len(config.seeds))
+        check_replication_factor(config.default_replication_factor, len(config.seeds))
     except ConfigError as error:
         # Only what `-c` gives can be wrong, and that is what the user has written.
         source, _, words = str(error).partition(": ")

@@ -63,7 +63,7 @@ def test_two_majorities_of_old_and_new_voters_do_not_both_decide() -> None:
         assert all(story.holds(node, theirs) for node in NODES)
 
 
-def test_they_would_if_the_new_voters_alone_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disjoint_majorities_commit_if_the_new_voters_alone_do(monkeypatch: pytest.MonkeyPatch) -> None:
     commit_point = agreement.commit_point
     monkeypatch.setattr(replica_state.agreement, "commit_point", lambda sets, *rest: commit_point(sets[-1:], *rest))
     with Members(1) as story, pytest.raises(InvariantBrokenError, match="CommittedIsDurable"):

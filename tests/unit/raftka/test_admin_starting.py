@@ -120,7 +120,7 @@ def test_every_path_refuses_a_parameter_that_it_does_not_take_and_names_it(tmp_p
             assert admin._runner is not None
             asked = {}
             for resource in admin._runner.app.router.resources():
-                path = resource.canonical.replace("{topic}", "t").replace("{partition}", "0")
+                path = resource.canonical.replace("{topic}", "t").replace("{partition}", "0").replace("{node_id}", "1")
                 method = next(iter({route.method for route in resource} - {"HEAD"}))
                 status, body = await _ask(address, f"{path}?bogus=1&since=1&target=1", method)
                 assert status == 400, path

@@ -95,6 +95,7 @@ def test_a_drained_broker_leads_nothing_but_what_nobody_else_holds_and_names_it(
             moves = {"moves": [{"topic": "alone", "partition": 0, "replicas": [1]}]}
             assert (await ports.ask("/v1/moves", moves))[0] == 200
             await _until_told(ports, 2, lambda found: not found["only_here"])
+            await until(lambda: not cluster[1].controller.topics.is_moving)
             back = {"moves": [{"topic": "alone", "partition": 0, "replicas": [2]}]}
             status, body = await ports.ask("/v1/moves", back)
             assert (status, body["error"]) == (400, "INVALID_REPLICA_ASSIGNMENT")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from raftka.dev.errors import DevError
-from raftka.dev.supervisor import StartRequest, _last_words, start_cluster
+from raftka.dev.supervisor import StartRequest, last_words, start_cluster
 
 ANY_PORTS = StartRequest(nodes=1, port=0, admin_port=0, rpc_port=0)
 
@@ -47,4 +47,4 @@ def test_what_a_broker_told_its_operator_is_found_among_the_lines_behind_it(
 ) -> None:
     path = tmp_path / "log"
     path.write_text(log)
-    assert _last_words(path) == words
+    assert last_words(path) == words
