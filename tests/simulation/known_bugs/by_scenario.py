@@ -186,6 +186,11 @@ BY_SCENARIO = (
         f"{_SCENARIOS}/test_kept_tail.py::test_a_second_crash_loses_entries_if_the_tail_moves_to_another_place",
     ),
     ScenarioBug(
+        "a heartbeat's late answer counts for whoever is the follower on that node by then",
+        "seed 213 of the living profile",
+        "tests/unit/raft/test_reconfiguration.py::test_it_would_if_the_answer_were_the_nodes_and_not_the_followers",
+    ),
+    ScenarioBug(
         "the new voters of a joint configuration commit without the old ones",
         "Raft thesis 4.1, figure 4.3",
         f"{_SCENARIOS}/test_members.py::test_they_would_if_the_new_voters_alone_committed",

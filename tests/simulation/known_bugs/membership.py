@@ -23,12 +23,9 @@ from model.ids import NO_INDEX, ConsistencyLevel, GroupId, Replica, Term
 from raft.configuration_entry import encode_configuration
 from raft.configuration_log import ConfigurationLog
 from raft.consensus import Consensus
-from raft.follower_index_metadata import FollowerIndexMetadata
 from raft.gravestone import Gravestone, gravestone_key
 from raft.group_configuration import GroupConfiguration, Revision
-from raft.group_heartbeats import GroupHeartbeats
 from raft.group_manager import GroupManager
-from raft.messages import AppendEntriesReply
 from raft.reconfiguration_stm import Reconfiguration
 from raft.replicate_item import NewEntry
 from raft.rules import agreement
@@ -207,16 +204,3 @@ def moves_need_no_level(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(FeatureTable, "require", lambda *_: None)
     patch.setattr(AdminRequests, "_raise_first_levels", raise_nothing)
-
-
-def answers_from_before_a_return_count(patch: pytest.MonkeyPatch) -> None:
-    """A heartbeat's late answer counts for whoever is the follower on that node by then."""
-    on_reply = GroupHeartbeats.on_reply
-
-    def replied(
-        beats: GroupHeartbeats, follower: FollowerIndexMetadata, term: Term, number: int, reply: AppendEntriesReply
-    ) -> None:
-        now = beats._context.state.followers.get(follower.node_id, follower)
-        on_reply(beats, now, term, number, reply)
-
-    patch.setattr(GroupHeartbeats, "on_reply", replied)

@@ -348,11 +348,6 @@ _MEMBERSHIP = (
         ("GravestonesAreTrue", "VoteOnce", "Positions", "TermsAreDurable"),
     ),
     (membership.moves_need_no_level, "KIP-584; RFC 0018", ("FormatsHaveLevels",)),
-    (
-        membership.answers_from_before_a_return_count,
-        "seed 213 of the living profile",
-        ("AnswersWereAskedFor", "MatchesAreTrue", "ReadsAreLinearizable"),
-    ),
 )
 _LAG = (
     (lag.lag_counts_what_nobody_may_read_yet, "RFC 0009, G5", ("LagIsVisible",)),

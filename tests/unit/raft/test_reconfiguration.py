@@ -6,6 +6,7 @@ from model.ids import ConsistencyLevel, DirectoryId, Index, Offset, Replica, Ter
 from raft.append_dispatch import wire_buffers
 from raft.configuration_entry import encode_configuration
 from raft.group_configuration import GroupConfiguration, Revision
+from raft.group_heartbeats import GroupHeartbeats
 from raft.membership_steps import Target
 from raft.messages import AppendEntriesRequest
 from raft.options import RaftOptions
@@ -362,28 +363,45 @@ def test_a_node_that_came_back_with_another_directory_is_not_asked_for_its_vote(
         assert group.leader() in (1, 2)
 
 
+def _late_answer(group):
+    """Return the follower that a node is when an answer arrives that it gave as a learner it is no more."""
+    group.begin(1, 1, 2, 3)
+    group.start(4)
+    group.aim(target(1, 2, 4))
+    leader = group.replica(1)
+    assert [each.node_id for each in leader.configuration.learners] == [4]
+    for _ in range(9):
+        group.beat(1)
+    group.settle()
+    group.deliver(lambda message: message.target == 4)
+    late = [message for message in group.wire.in_flight if message.source == 4]
+    group.wire.in_flight = [message for message in group.wire.in_flight if message.source != 4]
+    assert len(late) >= 9
+    group.aim(target(1, 2, 3, revision=2))
+    while leader.configuration.learners:
+        group.tick()
+    group.aim(target(1, 2, 4, revision=3))
+    while not leader.configuration.learners:
+        group.tick()
+    for message in late:
+        group.hand_over(message)
+    group.settle()
+    return leader.state.followers[4]
+
+
 def test_an_answer_from_before_a_member_left_confirms_nobody_after_its_return():
     with Group(4, 1, 2, 3) as group:
-        group.begin(1, 1, 2, 3)
-        group.start(4)
-        group.aim(target(1, 2, 4))
-        leader = group.replica(1)
-        assert [each.node_id for each in leader.configuration.learners] == [4]
-        for _ in range(9):
-            group.beat(1)
-        group.settle()
-        group.deliver(lambda message: message.target == 4)
-        late = [message for message in group.wire.in_flight if message.source == 4]
-        group.wire.in_flight = [message for message in group.wire.in_flight if message.source != 4]
-        assert len(late) >= 9
-        group.aim(target(1, 2, 3, revision=2))
-        while leader.configuration.learners:
-            group.tick()
-        group.aim(target(1, 2, 4, revision=3))
-        while not leader.configuration.learners:
-            group.tick()
-        for message in late:
-            group.hand_over(message)
-        group.settle()
-        follower = leader.state.followers[4]
+        follower = _late_answer(group)
         assert follower.answered_request <= follower.sent_requests < 9
+
+
+def test_it_would_if_the_answer_were_the_nodes_and_not_the_followers(monkeypatch):
+    on_reply = GroupHeartbeats.on_reply
+
+    def replied(beats, follower, *others):
+        on_reply(beats, beats._context.state.followers.get(follower.node_id, follower), *others)
+
+    monkeypatch.setattr(GroupHeartbeats, "on_reply", replied)
+    with Group(4, 1, 2, 3) as group:
+        follower = _late_answer(group)
+        assert follower.answered_request > follower.sent_requests
