@@ -240,7 +240,7 @@ def test_groups_that_would_wait_for_ever_are_named_first_and_only_accepted_by_na
 )
 def test_a_request_that_names_no_broker_or_too_much_is_refused(tmp_path, path, document, status, error):
     async def test():
-        async with _growing(tmp_path, founders=1) as ports:
+        async with _growing(tmp_path, founders=2) as ports:
             found, body = await ports.ask(path, document)
             assert (found, body["error"]) == (status, error)
 
