@@ -2,9 +2,11 @@
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from raftka.dev.errors import DevError
 from raftka.dev.launcher import broker_config, launch, prepare_folder
 from raftka.dev.ports import BrokerAddresses
 from raftka.dev.process_identity import ProcessIdentity
+from raftka.dev.supervisor import DevCluster
 from raftka.harmless_signals import HARMLESS_SIGNALS
 
 
@@ -195,3 +198,23 @@ def test_an_earlier_version_reads_the_file_of_a_cluster_of_its_founders_only(tmp
     assert json.loads(folder.state_path.read_text())["format"] == 1
     folder.save(some_state().without_broker(1))
     assert json.loads(folder.state_path.read_text())["format"] == 2
+
+
+def test_the_supervisor_tells_of_brokers_that_were_added_and_removed_by_another_command(tmp_path: Path) -> None:
+    folder, state = ClusterFolder(tmp_path), some_state()
+    folder.save(state)
+    told: queue.Queue[str] = queue.Queue()
+    stop = threading.Event()
+    watching = threading.Thread(target=DevCluster(folder, state).watch, args=(stop, told.put))
+    watching.start()
+    try:
+        addresses = BrokerAddresses("127.0.0.1:9095", "127.0.0.14:33145", "127.0.0.1:9647")
+        state = state.with_broker(BrokerEntry(4, addresses, ProcessIdentity.of(os.getpid())))
+        folder.save(state)
+        assert told.get(timeout=30) == "broker 4 was added"
+        folder.save(state.without_broker(1))
+        assert told.get(timeout=30) == "broker 1 was removed"
+    finally:
+        stop.set()
+        watching.join(30)
+    assert told.empty()

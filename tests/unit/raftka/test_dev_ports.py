@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from raftka.dev.errors import DevError
-from raftka.dev.ports import BrokerAddresses, PortRequest, check_free, choose_addresses
+from raftka.dev.ports import BrokerAddresses, PortRequest, check_free, choose_addresses, choose_next
 
 FREE = PortRequest(0, 0, 0)
 
@@ -62,3 +62,15 @@ def test_a_cluster_that_comes_back_is_told_which_of_its_ports_is_taken() -> None
         free = choose_addresses(1, FREE)[0]
         with pytest.raises(DevError, match=r"^--admin-port: "):
             check_free([BrokerAddresses(free.kafka, free.rpc, f"127.0.0.1:{taken.getsockname()[1]}")])
+
+
+def test_a_broker_that_is_added_gets_the_ports_behind_those_of_the_others_or_free_ones() -> None:
+    others = choose_addresses(2, PortRequest(0, 0, 0))
+    found = choose_next(9, others)
+    check_free([found])
+    assert found.rpc.startswith("127.0.0.19:")
+    assert not {found.kafka, found.admin} & {each for address in others for each in (address.kafka, address.admin)}
+    last = BrokerAddresses("127.0.0.1:65535", others[0].rpc, others[0].admin)
+    assert choose_next(3, [last]).kafka != "127.0.0.1:65536"
+    with pytest.raises(DevError, match="node ids up to 244"):
+        choose_next(245, others)
