@@ -118,7 +118,8 @@ async def _alter_replication(node: Node, body: AlterReplication, path: Mapping[s
     if topic is None:
         raise UnknownTopicError(f"no topic {path['topic'][:260]!r}")
     counts = {
-        NodeId(broker.node_id): topics.replica_count(NodeId(broker.node_id)) for broker in node.controller.members.all()
+        NodeId(broker.node_id): topics.replica_count(NodeId(broker.node_id))
+        for broker in node.controller.members.usable()
     }
     numbers = range(len(topic.replicas))
     placed = [_placed(topic, number) for number in numbers]
