@@ -64,7 +64,7 @@ _ELECTIONS = (
     (elections.votes_go_to_any_log, "paper 5.4.1", _COMMITTED),
     (elections.voters_compare_with_what_they_know_as_committed, "paper 5.4.1", _COMMITTED),
     (elections.the_longer_log_wins_whatever_its_terms, "paper 5.4.1, figure 8", _COMMITTED),
-    (elections.one_vote_elects, "paper 5.2", ("ElectionSafety", *_COMMITTED)),
+    (elections.one_vote_elects, "paper 5.2", ("ElectionSafety", "ElectionsHaveMajorities", *_COMMITTED)),
     (elections.follower_forgets_its_vote, "paper 5.2", ("VoteOnce", "ElectionSafety", "VotesAreDurable")),
     (elections.new_leader_cuts_its_tail, "paper figure 3", ("LeaderAppendOnly",)),
 )
@@ -72,7 +72,11 @@ _AGREEMENT = (
     (agreement.written_counts_as_fsynced, "Vanlightly's RaftFsync model", ("MatchesAreTrue",)),
     (agreement.follower_reports_before_its_fsync, "Vanlightly's RaftFsync model", ("MatchesAreTrue",)),
     (agreement.foreign_tail_counts, "paper 5.3; counterexample 5", ("MatchesAreTrue", *_COMMITTED)),
-    (agreement.two_replicas_are_always_a_majority, "paper 5.3; RFC 0003 section 5", ("ElectionSafety", *_COMMITTED)),
+    (
+        agreement.two_replicas_are_always_a_majority,
+        "paper 5.3; RFC 0003 section 5",
+        ("ElectionSafety", "ElectionsHaveMajorities", *_COMMITTED),
+    ),
     (agreement.minority_commits, "paper 5.3", ("CommittedIsDurable",)),
     (agreement.old_terms_commit_by_counting, "paper 5.4.2, figure 8", ("CommitRule",)),
     (agreement.visible_is_what_the_leader_wrote, "Redpanda #14794", ("VisibleSurvives",)),
