@@ -27,7 +27,7 @@ def _rows(bootstrap: str, *words: str) -> list[dict[str, Any]]:
 
 def _is_empty(bootstrap: str, node: int) -> bool:
     (row,) = (row for row in _rows(bootstrap, "broker", "list") if row["node_id"] == node)
-    return row["replicas"] == 0 and row["raft0"] != "voter"
+    return bool(row["replicas"] == 0 and row["raft0"] != "voter")
 
 
 def test_a_broker_joins_takes_the_place_of_another_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
