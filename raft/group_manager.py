@@ -282,6 +282,7 @@ class GroupManager:
         elif self._directories.has_replica(group):
             raise MismatchedLogError(f"group {group}: its replica is not open here, so it cannot leave yet")
         elif not self._directories.is_leaving(group):
+            await self._directories.discard_unused(group)
             return True
         await self._directories.finish_leaving(group)
         return True

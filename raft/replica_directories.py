@@ -258,6 +258,25 @@ class ReplicaDirectories:
             self._kvstore.delete(each(group))
         self._kvstore.put(marker_key(group), _LEFT)
 
+    async def discard_unused(self, group: GroupId) -> None:
+        """Delete the directory of a replica that never took part, if there is one: its creation was cut short.
+
+        The next creation here would go on with it. A replica that is not wanted any more would leave it for ever.
+
+        Raises:
+            ForeignDirectoryError: The directory is another's or cannot be told to be ours: it stays.
+            LogPoisonedError: The disk refused; the next call tries again.
+        """
+        assert not self.has_replica(group)
+        assert not self.is_leaving(group)
+        path = self.path_of(group)
+        try:
+            is_here = await self._env.workers.run(Pool.READ, lambda: self._env.files.exists(path))
+        except OSError as error:
+            raise LogPoisonedError(f"{path}: {reason_of(error)}") from error
+        if is_here:
+            await self._run(group, discard_log_directory)
+
     async def finish_removal(self, group: GroupId) -> None:
         """Delete what there is of a closed replica after `begin_removal`; again after a crash.
 

@@ -188,7 +188,7 @@ BY_SCENARIO = (
     ScenarioBug(
         "a heartbeat's late answer counts for whoever is the follower on that node by then",
         "seed 213 of the living profile",
-        "tests/unit/raft/test_reconfiguration.py::test_it_would_if_the_answer_were_the_nodes_and_not_the_followers",
+        "tests/unit/raft/test_reconfiguration.py::test_a_late_answer_confirms_if_it_counts_for_the_node_and_not_for_the_follower",
     ),
     ScenarioBug(
         "the new voters of a joint configuration commit without the old ones",

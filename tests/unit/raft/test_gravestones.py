@@ -89,6 +89,29 @@ def test_no_crash_while_it_leaves_and_returns_forgets_the_vote() -> None:
     assert asyncio.run(scenario()) >= 5
 
 
+def test_a_creation_that_a_crash_cut_short_is_deleted_if_the_replica_is_not_wanted() -> None:
+    async def scenario() -> None:
+        machine = Machine()
+        life = machine.life()
+        await take_part(life)
+        await leave(life)
+        is_half_made = False
+        for effects in range(1, 20):
+            if not await crashes_after(machine, effects, lambda life: life.directories.claim(GROUP)):
+                break
+            life = machine.life()
+            if machine.names is not None and not life.directories.has_replica(GROUP):
+                is_half_made = True
+                await life.directories.discard_unused(GROUP)
+                assert machine.names is None
+                assert machine.durable[marker_key(GROUP)] == b"left"
+                # Again: nothing is there.
+                await life.directories.discard_unused(GROUP)
+        assert is_half_made
+
+    asyncio.run(scenario())
+
+
 def test_a_floor_that_was_not_reached_again_is_kept() -> None:
     async def scenario() -> None:
         machine = Machine()

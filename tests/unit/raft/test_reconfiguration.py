@@ -395,7 +395,7 @@ def test_an_answer_from_before_a_member_left_confirms_nobody_after_its_return():
         assert follower.answered_request <= follower.sent_requests < 9
 
 
-def test_it_would_if_the_answer_were_the_nodes_and_not_the_followers(monkeypatch):
+def test_a_late_answer_confirms_if_it_counts_for_the_node_and_not_for_the_follower(monkeypatch):
     on_reply = GroupHeartbeats.on_reply
 
     def replied(beats, follower, *others):
