@@ -5,6 +5,7 @@
 * `interruption`        Ctrl-C, and waits that it ends.
 * `schedule`            what is done and when, as data drawn from a seed.
 * `nemesis`             does it and takes it back.
+* `membership`          moves partitions, lets brokers join and leave, replaces disks; asks by `broker_admin`.
 * `cluster`             `raftka dev`, and what may be done to its processes.
 * `network_namespace`   links that can be cut and throttled.
 * `small_disks`         disks that can be filled.

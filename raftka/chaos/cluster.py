@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -13,8 +14,11 @@ from raftka.admin_client import is_answer, not_ready_reason
 from raftka.chaos.broker_logs import group_names
 from raftka.chaos.errors import ChaosError
 from raftka.chaos.small_disks import mount_small_disk, unmount
+from raftka.dev.cluster_file import BrokerEntry
 from raftka.dev.errors import DevError
-from raftka.dev.launcher import broker_config, hang_file, launch
+from raftka.dev.launcher import broker_config, hang_file, launch, prepare_folder
+from raftka.dev.membership import UNSTABLE_KEY
+from raftka.dev.ports import choose_next
 from raftka.dev.process_identity import ProcessIdentity
 from raftka.dev.supervisor import DevCluster, StartRequest, start_cluster
 
@@ -36,11 +40,16 @@ class Links:
 
 
 class ChaosCluster:
-    """Brokers 1 to `size`; a context manager that stops them."""
+    """Brokers 1 to `size`, and those that join; a context manager that stops them.
 
-    def __init__(self, folder: Path, size: int, disk_bytes: int | None) -> None:
+    `is_living`: brokers may join and leave, and partitions move.
+    """
+
+    def __init__(self, folder: Path, size: int, disk_bytes: int | None, *, is_living: bool = False) -> None:
         self.folder = folder
         self.size = size
+        self._is_living = is_living
+        self._left: list[int] = []
         self._disk_bytes = disk_bytes
         self._mounted: list[Path] = []
         self._cluster: DevCluster | None = None
@@ -57,15 +66,11 @@ class ChaosCluster:
         self._end()
 
     def _start(self) -> None:
-        for node in self.nodes:
-            path = self.folder / f"node-{node}"
-            path.mkdir(parents=True)
-            options = f"log.segment.bytes = {_SEGMENT_BYTES}\nauto.create.topics.enable = false\n"
+        for node in range(1, self.size + 1):
+            self._configure(node)
             if self._disk_bytes is not None:
-                options += f"disk.reserve.bytes = {_RESERVE_BYTES}\n"
                 mount_small_disk(self.data_dir(node), self._disk_bytes)
                 self._mounted.append(self.data_dir(node))
-            (path / "broker.toml").write_text(options)
         try:
             self._cluster = start_cluster(StartRequest(nodes=self.size, data_dir=self.folder, has_hang_files=True))
             problems = self._cluster.wait_ready()
@@ -73,6 +78,16 @@ class ChaosCluster:
             raise ChaosError(f"the cluster does not start: {error}") from error
         if problems:
             raise ChaosError(f"the cluster does not start: {'; '.join(problems)}")
+
+    def _configure(self, node: int) -> None:
+        path = self.folder / f"node-{node}"
+        path.mkdir(parents=True)
+        options = f"log.segment.bytes = {_SEGMENT_BYTES}\nauto.create.topics.enable = false\n"
+        if self._disk_bytes is not None:
+            options += f"disk.reserve.bytes = {_RESERVE_BYTES}\n"
+        if self._is_living:
+            options += f"{UNSTABLE_KEY} = true\n"
+        (path / "broker.toml").write_text(options)
 
     def _end(self) -> None:
         if self._cluster is not None:
@@ -90,9 +105,9 @@ class ChaosCluster:
         return self._cluster
 
     @property
-    def nodes(self) -> range:
-        """Every node id."""
-        return range(1, self.size + 1)
+    def nodes(self) -> Sequence[int]:
+        """Every node id: of the brokers that it began with, and of those that have joined and not left."""
+        return [broker.node_id for broker in self._dev.state.brokers]
 
     @property
     def bootstrap(self) -> str:
@@ -127,6 +142,27 @@ class ChaosCluster:
         with dev.folder.locked():
             dev.folder.save(dev.state)
 
+    def add(self) -> int:
+        """Start one broker more, which asks the others to let it in; returns its node id."""
+        dev = self._dev
+        node = dev.state.next_id
+        addresses = choose_next(node, [broker.addresses for broker in dev.state.brokers])
+        self._configure(node)
+        dev.state = dev.state.with_broker(BrokerEntry(node, addresses))
+        prepare_folder(dev.folder, dev.state)
+        self.start_again(node)
+        return node
+
+    def remove(self, node: int) -> None:
+        """Kill a broker and forget it; its log stays, and its node id is not used again."""
+        dev = self._dev
+        self.kill(node)
+        dev.state = dev.state.without_broker(node)
+        with dev.folder.locked():
+            dev.folder.save(dev.state)
+        del dev.children[node]
+        self._left.append(node)
+
     def exit_code(self, node: int) -> int | None:
         """Return how a broker ended; None: it runs."""
         return self._dev.children[node].poll()
@@ -140,13 +176,13 @@ class ChaosCluster:
         self._signal(node, signal.SIGCONT)
 
     def _signal(self, node: int, number: signal.Signals) -> None:
-        process = self._dev.state.broker(node).process
+        process = self._dev.state.broker(node).process if node in self.nodes else None
         if process is not None:
             process.send_signal(number)
 
     def closed_segments(self, node: int, topics: tuple[str, ...]) -> list[tuple[str, Path]]:
         """Return the segments of a broker that are written no more, each with its partition."""
-        logs = [self._dev.folder.log_path(each) for each in self.nodes]
+        logs = [self._dev.folder.log_path(each) for each in (*self.nodes, *self._left)]
         names = {group.replace("/", "-"): tp for group, tp in group_names(logs).items()}
         found: list[tuple[str, Path]] = []
         for folder in sorted((self.data_dir(node) / "groups").iterdir()):
@@ -173,6 +209,10 @@ class ChaosCluster:
     def has_lost_its_directory(self, node: int, since: int) -> bool:
         """Whether a broker has told, behind byte `since` of its log, that it ends without its data directory."""
         return b"\nraftka: data directory " in b"\n" + self._said(node, since)
+
+    def has_said(self, node: int, since: int, words: bytes) -> bool:
+        """Whether these words are behind byte `since` of a broker's log."""
+        return words in self._said(node, since)
 
     def _said(self, node: int, since: int) -> bytes:
         with self._dev.folder.log_path(node).open("rb") as log:
@@ -235,7 +275,7 @@ class ChaosCluster:
     def copy_logs(self, folder: Path) -> dict[int, Path]:
         """Copy every broker's log; returns the copies by node id."""
         folder.mkdir(exist_ok=True)
-        copies = {node: folder / f"broker-{node}.log" for node in self.nodes}
+        copies = {node: folder / f"broker-{node}.log" for node in sorted((*self.nodes, *self._left))}
         for node, copy in copies.items():
             shutil.copyfile(self._dev.folder.log_path(node), copy)
         return copies

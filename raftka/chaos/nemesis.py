@@ -15,6 +15,7 @@ from raftka.chaos.cluster import ChaosCluster
 from raftka.chaos.history import History
 from raftka.chaos.leadership import LeadershipWatch
 from raftka.chaos.load import Topics, tp_of
+from raftka.chaos.membership import Membership
 from raftka.chaos.network_namespace import NetworkNamespace
 from raftka.chaos.schedule import COOL_DOWN_SECONDS, Fault, Schedule
 from raftka.chaos.vanished_directories import VanishedDirectories
@@ -80,6 +81,7 @@ class Nemesis:
         self._started_full: set[int] = set()
         self._without_room: set[int] = set()
         self._vanished = VanishedDirectories(cluster)
+        self.membership = Membership(cluster, history, topics, random.Random(f"{schedule.seed} membership"))
         # Brokers that were killed, and are to be started when their directory is back.
         self._owed_starts: set[int] = set()
         # Brokers with few descriptors: the process, and the limit that it had.
@@ -105,6 +107,11 @@ class Nemesis:
                     if following is not None:
                         heappush(actions, following)
                     continue
+                self.membership.step()
+                if self.membership.is_busy:
+                    # What it has begun, it ends; and behind that, too, there is time.
+                    over = elapsed + COOL_DOWN_SECONDS - self._schedule.seconds
+                    late = max(late, min(over, _LATE_SECONDS_MAX))
                 self.look_after_the_dead()
                 time.sleep(_STEP_SECONDS)
         finally:
@@ -125,7 +132,12 @@ class Nemesis:
             self._start(node)
         self._killed.clear()
         self.look_after_the_dead()
+        if self._has_membership():
+            self.membership.finish(self.look_after_the_dead)
         self._history.fault("healed")
+
+    def _has_membership(self) -> bool:
+        return any(fault.nemesis == "membership" for fault in self.done)
 
     def _act(self, action: "_Action", began: float) -> "_Action | None":
         """Begin a fault, or end it; returns what is to be done later because of it."""
@@ -135,7 +147,10 @@ class Nemesis:
             self._history.fault(f"{fault.kind} ends", nodes=action.victims, nemesis=fault.nemesis)
             return None
         victims = self._victims(fault.target)
-        take_back = getattr(self, "_" + fault.kind.replace("-", "_"))(victims, fault)
+        if fault.nemesis == "membership":
+            take_back = self.membership.begin(fault.kind, victims[0], fault)
+        else:
+            take_back = getattr(self, "_" + fault.kind.replace("-", "_"))(victims, fault)
         now = time.monotonic() - began
         if take_back is None:
             # Not yet: there is nothing to do it to. What never happens, the run tells.
@@ -169,6 +184,10 @@ class Nemesis:
     # -- processes ----------------------------------------------------------------------------------------------
 
     def _kill(self, victims: list[int], fault: Fault) -> Callable[[], None]:
+        changed = self.membership.at_work
+        if fault.target == "one" and changed is not None and changed in self._cluster.nodes:
+            # Amid its join, its end, or its repair.
+            victims[:] = [changed]
         self._note(fault, victims)
         for node in victims:
             self._killed.add(node)
@@ -197,6 +216,8 @@ class Nemesis:
         for node in self._cluster.nodes:
             if node in self._killed or node in self._without_room or self._cluster.exit_code(node) is None:
                 continue
+            if node in self.membership.held:
+                continue
             if node in self._vanished:
                 continue  # It is started, and its end told, when the directory is back.
             self._note_death(node)
@@ -207,6 +228,8 @@ class Nemesis:
 
     def _start(self, node: int) -> None:
         """Start a broker, unless it runs or has no room; later, if its directory is away."""
+        if node in self.membership.held or node not in self._cluster.nodes:
+            return
         if node in self._vanished:
             self._owed_starts.add(node)
             return

@@ -101,7 +101,10 @@ def _run_cluster(
         leave_shared_mounts()
         written = request.schedule.seconds * request.rate * (VALUE_BYTES + _RECORD_OVERHEAD)
         disk_bytes = int(2 * written) + _DISK_MARGIN
-    cluster = stack.enter_context(ChaosCluster(request.out / "cluster", request.brokers, disk_bytes))
+    is_living = "membership" in request.nemeses
+    cluster = stack.enter_context(
+        ChaosCluster(request.out / "cluster", request.brokers, disk_bytes, is_living=is_living)
+    )
     workload = stack.enter_context(_workload(request, cluster.bootstrap, history, min(_REPLICAS_MAX, request.brokers)))
     facts = RunFacts(now_ns())
     workload.start()
@@ -114,6 +117,7 @@ def _run_cluster(
     nemesis.run(look)
     _finish(request, workload, facts, nemesis, interruption)
     facts.deaths = tuple(nemesis.deaths)
+    facts.problems += nemesis.membership.problems
     seconds = (facts.ended_ns - facts.began_ns) / 1e9
     facts.undone = [each for each in request.schedule.faults if each.at <= seconds and each not in nemesis.done]
     return facts, workload, cluster.copy_logs(request.out / "logs")

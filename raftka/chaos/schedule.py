@@ -93,7 +93,19 @@ NEMESES: dict[str, dict[str, tuple[str, ...]]] = {
     "hang-append": {"hang-append": _ONE, "hang-append-shortly": _ONE},
     "vanish-directory": {"vanish-directory": _ONE},
     "few-descriptors": {"few-descriptors": (*_ONE, "all")},
+    "membership": {
+        "move": ("all",),
+        "change-count": ("all",),
+        "drain": _ONE,
+        "decommission": _ONE,
+        "join": ("all",),
+        "remove": ("all",),
+        "replace-disk": _ONE,
+        "old-disk-returns": ("all",),
+    },
 }
+# What needs something that an earlier fault has left: a broker that joined, a disk that was replaced.
+_AFTER = {"remove": "join", "old-disk-returns": "replace-disk"}
 
 
 def draw_schedule(seed: int, nemeses: list[str], minutes: float, acks: str, *, has_partitions: bool = True) -> Schedule:
@@ -126,6 +138,8 @@ def draw_schedule(seed: int, nemeses: list[str], minutes: float, acks: str, *, h
             kind = rng.choice(sorted(NEMESES[nemesis]))
             if kind == "bit-flip" and not (is_filled and has_partitions):
                 kind = "full"
+            if kind in _AFTER and not _is_left(faults, _AFTER[kind], kind):
+                kind = _AFTER[kind]
             target = rng.choice(NEMESES[nemesis][kind])
             if nemesis == "partition" and acks == "1":
                 kind, target = "isolate-from-peers", "leader"
@@ -135,3 +149,9 @@ def draw_schedule(seed: int, nemeses: list[str], minutes: float, acks: str, *, h
             faults.append(Fault(round(begin, 3), round(lasts, 3), nemesis, kind, target))
         at += length + rng.uniform(*_QUIET_SECONDS)
     return Schedule(seed, seconds, sorted(faults, key=lambda fault: fault.at))
+
+
+def _is_left(faults: list[Fault], kind: str, taken_by: str) -> bool:
+    """Whether more faults of one kind than of the other have been drawn."""
+    kinds = [fault.kind for fault in faults]
+    return kinds.count(kind) > kinds.count(taken_by)

@@ -36,6 +36,19 @@ class AcksName(StrEnum):
     NONE = "0"
 
 
+_KNOWN = (
+    "kill",
+    "pause",
+    "partition",
+    "disk",
+    "transfer",
+    "hang-append",
+    "vanish-directory",
+    "few-descriptors",
+    "membership",
+)
+# Topics have three replicas: with one broker more, each of them can be emptied.
+_LIVING_MIN = 4
 # Operations per second where none are asked for; those of a register are as many as a few clients get answered.
 _RATES = {Workload.LOG: 1_200.0, Workload.REGISTER: 200.0}
 
@@ -57,8 +70,8 @@ _RATES = {Workload.LOG: 1_200.0, Workload.REGISTER: 200.0}
 @click.option(
     "--nemesis",
     metavar="NAME,...",
-    help="Faults: kill, pause, partition, disk, transfer, hang-append, vanish-directory, few-descriptors, or none."
-    " [default: kill,pause,partition, and transfer for logs; none with --bootstrap]",
+    help="Faults: kill, pause, partition, disk, transfer, hang-append, vanish-directory, few-descriptors, membership,"
+    " or none. [default: kill,pause,partition, and transfer for logs; none with --bootstrap]",
 )
 @click.option("--minutes", type=BoundedFloat(0.2), default=5.0, metavar="N", help="Minutes of load.")
 @click.option(
@@ -92,6 +105,8 @@ def chaos(
     """
     _check_finite(minutes=minutes, rate=rate)
     names = _nemeses(nemesis, bootstrap, brokers, workload)
+    if "membership" in names and acks is not AcksName.ALL:
+        raise click.BadParameter("--nemesis membership: needs --acks all; a lost disk takes what it had alone")
     if bootstrap is not None:
         check_service(bootstrap)
     try:
@@ -151,14 +166,22 @@ def _nemeses(text: str | None, bootstrap: str | None, brokers: int, workload: Wo
     names = sorted({word.strip() for word in text.split(",")})
     if names == [_NONE]:
         return []
-    known = ("kill", "pause", "partition", "disk", "transfer", "hang-append", "vanish-directory", "few-descriptors")
     for name in names:
-        if name not in known:
-            raise click.BadParameter(f"--nemesis {name}: must be among {', '.join(known)}, or none alone")
+        if name not in _KNOWN:
+            raise click.BadParameter(f"--nemesis {name}: must be among {', '.join(_KNOWN)}, or none alone")
         if brokers == 1 and name in ("partition", "transfer"):
             raise click.BadParameter(f"--nemesis {name}: needs more than one broker; raise --brokers")
-        if workload is Workload.REGISTER and name == "transfer":
-            raise click.BadParameter("--nemesis transfer: needs the log workload")
+        if workload is Workload.REGISTER and name in ("transfer", "membership"):
+            raise click.BadParameter(f"--nemesis {name}: needs the log workload")
+    _check_membership(names, brokers)
     if bootstrap is not None:
         raise click.BadParameter("--nemesis: a cluster given by --bootstrap gets no faults; leave it out")
     return names
+
+
+def _check_membership(names: list[str], brokers: int) -> None:
+    if "membership" in names:
+        if brokers < _LIVING_MIN:
+            raise click.BadParameter(f"--nemesis membership: needs {_LIVING_MIN} brokers or more; raise --brokers")
+        if other := sorted({"disk", "vanish-directory"} & set(names)):
+            raise click.BadParameter(f"--nemesis {other[0]}: not beside membership, which takes disks away itself")
