@@ -182,7 +182,8 @@ def _apply_positions(context: ReplicaContext, follower: FollowerIndexMetadata, r
             return
     context.effects.settle(context.state.advance())
     before = follower.caught_up_at
-    follower.update_caught_up(context.state.commit_index, follower.last_reply_at)
+    commit, last = context.state.commit_index, context.log.dirty_index
+    follower.update_caught_up(commit, last, follower.last_reply_at, context.options.replica_lag_max)
     # Before that the commit index may be that of the last life of this process.
     if context.state.is_in_office and follower.match_index >= context.state.commit_index:
         follower.has_joined = True

@@ -10,7 +10,7 @@ synchronous step. So the two never send a range twice nor leave a gap (RFC 0003 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from model.ids import NO_INDEX, Index, NodeId
 from raft.messages import AppendEntriesReply
@@ -18,6 +18,11 @@ from raft.rules.agreement import CopyPosition
 
 # The loop time of what has not happened in this leadership.
 NEVER = float("-inf")
+
+# How finely the age of what a follower lacks is told: in parts of the time after which it is out of sync.
+_MARKS_IN_LAG = 8
+# More are not kept: a follower that is so far behind is out of sync in any case.
+_MARKS_MAX = 2 * _MARKS_IN_LAG
 
 
 @dataclass(slots=True)
@@ -36,13 +41,16 @@ class FollowerIndexMetadata:
     dirty_index: Index = NO_INDEX
     flushed_index: Index = NO_INDEX
     last_reply_at: float = NEVER
-    # When it last held everything that was committed then; in-sync reporting goes by it.
+    # When the first entry that it lacks became the first that was not committed; in-sync reporting goes by it. If it
+    # lacks none that was so at its last answer: the time of that answer.
     caught_up_at: float = NEVER
     # It has held all that was committed at one moment, and not fallen out of step for long since: no bulk of a move.
     has_joined: bool = False
-    # The commit index at an earlier reply, and when that was: reached since, it was caught up then.
-    _commit_then: Index = NO_INDEX
-    _then: float = NEVER
+    # Commit indexes at earlier replies, and when those were, oldest first: whoever reaches one was caught up then.
+    _marks: list[tuple[Index, float]] = field(default_factory=list)
+    # The first entry that was not committed at the last reply, if there was one, and since which reply it is that.
+    _head: Index = NO_INDEX
+    _head_since: float = NEVER
     in_flight: int = 0
     # Requests of any kind are numbered from 1: the newest sent, and the newest answered in this leadership's term.
     sent_requests: int = 0
@@ -83,19 +91,33 @@ class FollowerIndexMetadata:
         self.match_index = max(self.match_index, Index(reply.match))
         self.on_alive(reply)
 
-    def update_caught_up(self, commit: Index, now: float) -> None:
-        """Compare with the commit index after a reply at loop time `now`.
+    def update_caught_up(self, commit: Index, last: Index, now: float, lag_max: float) -> None:
+        """Compare with the leader's positions after a reply.
 
-        Under load commit is always a little ahead of what the slower follower has answered; it is in sync all the
-        same when it soon reaches what was committed then.
+        The time of an entry runs from when it became the first that is not committed (RFC 0003 section 5). A follower
+        that lacks it is not caught up later than that, though it answers and lacks nothing else. Under load commit is
+        always a little ahead of what the slower follower has answered; it was caught up when that was committed which
+        it holds by now.
+
+        Args:
+            commit: The leader's commit index.
+            last: The last entry of the leader's log.
+            now: Loop time of the reply.
+            lag_max: Seconds after which a follower is out of sync.
         """
-        if self.match_index >= commit:
-            self.caught_up_at = now
-        elif self.match_index >= self._commit_then:
-            self.caught_up_at = max(self.caught_up_at, self._then)
-        else:
+        match, marks = self.match_index, self._marks
+        head = Index(commit + 1) if commit < last else NO_INDEX
+        if head != self._head:
+            self._head, self._head_since = head, now
+        if match >= commit:
+            lacks_head = head != NO_INDEX and match == commit
+            self.caught_up_at = max(self.caught_up_at, self._head_since) if lacks_head else now
+            marks.clear()
             return
-        self._commit_then, self._then = commit, now
+        while marks and marks[0][0] <= match:
+            self.caught_up_at = max(self.caught_up_at, marks.pop(0)[1])
+        if not marks or (len(marks) < _MARKS_MAX and now - marks[-1][1] >= lag_max / _MARKS_IN_LAG):
+            marks.append((commit, now))
 
     def is_joined(self, oldest: float) -> bool:
         """Whether it came in sync, as Kafka's in-sync replicas do, and has stayed so since the loop time `oldest`.

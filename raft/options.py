@@ -46,7 +46,8 @@ class RaftOptions:
         append_buffer_requests: Requests a follower queues per group before it answers BUSY.
         node_append_buffer_bytes: Bytes of such requests over all groups of a node. A group holds at most 1/8 of it, and
             1/8 is kept for internal groups.
-        replica_lag_max: A voter is in sync while it held everything committed within this time.
+        replica_lag_max: A voter is out of sync once it has lacked an entry for this long since that entry became the
+            first that was not committed.
         snapshot_entries: A replica's state is saved after so many committed entries: a start after a crash notes at
             most about so many, and holds some 400 bytes for each of an idempotent producer.
         state_bytes_max: A state with more bytes is not saved, and not sent to a follower: the log keeps its entries.

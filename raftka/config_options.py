@@ -328,8 +328,8 @@ OPTIONS: tuple[Option, ...] = (
         default=10_000,
         low=100,
         high=10 * _MINUTE_MS,
-        doc="A replica is in sync if it held every committed entry at some time within this period. Below twice"
-        " raft.heartbeat.interval.ms, replicas that work are out of sync between two heartbeats.",
+        doc="A replica is out of sync once it has lacked an entry for so long since that became the first uncommitted"
+        " one. Below twice raft.heartbeat.interval.ms, replicas that work are out of sync between two heartbeats.",
         other_names=("replication.max.time.lag.millis",),
         is_dynamic=True,
     ),

@@ -22,6 +22,7 @@ _OTHER_ROWS = {
     if re.match(r"\| [RF]\d+ \|", line)
     for cells in [[cell.strip() for cell in line.strip("|").split("|")]]
 }
+_FORGOTTEN = [line for line in _PAGE.partition("## What the seed documents forgot")[2].splitlines() if "`" in line]
 _OBJECTORS = {bug.name: bug.objectors for bug in BUGS}
 _INVARIANTS = {
     name
@@ -111,3 +112,19 @@ def test_a_row_of_rama_or_fluvio_names_tests_and_bugs_that_exist(number: str) ->
         # An invariant shows a row only if it is what finds the bug.
         assert name in _OBJECTORS
         assert tests or invariants & set(_OBJECTORS[name])
+
+
+@pytest.mark.parametrize("line", _FORGOTTEN, ids=lambda line: line.split("|")[1].strip())
+def test_what_the_documents_forgot_names_tests_that_exist(line: str) -> None:
+    _, _, promise, shown, fails, _ = [cell.strip() for cell in line.split("|")]
+    assert promise
+    tests = re.findall(r"`([\w.]+)::(\w+)`", shown)
+    assert tests
+    for file, test in [*tests, *re.findall(r"`([\w.]+)::(\w+)`", fails)]:
+        assert test in _TESTS[file], f"{file} has no {test}"
+    for name in re.findall(r"`::(\w+)`", fails):
+        assert any(name in _TESTS[file] for file, _ in tests), f"no file of this line has {name}"
+
+
+def test_three_things_were_forgotten() -> None:
+    assert [line.split("|")[1].strip() for line in _FORGOTTEN] == ["lost disk", "joining brokers", "mixed versions"]

@@ -13,9 +13,10 @@ _SLACK_SECONDS = 0.3
 
 def _set_lag(story: Scenario, seconds: float) -> None:
     """As the option does it, on every node at once."""
-    for node in story.cluster.nodes.values():
-        raft = replace(node.options.raft, replica_lag_max=seconds)
-        node.change_options(replace(node.options, raft=raft))
+    for number, node in story.cluster.nodes.items():
+        options = replace(node.options, raft=replace(node.options.raft, replica_lag_max=seconds))
+        story.machine(number).loop.post(lambda node=node, options=options: node.change_options(options))
+    story.run_for(0.0)
 
 
 def _in_sync(story: Scenario) -> int:

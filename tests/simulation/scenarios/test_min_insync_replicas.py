@@ -120,7 +120,7 @@ def test_a_follower_that_is_always_a_little_behind_is_in_sync() -> None:
 
 
 def test_a_follower_a_little_behind_is_not_in_sync_if_it_must_reach_the_newest_commit(monkeypatch) -> None:
-    def update_caught_up(follower, commit, now) -> None:
+    def update_caught_up(follower, commit, last, now, lag_max) -> None:
         if follower.match_index >= commit:
             follower.caught_up_at = now
 

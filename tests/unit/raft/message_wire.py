@@ -7,6 +7,8 @@ from typing import Any
 
 from model.ids import DirectoryId, NodeId, Replica
 from raft.client import Buffer
+from raft.configuration_entry import decode_configuration
+from raft.group_configuration import NO_REVISION, GroupConfiguration
 from raft.messages import (
     AppendEntriesReply,
     AppendEntriesRequest,
@@ -24,7 +26,7 @@ from raft.messages import (
     VoteRequest,
 )
 from rpc.errors import LinkDownError
-from storage.entry import EntryKind, parse_entries
+from storage.entry import Entry, EntryKind, parse_entries
 
 Request = (
     AppendEntriesRequest
@@ -158,10 +160,7 @@ def render_request(request: Request, payload: bytes) -> str:
             kind = "pre-vote" if request.pre else "vote for a transfer" if request.transfer else "vote"
             return f"{kind} t{request.term} log ends {request.last_index}@{request.last_term}"
         case AppendEntriesRequest():
-            entries = [
-                f"{parsed.entry.index}@{parsed.entry.term}{' barrier' * (parsed.entry.kind is EntryKind.BARRIER)}"
-                for parsed in parse_entries(memoryview(payload))
-            ]
+            entries = [_render_entry(parsed.entry) for parsed in parse_entries(memoryview(payload))]
             return (
                 f"append t{request.term} after {request.prev_index}@{request.prev_term} [{', '.join(entries)}]"
                 f" commit {request.commit} visible {request.visible}{' flush' * request.flush}"
@@ -180,6 +179,21 @@ def render_request(request: Request, payload: bytes) -> str:
                 f" after t{request.start.prev_term} applied {request.applied_index}@{request.applied_term}"
                 f" bytes {request.position}-{request.position + len(payload)} of {request.size}"
             )
+
+
+def _render_entry(entry: Entry) -> str:
+    text = f"{entry.index}@{entry.term}"
+    if entry.kind is EntryKind.CONFIGURATION:
+        return f"{text} {render_configuration(decode_configuration(entry.payload))}"
+    return f"{text} barrier" if entry.kind is EntryKind.BARRIER else text
+
+
+def render_configuration(configuration: GroupConfiguration) -> str:
+    """Return voters and learners by node, and the revision where there is one."""
+    sets = " and ".join("+".join(str(each.node_id) for each in voters) for voters in configuration.voter_sets)
+    learners = "+".join(str(each.node_id) for each in configuration.learners)
+    text = f"{'joint ' * configuration.is_joint}voters {sets}{f' learners {learners}' if learners else ''}"
+    return text if configuration.revision == NO_REVISION else f"{text} r{configuration.revision.raft0_index}"
 
 
 def _render_beat(beat: Heartbeat) -> str:

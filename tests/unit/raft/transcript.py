@@ -13,6 +13,7 @@ the difference before you keep it.
 Commands (nodes by number; the seconds are virtual and pass only in `after`):
 
     cluster N [option=value ...]            N replicas that have not started; options of RaftOptions, min_in_sync
+    voters N ...                            who has founded the group, if not all of the cluster
     log N TERM ...                          the log a replica starts with
     vote N TERM [VOTED]                     the vote a replica starts with
     start [N ...] / stop N                  begin and end lives; the first replica of a new group stands at once
@@ -37,6 +38,9 @@ Commands (nodes by number; the seconds are virtual and pass only in `after`):
     say A->B append term=T after=I@T [entries=T,T,..] [commit=I] [visible=I] [flush]
     say A->B snapshot term=T start=I offset=O after=T applied=I@T
     say A->B beat term=T [at=I@T] [commit=I] [visible=I]
+    aim N,.. [revision=R] [retired=N,..] [at=N,..]  replicas learn which voters are wanted, all that run or those `at`
+    tick [COUNT]                            heartbeats of who leads, everything arrives, time passes; beats are not told
+    members [N ...]                         the configuration in force, and what a leader waits for
     settle                                  everything goes on that can without time passing
     after SECONDS                           time passes
     status [N ...]                          the state of replicas; a leader also tells what it knows of its followers
@@ -44,18 +48,19 @@ Commands (nodes by number; the seconds are virtual and pass only in `after`):
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from model.ids import ConsistencyLevel, Index, Offset, Term
-from raft.group_configuration import RaftPolicy
+from model.ids import ConsistencyLevel, Index, Offset, Replica, Term
+from raft.group_configuration import GroupConfiguration, RaftPolicy, Revision
+from raft.membership_steps import Target
 from raft.messages import AppendEntriesRequest, Heartbeat, HeartbeatRequest, InstallSnapshotRequest, VoteRequest
 from raft.options import RaftOptions
 from runtime.workers import Pool
 from storage.entry import pack_header
 from storage.log_start import LogStart
-from tests.unit.raft.message_wire import Message
+from tests.unit.raft.message_wire import Message, render_configuration, replica
 from tests.unit.raft.stage import GROUP, Stage, entries_after
 
 _DEFAULT_SIZE = 100
@@ -143,6 +148,9 @@ class Teller:
         drawn |= {name: kinds[name](value) for name, value in options.items()}
         self._stage = Stage(int(nodes), RaftOptions(**drawn), int(min_in_sync))
 
+    def do_voters(self, *nodes: str) -> None:
+        self.stage.configuration = GroupConfiguration.of(_replicas(nodes))
+
     def do_log(self, node: str, *terms: str) -> None:
         self.stage.write_log(int(node), list(map(int, terms)))
 
@@ -209,6 +217,40 @@ class Teller:
     def do_after(self, seconds: str) -> None:
         self.stage.settle()
         self.stage.advance(float(seconds))
+
+    # -- members ------------------------------------------------------------------------------------------------
+
+    def do_aim(self, voters: str, *, revision: str = "1", retired: str = "", at: str = "") -> None:
+        gone = frozenset(each.directory_id for each in _replicas(retired.split(",") if retired else ()))
+        target = Target(_replicas(voters.split(",")), Revision(0, int(revision)), gone)
+        for node, actor in self.stage.actors.items():
+            if actor.consensus is not None and (not at or str(node) in at.split(",")):
+                self.stage.call(lambda consensus=actor.consensus: consensus.reconfigure(target))
+        self.stage.settle()
+
+    def do_tick(self, count: str = "1") -> None:
+        for _ in range(int(count)):
+            spoken = len(self.stage.events)
+            for node, actor in self.stage.actors.items():
+                if actor.consensus is not None and actor.consensus.state.is_leader:
+                    self.do_check_quorum(str(node))
+                    self.stage.beat(node)
+            self.stage.settle()
+            self.stage.deliver(lambda _: True)
+            self.stage.advance(self.stage.options.heartbeat_interval)
+            self.stage.deliver(lambda _: True)
+            self.stage.events[spoken:] = [line for line in self.stage.events[spoken:] if " beat " not in line]
+
+    def do_members(self, *nodes: str) -> None:
+        self.stage.settle()
+        for node in nodes or self.stage.actors:
+            consensus = self.stage.replica(int(node))
+            line = f"n{node} {render_configuration(consensus.configuration)}"
+            if not consensus.state.configurations.is_committed:
+                line += ", not committed"
+            if consensus.reconfiguration.waits_for:
+                line += f", waits: {consensus.reconfiguration.waits_for}"
+            self._print(line)
 
     # -- writes: several in a row reach the batcher before anything else goes on --------------------------------
 
@@ -325,6 +367,10 @@ def _on_links(links: tuple[str, ...]) -> Callable[[Message], bool]:
         if "<->" in link:
             wanted.add((other, one))
     return lambda message: not wanted or (message.source, message.target) in wanted
+
+
+def _replicas(nodes: Iterable[str]) -> tuple[Replica, ...]:
+    return tuple(replica(int(node)) for node in nodes)
 
 
 def _position(text: str) -> tuple[int, int]:
