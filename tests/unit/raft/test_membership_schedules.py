@@ -70,7 +70,7 @@ def test_a_replica_that_returns_empty_elects_nobody_who_lacks_what_was_committed
     _a_replica_that_returns_empty_elects_nobody_who_lacks_what_was_committed()
 
 
-def test_it_would_without_its_gravestone():
+def test_a_replica_without_its_gravestone_would_elect_one_who_lacks_it():
     with pytest.raises(AssertionError, match="node 3 leads and lacks what was committed"):
         _a_replica_that_returns_empty_elects_nobody_who_lacks_what_was_committed(keeps_gravestone=False)
 
@@ -155,7 +155,7 @@ def test_whoever_votes_with_another_directory_does_not_count(monkeypatch):
     _whoever_votes_with_another_directory_does_not_count(monkeypatch)
 
 
-def test_it_would_if_the_node_alone_were_compared(monkeypatch):
+def test_another_directory_would_vote_if_the_node_alone_were_compared(monkeypatch):
     real = _Ballot.collect
 
     async def collect(ballot, request, *, longest_log):
