@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -21,6 +21,7 @@ from cluster.errors import (
 from cluster.founding import Seed
 from model.features import UNSTABLE
 from model.ids import RAFT0, NodeId
+from raft.errors import RaftError
 from rpc.handshake import FORMAT_VERSION
 from tests.unit.cluster.cluster_nodes import Cluster, free_port, run, seeds_of, until
 
@@ -218,6 +219,48 @@ def test_a_lost_disk_is_replaced_and_the_old_one_never_counts_again(tmp_path):
             await until(lambda: "retired" in str(getattr(returned, "links", None) and returned.links.why_down(1)))
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
+
+    run(test, seconds=90)
+
+
+async def replace_disk(cluster, number, through):
+    """The disk of a broker is lost, and replaced; return once the broker holds what it held, and votes in raft0."""
+    await cluster.stop(number)
+    cluster.wipe(number)
+    await cluster.change(number, "retire", through=through)
+    node = await cluster.join(number)
+    topic = cluster[through].controller.topics.get("t")
+
+    def is_whole():
+        placed = cluster[through].controller.topics.get("t")
+        return placed.move_of(0) is None and node.replica in placed.replicas[0]
+
+    await until(is_whole, seconds=30)
+    await until(lambda: number in voters_of(cluster, through), seconds=30)
+    group = topic.group(0)
+    await until(lambda: node.groups.get(group) is not None and node.groups.get(group).leader_id is not None)
+    return node
+
+
+def test_a_second_disk_is_replaced_while_the_first_one_s_broker_leads(tmp_path):
+    async def test():
+        async with growing(tmp_path) as cluster:
+            await cluster.create_topic("t", 1, 3)
+            two = await replace_disk(cluster, 2, through=1)
+            for group in (cluster[1].controller.topics.get("t").group(0), RAFT0):
+
+                def leads(group=group):
+                    return two.groups.get(group).is_in_office
+
+                while not leads():
+                    for node in cluster.nodes.values():
+                        consensus = node.groups.get(group)
+                        if consensus.is_in_office and node is not two:
+                            with suppress(RaftError):
+                                await consensus.transfer.run(NodeId(2))
+                    await asyncio.sleep(0.01)  # Until the transfer is refused no more, or the new leader is in office.
+            # The new replicas begin with voters that name broker 2 by its lost directory.
+            await replace_disk(cluster, 3, through=1)
 
     run(test, seconds=90)
 
