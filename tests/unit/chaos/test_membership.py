@@ -1,7 +1,7 @@
 """Scripts of the membership nemesis: what they begin they end, and a disk that is needed comes back."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ class Admin:
 
 
 class Running:
-    """A nemesis with all that it works on; a context manager of its history."""
+    """A nemesis with all that it works on."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("raftka.chaos.membership._STEP_SECONDS", 0.0)
@@ -97,8 +97,10 @@ class Running:
 
 
 @pytest.fixture
-def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Running:
-    return Running(tmp_path, monkeypatch)
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    running = Running(tmp_path, monkeypatch)
+    with running.history:
+        yield running
 
 
 def test_a_lost_disk_is_replaced_and_the_old_one_returns_and_goes(running: Running):
