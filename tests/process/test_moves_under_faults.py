@@ -97,7 +97,7 @@ def _loads(stack: ExitStack, cluster: BrokerCluster) -> list[LoadProducer]:
 
 def test_fifty_random_moves_amid_kills_and_cut_links_lose_and_double_nothing(
     network: NetworkNamespace, make_cluster: ClusterMaker
-):
+) -> None:
     """Of ten moves, one has the partition's leader killed, one raft0's leader, two have old and new replicas parted."""
     cluster = make_cluster(5, **LIVING)
     cluster.start()
@@ -128,7 +128,7 @@ def test_fifty_random_moves_amid_kills_and_cut_links_lose_and_double_nothing(
     _check(cluster, logs)
 
 
-def test_a_rolling_restart_of_all_brokers_amid_a_move_loses_nothing(make_cluster: ClusterMaker):
+def test_a_rolling_restart_of_all_brokers_amid_a_move_loses_nothing(make_cluster: ClusterMaker) -> None:
     cluster = make_cluster(5, **LIVING)
     cluster.start()
     create_topic(cluster, TOPIC, replicas=3)

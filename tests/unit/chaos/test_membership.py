@@ -103,7 +103,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
         yield running
 
 
-def test_a_lost_disk_is_replaced_and_the_old_one_returns_and_goes(running: Running):
+def test_a_lost_disk_is_replaced_and_the_old_one_returns_and_goes(running: Running) -> None:
     assert running.run("replace-disk") == ["replace-disk", "disk replaced"]
     data = running.brokers.data_dir(2)
     assert list(data.iterdir()) == []
@@ -113,7 +113,7 @@ def test_a_lost_disk_is_replaced_and_the_old_one_returns_and_goes(running: Runni
     assert (running.brokers.dead, running.membership.problems) == (set(), [])
 
 
-def test_a_disk_whose_directory_is_not_retired_comes_back(running: Running):
+def test_a_disk_whose_directory_is_not_retired_comes_back(running: Running) -> None:
     running.admin.answers["retire-directory"] = REFUSED
     assert running.run("replace-disk") == ["replace-disk", "retirement refused", "kept its disk"]
     assert (running.brokers.data_dir(2) / "first").exists()
@@ -121,18 +121,18 @@ def test_a_disk_whose_directory_is_not_retired_comes_back(running: Running):
 
 
 @pytest.mark.parametrize(("verb", "back"), [("drain", "undrain"), ("decommission", "recommission")])
-def test_what_is_begun_is_taken_back(running: Running, verb: str, back: str):
+def test_what_is_begun_is_taken_back(running: Running, verb: str, back: str) -> None:
     running.run(verb)
     assert running.admin.done == [verb, back]
 
 
-def test_what_is_refused_is_not_taken_back(running: Running):
+def test_what_is_refused_is_not_taken_back(running: Running) -> None:
     running.admin.answers["decommission"] = REFUSED
     assert running.run("decommission") == ["decommission refused"]
     assert running.admin.done == []
 
 
-def test_one_change_at_a_time_and_none_without_what_it_needs(running: Running):
+def test_one_change_at_a_time_and_none_without_what_it_needs(running: Running) -> None:
     fault = Fault(0.0, 1.0, "membership", "drain", "one")
     assert running.membership.begin("old-disk-returns", 1, fault) is None
     assert running.membership.begin("remove", 1, fault) is None
@@ -141,7 +141,7 @@ def test_one_change_at_a_time_and_none_without_what_it_needs(running: Running):
 
 
 @given(st.integers(0, 2**31))
-def test_nothing_is_drawn_before_what_it_needs(seed: int):
+def test_nothing_is_drawn_before_what_it_needs(seed: int) -> None:
     kinds = [fault.kind for fault in draw_schedule(seed, ["membership"], 10, "all").faults]
     for first, then in (("join", "remove"), ("replace-disk", "old-disk-returns")):
         assert all(kinds[:at].count(first) > kinds[:at].count(then) for at, kind in enumerate(kinds) if kind == then)
