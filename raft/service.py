@@ -104,9 +104,9 @@ class RaftService:
     def _group_of(self, peer: Peer, group: str) -> Consensus | None:
         """Return the replica asked for, unless it knows the peer's node by another directory (counterexample 4).
 
-        A peer that is no member here may be one by entries that this replica lacks yet (thesis 4.1): it is judged. So is
-        one whose link has told its epoch: the links compare directories by what raft0 knows (RFC 0020), and what this
-        replica knows may be older. It may even be empty, and know the founders only.
+        A peer that is no member here may be one by entries that this replica lacks yet (thesis 4.1): it is judged. So
+        is one whose link has told its epoch: the links compare directories by what raft0 knows (RFC 0020), and what
+        this replica knows may be older. It may even be empty, and know the founders only.
         """
         consensus = self._groups.get(GroupId(group))
         if consensus is None:

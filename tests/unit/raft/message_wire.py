@@ -27,6 +27,7 @@ from raft.messages import (
 )
 from rpc.errors import LinkDownError
 from storage.entry import Entry, EntryKind, parse_entries
+from storage.errors import StorageError
 
 Request = (
     AppendEntriesRequest
@@ -184,7 +185,10 @@ def render_request(request: Request, payload: bytes) -> str:
 def _render_entry(entry: Entry) -> str:
     text = f"{entry.index}@{entry.term}"
     if entry.kind is EntryKind.CONFIGURATION:
-        return f"{text} {render_configuration(decode_configuration(entry.payload))}"
+        try:
+            return f"{text} {render_configuration(decode_configuration(entry.payload))}"
+        except StorageError as error:
+            return f"{text} configuration that {error}"
     return f"{text} barrier" if entry.kind is EntryKind.BARRIER else text
 
 
