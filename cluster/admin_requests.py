@@ -257,7 +257,8 @@ class AdminRequests:
 
     async def update_feature(self, request: UpdateFeatureRequest) -> AdminReply:
         """Let a feature be used at a level from now on, or only check whether it could be."""
-        return await self.forward(UPDATE_FEATURE, request, self._update_feature)
+        # A level that is raised already is not raised again. A raise may end the very link that its answer comes by.
+        return await self.forward(UPDATE_FEATURE, request, self._update_feature, is_repeatable=True)
 
     async def alter_broker_configs(self, request: AlterBrokerConfigsRequest) -> AdminReply:
         """Change what is set on a broker or on all while they run, or only check whether it could be.

@@ -85,7 +85,7 @@ def test_a_broker_that_waits_for_others_is_not_ready_and_says_so(
     cluster: BrokerCluster = make_cluster(3)
     service = Service(cluster[1], double)
     services.append(service)
-    eventually("it waits for the others", lambda: "waiting for seeds" in service.log_text())
+    eventually("it waits for the others", lambda: "no seed answers" in service.log_text())
     double.wait_for("STATUS=not ready: ")
     assert not any("READY=1" in message.lines for message in double.messages)
     for node in (2, 3):

@@ -235,7 +235,8 @@ class Brokers:
         await until(lambda: all(node.controller.leader_id is not None for node in nodes))
         for node in nodes:
             number = int(node.options.node_id)
-            node.register(BrokerRecord(number, node.replica.directory_id, "k", 9000 + number, "r", 1, "a", 2))
+            rpc = node.options.rpc_host, node.options.rpc_port
+            node.register(BrokerRecord(number, node.replica.directory_id, "k", 9000 + number, *rpc, "a", 2))
         await asyncio.gather(*(node.is_registered.wait() for node in nodes))
         return nodes
 

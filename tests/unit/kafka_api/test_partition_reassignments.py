@@ -6,7 +6,7 @@ import pytest
 from wire_client import broker_in
 
 import cluster.founding
-import cluster.node
+import cluster.node_options
 from cluster.commands import BrokerRecord, RegisterBroker
 from cluster.founding import found
 from kafka_api.protocol.api_keys import ApiKey
@@ -27,7 +27,7 @@ _Asked = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
 @pytest.fixture(name="movable")
 def fixture_movable(monkeypatch):
     """Brokers that are started from now on have the feature, and so have the clusters that they found."""
-    monkeypatch.setattr(cluster.node, "OFFERED", UNSTABLE)
+    monkeypatch.setattr(cluster.node_options, "OFFERED", UNSTABLE)
 
 
 def with_broker(path, test):

@@ -8,7 +8,7 @@ import pytest
 from wire_client import broker_in
 
 import cluster.founding
-import cluster.node
+import cluster.node_options
 from cluster.founding import found
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
@@ -23,7 +23,7 @@ OFFERED = {"x.one": LevelRange(0, 2), "x.two": LevelRange(1, 3), "x.none": Level
 @pytest.fixture(autouse=True)
 def offered(monkeypatch):
     """What brokers of these tests offer; their cluster was founded by a version without features."""
-    monkeypatch.setattr(cluster.node, "OFFERED", OFFERED)
+    monkeypatch.setattr(cluster.node_options, "OFFERED", OFFERED)
     monkeypatch.setattr(cluster.founding, "found", lambda members, _: found(members))
 
 

@@ -7,6 +7,7 @@ from raft import append_entries_buffer
 from raft.configuration_entry import encode_configuration
 from raft.group_configuration import GroupConfiguration
 from raft.messages import InstallSnapshotRequest
+from raft.snapshot_chunks import seal_chunk
 from storage.entry import EntryKind
 from storage.log_start import LogStart
 from storage.snapshot_file import Snapshot, encode_snapshot
@@ -156,7 +157,7 @@ def test_a_snapshot_with_a_configuration_is_taken_once_the_stamp_is_there():
             request = InstallSnapshotRequest(GROUP, 3, start, 5, 1, 0, 5, checksum, configuration)
             # Twice: the first request of a term is answered BUSY until the term is durable.
             for _ in range(2):
-                group.say(1, 2, request, b"state")
+                group.say(1, 2, request, bytes(seal_chunk(request, b"state")))
                 group.settle()
             return group.actors[2].probe.snapshots_installed
 
