@@ -7,7 +7,7 @@ from wire_client import broker_in
 
 import cluster.founding
 import cluster.node_options
-from cluster.commands import BrokerRecord, RegisterBroker
+from cluster.commands import AdmitBroker, BrokerRecord, RegisterBroker
 from cluster.founding import found
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
@@ -79,6 +79,7 @@ async def second_broker(broker):
     """A broker that is known and never there."""
     record = BrokerRecord(2, "b" * 32, "127.0.0.1", 1, "r", 1, "a", 2, {MEMBERSHIP: 1})
     deadline = asyncio.get_running_loop().time() + 5
+    await broker.node.controller.propose(AdmitBroker(2, "b" * 32, "r", 1), deadline)
     await broker.node.controller.propose(RegisterBroker(record), deadline)
 
 
