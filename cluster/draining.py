@@ -35,6 +35,10 @@ class Draining:
         member = self._members.member(self._node_id)
         return member is not None and member.state is not BrokerState.ACTIVE
 
+    def _may_lead(self, node_id: NodeId) -> bool:
+        member = self._members.member(node_id)
+        return member is not None and member.state is BrokerState.ACTIVE
+
     def _look(self) -> None:
         if self._must_lead_nothing and not self._is_running and not self._gate.is_closed:
             self._is_running = True
@@ -43,7 +47,8 @@ class Draining:
     async def _run(self) -> None:
         try:
             while self._must_lead_nothing:
-                await self._groups.give_leadership(_PATIENCE)
+                # To one that must lead nothing either, it would only come back.
+                await self._groups.give_leadership(_PATIENCE, self._may_lead)
                 await asyncio.sleep(_INTERVAL)
         finally:
             self._is_running = False

@@ -2,12 +2,13 @@
 
 It looks each second. A replica must go if its broker is being decommissioned, or if its data directory is retired. A
 node that has joined with a new directory gets back what it had. Everything else goes to the active broker with the
-fewest replicas. Internal topics get more replicas as brokers join, up to three. A few partitions move at a time.
+fewest replicas, working ones first. Internal topics get more replicas as brokers join, up to three. A few partitions
+move at a time.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cluster.commands import AlterPlacements, PlacementRecord, ReplicaRecord
@@ -43,7 +44,12 @@ def must_leave(members: MembersTable, replica: Replica) -> bool:
     return member.state is BrokerState.DECOMMISSIONING
 
 
-def evacuated(replicas: Replicas, members: MembersTable, counts: Mapping[NodeId, int]) -> Replicas | None:
+def evacuated(
+    replicas: Replicas,
+    members: MembersTable,
+    counts: Mapping[NodeId, int],
+    is_alive: Callable[[NodeId], bool] = lambda _: True,
+) -> Replicas | None:
     """Return the replicas with those that must leave replaced; None: nothing can be done now.
 
     A node whose directory is retired is waited for: it may join again, unless it is to be empty. The order stays, and
@@ -53,10 +59,12 @@ def evacuated(replicas: Replicas, members: MembersTable, counts: Mapping[NodeId,
         replicas: As wanted until now.
         members: The brokers.
         counts: Replicas of each broker.
+        is_alive: Whether a broker works: one that does not would keep the move waiting, so it comes last.
     """
     usable = {NodeId(each.node_id): DirectoryId(each.directory_id) for each in members.usable()}
     kept = [replica for replica in replicas if not must_leave(members, replica)]
-    taken = {replica.node_id for replica in kept}
+    # A node that has joined anew gets its own back, so nobody else's place is there.
+    taken = {replica.node_id for replica in replicas if replica in kept or replica.node_id in usable}
     found: dict[NodeId, Replica] = {replica.node_id: replica for replica in kept}
     is_better = False
     for replica in replicas:
@@ -65,11 +73,10 @@ def evacuated(replicas: Replicas, members: MembersTable, counts: Mapping[NodeId,
         member = members.member(replica.node_id)
         if replica.node_id in usable:
             found[replica.node_id] = Replica(replica.node_id, usable[replica.node_id])
-            taken.add(replica.node_id)
             is_better = True
             continue
         is_waited_for = member is not None and member.state is not BrokerState.DECOMMISSIONING
-        free = [] if is_waited_for else sorted(usable.keys() - taken, key=lambda node: (counts.get(node, 0), node))
+        free = [] if is_waited_for else _by_fill(usable.keys() - taken, counts, is_alive)
         if not free:
             found[replica.node_id] = replica
             continue
@@ -82,31 +89,55 @@ def evacuated(replicas: Replicas, members: MembersTable, counts: Mapping[NodeId,
     return result
 
 
-def raised(replicas: Replicas, members: MembersTable, counts: Mapping[NodeId, int]) -> Replicas | None:
+def _by_fill(nodes: Iterable[NodeId], counts: Mapping[NodeId, int], is_alive: Callable[[NodeId], bool]) -> list[NodeId]:
+    """Return brokers that work before others, and of these those with the fewest replicas first."""
+    return sorted(nodes, key=lambda node: (not is_alive(node), counts.get(node, 0), node))
+
+
+def can_move(topic: Topic, number: int, retired: Collection[DirectoryId]) -> bool:
+    """Whether the voters that are left may still agree on others: retired directories never answer."""
+    voters = topic.replicas[number]
+    return 2 * sum(voter.directory_id not in retired for voter in voters) > len(voters)
+
+
+def raised(
+    replicas: Replicas,
+    members: MembersTable,
+    counts: Mapping[NodeId, int],
+    is_alive: Callable[[NodeId], bool] = lambda _: True,
+) -> Replicas | None:
     """Return the replicas of a partition of an internal topic with as many as it should have; None: it has them."""
     usable = {NodeId(each.node_id): DirectoryId(each.directory_id) for each in members.usable()}
     missing = min(INTERNAL_REPLICAS, len(usable)) - len(replicas)
     if missing <= 0:
         return None
     held = {replica.node_id for replica in replicas}
-    free = sorted(usable.keys() - held, key=lambda node: (counts.get(node, 0), node))[:missing]
+    free = _by_fill(usable.keys() - held, counts, is_alive)[:missing]
     return (*replicas, *(Replica(node, usable[node]) for node in free)) if free else None
 
 
-def wanted_moves(topics: TopicTable, members: MembersTable, places: int) -> list[Wanted]:
-    """Return up to `places` partitions that must move now, and where to."""
+def wanted_moves(
+    topics: TopicTable, members: MembersTable, places: int, is_alive: Callable[[NodeId], bool] = lambda _: True
+) -> list[Wanted]:
+    """Return which partitions must move now, and where to: up to `places`, and those that move and must go elsewhere.
+
+    A partition whose voters cannot agree on anything any more is left alone: its move would never end, and those of
+    others would wait for its place.
+    """
     counts = {member.node_id: topics.replica_count(member.node_id) for member in members.admitted()}
     found: list[Wanted] = []
     for topic, number, replicas in _partitions(topics):
-        if len(found) >= places:
-            break
+        is_moving = topic.move_of(number) is not None
+        if (places <= 0 and not is_moving) or not can_move(topic, number, members.retired):
+            continue
         target = None
         if any(must_leave(members, replica) for replica in replicas):
-            target = evacuated(replicas, members, counts)
-        elif topic.is_internal and topic.move_of(number) is None:
-            target = raised(replicas, members, counts)
+            target = evacuated(replicas, members, counts, is_alive)
+        elif topic.is_internal and not is_moving:
+            target = raised(replicas, members, counts, is_alive)
         if target is None:
             continue
+        places -= not is_moving
         for replica in target:
             if replica not in replicas:
                 counts[replica.node_id] = counts.get(replica.node_id, 0) + 1
@@ -124,8 +155,9 @@ def _partitions(topics: TopicTable) -> Iterator[tuple[Topic, int, Replicas]]:
 class Evacuation:
     """See the module."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, is_alive: Callable[[NodeId], bool]) -> None:
         self._controller = controller
+        self._is_alive = is_alive
         self._gate = Gate("evacuation")
 
     def start(self) -> None:
@@ -151,8 +183,14 @@ class Evacuation:
 
     def _due(self) -> Sequence[Wanted]:
         topics = self._controller.topics
-        moving = sum(1 for topic in topics.all() for number in topic.placements if topic.move_of(number) is not None)
-        return wanted_moves(topics, self._controller.members, MOVES_AT_ONCE - moving)
+        members = self._controller.members
+        # What cannot end takes no place.
+        moving = sum(
+            topic.move_of(number) is not None and can_move(topic, number, members.retired)
+            for topic in topics.all()
+            for number in topic.placements
+        )
+        return wanted_moves(topics, members, MOVES_AT_ONCE - moving, self._is_alive)
 
     async def _propose(self) -> None:
         """Let the partitions that are due move.

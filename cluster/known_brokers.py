@@ -7,7 +7,7 @@ says that the links need epochs.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -16,7 +16,7 @@ from cluster.founding import ClusterRecord, Seed, addresses
 from cluster.members_table import Member, MembersTable
 from model.error_text import reason_of
 from model.features import BROKERS_LEVEL, MEMBERSHIP
-from model.ids import DirectoryId, NodeId
+from model.ids import DirectoryId, Index, NodeId
 from rpc.identity import Address, Epoch, KnownReplica
 from rpc.links import Links
 from runtime.gate import Gate
@@ -39,6 +39,8 @@ class _Stored(msgspec.Struct, frozen=True):
     format_version: int
     brokers: list[_Broker]
     retired: list[str]
+    # How far raft0 was applied, at least, when this was so: what is read again after a restart is older.
+    applied_index: int = 0
 
 
 class KnownBrokers:
@@ -86,15 +88,26 @@ class KnownBrokers:
         self._links.set_peers({**self._seeds, **addresses(brokers)})
         self._links.require_epochs()
 
-    def follow(self, members: MembersTable, features: FeatureTable) -> None:
-        """Follow raft0's table from now on."""
+    def follow(self, members: MembersTable, features: FeatureTable, applied_index: Callable[[], Index]) -> None:
+        """Follow raft0's table from now on.
+
+        After a restart the table begins with raft0's snapshot, and then goes through what came after it. Until it is as
+        new as what is stored, the stored addresses and directories count. By older ones brokers might not reach each
+        other, and then raft0 would never be read on.
+
+        Args:
+            members, features: The tables.
+            applied_index: How far they are applied, at least.
+        """
 
         def look() -> None:
+            if self._stored is not None and applied_index() < self._stored.applied_index:
+                return
             told = [broker.features.get(MEMBERSHIP, 0) for broker in members.all()]
             if told and min(told) >= BROKERS_LEVEL:
                 self._links.prefer_epochs()
             if features.level(MEMBERSHIP) >= BROKERS_LEVEL:
-                self._take(members)
+                self._take(members, applied_index())
 
         members.add_listener(look)
         features.add_listener(look)
@@ -104,15 +117,15 @@ class KnownBrokers:
         """Store nothing more."""
         await self._gate.close()
 
-    def _take(self, members: MembersTable) -> None:
+    def _take(self, members: MembersTable, applied_index: Index) -> None:
         before = {} if self._stored is None else {each.node_id: (each.host, each.port) for each in self._stored.brokers}
         brokers = [
             _Broker(member.node_id, member.replica.directory_id, member.epoch, *self._address(member, before))
             for member in members.admitted()
             if not members.is_retired(member)
         ]
-        stored = _Stored(1, brokers, sorted(members.retired))
-        if stored == self._stored:
+        stored = _Stored(1, brokers, sorted(members.retired), applied_index)
+        if self._stored is not None and msgspec.structs.replace(self._stored, applied_index=applied_index) == stored:
             return
         self._stored = stored
         self._tell(stored)

@@ -299,7 +299,7 @@ class Node:
         self.partitions = PartitionManager()
         self.visible_ends = VisibleEnds(self.links, self.partitions, self.leadership, options.node_id)
         state = ControllerState(options.topic_defaults, options.state, options.features, cluster.replicas, self.stamp)
-        self._follow_tables(state.tables)
+        self._follow_tables(state)
         raft0 = await self.groups.create(
             RAFT0,
             GroupConfiguration.of(cluster.replicas),
@@ -312,10 +312,11 @@ class Node:
         self._start_fibers(state.tables)
         self._start_telemetry()
 
-    def _follow_tables(self, tables: ControllerTables) -> None:
+    def _follow_tables(self, state: ControllerState) -> None:
         """Before raft0 is opened: what its tables say is in force before anybody is served."""
+        tables = state.tables
         if self.options.has_links:
-            self.known_brokers.follow(tables.members, tables.features)
+            self.known_brokers.follow(tables.members, tables.features, lambda: state.applied_index)
         self._topics, set_options = tables.topics, tables.options
         set_options.add_listener(
             lambda: self._dynamic.apply(set_options.of(None), set_options.of(self.options.node_id))
@@ -369,7 +370,7 @@ class Node:
             self.backend,
             PlacementReports(tables.topics, tables.raft0, self.groups, self.placements, self.move_status.look),
             Raft0Voters(self.controller, self.is_alive),
-            Evacuation(self.controller),
+            Evacuation(self.controller, self.is_alive),
             Draining(tables.members, self.groups, self.options.node_id),
             self._retention,
         )

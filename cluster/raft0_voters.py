@@ -61,8 +61,8 @@ def wanted_voters(
     held = sorted(voter for voter in voters if voter in leaving)[: missing - len(fresh)]
     found = len(kept) + len(fresh) + len(held)
     if found % 2 == 0 and 2 < found < count:
-        # Four voters bear no more losses than three, so one that is ready waits for another.
-        fresh = fresh[:-1]
+        # Four voters bear no more losses than three: one that is to go leaves, or one that is ready waits for another.
+        held, fresh = (held[:-1], fresh) if held else (held, fresh[:-1])
     # Nobody who qualifies is ready: whoever votes goes on.
     return tuple(sorted((*kept, *fresh, *held))) or tuple(v for v in voters if v in leaving) or voters
 

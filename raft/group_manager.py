@@ -120,12 +120,15 @@ class GroupManager:
             consensus.voter.leave()
         await self.give_leadership(seconds)
 
-    async def give_leadership(self, seconds: float) -> None:
-        """Hand every group that is led here, and has other replicas, to another voter, for at most `seconds`."""
+    async def give_leadership(self, seconds: float, may_lead: Callable[[NodeId], bool] = lambda _: True) -> None:
+        """Hand every group that is led here, and has other replicas, to another voter, for at most `seconds`.
+
+        Only nodes that `may_lead` are asked; a group without such a voter stays here.
+        """
         led = [consensus for consensus in self if consensus.is_in_office and len(consensus.configuration.node_ids) > 1]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await asyncio.gather(*(_hand_over(consensus) for consensus in led))
+                await asyncio.gather(*(_hand_over(consensus, may_lead) for consensus in led))
         left = sum(consensus.state.is_leader for consensus in led)
         if led:
             _logger.info("handed over %d of %d groups that were led here", len(led) - left, len(led))
@@ -321,9 +324,9 @@ class GroupManager:
         self._heartbeats.beat_soon(consensus, nodes)
 
 
-async def _hand_over(consensus: Consensus) -> None:
+async def _hand_over(consensus: Consensus, may_lead: Callable[[NodeId], bool]) -> None:
     """Try the candidates in turn; one that is being stopped itself refuses at once."""
-    for target in consensus.transfer.candidates():
+    for target in filter(may_lead, consensus.transfer.candidates()):
         try:
             await consensus.transfer.run(target)
         except (TransferRefusedError, TransferTargetError):

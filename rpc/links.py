@@ -11,7 +11,7 @@ from rpc.connection import OpenConnections
 from rpc.damage_log import DamageLog
 from rpc.errors import HandshakeRefusedError, LinkDownError, RefusalCode, RpcError
 from rpc.framing import Buffer
-from rpc.handshake import FORMAT_VERSION, NONCE_BYTES, Handshake, KnownReplicas, Role
+from rpc.handshake import FORMAT_VERSION, FORMAT_WITHOUT_EPOCHS, NONCE_BYTES, Handshake, KnownReplicas, Role
 from rpc.identity import Address, Epoch, KnownReplica, LinkIdentity, Peer
 from rpc.link import LinkOwner, OutgoingLink, failed
 from rpc.methods import AsyncHandler, Handler, Method
@@ -289,6 +289,9 @@ class Links:
             listener(peer.replica.node_id)
 
     def _link_is_lost(self, peer: Peer, role: Role) -> None:
+        if not peer.is_founded and FORMAT_WITHOUT_EPOCHS not in self._known.formats:
+            # Whoever asks to join under a node id is not the node that has it: its end says nothing of that one.
+            return
         for listener in self._reset_listeners:
             listener(peer.replica.node_id)
         for lost_listener in self._lost_listeners if role is Role.DIALER else ():

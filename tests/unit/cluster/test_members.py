@@ -262,3 +262,56 @@ def test_internal_topics_rise_to_three_replicas():
     assert [replica.node_id for replica in move.target] == [1, 2, 3]
     assert raised(FOUNDERS, machine.members, {}) is None
     assert wanted_moves(machine.tables.topics, machine.members, 0) == []
+
+
+def joined(machine, *nodes):
+    for node in nodes:
+        machine.apply(AdmitBroker(node, f"d{node}", "r", 1))
+        machine.apply(RegisterBroker(record(node)))
+
+
+def nodes_of(moves):
+    return {move.topic.name: [replica.node_id for replica in move.target] for move in moves}
+
+
+def test_a_node_that_has_joined_anew_keeps_its_own_place_though_it_is_the_emptiest():
+    machine = Machine()
+    machine.topic(1, 2, 3)
+    joined(machine, 4)
+    machine.apply(RetireDirectory(2, "d2"))
+    machine.apply(AdmitBroker(2, "new", "r", 1))
+    machine.apply(RegisterBroker(record(2, "new")))
+    machine.apply(SetBrokerState(1, "decommissioning"))
+    (move,) = wanted_moves(machine.tables.topics, machine.members, 8)
+    assert [replica.node_id for replica in move.target] == [4, 2, 3]
+
+
+def test_a_partition_that_can_agree_on_nothing_takes_no_place():
+    machine = Machine()
+    machine.topic(1, 2, 3)
+    machine.topic(1, name="u", topic_id="b" * 32)
+    joined(machine, 4, 5)
+    machine.apply(RetireDirectory(1, "d1"))
+    machine.apply(AdmitBroker(1, "new", "r", 1))
+    machine.apply(RegisterBroker(record(1, "new")))
+    # The only replica of u is lost.
+    assert nodes_of(wanted_moves(machine.tables.topics, machine.members, 1)) == {"t": [1, 2, 3]}
+
+
+def test_a_move_that_must_go_elsewhere_needs_no_further_place():
+    machine = Machine()
+    machine.topic(1, 2, 3)
+    joined(machine, 4, 5)
+    to_four = [ReplicaRecord(4, "d4"), ReplicaRecord(2, "d2"), ReplicaRecord(3, "d3")]
+    machine.apply(AlterPlacements([PlacementRecord(TOPIC, 0, to_four)]))
+    machine.apply(SetBrokerState(4, "decommissioning"))
+    assert nodes_of(wanted_moves(machine.tables.topics, machine.members, 0)) in ({"t": [5, 2, 3]}, {"t": [1, 2, 3]})
+
+
+def test_brokers_that_work_get_replicas_before_those_that_do_not():
+    machine = Machine()
+    machine.topic(1, 2, 3)
+    joined(machine, 4, 5)
+    machine.apply(SetBrokerState(1, "decommissioning"))
+    moves = wanted_moves(machine.tables.topics, machine.members, 8, lambda node: node != 4)
+    assert nodes_of(moves) == {"t": [5, 2, 3]}
