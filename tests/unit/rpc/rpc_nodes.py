@@ -9,7 +9,7 @@ import msgspec
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.codec import decode_header
 from rpc.framing import Frame, FrameReader, encode_frame
-from rpc.handshake import NONCE_BYTES, Handshake, KnownReplicas, Role
+from rpc.handshake import FORMAT_WITHOUT_EPOCHS, NONCE_BYTES, Handshake, KnownReplicas, Role
 from rpc.identity import Address, LinkIdentity
 from rpc.links import Links
 from rpc.methods import Method
@@ -144,10 +144,14 @@ class Stranger:
             self._frames.received(len(data))
         return decode_header(frame.header)
 
-    async def shake(self, role: Role, who: LinkIdentity, dialled: int | None = None) -> Handshake:
+    async def shake(
+        self, role: Role, who: LinkIdentity, dialled: int | None = None, link_format: int = FORMAT_WITHOUT_EPOCHS
+    ) -> Handshake:
         """Go through a handshake as `who`."""
         node = NodeId(dialled) if dialled is not None else None
-        handshake = Handshake(role, who, b"n" * NONCE_BYTES, dialled_node=node, known=KnownReplicas({}))
+        handshake = Handshake(
+            role, who, b"n" * NONCE_BYTES, dialled_node=node, known=KnownReplicas({}), link_format=link_format
+        )
         for header in handshake.start():
             self.send(header)
         while handshake.peer is None:

@@ -20,7 +20,7 @@ from rpc.errors import (
     RpcError,
     RpcTimeoutError,
 )
-from rpc.handshake import Role
+from rpc.handshake import FORMAT_VERSION, Role
 from rpc.identity import Address, KnownReplica
 from rpc.methods import Method
 from rpc.options import LinkOptions
@@ -414,3 +414,23 @@ class deaf_peer:  # noqa: N801
         stranger = Stranger(reader, writer)
         self._strangers.append(stranger)
         await stranger.shake(Role.ACCEPTOR, identity(2))
+
+
+def test_the_end_of_a_stranger_that_asks_to_join_is_no_end_of_the_node_whose_id_it_names() -> None:
+    async def test() -> None:
+        async with pair() as (one, two):
+            for node in (one, two):
+                node.links.require_epochs()
+            await one.ups.get()
+            while not one.resets.empty():
+                one.resets.get_nowait()
+            stranger = await Stranger.dial(one.port)
+            who = identity(2, cluster=None, directory="new")
+            await stranger.shake(Role.DIALER, who, dialled=1, link_format=FORMAT_VERSION)
+            await stranger.close()
+            while not one.links.is_up(NodeId(2)):
+                await one.ups.get()
+            assert await one.ask(two, 1) == Told(1, 0)
+            assert one.resets.empty()
+
+    run(test())
