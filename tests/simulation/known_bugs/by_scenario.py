@@ -193,6 +193,6 @@ BY_SCENARIO = (
     ScenarioBug(
         "the new voters of a joint configuration commit without the old ones",
         "Raft thesis 4.1, figure 4.3",
-        f"{_SCENARIOS}/test_members.py::test_they_would_if_the_new_voters_alone_committed",
+        f"{_SCENARIOS}/test_members.py::test_disjoint_majorities_commit_if_the_new_voters_alone_do",
     ),
 )
