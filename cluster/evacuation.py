@@ -1,9 +1,9 @@
 """raft0's leader moves partitions away from brokers that are to be empty and from lost disks (RFC 0020).
 
-It looks each second. A replica must go if its broker is being decommissioned, or if its data directory is retired. A
-node that has joined with a new directory gets back what it had. Everything else goes to the active broker with the
-fewest replicas, working ones first. Internal topics get more replicas as brokers join, up to three. A few partitions
-move at a time.
+It looks each second, if a table has changed. A replica must go if its broker is being decommissioned, or if its data
+directory is retired. A node that has joined with a new directory gets back what it had. Everything else goes to the
+active broker with the fewest replicas, working ones first. Internal topics get more replicas as brokers join, up to
+three. A few partitions move at a time.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ def evacuated(
         counts: Replicas of each broker.
         is_alive: Whether a broker works: one that does not would keep the move waiting, so it comes last.
     """
-    usable = {NodeId(each.node_id): DirectoryId(each.directory_id) for each in members.usable()}
+    usable = _usable(members)
     kept = [replica for replica in replicas if not must_leave(members, replica)]
     # A node that has joined anew gets its own back, so nobody else's place is there.
     taken = {replica.node_id for replica in replicas if replica in kept or replica.node_id in usable}
@@ -89,6 +89,11 @@ def evacuated(
     return result
 
 
+def _usable(members: MembersTable) -> dict[NodeId, DirectoryId]:
+    """Return the directory of each broker that may get replicas."""
+    return {NodeId(each.node_id): DirectoryId(each.directory_id) for each in members.usable()}
+
+
 def _by_fill(nodes: Iterable[NodeId], counts: Mapping[NodeId, int], is_alive: Callable[[NodeId], bool]) -> list[NodeId]:
     """Return brokers that work before others, and of these those with the fewest replicas first."""
     return sorted(nodes, key=lambda node: (not is_alive(node), counts.get(node, 0), node))
@@ -107,7 +112,7 @@ def raised(
     is_alive: Callable[[NodeId], bool] = lambda _: True,
 ) -> Replicas | None:
     """Return the replicas of a partition of an internal topic with as many as it should have; None: it has them."""
-    usable = {NodeId(each.node_id): DirectoryId(each.directory_id) for each in members.usable()}
+    usable = _usable(members)
     missing = min(INTERNAL_REPLICAS, len(usable)) - len(replicas)
     if missing <= 0:
         return None
@@ -159,23 +164,32 @@ class Evacuation:
         self._controller = controller
         self._is_alive = is_alive
         self._gate = Gate("evacuation")
+        # Whether anything has changed since a look in office found nothing to move: then no partition is gone through.
+        self._is_due = True
 
     def start(self) -> None:
         """Begin to look."""
+        self._controller.topics.add_listener(self._on_change)
+        self._controller.members.add_listener(self._on_change)
         self._gate.spawn(self._run(), name="look")
 
     async def stop(self) -> None:
         """Propose nothing more."""
         await self._gate.close()
 
+    def _on_change(self) -> None:
+        self._is_due = True
+
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(_INTERVAL)
             controller = self._controller
-            if not controller.is_in_office or controller.features.level(MEMBERSHIP) < BROKERS_LEVEL:
+            is_in_use = controller.features.level(MEMBERSHIP) >= BROKERS_LEVEL
+            if not self._is_due or not controller.is_in_office or not is_in_use:
                 continue
             try:
-                if self._due():
+                self._is_due = bool(self._due())
+                if self._is_due:
                     await self._propose()
             except ClusterError as error:
                 # The next look tries again, here or at the next leader.

@@ -35,6 +35,7 @@ def network() -> Iterator[NetworkNamespace]:
         with own_network() as network:
             yield network
     except NetworkNamespaceError as error:
+        # Without the rights for a network of its own nothing can be cut.
         pytest.skip(str(error))
 
 

@@ -86,7 +86,7 @@ def two_configurations_are_under_way(patch: pytest.MonkeyPatch) -> None:
         stages = way._batcher.replicate([entry], ConsistencyLevel.QUORUM_ACK, expected_term=term)
         stages.replicated.add_done_callback(lambda done: done.cancelled() or done.exception())
         await stages.enqueued
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.002)  # As in the bug: it goes on without waiting for the commit.
 
     patch.setattr(Reconfiguration, "__init__", begun)
     patch.setattr(Reconfiguration, "_append", append)
@@ -122,7 +122,7 @@ def moves_finish_whatever_their_revision(patch: pytest.MonkeyPatch) -> None:
         return finish(placement, revision if placement.move is None else placement.move.revision)
 
     async def reported(reports: PlacementReports, reached: list[ReachedPlacement]) -> None:
-        await asyncio.sleep(3.0)
+        await asyncio.sleep(3.0)  # The slow network.
         await report(reports, reached)
 
     async def propose(placements: Placements, request: PlacementReport, deadline: float) -> AdminReply:
@@ -178,7 +178,7 @@ def replicas_that_have_left_still_grant_votes(patch: pytest.MonkeyPatch) -> None
         if consensus is None or consensus.configuration.revision > revision:
             return await leave(groups, group, revision)
         await groups._directories.begin_leaving(group, consensus.state.log_end)
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(1.0)  # The late end of the fibers.
         await groups.close(group)
         await groups._directories.finish_leaving(group)
         return True

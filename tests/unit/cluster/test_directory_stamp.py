@@ -113,7 +113,7 @@ class Life:
         stamp = DirectoryStamp(self.env, PATH, self.store)
         stamp.open_soon()
         for _ in range(20):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # As many steps as the stamp has, and more: nothing here takes time.
         await stamp.stop()
         return stamp
 
@@ -221,7 +221,7 @@ def test_a_disk_that_refuses_is_asked_again_and_nobody_goes_on_before(monkeypatc
         waiting = asyncio.ensure_future(stamp.ensure())
         async with asyncio.timeout(10):
             while "cannot be marked as format 2, again in" not in caplog.text:
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0.001)  # A log line wakes nobody.
         assert not waiting.done()
         assert machine.formats() == (1, 1)
         assert former_version_opens(machine)
@@ -247,10 +247,10 @@ def test_a_disk_that_hangs_holds_up_who_waits_and_nothing_else(monkeypatch, capl
         waiting = asyncio.ensure_future(stamp.ensure())
         async with asyncio.timeout(10):
             while "the disk has not marked" not in caplog.text:
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0.001)  # A log line wakes nobody.
         assert (waiting.done(), stamp.is_open, machine.formats()) == (False, False, (1, 1))
         given_up = asyncio.ensure_future(stamp.ensure())
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # Its wait has begun.
         given_up.cancel()
         life.hang.set()
         await waiting
@@ -302,7 +302,7 @@ def test_the_entry_that_raises_the_level_waits_for_the_stamp_and_those_before_it
         state.commit(Index(1))
         assert state.settles_until(Index(3)) == 1
         waiting = asyncio.ensure_future(state.wait_until_it_settles())
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # Its wait has begun.
         assert (disk.asked, waiting.done()) == (1, False)
         disk.stamp()
         await waiting

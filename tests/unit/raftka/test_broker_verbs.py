@@ -44,7 +44,7 @@ async def _until_told(ports, node, condition, at=1, seconds=40):
             status, body = await ports.ask(f"/v1/brokers/{node}", at=at)
             if status == 200 and condition(body):
                 return body
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # It is asked for over HTTP, and a change of the answer wakes nobody.
 
 
 def _waits_for_broker(found, node):
