@@ -19,6 +19,8 @@ pytestmark = pytest.mark.process
 _TOPIC = "flips"
 _VALUE_BYTES = 300_000
 _RECORDS = 12
+# What is read ahead of the readers of one log: `storage.read_ahead`.
+_READ_AHEAD_RUNS = 8
 
 
 def _produce(cluster: BrokerCluster, first: int, count: int) -> list[bytes]:
@@ -111,19 +113,24 @@ def test_a_bit_that_flips_under_a_running_broker_is_found_by_it_before_its_check
         )
         assert "damage" not in cluster[1].log_text()
         # Whoever goes on there, as a consumer does that is started again, has the broker look. What came whole in the
-        # response with the damaged batch, librdkafka has not handed on.
-        rest, error = _read_until_refused(cluster, len(values_read))
-        assert error == KafkaError.KAFKA_STORAGE_ERROR
-        assert rest == values[len(values_read) :][: len(rest)]
-        assert len(values_read) + len(rest) < 12
+        # response with the damaged batch, librdkafka has not handed on. A reader may get what was read ahead of the
+        # first one, before the bit flipped: that is whole, and the next reader does not get it again.
+        first = len(values_read)
+        for _ in range(_READ_AHEAD_RUNS + 1):
+            rest, error = _read_until_refused(cluster, first, len(values))
+            assert error == KafkaError.KAFKA_STORAGE_ERROR
+            assert rest == values[first:][: len(rest)]
+            if first + len(rest) < len(values):
+                break
+        assert first + len(rest) < 12
     else:
         # What is sent without a check then was found whole in this life, for example by a request before.
         assert error == KafkaError.KAFKA_STORAGE_ERROR
     eventually("the broker tells the damage", lambda: "a read found damage" in cluster[1].log_text())
 
 
-def _read_until_refused(cluster: BrokerCluster, first: int = 0) -> tuple[list[bytes], int]:
-    """Read from an offset on with checks of each batch until there is an error; return the values and the error."""
+def _read_until_refused(cluster: BrokerCluster, first: int = 0, end: int | None = None) -> tuple[list[bytes], int]:
+    """Read from an offset on with checks of each batch until an error, or `end`; return the values and the error."""
     config = {
         "bootstrap.servers": cluster.bootstrap,
         "group.id": "reader",
@@ -144,7 +151,7 @@ def _read_until_refused(cluster: BrokerCluster, first: int = 0) -> tuple[list[by
                 values.append(message.value())
             elif message is not None:
                 errors.append(message.error().code())
-            return bool(errors)
+            return bool(errors) or first + len(values) == end
 
         # librdkafka tells its application of bad messages, but tries again where the broker refuses.
         with contextlib.suppress(AssertionError):

@@ -101,6 +101,9 @@ def test_a_coordinator_out_of_office_reports_nothing_and_the_next_one_does(tmp_p
             topic = brokers.cluster[first].controller.topics.get(OFFSETS_TOPIC)
             group = topic.group(offsets_partition("g", len(topic.replicas)))
             target = next(number for number in brokers.cluster.nodes if number != first)
+            # A leader that was just elected hands over to nobody who has not answered it yet.
+            leader = brokers.cluster[first].groups.get(group)
+            await until(lambda: target in leader.in_sync)
             deadline = asyncio.get_running_loop().time() + 10
             await brokers.cluster[first].moves.move(group, target, deadline)
             # What it had measured is not told either.
