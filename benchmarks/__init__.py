@@ -6,6 +6,7 @@
 * `failover`       leaders that are killed, stopped or cut off under load; `faults` does that to them.
 * `mixed_levels`   in `compare`: writers at acks=1 and acks=all on one partition.
 * `level_stages`   where such calls spend their time in the leader; `timed_process` is the broker that notes it.
+* `living`         clusters that change while they run: moves, restarts, new brokers, lost disks.
 * `soak`           ten minutes of full load with retention.
 * `scrape_cost`    what a scrape of the metrics costs, and what producers feel of it.
 * `checkers`       `raftka check` on one core; `audit`: the same on Spark.

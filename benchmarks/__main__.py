@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import archive, audit, checkers, failover, level_stages, moves, scrape_cost, soak, start_time
+from benchmarks import archive, audit, checkers, failover, level_stages, scrape_cost, soak, start_time
 from benchmarks.cluster import BenchmarkError
 from benchmarks.compare import (
     connections,
@@ -26,6 +26,7 @@ from benchmarks.compare import (
     small_requests,
     spark_source,
 )
+from benchmarks.living import joint_failover, moves, new_brokers, raft0_learner, rolling_restart
 from benchmarks.machine import (
     BusyMachineError,
     UnfitDiskError,
@@ -47,7 +48,10 @@ _BENCHMARKS: dict[str, _Benchmark] = {
     "failover": failover.measure,
     "mixed_levels": mixed_levels.measure,
     "level_stages": level_stages.measure,
-    "moves": moves.measure,
+    "joint_failover": joint_failover.measure,
+    "rolling_restart": rolling_restart.measure,
+    "new_brokers": new_brokers.measure,
+    "raft0_learner": raft0_learner.measure,
     "soak": soak.measure,
     "scrape_cost": scrape_cost.measure,
     "checkers": checkers.measure,
@@ -56,6 +60,7 @@ _BENCHMARKS: dict[str, _Benchmark] = {
 }
 # These start Apache Kafka too.
 _BESIDE_KAFKA: dict[str, _Benchmark] = {
+    "moves": moves.measure,
     "produce": produce.measure,
     "small_requests": small_requests.measure,
     "consume": consume.measure,

@@ -85,6 +85,15 @@ class BenchCluster:
         """Pid by node id, of those that run."""
         return {each.node_id: each.process.pid for each in self.brokers if each.process is not None and each.is_alive}
 
+    @property
+    def folder(self) -> ClusterFolder:
+        """Where its brokers keep their data, their logs and what `raftka dev` knows of them."""
+        return self._folder
+
+    def kill(self, node: int) -> None:
+        """SIGKILL a broker and wait until it is gone."""
+        operations.kill_broker(self._folder, node)
+
     def restart(self, node: int) -> None:
         """Start a broker again and wait until it serves."""
         operations.restart_broker(self._folder, node)

@@ -24,7 +24,7 @@ from raftka.dev.ports import BrokerAddresses, PortRequest, choose_addresses
 from raftka.kafka import client as kafka_client
 from raftka.kafka.errors import KafkaClientError
 
-_NODES = 3
+_NODES, _REPLICAS = 3, 3
 _START_SECONDS = 120.0
 # One that has lost its quorum while stopping waits for it in vain.
 _STOP_SECONDS = 10.0
@@ -72,12 +72,13 @@ class KafkaCluster:
     def start(self) -> None:
         """Format the storage, start the brokers and wait until they are one cluster."""
         cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
-        formatting = [self._format(node, cluster_id) for node in range(1, _NODES + 1)]
+        nodes = range(1, len(self._addresses) + 1)
+        formatting = [self._format(node, cluster_id) for node in nodes]
         for child in formatting:
             out, _ = child.communicate(timeout=_START_SECONDS)
             if child.returncode != 0:
                 raise BenchmarkError(f"Kafka could not format its storage: {out[-300:].decode(errors='replace')}")
-        for node in range(1, _NODES + 1):
+        for node in nodes:
             with self._log_path(node).open("ab") as log:
                 command = java_command("kafka.Kafka", str(self._properties_path(node)))
                 command[1:1] = _HEAP
@@ -128,7 +129,7 @@ class KafkaCluster:
     @contextmanager
     def topic(self, partitions: int, config: Mapping[str, str] | None = None) -> Iterator[None]:
         """Hold a topic with three replicas; afterwards it is deleted and the disk has come to rest."""
-        kafka_client.create_topic(self.bootstrap, TOPIC, partitions, _NODES, config)
+        kafka_client.create_topic(self.bootstrap, TOPIC, partitions, _REPLICAS, config)
         try:
             self.wait_in_sync(partitions)
             yield
@@ -139,7 +140,9 @@ class KafkaCluster:
 
     def _in_sync(self, partitions: int) -> bool | None:
         found = self._topics().get(TOPIC, [])
-        is_full = len(found) == partitions and all(each.leader != -1 and len(each.in_sync) == _NODES for each in found)
+        is_full = len(found) == partitions and all(
+            each.leader != -1 and len(each.in_sync) == _REPLICAS for each in found
+        )
         return is_full or None
 
     def _topics(self) -> dict[str, list[kafka_client.PartitionInfo]]:
@@ -151,7 +154,7 @@ class KafkaCluster:
                 tail = self._log_path(node).read_bytes()[-500:].decode(errors="replace")
                 raise BenchmarkError(f"Kafka's broker {node} ended with {child.returncode}: {tail}")
         try:
-            return len(kafka_client.read_cluster(self.bootstrap, 2.0).brokers) == _NODES or None
+            return len(kafka_client.read_cluster(self.bootstrap, 2.0).brokers) == len(self._addresses) or None
         except KafkaClientError:
             return None
 
@@ -183,12 +186,12 @@ class KafkaCluster:
 
 
 @contextmanager
-def running_kafka(data_dir: Path) -> Iterator[KafkaCluster]:
-    """Start three brokers in a new folder below `data_dir`; stop them and remove it afterwards."""
+def running_kafka(data_dir: Path, nodes: int = _NODES) -> Iterator[KafkaCluster]:
+    """Start brokers, three if nothing is said, in a new folder below `data_dir`; stop and remove them afterwards."""
     # Before the folder is made: the first time this downloads a hundred jars.
     class_path()
     folder = Path(tempfile.mkdtemp(prefix="kafka-", dir=data_dir.resolve()))
-    cluster = KafkaCluster(folder, choose_addresses(_NODES, PortRequest(0, 0, 0)))
+    cluster = KafkaCluster(folder, choose_addresses(nodes, PortRequest(0, 0, 0)))
     try:
         cluster.start()
         yield cluster

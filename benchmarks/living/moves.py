@@ -1,29 +1,29 @@
 """What a move of a partition costs those who write to it, how exact its throttle is, and its CPU time per GiB.
 
 Four brokers; one partition with three replicas, filled beforehand. Kafka's own tool moves one of its replicas to the
-fourth broker, and the next move goes back. Each move carries the whole log.
+fourth broker, and the next move goes back. Each move carries the whole log. Apache Kafka moves as much afterwards, on
+the same machine: both would not find room in its page cache.
 """
 
 import json
 import re
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from benchmarks import native_client
-from benchmarks.cluster import TOPIC, BenchCluster, BenchmarkError, eventually, running_cluster
+from benchmarks.cluster import TOPIC, BenchCluster, BenchmarkError, Cluster, eventually, running_cluster
 from benchmarks.compare.latencies import latency_options, quantiles
 from benchmarks.compare.verdict import Target, row
-from benchmarks.kafka.kafka_cluster import java_command
+from benchmarks.kafka.kafka_cluster import java_command, running_kafka
+from benchmarks.living.verbs import OPTIONS
 from benchmarks.load import CountingProducer, client_facts
 from benchmarks.plan import Plan
 from benchmarks.processes import cpu_seconds
 from raftka.kafka import client as kafka_client
 
-_NODES = 4
+_NODES, _REPLICAS = 4, 3
 _MIB = 1024**2
 _GIB = 1024**3
 _BYTES, _QUICK_BYTES = 4 * _GIB, 128 * _MIB
@@ -44,25 +44,33 @@ def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
         BenchmarkError: Something needed is missing, or a move does not end.
     """
     size = _QUICK_BYTES if plan.is_quick else _BYTES
-    options = {"unstable.feature.versions.enable": "true"}
-    with running_cluster(data_dir, options, nodes=_NODES) as cluster, cluster.topic(1):
+    with running_cluster(data_dir, OPTIONS, nodes=_NODES) as cluster, cluster.topic(1):
         _fill(cluster, size)
         moves = _Moves(cluster, data_dir)
         latencies = [_beside(cluster, moves, plan) for _ in range(plan.pairs)]
         costs = [_cost(cluster, moves) for _ in range(plan.pairs)]
         throttled = _throttled(cluster, moves)
+    with running_kafka(data_dir, nodes=_NODES) as kafka, kafka.topic(1):
+        held = _fill(kafka, size)
+        moves = _Moves(kafka, data_dir)
+        kafka_costs = [_kafka_cost(kafka, moves, held) for _ in range(plan.pairs)]
     return {
         "what": f"a move of one of three replicas with {size / _GIB:g} GiB, by kafka-reassign-partitions",
         "client": client_facts(),
-        "rows": _rows(latencies, costs, throttled, size),
+        "rows": _rows(latencies, costs, kafka_costs, throttled, size),
         "latencies": latencies,
         "costs": costs,
+        "kafka_costs": kafka_costs,
         "throttled": throttled,
     }
 
 
 def _rows(
-    latencies: list[dict[str, Any]], costs: list[dict[str, float]], throttled: dict[str, float], size: int
+    latencies: list[dict[str, Any]],
+    costs: list[dict[str, float]],
+    kafka_costs: list[dict[str, float]],
+    throttled: dict[str, float],
+    size: int,
 ) -> list[dict[str, Any]]:
     load = f"{_LOAD_PER_SECOND:,}/s of 1 KiB at acks=all with linger {_LOAD_LINGER_MS} ms"
     beside = [each["beside"]["p99_ms"] for each in latencies]
@@ -71,8 +79,10 @@ def _rows(
     error = 100 * abs(throttled["bytes_per_second"] / _THROTTLE - 1)
     return [
         row(f"{load} beside a {what}: p99", "ms", beside, alone, Target("<=", 2.0), peer="the load alone"),
-        row(f"{what}: CPU time of all brokers per GiB", "s", [each["cpu_per_gib"] for each in costs]),
-        row(f"{what}: time per GiB", "s", [each["seconds"] / (each["bytes"] / _GIB) for each in costs]),
+        *(
+            row(f"{what}: {name} per GiB", "s", [each[key] for each in costs], [each[key] for each in kafka_costs])
+            for key, name in (("cpu_per_gib", "CPU time of all brokers"), ("seconds_per_gib", "time"))
+        ),
         row(f"throttle at {_THROTTLE / 1e6:g} MB/s: error", "%", [error], [], Target("<=", 10.0, "value")),
     ]
 
@@ -80,13 +90,14 @@ def _rows(
 class _Moves:
     """Moves the partition back and forth, by Kafka's tool."""
 
-    def __init__(self, cluster: BenchCluster, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
         self._cluster = cluster
         self._plan = folder / "move.json"
 
     def begin(self, *options: str) -> list[int]:
         """Start a move; return the brokers it goes to. It is under way when this returns, or has ended."""
-        (now,) = kafka_client.read_cluster(self._cluster.bootstrap).topic(TOPIC)
+        # The broker that is asked may not have heard yet that the last move has ended.
+        now = eventually("no move is under way", self._at_rest)
         (other,) = set(self._cluster.pids) - set(now.replicas)
         # Not the leader: what is measured is a move, and no change of leaders.
         leaves = next(node for node in reversed(now.replicas) if node != now.leader)
@@ -95,6 +106,10 @@ class _Moves:
         self._plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
         self._run("--execute", *options)
         return target
+
+    def _at_rest(self) -> kafka_client.PartitionInfo | None:
+        (now,) = kafka_client.read_cluster(self._cluster.bootstrap).topic(TOPIC)
+        return now if len(now.replicas) == _REPLICAS else None
 
     def verify(self) -> None:
         """Let the tool clear what throttles it has set."""
@@ -119,13 +134,15 @@ class _Moves:
             raise BenchmarkError(f"kafka-reassign-partitions: {(found.stdout + found.stderr).strip()[-500:]}")
 
 
-def _fill(cluster: BenchCluster, size: int) -> None:
+def _fill(cluster: Cluster, size: int) -> int:
+    """Fill the partition with at least `size` bytes of values; return how many they are."""
     with CountingProducer(cluster.bootstrap, "all") as producer:
         enough = size // _RECORD_BYTES
         eventually("the partition is filled", lambda: producer.acked >= enough or None, _FILL_SECONDS)
     if producer.errors:
         raise BenchmarkError(f"records were refused: {producer.errors[0]}")
     cluster.wait_in_sync(1)
+    return producer.acked * _RECORD_BYTES
 
 
 def _load(cluster: BenchCluster, plan: Plan) -> dict[str, float]:
@@ -162,24 +179,33 @@ def _beside(cluster: BenchCluster, moves: _Moves, plan: Plan) -> dict[str, Any]:
     return {"alone": alone, "beside": beside, "windows": len(windows), "is_covered": is_covered}
 
 
-@contextmanager
-def _cpu_of(cluster: BenchCluster, found: dict[str, float]) -> Iterator[None]:
-    """Note the CPU time of all brokers, the bytes of recovery, and the time that passes."""
-    pids = list(cluster.pids.values())
-    began, cpu, sent = time.perf_counter(), sum(map(cpu_seconds, pids)), _recovered(cluster)
-    yield
-    found["seconds"] = time.perf_counter() - began
-    found["cpu_seconds"] = sum(map(cpu_seconds, pids)) - cpu
-    found["bytes"] = _recovered(cluster) - sent
-    found["cpu_per_gib"] = found["cpu_seconds"] / (found["bytes"] / _GIB)
-
-
 def _cost(cluster: BenchCluster, moves: _Moves) -> dict[str, float]:
     """Measure a move without any load beside it."""
-    found: dict[str, float] = {}
-    with _cpu_of(cluster, found):
-        moves.wait(moves.begin())
-    return found
+    sent = _recovered(cluster)
+    found = _timed(cluster, moves)
+    return _per_gib(found, _recovered(cluster) - sent)
+
+
+def _kafka_cost(cluster: Cluster, moves: _Moves, held: int) -> dict[str, float]:
+    """The same of Kafka, which does not tell what it sends: `held` bytes of values at least."""
+    return _per_gib(_timed(cluster, moves), held)
+
+
+def _timed(cluster: Cluster, moves: _Moves) -> dict[str, float]:
+    """Move; return the CPU time of all brokers and the time that passes."""
+    pids = list(cluster.pids.values())
+    began, cpu = time.perf_counter(), sum(map(cpu_seconds, pids))
+    moves.wait(moves.begin())
+    return {"seconds": time.perf_counter() - began, "cpu_seconds": sum(map(cpu_seconds, pids)) - cpu}
+
+
+def _per_gib(found: dict[str, float], size: int) -> dict[str, float]:
+    gib = size / _GIB
+    return found | {
+        "bytes": size,
+        "cpu_per_gib": found["cpu_seconds"] / gib,
+        "seconds_per_gib": found["seconds"] / gib,
+    }
 
 
 def _throttled(cluster: BenchCluster, moves: _Moves) -> dict[str, float]:
