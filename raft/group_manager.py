@@ -159,8 +159,8 @@ class GroupManager:
         """Let the groups work by other options from now on; it does not block.
 
         What may change: `flush_interval` and `flush_bytes`, `unreplicated_bytes` and `unflushed_bytes`,
-        `replica_lag_max`, `disk_reserve_bytes`, `leader_throttled_rate` and `follower_throttled_rate`. The others are
-        read once, and must be as before.
+        `replica_lag_max`, `disk_reserve_bytes`, `leader_throttled_rate`, `follower_throttled_rate` and
+        `learner_rate`. The others are read once, and must be as before.
         """
         self._node.options = options
         self.limits.disk.change_reserve(options.disk_reserve_bytes)

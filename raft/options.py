@@ -43,6 +43,8 @@ class RaftOptions:
         leader_throttled_rate: Bytes per second that this node sends to followers that are far behind, of groups whose
             configuration names it as a throttled leader (RFC 0004).
         follower_throttled_rate: The same of what it is sent, while it is a throttled follower.
+        learner_rate: Bytes per second that this node sends to learners that are far behind, where none of these two
+            bounds them.
         append_buffer_requests: Requests a follower queues per group before it answers BUSY.
         node_append_buffer_bytes: Bytes of such requests over all groups of a node. A group holds at most 1/8 of it, and
             1/8 is kept for internal groups.
@@ -85,6 +87,7 @@ class RaftOptions:
     recovery_chunk_bytes: int = 512 * 1024
     leader_throttled_rate: int = UNLIMITED
     follower_throttled_rate: int = UNLIMITED
+    learner_rate: int = UNLIMITED
     append_buffer_requests: int = 256
     node_append_buffer_bytes: int = 128 * 1024 * 1024
     replica_lag_max: float = 10.000
@@ -128,5 +131,7 @@ class RaftOptions:
             raise ValueError("node_batcher_bytes and node_append_buffer_bytes must be at least 8")
         if min(self.leader_throttled_rate, self.follower_throttled_rate) < 0:
             raise ValueError("a throttled rate must be at least 0")
+        if self.learner_rate <= 0:
+            raise ValueError("learner_rate must be above 0")
         if self.disk_reserve_bytes < 0 or self.read_cache_bytes < 0:
             raise ValueError("disk_reserve_bytes and read_cache_bytes must be at least 0")

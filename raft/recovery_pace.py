@@ -3,6 +3,7 @@
     in sync, or needed      never held: it is not the bulk of a move, and writes would wait with it
     named as a leader       waits for the bucket of this node
     named as a follower     waits for the bucket of the follower's node, which it asks for credit
+    neither, and a learner  waits for this node's bucket for learners, as long as that lets it come nearer
 
 Each look reads the configuration and the rates as they are now, so a change reaches a recovery that is under way.
 """
@@ -58,12 +59,31 @@ class RecoveryPace:
         return is_old and self._by_follower and not self._is_exempt
 
     @property
+    def is_bound(self) -> bool:
+        """Whether any rate bounds this recovery, one that was set or the node's own for learners."""
+        return self.is_throttled or self._is_taught
+
+    @property
+    def _is_taught(self) -> bool:
+        """Whether the node's own bound for learners holds: nobody has set a rate, and the learner comes nearer at it.
+
+        Where producers write more than that, a learner would never get there: it is sent what it lacks as fast as
+        disks and links allow, until it comes nearer.
+        """
+        bucket, learners = self._throttle.teaching, self._context.state.configuration.learners
+        if not bucket.is_limited or self.is_throttled or self._is_losing or self._is_exempt:
+            return False
+        return any(learner.node_id == self._follower.node_id for learner in learners)
+
+    @property
     def chunk_bytes(self) -> int:
         """Bytes of entries that one request carries."""
         most = self._context.options.recovery_chunk_bytes
-        if not self.is_throttled:
+        if not self.is_bound:
             return most
         rates = [self._throttle.sending.rate] if self._by_leader else []
+        if self._is_taught:
+            rates.append(self._throttle.teaching.rate)
         if self._is_bound_there:
             rates.append(self._follower_rate)
         return min(most, max(_CHUNK_BYTES_MIN, min(rates) // _CHUNKS_PER_SECOND))
@@ -112,12 +132,15 @@ class RecoveryPace:
         """
         if not await self.is_known():
             return False
-        if not self.is_throttled:
+        context, began = self._context, self._context.now()
+        self._note_trend()
+        if not self.is_bound:
             self._follower.held_back_by = ""
             return goes_on()
-        context, began = self._context, self._context.now()
         self._tell()
         try:
+            if not await self._until_granted(lambda: self._is_taught, self._reserve_as_learner, size, goes_on):
+                return False
             if not await self._until_granted(lambda: self._by_leader, self._reserve, size, goes_on):
                 return False
             if not await self._until_granted(lambda: self._is_bound_there, self._credit, size, goes_on):
@@ -154,6 +177,9 @@ class RecoveryPace:
     async def _reserve(self, size: int) -> Reservation:
         return self._throttle.sending.reserve(size, self._context.now())
 
+    async def _reserve_as_learner(self, size: int) -> Reservation:
+        return self._throttle.teaching.reserve(size, self._context.now())
+
     async def _credit(self, size: int) -> Reservation | None:
         """Ask the follower's node for credit; None: it does not answer."""
         reply = await self._answer(RecoveryCreditRequest(self._context.group, size))
@@ -173,12 +199,21 @@ class RecoveryPace:
 
     # -- what is told of it -------------------------------------------------------------------------------------
 
-    def _tell(self) -> None:
-        """Say to what rate the follower is held, and whether it comes nearer."""
+    def _note_trend(self) -> None:
+        """See every few seconds whether the follower comes nearer."""
         now, lag = self._context.now(), self._context.log.dirty_index - self._follower.expected_log_end_index
         if now - self._trend_at >= _TREND_SECONDS:
             self._is_losing = self._trend_at > float("-inf") and lag >= self._lag_then
             self._trend_at, self._lag_then = now, lag
+
+    def _tell(self) -> None:
+        """Say to what rate the follower is held, and whether it comes nearer."""
+        if not self.is_throttled:
+            rate, node = self._throttle.teaching.rate, self._context.state.node_id
+            self._follower.held_back_by = (
+                f"at most {rate} bytes/s: replication.learner.bytes.per.second of broker {node}"
+            )
+            return
         bounds = []
         if self._by_leader:
             bounds.append((self._throttle.sending.rate, "leader", self._context.state.node_id))

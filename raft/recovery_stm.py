@@ -206,7 +206,7 @@ class RecoveryStm:
         log = self._context.log
         if prev_index >= log.dirty_index:
             return True
-        if not self._pace.is_throttled:
+        if not self._pace.is_bound:
             return log.recent(Index(prev_index + 1), 1) is not None
         rest = log.recent(Index(prev_index + 1), self._pace.chunk_bytes)
         return rest is not None and rest[-1].index >= log.dirty_index

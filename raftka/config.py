@@ -93,6 +93,7 @@ class BrokerConfig:
     raft_unflushed_max_bytes: int
     replica_lag_time_max_ms: int
     leader_replication_throttled_rate: int
+    replication_learner_bytes_per_second: int
     follower_replication_throttled_rate: int
     read_cache_bytes: int
     disk_reserve_bytes: int

@@ -353,6 +353,16 @@ OPTIONS: tuple[Option, ...] = (
         is_dynamic=True,
     ),
     _bytes(
+        "replication.learner.bytes.per.second",
+        32 * 1024 * 1024,
+        "Bytes per second that this broker sends to new replicas, those of moves and of replaced disks, so that clients"
+        " have disks and links to themselves. It does not hold where one of the rates above does, nor where producers"
+        " write so much that a new replica does not come nearer at it.",
+        64 * 1024,
+        _LONG_MAX,
+        is_dynamic=True,
+    ),
+    _bytes(
         "read.cache.bytes",
         -1,
         "Memory for what partitions that this broker leads have written lately, beside their newest entries. Consumers"

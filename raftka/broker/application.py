@@ -334,6 +334,7 @@ def _raft_options(config: BrokerConfig, open_segments: int, read_cache: int) -> 
         replica_lag_max=config.replica_lag_time_max_ms / 1000,
         leader_throttled_rate=config.leader_replication_throttled_rate,
         follower_throttled_rate=config.follower_replication_throttled_rate,
+        learner_rate=config.replication_learner_bytes_per_second,
         disk_reserve_bytes=config.disk_reserve_bytes,
         open_segments=open_segments,
         read_cache_bytes=read_cache,

@@ -508,13 +508,13 @@ _RAFT = (
     ),
     _raft(
         "throttled_bytes",
-        "Bytes of recovery_bytes and of snapshots that a throttled rate let pass.",
-        "compare with `leader.replication.throttled.rate`",
+        "Bytes of recovery_bytes and of snapshots that a rate has bounded.",
+        "compare with `replication.learner.bytes.per.second` and `leader.replication.throttled.rate`",
         "bytes",
     ),
     _raft(
         "throttled_seconds",
-        "Time that recoveries of followers here have waited for a throttled rate, all added up.",
+        "Time that recoveries of followers here have waited for a rate that bounds them, all added up.",
         "it rises after the last move: throttles were not cleared, run `kafka-reassign-partitions --verify`",
         "seconds",
     ),

@@ -41,8 +41,9 @@ class Throttled(Group):
             self.settle()
             self.deliver(lambda _: True)
 
-    def rate(self, node, leader=UNLIMITED, follower=UNLIMITED):
-        options = replace(self.options, leader_throttled_rate=leader, follower_throttled_rate=follower)
+    def rate(self, node, leader=UNLIMITED, follower=UNLIMITED, learner=UNLIMITED):
+        rates = {"leader_throttled_rate": leader, "follower_throttled_rate": follower, "learner_rate": learner}
+        options = replace(self.options, **rates)
         self.call(lambda: self.actors[node].limits.throttle.change(options, self.world.time))
 
     def go(self, seconds, writes_per_second=0.0):
@@ -202,6 +203,35 @@ def test_a_new_member_does_not_get_there_while_more_is_written_and_the_wait_says
         group.rate(1)
         group.until_reached(at_most=5)
         assert group.replica(1).state.followers[NodeId(4)].held_back_by == ""
+
+
+def test_a_node_bounds_what_its_learners_get_where_nobody_has_set_a_rate():
+    with Throttled() as group:
+        group.rate(1, learner=RATE)
+        group.begin_move()
+        group.go(1.0)
+        assert group.waits_for == (
+            "nodes [4] catch up (node 4 gets at most 100000 bytes/s: replication.learner.bytes.per.second of broker 1)"
+        )
+        assert 0 < group.probe.recovery_bytes <= 2 * RATE + 512 * 1024
+        group.until_reached()
+        assert group.replica(1).state.followers[NodeId(4)].held_back_by == ""
+
+
+def test_a_rate_that_was_set_takes_the_place_of_the_bound_for_learners():
+    with Throttled(leaders=[1]) as group:
+        group.rate(1, leader=10 * RATE, learner=RATE // 10)
+        group.begin_move()
+        began = group.world.time
+        group.until_reached()
+        assert group.world.time - began <= 1.2 * BYTES / (10 * RATE) + 1.0
+
+
+def test_a_learner_that_does_not_come_nearer_at_its_bound_is_sent_more():
+    with Throttled() as group:
+        group.rate(1, learner=RATE // 10)
+        group.begin_move()
+        group.until_reached(writes_per_second=2 * RATE)
 
 
 def test_the_bound_of_a_follower_holds_for_all_its_leaders_together():

@@ -146,6 +146,11 @@ TABLE = {
         lambda broker: broker.node.groups.limits.throttle.receiving.rate,
         0,
     ),
+    "replication.learner.bytes.per.second": (
+        "65537",
+        lambda broker: broker.node.groups.limits.throttle.teaching.rate,
+        65537,
+    ),
     "disk.reserve.bytes": ("1000", lambda broker: broker.node.groups.limits.disk._reserve, 1000),
     "log.segment.bytes": (
         "2097152",
