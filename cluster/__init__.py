@@ -32,7 +32,8 @@
 * `leadership_moves`      lets a chosen replica lead; any broker forwards to the partition's leader.
 * `events`                the newest events of this broker, each a line of its log (RFC 0016): `node_watch` records
                           which brokers are lost and back, `leadership_events` what this one begins to lead,
-                          `move_events` which partitions move, `broker_events` which brokers come and go.
+                          `move_events` which partitions move, `broker_events` which brokers come and go,
+                          `controller_events` which features are raised, and who votes in raft0.
 * `idle_probe`            asks over silent links, so that a broker that stands still is lost for all others too.
 * `health_counts`         how many partitions a broker leads, and how many of them are in trouble; raft0's leader:
                           brokers alive, and partitions that nobody leads.

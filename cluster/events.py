@@ -35,6 +35,8 @@ class EventKind(Enum):
     BROKER_STATE = "broker_state"
     BROKER_RETIRED = "broker_retired"
     BROKER_REMOVED = "broker_removed"
+    FEATURE_RAISED = "feature_raised"
+    RAFT0_VOTERS = "raft0_voters"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from cluster.broker_events import BrokerWatch
 from cluster.commands import BrokerRecord
 from cluster.controller import Controller
 from cluster.controller_backend import ControllerBackend
+from cluster.controller_events import ControllerEvents
 from cluster.controller_state import ControllerState
 from cluster.controller_tables import ControllerTables
 from cluster.data_directory import GROUPS, claim_data_directory
@@ -323,6 +324,7 @@ class Node:
         )
         LeadershipEvents(self.groups, self.events)
         MoveEvents(tables.topics, self.events, self.options.node_id, self.is_registered.is_set)
+        ControllerEvents(tables.features, tables.raft0, self.events, self.is_registered.is_set)
         self.broker_watch = BrokerWatch(tables.members, tables.topics, self.events, self.is_registered.is_set)
         # It hears of every topic that is deleted from then on.
         self.backend = ControllerBackend(

@@ -28,7 +28,7 @@ from cluster.errors import ClusterError
 from cluster.node import Node
 from kafka_api.error_mapping import error_code
 from kafka_api.protocol.error_codes import ErrorCode
-from model.ids import Index
+from model.ids import Index, NodeId
 from raftka.broker.admin_access import is_from_this_machine
 
 REMOTE_CHANGES = "admin.remote.changes.enable"
@@ -46,6 +46,7 @@ _STATUSES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: HTTPStatus.NOT_FOUND,
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: HTTPStatus.CONFLICT,
     ErrorCode.UNSUPPORTED_VERSION: HTTPStatus.CONFLICT,
+    ErrorCode.FEATURE_UPDATE_FAILED: HTTPStatus.CONFLICT,
     ErrorCode.TOPIC_ALREADY_EXISTS: HTTPStatus.CONFLICT,
     ErrorCode.POLICY_VIOLATION: HTTPStatus.CONFLICT,
     ErrorCode.REQUEST_TIMED_OUT: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -204,11 +205,7 @@ async def _run(verb: Change[Any], node: Node, body: Changing, request: web.Reque
         outcome = await verb.run(node, body, dict(request.match_info))
     if not body.dry_run:
         _logger.info("%s %s from %s: accepted", request.method, request.path, request.remote)
-    try:
-        async with asyncio.timeout(_GRACE_SECONDS):
-            await node.controller.wait_applied(Index(outcome.applied_index))
-    except TimeoutError:
-        # It is done, and only this broker lags.
+    if not await until_known(node, outcome.applied_index):
         _logger.info("%s: this broker has not applied the change yet", request.path)
     return outcome
 
@@ -231,6 +228,32 @@ async def _read(request: web.Request, kind: type[Body]) -> Body:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         message = f"the body is not what {request.path} takes: {error}"
         raise VerbError(400, ErrorCode.INVALID_REQUEST.name, message[:_SHOWN_CHARACTERS]) from error
+
+
+async def until_known(node: Node, index: int) -> bool:
+    """Wait until this broker has applied raft0's log up to `index`, for a while; return whether it has.
+
+    If it has not, the change is made all the same, and only this broker lags.
+    """
+    try:
+        async with asyncio.timeout(_GRACE_SECONDS):
+            await node.controller.wait_applied(Index(index))
+    except TimeoutError:
+        return False
+    return True
+
+
+def brokers_away(node: Node, only: NodeId | None = None) -> str:
+    """Return, as what a change waits for, the registered brokers that do not answer; empty: all do.
+
+    Args:
+        node: Who looks.
+        only: The change is about this broker alone.
+    """
+    registered = (NodeId(broker.node_id) for broker in node.controller.members.all())
+    away = [each for each in registered if only in (None, each) and not node.is_alive(each)]
+    names = ", ".join(map(str, away))
+    return f"broker{'s' if len(away) > 1 else ''} {names} to come back: it holds there, too, from then on" * bool(away)
 
 
 def refusal_of(error: ClusterError, details: Mapping[str, object] | None = None) -> VerbError:

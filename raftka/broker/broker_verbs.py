@@ -23,15 +23,14 @@ from cluster.members_table import BrokerState, Member
 from cluster.node import Node
 from cluster.topic_table import Topic
 from kafka_api.protocol.error_codes import ErrorCode
-from model.ids import Index, NodeId, Replica
-from raftka.broker.admin_verbs import Change, Changing, Outcome, Read, Verb, VerbError
+from model.ids import NodeId, Replica
+from raftka.broker.admin_verbs import Change, Changing, Outcome, Read, Verb, VerbError, until_known
 from raftka.broker.broker_rows import member_json
 
 IN_USE = "BROKER_IN_USE"
 WITHOUT_MAJORITY = "WITHOUT_MAJORITY"
 _PARTITIONS_PER_STEP = 100
 _NAMED_MAX = 100
-_APPLIED_SECONDS = 5.0
 
 
 class ChangeBroker(Changing, frozen=True, kw_only=True):
@@ -85,12 +84,7 @@ async def _change(
         raise _unknown(str(error)) from error
     except BrokerInUseError as error:
         raise VerbError(409, IN_USE, str(error)) from error
-    try:
-        async with asyncio.timeout(_APPLIED_SECONDS):
-            await node.controller.wait_applied(Index(reply.applied_index))
-    except TimeoutError:
-        # This broker lags. The change is made all the same.
-        pass
+    await until_known(node, reply.applied_index)
     member = node.controller.members.member(node_id)
     told, waits_for = ({}, "") if member is None else await _described(node, member)
     return told, "" if body.dry_run else waits_for, reply.applied_index

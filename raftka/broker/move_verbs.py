@@ -9,7 +9,6 @@ Each partition is accepted or refused by itself. If all are refused, the answer 
 `partitions` all the same.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -18,14 +17,13 @@ import msgspec
 from cluster.errors import BY_NAME, ClusterError, NoReassignmentError, UnknownTopicError
 from cluster.move_status import MoveStatus
 from cluster.node import Node
-from cluster.placements import AlterPlacementsRequest, PlacementsReply, RefusedMove, WantedMove
+from cluster.placements import AlterPlacementsRequest, RefusedMove, WantedMove
 from cluster.replication_spread import spread
 from cluster.topic_table import Topic
 from kafka_api.error_mapping import error_code
-from model.ids import Index, NodeId
-from raftka.broker.admin_verbs import Change, Changing, Outcome, Read, Verb, VerbError, refusal_of
+from model.ids import NodeId
+from raftka.broker.admin_verbs import Change, Changing, Outcome, Read, Verb, VerbError, refusal_of, until_known
 
-_APPLIED_SECONDS = 5.0
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=249)]
 
@@ -152,7 +150,7 @@ async def _alter(node: Node, wanted: Sequence[WantedMove], body: Changing, *, ma
     """
     request = AlterPlacementsRequest(list(wanted), may_change_count, body.timeout, validate_only=body.dry_run)
     reply = await node.placements.alter(request)
-    await _until_known(node, reply)
+    await until_known(node, reply.applied_index)
     refused = {(each.topic, each.partition): each for each in reply.refused if not _goes_back_already(node, each)}
     rows = [_told(each, refused.get((each.topic, each.partition))) for each in wanted]
     if rows and all(row["error"] for row in rows):
@@ -161,15 +159,6 @@ async def _alter(node: Node, wanted: Sequence[WantedMove], body: Changing, *, ma
     named = ((node.controller.topics.get(each.topic), each.partition) for each in wanted)
     waits = "" if body.dry_run else _waits_for(node, [(topic, number) for topic, number in named if topic is not None])
     return Outcome(waits, {"partitions": rows}, reply.applied_index)
-
-
-async def _until_known(node: Node, reply: PlacementsReply) -> None:
-    try:
-        async with asyncio.timeout(_APPLIED_SECONDS):
-            await node.controller.wait_applied(Index(reply.applied_index))
-    except TimeoutError:
-        # This broker lags. The moves have begun all the same.
-        return
 
 
 def _goes_back_already(node: Node, refused: RefusedMove) -> bool:

@@ -4,6 +4,7 @@ Any broker takes a verb. A broker takes changes from its own machine only, unles
 brokers are asked in turn until one takes it. Verbs are idempotent: one whose answer was lost is asked again.
 """
 
+import sys
 from typing import Any
 
 from raftka.admin_client import AdminError, request_json
@@ -58,6 +59,29 @@ def ask_verb(brokers: str, path: str, document: Any = None, seconds: float = _SE
             raise CommandError(f"broker {node} is of an older version: it has no {path}")
         raise VerbRefusedError(words, body)
     raise CommandError(told or "no broker answers")
+
+
+def try_change(brokers: str, path: str, document: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the answer of a change that Kafka's protocol has a request for, too; None: no broker takes the verb.
+
+    That is so with another Kafka, an older version, an admin port that does not answer here, and from another machine.
+
+    Raises:
+        VerbRefusedError: The change is refused.
+        KafkaClientError: No broker answers.
+    """
+    try:
+        return ask_verb(brokers, path, document)
+    except VerbRefusedError:
+        raise
+    except CommandError:
+        return None
+
+
+def tell_what_it_waits_for(answer: dict[str, Any]) -> None:
+    """Say on stderr what a change that was made still waits for."""
+    if answer["waits_for"]:
+        print(f"raftka: waits for {answer['waits_for']}", file=sys.stderr)
 
 
 def _ask(brokers: str, node: int, path: str, document: Any, seconds: float) -> tuple[int, Any]:

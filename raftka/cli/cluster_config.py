@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from raftka.cli.admin_verbs import tell_what_it_waits_for, try_change
 from raftka.cli.completion import complete_broker_keys, complete_broker_pairs
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.lazy_group import CommandGroup
@@ -140,6 +141,11 @@ def _alter(brokers: str, node: int | None, changed: dict[str, str], deleted: Seq
     # Any broker takes it for all of them; for one of them only that one does, in some Kafkas.
     asked, address = next(iter(_nodes(brokers, node).items()))
     is_for_all = node is None
-    kafka_configs.alter_options(address, asked, changed, deleted, is_for_all=is_for_all, is_dry_run=dry_run)
+    document = {"node_id": node, "set": changed, "unset": list(deleted), "dry_run": dry_run}
+    answer = try_change(brokers, "/v1/config", document)
+    if answer is None:
+        kafka_configs.alter_options(address, asked, changed, deleted, is_for_all=is_for_all, is_dry_run=dry_run)
     whose = "all brokers" if is_for_all else f"broker {node}"
     print(f"{whose}: accepted; nothing is changed (--dry-run)" if dry_run else f"changed on {whose}")
+    if answer is not None:
+        tell_what_it_waits_for(answer)

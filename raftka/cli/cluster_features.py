@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from raftka.cli.admin_verbs import tell_what_it_waits_for, try_change
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.options import Format, brokers_option, dry_run_option, format_option
@@ -54,21 +55,30 @@ def list_features(brokers: str, output: Format) -> None:
 @brokers_option
 def upgrade(pairs: tuple[str, ...], dry_run: bool, brokers: str) -> None:
     """Raise the levels of features. A level is never lowered: brokers of an older version cannot come back."""
+    wanted = _levels(pairs)
+    answer = try_change(brokers, "/v1/features/upgrade", {"levels": wanted, "dry_run": dry_run})
+    wanted = _upgrade_by_kafka(brokers, wanted, dry_run=dry_run) if answer is None else answer["levels"]
+    if not wanted:
+        print("every feature is as high as all brokers allow")
+        return
+    told = ", ".join(f"{name} at level {level}" for name, level in wanted.items())
+    print(f"{told}: accepted; nothing is changed (--dry-run)" if dry_run else told)
+    if answer is not None:
+        tell_what_it_waits_for(answer)
+
+
+def _upgrade_by_kafka(brokers: str, wanted: dict[str, int], *, dry_run: bool) -> dict[str, int]:
+    """Raise features by Kafka's request; return their levels. No levels: each as high as all brokers allow."""
     # Imported here, for the sake of `--help`.
     from raftka.kafka.features import raise_features
 
     nodes = kafka_client.read_cluster(brokers).brokers
-    rows = _rows(_read(nodes))
-    wanted = (
-        _levels(pairs) if pairs else {row["feature"]: row["highest"] for row in rows if row["highest"] > row["level"]}
-    )
     if not wanted:
-        print("every feature is as high as all brokers allow")
-        return
-    node, address = next(iter(nodes.items()))
-    raise_features(node, address, wanted, is_dry_run=dry_run)
-    told = ", ".join(f"{name} at level {level}" for name, level in wanted.items())
-    print(f"{told}: accepted; nothing is changed (--dry-run)" if dry_run else told)
+        wanted = {row["feature"]: row["highest"] for row in _rows(_read(nodes)) if row["highest"] > row["level"]}
+    if wanted:
+        node, address = next(iter(nodes.items()))
+        raise_features(node, address, wanted, is_dry_run=dry_run)
+    return wanted
 
 
 def _levels(pairs: tuple[str, ...]) -> dict[str, int]:

@@ -1,0 +1,71 @@
+"""Verbs about features and their levels (RFC 0018).
+
+GET   /v1/features          a row for each feature: its level, what all brokers have, and what each of them has
+POST  /v1/features/upgrade  {"levels": {NAME: LEVEL}}; without it: each feature as high as all brokers allow
+
+An upgrade checks all levels before it raises the first one. Who sends it again raises nothing twice.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+
+from cluster.admin_requests import UpdateFeatureRequest
+from cluster.node import Node
+from raftka.broker.admin_verbs import Change, Changing, Outcome, Read, Verb, brokers_away, until_known
+
+_Feature = Annotated[str, msgspec.Meta(min_length=1, max_length=249)]
+_Level = Annotated[int, msgspec.Meta(ge=1, lt=2**15)]
+
+
+class UpgradeFeatures(Changing, frozen=True, kw_only=True):
+    """Features and the levels that the cluster shall use; none: what `highest` of `GET /v1/features` says."""
+
+    levels: dict[_Feature, _Level] = msgspec.field(default_factory=dict)
+
+
+async def _list(node: Node, _: Mapping[str, str]) -> object:
+    return {"features": _rows(node)}
+
+
+def _rows(node: Node) -> list[dict[str, object]]:
+    """Return a row for each feature that a registered broker offers above level 0, or that is in force."""
+    brokers, levels = node.controller.members.all(), node.controller.features.all()
+    names = sorted({*levels, *(name for broker in brokers for name in broker.features)})
+    return [
+        {
+            "feature": name,
+            "level": levels.get(name, 0),
+            "highest": min((broker.features.get(name, 0) for broker in brokers), default=0),
+            "brokers": {str(broker.node_id): broker.features.get(name, 0) for broker in brokers},
+        }
+        for name in names
+    ]
+
+
+def _highest(node: Node) -> dict[str, int]:
+    """Return the features that all brokers could use at a higher level than the cluster does."""
+    brokers, features = node.controller.members.all(), node.controller.features
+    names = sorted({name for broker in brokers for name in broker.features})
+    highest = {name: min(broker.features.get(name, 0) for broker in brokers) for name in names}
+    return {name: level for name, level in highest.items() if level > features.level(name)}
+
+
+async def _upgrade(node: Node, body: UpgradeFeatures, _: Mapping[str, str]) -> Outcome:
+    wanted = body.levels or _highest(node)
+    index = 0
+    # Each level is checked before the first one is raised: a level is never lowered again.
+    for is_check in (True,) if body.dry_run else (True, False):
+        for name, level in wanted.items():
+            request = UpdateFeatureRequest(name, level, is_check, body.timeout)
+            index = max(index, (await node.admin.update_feature(request)).applied_index)
+    await until_known(node, index)
+    waits_for = "" if body.dry_run or not wanted else brokers_away(node)
+    return Outcome(waits_for, {"levels": wanted, "features": _rows(node)}, index)
+
+
+FEATURE_VERBS: tuple[Verb, ...] = (
+    Read("/v1/features", _list),
+    Change("/v1/features/upgrade", UpgradeFeatures, _upgrade),
+)

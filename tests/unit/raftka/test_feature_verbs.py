@@ -1,0 +1,141 @@
+"""Verbs about features, at the admin ports of three nodes: what they raise, what they try, and what they refuse."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+
+from cluster.events import EventKind
+from model.features import MEMBERSHIP, LevelRange
+from tests.unit.cluster.cluster_nodes import Cluster, run, until
+from tests.unit.raftka.test_move_verbs import _Ports
+
+OLDER, NEWER = {MEMBERSHIP: LevelRange(0, 0)}, {MEMBERSHIP: LevelRange(0, 1)}
+UPGRADE = "/v1/features/upgrade"
+
+
+class _Upgraded(Cluster):
+    """Three nodes of an older version, which are started again as nodes of a newer one: the level stays."""
+
+    def __init__(self, directory):
+        super().__init__(directory, 3)
+        self.offered = dict.fromkeys((1, 2, 3), OLDER)
+
+    def make(self, number, **changes):
+        return super().make(number, **{"features": self.offered[number], **changes})
+
+
+@asynccontextmanager
+async def _ports(directory, newer=(1, 2, 3)):
+    cluster = _Upgraded(directory)
+    ports = _Ports(cluster)
+    try:
+        await cluster.start()
+        await cluster.stop()
+        cluster.offered |= dict.fromkeys(newer, NEWER)
+        await cluster.start()
+        await until(cluster.has_controller)
+        await ports.open()
+        yield ports
+    finally:
+        await ports.close()
+        await cluster.stop()
+
+
+async def _levels(ports, at=1):
+    status, body = await ports.ask("/v1/features", at=at)
+    assert status == 200
+    return {row["feature"]: (row["level"], row["highest"]) for row in body["features"]}
+
+
+def _raised(node):
+    return [event.text for event in node.events.since(1) if event.kind is EventKind.FEATURE_RAISED]
+
+
+def test_a_feature_is_raised_as_high_as_all_brokers_allow_and_a_dry_run_raises_nothing(tmp_path):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            cluster = ports.cluster
+            assert await _levels(ports) == {MEMBERSHIP: (0, 1)}
+            status, body = await ports.ask(UPGRADE, {"dry_run": True}, at=2)
+            assert (status, body["dry_run"], body["waits_for"], body["levels"]) == (200, True, "", {MEMBERSHIP: 1})
+            assert await _levels(ports, at=2) == {MEMBERSHIP: (0, 1)}
+            assert all(node.controller.features.all() == {} for node in cluster.nodes.values())
+            status, body = await ports.ask(UPGRADE, {}, at=3)
+            assert (status, body["levels"]) == (200, {MEMBERSHIP: 1})
+            assert body["features"] == [
+                {"feature": MEMBERSHIP, "level": 1, "highest": 1, "brokers": {"1": 1, "2": 1, "3": 1}}
+            ]
+            # Once more does no harm, by any broker, with the level and without it.
+            await until(lambda: all(node.controller.features.level(MEMBERSHIP) for node in cluster.nodes.values()))
+            await until(cluster.has_controller)
+            status, body = await ports.ask(UPGRADE, {"levels": {MEMBERSHIP: 1}})
+            assert (status, body["levels"]) == (200, {MEMBERSHIP: 1})
+            status, body = await ports.ask(UPGRADE, {})
+            assert (status, body["levels"], body["waits_for"]) == (200, {}, "")
+            for node in cluster.nodes.values():
+                assert _raised(node) == [f"{MEMBERSHIP} is used at level 1, and was at level 0"]
+
+    run(test)
+
+
+def test_a_level_that_a_broker_lacks_is_refused_with_its_name_and_one_that_is_away_counts(tmp_path):
+    async def test():
+        async with _ports(tmp_path, newer=(1, 2)) as ports:
+            assert await _levels(ports) == {MEMBERSHIP: (0, 0)}
+            status, body = await ports.ask(UPGRADE, {})
+            assert (status, body["levels"]) == (200, {})
+            for is_dry in (True, False):
+                wanted = {"levels": {MEMBERSHIP: 1}, "dry_run": is_dry}
+                status, body = await ports.ask(UPGRADE, wanted)
+                assert (status, body["error"]) == (409, "FEATURE_UPDATE_FAILED")
+                assert "broker 3 has 0; start a newer version on these brokers first" in body["message"]
+            await ports.cluster.stop(3)
+            await until(lambda: not ports.cluster[1].is_alive(3))
+            status, body = await ports.ask(UPGRADE, {"levels": {MEMBERSHIP: 1}})
+            assert (status, body["error"]) == (409, "FEATURE_UPDATE_FAILED")
+            assert await _levels(ports) == {MEMBERSHIP: (0, 0)}
+
+    run(test)
+
+
+def test_an_upgrade_says_which_broker_is_away_and_raises_the_level_all_the_same(tmp_path):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            cluster = ports.cluster
+            await cluster.stop(3)
+            await until(lambda: not cluster[1].is_alive(3))
+            await until(cluster.has_controller)
+            status, body = await ports.ask(UPGRADE, {}, at=1)
+            assert (status, body["levels"]) == (200, {MEMBERSHIP: 1})
+            assert "3 to come back" in body["waits_for"]
+            await cluster.start(3)
+            await until(lambda: cluster[3].controller.features.level(MEMBERSHIP) == 1)
+            # It happened before this process registered, so it is no event of this process.
+            assert _raised(cluster[3]) == []
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("document", "status", "error"),
+    [
+        ({"levels": {MEMBERSHIP: 0}}, 400, "INVALID_REQUEST"),
+        ({"levels": {MEMBERSHIP: "1"}}, 400, "INVALID_REQUEST"),
+        ({"levels": {MEMBERSHIP: 2**15}}, 400, "INVALID_REQUEST"),
+        ({"levels": {"": 1}}, 400, "INVALID_REQUEST"),
+        ({"levels": [MEMBERSHIP]}, 400, "INVALID_REQUEST"),
+        ({"level": 1}, 400, "INVALID_REQUEST"),
+        ({"levels": {MEMBERSHIP: 2}}, 409, "FEATURE_UPDATE_FAILED"),
+        ({"levels": {"nobody.has.this": 1}}, 409, "FEATURE_UPDATE_FAILED"),
+        # The first one could be raised, and is not, for the other one cannot.
+        ({"levels": {MEMBERSHIP: 1, "nobody.has.this": 1}}, 409, "FEATURE_UPDATE_FAILED"),
+    ],
+)
+def test_an_upgrade_that_cannot_be_is_refused_as_a_whole(tmp_path, document, status, error):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            found, body = await ports.ask(UPGRADE, document)
+            assert (found, body["error"]) == (status, error)
+            assert await _levels(ports) == {MEMBERSHIP: (0, 1)}
+
+    run(test)
