@@ -5,7 +5,7 @@ configuration in their logs has. So a group whose voters cannot form a quorum is
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,7 +36,8 @@ class MovingReplica(msgspec.Struct, frozen=True, array_like=True):
     """One replica, and the newest configuration in its log, whose last entry is `last_index`.
 
     `lacks` names, at the leader, members of the configuration that lack entries of the leader's log, as (node, number
-    of entries). `idle_ms` says how long nothing of all this has got further, as far as this replica knows.
+    of entries). `idle_ms` says how long nothing of all this has got further, as far as this replica knows. `retired`
+    are the nodes whose voting data directory never counts again: they may run, with another one.
     """
 
     group: str
@@ -51,6 +52,7 @@ class MovingReplica(msgspec.Struct, frozen=True, array_like=True):
     lacks: list[tuple[int, int]]
     last_index: int
     idle_ms: int
+    retired: list[int] = msgspec.field(default_factory=list)
 
     @property
     def state(self) -> str:
@@ -83,6 +85,7 @@ class MoveStatus:
         replica: Its leader's, else the one with the newest configuration; None: no holder has answered.
         lost: The voter sets of that configuration of which no majority answers; if no holder does, all holders.
         away: The holders that do not answer.
+        retired: Voters of the lost sets that answer, with another data directory than the one that is to agree.
     """
 
     topic: Topic
@@ -91,6 +94,7 @@ class MoveStatus:
     replica: MovingReplica | None
     lost: tuple[tuple[int, ...], ...]
     away: tuple[int, ...]
+    retired: tuple[int, ...] = ()
 
     @property
     def state(self) -> str:
@@ -102,7 +106,7 @@ class MoveStatus:
         """Until what the move waits, as a sentence; empty: it goes on."""
         if self.lost:
             sets = " and of ".join(",".join(map(str, each)) for each in self.lost)
-            return f"a majority of the voters {sets} answers: broker {','.join(map(str, self.away))} does not"
+            return f"a majority of the voters {sets} answers: {self._who_does_not()}"
         replica = self.replica
         if replica is None:
             return "a broker that holds it answers"
@@ -111,6 +115,11 @@ class MoveStatus:
         if replica.has_reached:
             return "raft0's leader takes the report"
         return replica.waits_for
+
+    def _who_does_not(self) -> str:
+        away = f"broker {','.join(map(str, self.away))} does not" * bool(self.away)
+        retired = [f"the data directory that broker {each} voted with is retired" for each in self.retired]
+        return " and ".join(([away] if away else []) + retired)
 
 
 class _Progress(NamedTuple):
@@ -127,6 +136,7 @@ class MoveStatusReader:
         links: To the other brokers.
         self_replica: This node.
         is_alive: Whether a broker is this one or its link works.
+        is_retired: Whether a data directory never counts again.
     """
 
     def __init__(
@@ -136,12 +146,14 @@ class MoveStatusReader:
         links: Links,
         self_replica: Replica,
         is_alive: Callable[[NodeId], bool],
+        is_retired: Callable[[Replica], bool],
     ) -> None:
         self._topics = topics
         self._groups = groups
         self._links = links
         self._self_node = self_replica.node_id
         self._is_alive = is_alive
+        self._is_retired = is_retired
         self._progress: dict[GroupId, _Progress] = {}
         links.register(DESCRIBE_MOVES, self._answer)
 
@@ -178,14 +190,16 @@ class MoveStatusReader:
         holders = sorted({int(each.node_id) for each in move.replicas})
         away = tuple(node for node in holders if not self._is_alive(NodeId(node)))
         sets = [] if replica is None else replica.voter_sets
-        lost = tuple(tuple(nodes) for nodes in sets if not self._have_majority(nodes))
+        gone = set() if replica is None else set(replica.retired)
+        lost = tuple(tuple(nodes) for nodes in sets if not self._have_majority(nodes, gone))
         if replica is None and len(away) == len(holders):
             # Nobody tells the configuration, but all voters that it may have are among them.
             lost = (away,)
-        return MoveStatus(topic, number, move, replica, lost, away)
+        retired = sorted({node for nodes in lost for node in nodes if node in gone} - set(away))
+        return MoveStatus(topic, number, move, replica, lost, away, tuple(retired))
 
-    def _have_majority(self, nodes: Sequence[int]) -> bool:
-        return 2 * sum(self._is_alive(NodeId(node)) for node in nodes) > len(nodes)
+    def _have_majority(self, nodes: Sequence[int], gone: Collection[int]) -> bool:
+        return 2 * sum(node not in gone and self._is_alive(NodeId(node)) for node in nodes) > len(nodes)
 
     async def _of(self, node: NodeId) -> list[MovingReplica]:
         if node == self._self_node:
@@ -226,6 +240,9 @@ class MoveStatusReader:
             _lacks(consensus),
             int(consensus.log.dirty_index),
             int(idle * 1000),
+            sorted(
+                {int(each.node_id) for voters in configuration.voter_sets for each in voters if self._is_retired(each)}
+            ),
         )
 
 

@@ -356,7 +356,10 @@ class Node:
         self.broker_changes = BrokerChanges(self.controller, self.admin, self.links.replica_of, self.replica)
         self.producer_ids = ProducerIds(self.admin)
         tables.topics.add_listener(self.producer_ids.drop_block)
-        self.move_status = MoveStatusReader(tables.topics, self.groups, self.links, self.replica, self.is_alive)
+        self.move_status = MoveStatusReader(
+            *(tables.topics, self.groups, self.links, self.replica, self.is_alive),
+            lambda replica: replica.directory_id in tables.members.retired,
+        )
 
     def _start_fibers(self, tables: ControllerTables) -> None:
         self._retention = Retention(

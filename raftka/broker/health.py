@@ -138,7 +138,7 @@ class HealthReader:
                 *(each.topic.name, each.number, tuple(int(replica.node_id) for replica in each.move.target)),
                 *(each.move.is_cancelled, each.state, each.waits_for),
                 None if each.replica is None else each.replica.idle_ms / 1000,
-                *(each.lost, each.away),
+                *(each.lost, each.away, each.retired),
             )
             for each in await node.move_status.read()
         )

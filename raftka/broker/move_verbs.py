@@ -82,6 +82,7 @@ def _row(status: MoveStatus) -> dict[str, object]:
         "lacks": [] if replica is None else [{"node": node, "entries": count} for node, count in replica.lacks],
         "lost_voter_sets": status.lost,
         "away": status.away,
+        "retired": status.retired,
         "waits_for": status.waits_for,
         "idle_seconds": None if replica is None else replica.idle_ms / 1000,
     }

@@ -114,6 +114,8 @@ def _move(row: Any) -> MovePicture:
         *(_line(row["state"]), _line(row["waits_for"]), None if idle is None else float(idle)),
         tuple(tuple(map(int, voters)) for voters in row["lost_voter_sets"]),
         tuple(map(int, row["away"])),
+        # A broker of an older version does not tell it.
+        tuple(map(int, row.get("retired", ()))),
     )
 
 

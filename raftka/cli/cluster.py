@@ -64,9 +64,13 @@ def info(brokers: str, output: Format) -> None:
 @format_option
 def health(brokers: str, timeout: float, output: Format) -> None:
     """Exit with 1 if a broker does not answer, a partition has no leader, or a replica is out of sync."""
-    report = examine(kafka_client.read_cluster(brokers), kafka_client.addresses(brokers), timeout)
-    if report["leaderless"]:
+    cluster = kafka_client.read_cluster(brokers)
+    report = examine(cluster, kafka_client.addresses(brokers), timeout)
+    # Metadata of a broker that does not hold a partition names the last leader that it has heard of, so a group that
+    # can decide nothing may look well there.
+    if not report["healthy"] or _is_moving(cluster, timeout):
         report["without_quorum"] = _without_quorum(brokers, timeout)
+        report["healthy"] = report["healthy"] and not report["without_quorum"]
     if output is Format.JSON:
         print_json(report)
     else:
@@ -129,6 +133,19 @@ def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[
     }
 
 
+def _is_moving(cluster: ClusterInfo, timeout: float) -> bool:
+    """Return whether partitions are being moved, as the first broker tells; of one that knows no moves, none are."""
+    # Imported here, for the sake of `--help`.
+    from raftka.kafka.one_broker import ask
+    from raftka.kafka.wire.reassignment_requests import list_reassignments
+
+    node, address = next(iter(cluster.brokers.items()))
+    try:
+        return bool(ask(node, address, list_reassignments(round(timeout * 1000)), timeout).partitions)
+    except KafkaClientError:
+        return False
+
+
 def _without_quorum(brokers: str, timeout: float) -> list[dict[str, Any]]:
     """Return the partitions that are being moved and whose voters cannot decide anything; nothing of another Kafka."""
     from raftka.cli.admin_verbs import ask_verb
@@ -137,8 +154,8 @@ def _without_quorum(brokers: str, timeout: float) -> list[dict[str, Any]]:
         moves = ask_verb(brokers, "/v1/moves", seconds=timeout)["moves"]
     except (CommandError, KafkaClientError):
         return []  # That there are partitions without a leader is reported in any case.
-    keys = ("topic", "partition", "lost_voter_sets", "away")
-    return [{key: row[key] for key in keys} for row in moves if row["lost_voter_sets"]]
+    keys = ("topic", "partition", "lost_voter_sets", "away", "retired")
+    return [{key: row.get(key, []) for key in keys} for row in moves if row["lost_voter_sets"]]
 
 
 def _hanging(brokers: dict[int, str], strangers: list[str]) -> "list[Finding]":
@@ -166,7 +183,9 @@ def _print_report(report: dict[str, Any]) -> None:
     for each in report["without_quorum"]:
         sets = " and ".join(node_list(voters) for voters in each["lost_voter_sets"])
         name, away = f"{each['topic']}-{each['partition']}", node_list(each["away"])
-        print(f"no quorum: {name} is being moved, and no majority of the voters {sets} answers: start broker {away}")
+        retired = f"the data directory that broker {node_list(each['retired'])} voted with is retired"
+        what = f"start broker {away}" if each["away"] else f"{retired}, and `raftka doctor` says what that means"
+        print(f"no quorum: {name} is being moved, and no majority of the voters {sets} answers: {what}")
     for each in report["hanging"]:
         print(f"{each['what']}: {each['words']}")
         print(f"  cure: {each['cure']}")

@@ -8,26 +8,29 @@ from raftka.health.picture import MovePicture, Picture
 # So long nothing has got further: somebody must look.
 IDLE_SECONDS = 600.0
 _SHOWN_MAX = 5
+_Sets = tuple[tuple[int, ...], ...]
 _NO_FORCE = (
-    "if their disks are lost, the partition waits for a decision that loses records: this version has no command for"
-    " it, and decides nothing by itself"
+    "the partition waits for a decision that loses records: this version has no command for it, and decides nothing by"
+    " itself"
 )
 
 
 def check_quorums(picture: Picture) -> Iterator[Finding]:
     """Name partitions whose voters cannot decide anything: a majority of a voter set does not answer."""
-    alike: dict[tuple[tuple[tuple[int, ...], ...], tuple[int, ...]], list[MovePicture]] = {}
+    alike: dict[tuple[_Sets, tuple[int, ...], tuple[int, ...]], list[MovePicture]] = {}
     for each in picture.moves:
         if each.lost_voter_sets:
-            alike.setdefault((each.lost_voter_sets, each.away), []).append(each)
-    for (lost, away), moves in alike.items():
+            alike.setdefault((each.lost_voter_sets, each.away, each.retired), []).append(each)
+    for (lost, away, retired), moves in alike.items():
         sets = " and ".join(_nodes(voters) for voters in lost)
+        causes = [f"broker {_nodes(away)} is away"] if away else []
+        causes += [f"the data directory that broker {each} voted with is retired" for each in retired]
         yield Finding(
             Level.PROBLEM,
             "quorum",
             f"no majority of the voters {sets} answers, so there are no writes and no elections: {_names(moves)}",
-            f"start broker {_nodes(away)}; {_NO_FORCE}",
-            f"they are being moved, and broker {_nodes(away)} is away",
+            f"start broker {_nodes(away)}; if their disks are lost, {_NO_FORCE}" if away else _NO_FORCE,
+            ", and ".join(["they are being moved", *causes]),
         )
 
 

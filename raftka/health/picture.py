@@ -186,6 +186,7 @@ class MovePicture:
         idle_seconds: For how long nothing has got further; None: not known.
         lost_voter_sets: The voter sets in force of which no majority answers.
         away: The brokers that hold it and do not answer.
+        retired: Brokers that answer, and whose data directory in these voter sets never counts again.
     """
 
     topic: str
@@ -197,6 +198,7 @@ class MovePicture:
     idle_seconds: float | None = None
     lost_voter_sets: tuple[tuple[int, ...], ...] = ()
     away: tuple[int, ...] = ()
+    retired: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

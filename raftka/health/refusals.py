@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 # How a refusal of a directory says that it never counts again.
 _RETIRED = " is retired and never counts again"
+# How a refusal of a cluster says that raft0 was recovered by hand on one side only.
+_RECOVERED = ": raft0 was recovered by hand"
 # A peer writes its message itself.
 _SHOWN_CHARACTERS = 300
 
@@ -54,7 +56,8 @@ def explain(own: int, refusals: Sequence[Refusal]) -> Explained | None:
     for refusal in refusals:
         # By the peers or by this broker is the same fact, except for a directory: one of the two has the wrong one.
         by_peer = refusal.by_peer and refusal.kind == "WRONG_DIRECTORY"
-        groups.setdefault((refusal.kind, by_peer, _RETIRED in refusal.message), []).append(refusal)
+        detail = _RETIRED in refusal.message or _RECOVERED in refusal.message
+        groups.setdefault((refusal.kind, by_peer, detail), []).append(refusal)
     told = [_explain_alike(own, alike) for alike in sorted(groups.values(), key=len, reverse=True)]
     return Explained("; ".join(each.words for each in told), told[0].cure) if told else None
 
@@ -71,6 +74,11 @@ def _explain_alike(own: int, refusals: Sequence[Refusal]) -> Explained:
                 f"{who} and this broker ({own}) have different cluster secrets",
                 "put the same secret into the file of cluster.secret.file on every broker, and restart each broker"
                 " whose file has changed",
+            )
+        case "WRONG_CLUSTER" if _RECOVERED in first.message:
+            return Explained(
+                f"{who} and this broker ({own}) know different generations of raft0: {said}",
+                "start the broker of the lower generation with an empty data.dir: it joins anew",
             )
         case "WRONG_CLUSTER":
             return Explained(

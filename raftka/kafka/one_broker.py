@@ -6,14 +6,14 @@ from typing import TypeVar
 
 from raftka.config import parse_address
 from raftka.kafka.errors import KafkaClientError, UnansweredError
-from raftka.kafka.wire.client import LostError, NotSentError, WireClient
+from raftka.kafka.wire.client import REQUEST_SECONDS, LostError, NotSentError, WireClient
 from raftka.kafka.wire.requests import Request
 
 T = TypeVar("T")
 
 
-def ask(node_id: int, address: str, request: Request[T]) -> T:
-    """Return what the broker at HOST:PORT answers.
+def ask(node_id: int, address: str, request: Request[T], seconds: float = REQUEST_SECONDS) -> T:
+    """Return what the broker at HOST:PORT answers; wait so long for it.
 
     Raises:
         UnansweredError: It may have got the request.
@@ -23,7 +23,7 @@ def ask(node_id: int, address: str, request: Request[T]) -> T:
     async def call() -> T:
         client = WireClient([parse_address(address)], random.Random(), "raftka")
         try:
-            return await client.call(client.bootstrap[0], request)
+            return await client.call(client.bootstrap[0], request, seconds)
         finally:
             client.close()
 

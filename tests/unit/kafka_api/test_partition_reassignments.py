@@ -7,7 +7,7 @@ from wire_client import broker_in
 
 import cluster.founding
 import cluster.node_options
-from cluster.commands import AdmitBroker, BrokerRecord, RegisterBroker
+from cluster.commands import AdmitBroker, BrokerRecord, RegisterBroker, RetireDirectory, SetBrokerState
 from cluster.founding import found
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
@@ -17,6 +17,8 @@ from kafka_api.protocol.messages import (
     MetadataRequest,
 )
 from model.features import MEMBERSHIP, UNSTABLE
+from raftka.kafka.one_broker import ask
+from raftka.kafka.wire.reassignment_requests import Reassignments, list_reassignments
 from tests.unit.cluster.cluster_nodes import run, until
 
 _Topic = AlterPartitionReassignmentsRequest.ReassignableTopic
@@ -104,6 +106,12 @@ def test_each_partition_has_its_own_error(tmp_path, movable):
         assert await alter(client, (0, [1, 2]), may_change_count=False) == (0, {0: 38})
         assert await alter(client, (0, [1]), topic="unknown") == (0, {0: 3})
         assert await listed(client) == {}
+        deadline = asyncio.get_running_loop().time() + 5
+        for state in ("draining", "decommissioning"):
+            await broker.node.controller.propose(SetBrokerState(2, state), deadline)
+            assert await alter(client, (0, [2]), (1, [1, 2])) == (0, {0: 39, 1: 39})
+        await broker.node.controller.propose(RetireDirectory(2, "b" * 32), deadline)
+        assert await alter(client, (0, [1, 2])) == (0, {0: 39})
         assert broker.node.controller.topics.get("t").placements == {}
 
     with_broker(tmp_path, test)
@@ -116,6 +124,10 @@ def test_a_move_is_listed_and_described_until_it_is_finished_or_cancelled(tmp_pa
         assert await alter(client, (0, [2, 1]), version=0) == (0, {0: 0})
         moving = {("t", 0): ([1, 2], [2], [])}
         assert await listed(client) == moving
+        # What `raftka cluster health` asks.
+        asked = list_reassignments(1000)
+        found = await asyncio.to_thread(ask, 1, f"127.0.0.1:{broker.port}", asked)
+        assert found == Reassignments(0, [("t", 0)])
         assert await listed(client, [_Asked(name="t", partition_indexes=[0, 1, 7])]) == moving
         assert await listed(client, [_Asked(name="t", partition_indexes=[1]), _Asked(name="u")]) == {}
         assert await described(client) == ([1, 2], [1])

@@ -130,6 +130,7 @@ FIRES: dict[str, tuple[Picture, ...]] = {
     "Groups without a quorum": (
         of_moves(_JOINT),
         of_moves(*(replace(_JOINT, number=number) for number in range(7))),
+        of_moves(replace(_JOINT, lost_voter_sets=((3,),), away=(), retired=(3,))),
     ),
     "Moves without progress": (
         of_moves(_STUCK),

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from raftka.cli import cluster
+from raftka.cli import admin_verbs, cluster
 from raftka.cli.root import run
 from raftka.health.broker_rules import check_hanging
 from raftka.health.picture import BrokerPicture, Picture
@@ -96,13 +96,39 @@ def test_an_address_where_nobody_listens_or_a_broker_starts_is_no_broker_that_ha
 
 def test_brokers_that_answer_are_healthy(alive: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_client, "read_cluster", lambda _: _info(alive))
+    monkeypatch.setattr(cluster, "_is_moving", lambda *_: False)
+    monkeypatch.setattr(cluster, "_without_quorum", None)
     assert run(["cluster", "health", "--brokers", alive, "--timeout", str(LONG_SECONDS)]) == 0
+
+
+def test_a_group_that_moves_and_can_decide_nothing_is_named_though_metadata_finds_nothing_wrong(
+    alive: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = {"topic": "t", "partition": 0, "lost_voter_sets": [[3]], "away": [3], "retired": []}
+    moves = [
+        lost,
+        {**lost, "partition": 1, "away": [], "retired": [3]},
+        {**lost, "partition": 2, "lost_voter_sets": []},
+    ]
+    monkeypatch.setattr(kafka_client, "read_cluster", lambda _: _info(alive))
+    monkeypatch.setattr(cluster, "_is_moving", lambda *_: True)
+    monkeypatch.setattr(admin_verbs, "ask_verb", lambda *_, **__: {"moves": moves})
+    asked = ["cluster", "health", "--brokers", alive, "--timeout", str(LONG_SECONDS)]
+    assert run(asked) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "NOT HEALTHY"
+    named = "is being moved, and no majority of the voters 3 answers"
+    retired = "the data directory that broker 3 voted with is retired, and `raftka doctor` says what that means"
+    assert said[-2:] == [f"no quorum: t-0 {named}: start broker 3", f"no quorum: t-1 {named}: {retired}"]
+    moves.clear()
+    assert run(asked) == 0
 
 
 def test_what_hangs_is_printed_with_its_cure(
     alive: str, frozen: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(kafka_client, "read_cluster", lambda _: _info(alive, frozen))
+    monkeypatch.setattr(cluster, "_without_quorum", lambda *_: [])
     asked = ["cluster", "health", "--brokers", alive, "--timeout", str(SECONDS)]
     assert run([*asked, "-f", "json"]) == 1
     (told,) = json.loads(capsys.readouterr().out)["hanging"]

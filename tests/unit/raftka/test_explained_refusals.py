@@ -65,6 +65,15 @@ def test_a_retired_directory_is_told_on_both_sides_and_nobody_is_to_bring_it_bac
         assert ";" not in found.words
 
 
+def test_another_generation_of_raft0_is_told_with_the_cure_that_is_its_own() -> None:
+    message = "node 3 knows generation 0 of raft0, and node 1 generation 1: raft0 was recovered by hand, and so on"
+    for own, peer, by_peer in ((1, 3, False), (3, 1, True)):
+        found = explain(own, [Refusal(peer, "WRONG_CLUSTER", by_peer, message)])
+        assert found is not None
+        assert "know different generations of raft0: node 3 knows generation 0" in found.words
+        assert found.cure == "start the broker of the lower generation with an empty data.dir: it joins anew"
+
+
 def test_a_long_message_is_cut() -> None:
     found = explain(1, [Refusal(2, "MALFORMED", True, "x" * 100_000)])
     assert found is not None

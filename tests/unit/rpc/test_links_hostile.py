@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import logging
 import socket
+from dataclasses import replace
 
 import pytest
 from rpc_nodes import EARLY, ECHO, HOST, SECRET, Ask, Stranger, Told, identity, nodes, pair, run
@@ -231,6 +232,40 @@ def test_a_wrong_node_is_refused_with_one_warning_on_each_side(other, words, cap
     assert len(messages) == len(set(messages)) == 2
     assert all(words in message for message in messages)
     assert SECRET.decode() not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("other", "retired", "words"),
+    [
+        (replace(identity(2), generation=1), [], "one of the lower generation must join anew with an empty data.dir"),
+        (identity(2), [DirectoryId("dir-2")], "is retired and never counts again: start node 2 with an empty data.dir"),
+    ],
+)
+def test_who_does_not_count_any_more_is_refused_with_one_warning_on_each_side_that_has_the_cure(
+    other, retired, words, caplog
+) -> None:
+    async def test() -> None:
+        options = LinkOptions(refused_backoff=0.01)
+        dials: asyncio.Queue[None] = asyncio.Queue()
+        async with nodes(identity(1), other, options=options) as (one, two):
+            accept = two.links._server.accept
+            two.links._server.accept = lambda: dials.put_nowait(None) or accept()
+            await restart(two)
+            for node in (one, two):
+                node.links.prefer_epochs()
+                node.links.require_epochs()
+            one.links.set_known_replicas({}, retired=frozenset(retired))
+            one.links.set_peers({NodeId(2): two.address})
+            for _ in range(4):
+                await dials.get()
+            assert one.ups.empty()
+            assert one.resets.empty()
+
+    with caplog.at_level(logging.WARNING):
+        run(test())
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == len(set(messages)) == 2
+    assert all(words in message for message in messages)
 
 
 def test_the_newest_refusal_of_a_peer_is_remembered_until_a_link_works() -> None:

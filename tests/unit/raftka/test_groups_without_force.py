@@ -1,0 +1,131 @@
+"""Groups of which a majority of a voter set is lost for good: they wait, are named, and nothing guesses for them."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from raft.reconfiguration_stm import Reconfiguration
+from raftka.broker.health import HealthReader
+from raftka.broker.stall_watch import StallWatch
+from raftka.health.findings import to_json
+from raftka.health.rules import judge
+from tests.unit.cluster.cluster_nodes import run, until
+from tests.unit.cluster.test_joins import Growing
+from tests.unit.raftka.test_move_verbs import _moving, _Ports
+
+
+@asynccontextmanager
+async def _ports(directory):
+    cluster = Growing(directory, 3)
+    ports = _Ports(cluster)
+    try:
+        await cluster.start()
+        await until(cluster.has_controller)
+        await ports.open()
+        yield ports
+    finally:
+        await ports.close()
+        await cluster.stop()
+
+
+async def _named(ports, condition, at=1, seconds=30):
+    """Return the only move once it is as expected; it is asked for over HTTP, and a change of it wakes nobody."""
+    async with asyncio.timeout(seconds):
+        while True:
+            moves = await ports.moves(at=at)
+            if len(moves) == 1 and condition(moves[0]):
+                return moves[0]
+            await asyncio.sleep(0.05)
+
+
+async def _findings(ports, at=1):
+    node = ports.cluster[at]
+    judged = judge(await HealthReader(node, StallWatch(node), lambda: None).read_picture())
+    return [to_json(each) for each in judged if each.what == "quorum"]
+
+
+def _configuration(node, topic="t"):
+    group = node.controller.topics.get(topic).group(0)
+    return node.groups.get(group).configuration
+
+
+async def _die_before_the_joint_commits(ports, monkeypatch):
+    """Move t-0 from broker 1 to 3, and stop broker 3 when broker 1 is about to append the joint configuration."""
+    cluster = ports.cluster
+    about_to, go_on = asyncio.Event(), asyncio.Event()
+    append = Reconfiguration._append
+
+    async def held(self, configuration):
+        if configuration.is_joint:
+            about_to.set()
+            await go_on.wait()
+        await append(self, configuration)
+
+    monkeypatch.setattr(Reconfiguration, "_append", held)
+    await cluster.create_topic("t", 1, assignment=[[1]])
+    assert (await ports.ask("/v1/moves", {"moves": [_moving("t", 0, [3])]}))[0] == 200
+    async with asyncio.timeout(20):
+        await about_to.wait()
+    await cluster.stop(3)
+    await until(lambda: not any(node.is_alive(3) for node in cluster.nodes.values()))
+    go_on.set()
+    return await _named(ports, lambda row: row["state"] == "leaderless" and len(row["voter_sets"]) == 2)
+
+
+def test_a_group_whose_new_voters_died_before_the_joint_could_commit_waits_and_goes_on_with_them(tmp_path, monkeypatch):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            cluster = ports.cluster
+            row = await _die_before_the_joint_commits(ports, monkeypatch)
+            # `raftka cluster health` prints these rows.
+            assert (row["voter_sets"], row["lost_voter_sets"], row["away"]) == ([[1], [3]], [[3]], [3])
+            assert row["waits_for"] == "a majority of the voters 3 answers: broker 3 does not"
+            # The doctor, at every broker.
+            for at in (1, 2):
+                (finding,) = await _findings(ports, at)
+                assert (finding["level"], "t-0" in finding["words"]) == ("problem", True)
+                assert finding["cure"].startswith("start broker 3; ")
+                assert "decides nothing by itself" in finding["cure"]
+            # `raftka broker replace` names it first, and refuses.
+            for document, status in (({"dry_run": True}, 200), ({}, 409)):
+                await until(cluster.has_controller)
+                found, body = await ports.ask("/v1/brokers/3/retire-directory", document)
+                assert (found, [each["partition"] for each in body["without_majority"]]) == (status, ["t-0"])
+            assert body["error"] == "WITHOUT_MAJORITY"
+            # A cancellation needs the new voters as well: nothing is guessed.
+            assert (await ports.ask("/v1/moves/cancel", {"all": True}))[0] == 200
+            await _named(ports, lambda row: row["is_cancelled"] and row["lost_voter_sets"] == [[3]])
+            assert _configuration(cluster[1]).is_joint
+            await cluster.start(3)
+            await until(lambda: not any(node.controller.topics.is_moving for node in cluster.nodes.values()))
+            assert [each.node_id for each in cluster[1].controller.topics.get("t").replicas[0]] == [1]
+            assert await _findings(ports) == []
+
+    run(test, seconds=90)
+
+
+def test_a_group_whose_new_voter_lost_its_disk_is_still_named_when_its_broker_runs_with_a_new_one(
+    tmp_path, monkeypatch
+):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            cluster = ports.cluster
+            await _die_before_the_joint_commits(ports, monkeypatch)
+            await until(cluster.has_controller)
+            status, body = await ports.ask("/v1/brokers/3/retire-directory", {"accept_waiting": True})
+            assert (status, body["directory_retired"]) == (200, True)
+            cluster.wipe(3)
+            await cluster.join(3)
+            await until(lambda: cluster[1].is_alive(3))
+            row = await _named(ports, lambda row: row["lost_voter_sets"] == [[3]])
+            # Broker 3 answers, and has another directory than the one that is to agree.
+            assert row["away"] == []
+            assert row["waits_for"] == (
+                "a majority of the voters 3 answers: the data directory that broker 3 voted with is retired"
+            )
+            (finding,) = await _findings(ports)
+            assert "data directory that broker 3 voted with is retired" in finding["cause"]
+            assert "start broker" not in finding["cure"]
+            assert "decides nothing by itself" in finding["cure"]
+            assert _configuration(cluster[1]).is_joint
+
+    run(test, seconds=90)
