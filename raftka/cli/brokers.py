@@ -46,7 +46,7 @@ def app() -> None:
 @brokers_option
 @format_option
 def list_brokers(brokers: str, output: Format) -> None:
-    """List the brokers of the cluster: state, link, role in raft0, replicas, data directory, address, features.
+    """List the brokers: state, link, role in raft0, replicas, data directory, address, features.
 
     State: active, draining (leads nothing, gets nothing), decommissioning (its replicas move away). "retired" beside
     it: its data directory never counts again, and it has not joined with another one. The link is that of the broker
@@ -85,10 +85,11 @@ def _link(row: dict[str, Any]) -> str:
 @brokers_option
 @format_option
 def drain(node: int, wait: bool, timeout: float, dry_run: bool, brokers: str, output: Format) -> None:
-    """Let a broker lead nothing and get nothing new, for example before its machine is restarted. Its replicas stay.
+    """Let a broker lead nothing and get nothing new.
 
-    Partitions whose only replica it has stay led by it, and are named. The command waits until other brokers lead the
-    rest, unless --no-wait is given. `raftka broker undrain` ends it; until then `raftka doctor` tells.
+    Its replicas stay. Drain a broker for example before its machine is restarted. Partitions whose only replica it has
+    stay led by it, and are named. The command waits until other brokers lead the rest, unless --no-wait is given.
+    `raftka broker undrain` ends it; until then `raftka doctor` tells.
     """
     found = _change(brokers, node, "drain", dry_run=dry_run)
     if wait and not dry_run:
@@ -124,11 +125,11 @@ def undrain(node: int, dry_run: bool, brokers: str, output: Format) -> None:
 @brokers_option
 @format_option
 def decommission(node: int, wait: bool, timeout: float, dry_run: bool, brokers: str, output: Format) -> None:
-    """Empty a broker: its replicas and its vote in raft0 go to other brokers, while clients read and write.
+    """Empty a broker, so that it can be removed.
 
-    The command waits until the broker is empty, unless --no-wait is given. Ctrl-C ends the wait only; so does
-    --timeout, with exit code 1. The same command waits again. Afterwards `raftka broker remove` takes the broker out;
-    `raftka broker recommission` keeps it.
+    Its replicas and its vote in raft0 go to other brokers, while clients read and write. The command waits until the
+    broker is empty, unless --no-wait is given. Ctrl-C ends the wait only; so does --timeout, with exit code 1. The same
+    command waits again. Afterwards `raftka broker remove` takes the broker out; `raftka broker recommission` keeps it.
     """
     found = _change(brokers, node, "decommission", dry_run=dry_run)
     lines = []
@@ -154,7 +155,10 @@ def _is_empty(found: Mapping[str, Any]) -> bool:
 @brokers_option
 @format_option
 def recommission(node: int, dry_run: bool, brokers: str, output: Format) -> None:
-    """Keep a broker that is being decommissioned. Replicas that have left it, or are on their way, do not come back."""
+    """Keep a broker that is being decommissioned.
+
+    Replicas that have left it, or are on their way, do not come back.
+    """
     found = _change(brokers, node, "recommission", dry_run=dry_run)
     _tell(found, [f"broker {node}: {'would be' if dry_run else 'is'} active"], dry_run, output)
 
@@ -165,10 +169,10 @@ def recommission(node: int, dry_run: bool, brokers: str, output: Format) -> None
 @brokers_option
 @format_option
 def remove(node: int, dry_run: bool, brokers: str, output: Format) -> None:
-    """Take an empty broker out of the cluster, after `raftka broker decommission`.
+    """Take an empty broker out of the cluster.
 
-    Its data directory never counts again. Then stop its process, and take it out of the bootstrap addresses of clients
-    and of the `seeds` of other brokers.
+    Empty it first: `raftka broker decommission N`. Its data directory never counts again. Then stop its process, and
+    take it out of the bootstrap addresses of clients and of the `seeds` of other brokers.
     """
     found = _change(brokers, node, "remove", dry_run=dry_run)
     words = "would be removed" if dry_run else "is not in the cluster; stop its process"
@@ -177,7 +181,7 @@ def remove(node: int, dry_run: bool, brokers: str, output: Format) -> None:
 
 @app.command()
 @_node_argument
-@click.option("--directory", default="", metavar="ID", help="Only this data directory. [default: the one that it has]")
+@click.option("--directory", metavar="ID", help="Only this data directory. [default: the one that it has]")
 @click.option(
     "--accept-waiting",
     is_flag=True,
@@ -193,7 +197,7 @@ def remove(node: int, dry_run: bool, brokers: str, output: Format) -> None:
 def replace(
     *,
     node: int,
-    directory: str,
+    directory: str | None,
     accept_waiting: bool,
     wait: bool,
     timeout: float,
@@ -201,10 +205,11 @@ def replace(
     brokers: str,
     output: Format,
 ) -> None:
-    """Replace a broker whose disk is lost: its data directory never counts again, and it may join with an empty one.
+    """Give up the lost disk of a broker.
 
-    Stop the broker first: the command refuses while its link works. Then start it with an empty data.dir. Its replicas
-    and its vote come back by themselves. This cannot be taken back.
+    Its data directory never counts again, and the broker may join with an empty one. Stop the broker first: the command
+    refuses while its link works. Then start it with an empty data.dir. Its replicas and its vote come back by
+    themselves. This cannot be taken back.
     """
     # The directory that was looked at, and no later one, is retired.
     directory = directory or ask_verb(brokers, f"/v1/brokers/{node}")["directory_id"]

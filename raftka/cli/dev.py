@@ -197,7 +197,11 @@ def restart(node: int, data_dir: Path | None) -> None:
 @app.command()
 @data_dir_option
 def add(data_dir: Path | None) -> None:
-    """Add a broker to the cluster that runs, and wait until it is ready."""
+    """Add one broker to the running cluster, and wait until it serves.
+
+    It takes the next number and the next free ports. Partitions stay where they are: `raftka partition move` moves
+    some.
+    """
     broker, state, reasons = membership.add_broker(operations.open_folder(data_dir))
     for reason in reasons:
         print(f"raftka: warning: {reason}", file=sys.stderr)
@@ -210,7 +214,10 @@ def add(data_dir: Path | None) -> None:
 @node_argument
 @data_dir_option
 def remove(node: int, data_dir: Path | None) -> None:
-    """Remove a broker that holds nothing any more from the cluster, and stop it. Its folder stays."""
+    """Take an empty broker out of the cluster, and stop it.
+
+    Empty it first: `raftka broker decommission NODE`. Its folder stays, and nothing needs it any more.
+    """
     folder = operations.open_folder(data_dir)
     broker, state = membership.remove_broker(folder, node)
     print(f"broker {node} is removed; nothing needs its folder any more: {folder.node_path(node)}")

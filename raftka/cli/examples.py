@@ -6,7 +6,7 @@ A test types them in this order against a new cluster of three brokers, so each 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-_SHOWN_MAX = 6
+_SHOWN_MAX = 8
 _RUNS_ON = "it runs until Ctrl-C"
 _DYNAMIC = "refused until the cluster uses raftka.membership at level 1"
 _SPARK = "it starts Spark, which `make test-slow` tests elsewhere"

@@ -69,10 +69,11 @@ def move(
     brokers: str,
     output: Format,
 ) -> None:
-    """Move partitions to other brokers, while clients read and write. Exit with 1 if one of them is refused.
+    """Move partitions to other brokers.
 
-    A partition that is being moved goes to the new brokers instead. Without --wait the command ends once the moves have
-    begun: `raftka partition moves` shows them, and `raftka partition cancel` takes them back.
+    Clients read and write meanwhile. Exit with 1 if one of the partitions is refused. A partition that is being moved
+    goes to the new brokers instead. Without --wait the command ends once the moves have begun: `raftka partition moves`
+    shows them, and `raftka partition cancel` takes them back.
     """
     wanted = [{"topic": topic, "partition": number, "replicas": target} for topic, number in partitions]
     document = {"moves": wanted, "may_change_count": change_count, "dry_run": dry_run}
@@ -87,7 +88,9 @@ def move(
 @brokers_option
 @format_option
 def moves(brokers: str, output: Format) -> None:
-    """List the partitions that are being moved: from where, to where, how far, and what each waits for.
+    """List the partitions that are being moved.
+
+    Each row says from where, to where, how far, and what the move waits for.
 
     State: preparing, copying (the new replicas get the records), joint (old and new replicas decide together),
     finishing or leaderless. BEHIND is how many entries a replica lacks.
@@ -133,7 +136,10 @@ def _behind(row: dict[str, Any]) -> str:
 @brokers_option
 @format_option
 def cancel(partitions: list[Partition], is_all: bool, wait: bool, dry_run: bool, brokers: str, output: Format) -> None:
-    """Take moves back: each partition returns to the brokers that it had. Exit with 1 if one of them is refused."""
+    """Take moves back.
+
+    Each partition returns to the brokers that it had. Exit with 1 if one of the partitions is refused.
+    """
     if is_all == bool(partitions):
         raise click.BadParameter("use either TOPIC/PARTITION... or --all")
     named = [{"topic": topic, "partition": number} for topic, number in partitions]
