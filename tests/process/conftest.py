@@ -11,6 +11,7 @@ import pytest
 
 from tests.process.broker_processes import BrokerCluster, ClusterMaker
 from tests.process.command_line import Run, raftka
+from tests.process.partition_moves import LIVING
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and every process they start inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -48,6 +49,14 @@ def make_cluster(tmp_path: Path) -> Iterator[ClusterMaker]:
         yield maker
     finally:
         maker.stop()
+
+
+@pytest.fixture
+def living_cluster(make_cluster: ClusterMaker) -> BrokerCluster:
+    """Three brokers for one test, in a cluster that uses `raftka.membership` at level 1."""
+    cluster = make_cluster(3, **LIVING)
+    cluster.start()
+    return cluster
 
 
 @pytest.fixture

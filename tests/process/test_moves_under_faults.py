@@ -3,12 +3,10 @@
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from raftka.admin_client import AdminError, request_json
 from raftka.chaos.network_namespace import NetworkNamespace, NetworkNamespaceError, own_network
 from tests.process.acked_log import (
     AckedLog,
@@ -21,12 +19,12 @@ from tests.process.acked_log import (
 )
 from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
 from tests.process.kafka_topics import create_topic
+from tests.process.partition_moves import LIVING, await_moved, move_of, replicas_of, start_move
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 TOPIC = "orders"
 MOVES = 50
-LIVING: dict[str, Any] = {"unstable.feature.versions.enable": True}
 
 
 @pytest.fixture
@@ -37,33 +35,6 @@ def network() -> Iterator[NetworkNamespace]:
     except NetworkNamespaceError as error:
         # Without the rights for a network of its own nothing can be cut.
         pytest.skip(str(error))
-
-
-def _ask(cluster: BrokerCluster, path: str, document: dict[str, Any] | None = None) -> dict[str, Any] | None:
-    """Return what the first broker answers that has an answer."""
-    for broker in cluster.running:
-        method = "GET" if document is None else "POST"
-        try:
-            status, body = request_json(broker.admin, path, 5.0, method=method, document=document)
-        except AdminError:
-            continue
-        if status == 200:
-            return dict(body)
-    return None
-
-
-def _move(cluster: BrokerCluster, target: list[int]) -> None:
-    wanted = {"topic": TOPIC, "partition": 0, "replicas": target}
-    eventually(f"a move to {target} begins", lambda: _ask(cluster, "/v1/moves", {"moves": [wanted]}))
-
-
-def _await_moved(cluster: BrokerCluster, target: list[int]) -> None:
-    def is_moved() -> bool:
-        moves = _ask(cluster, "/v1/moves")
-        status = cluster.partition(TOPIC, 0)
-        return moves is not None and not moves["moves"] and status is not None and status["replicas"] == target
-
-    eventually(lambda: f"moved to {target}: {_ask(cluster, '/v1/moves')}{cluster.log_tails()}", is_moved)
 
 
 def _controller(cluster: BrokerCluster) -> int:
@@ -107,23 +78,23 @@ def test_fifty_random_moves_amid_kills_and_cut_links_lose_and_double_nothing(
     with ExitStack() as stack:
         loads = _loads(stack, cluster)
         for number in range(MOVES):
-            status = eventually("somebody tells of the partition", lambda: cluster.partition(TOPIC, 0))
+            holders = replicas_of(cluster, TOPIC)
             target = rng.sample(sorted(cluster.brokers), 3)
-            _move(cluster, target)
+            start_move(cluster, TOPIC, target)
             killed: list[int] = []
             if number % 10 in (2, 7):
                 killed = [cluster.leader_of(TOPIC, 0) if number % 10 == 2 else _controller(cluster)]
                 cluster[killed[0]].kill()
             elif number % 5 == 4:
-                for new in set(target) - set(status["replicas"]):
-                    old = cluster[rng.choice(status["replicas"])].host
+                for new in set(target) - set(holders):
+                    old = cluster[rng.choice(holders)].host
                     network.cut(old, cluster[new].host)
                     network.cut(cluster[new].host, old)
             for load in loads:
                 load.wait_acked(20)
             network.heal()
             cluster.restart(killed)
-            _await_moved(cluster, target)
+            await_moved(cluster, TOPIC, target)
         logs = [load.finish() for load in loads]
     cluster.wait_in_sync(TOPIC, 0)
     _check(cluster, logs)
@@ -135,12 +106,12 @@ def test_a_rolling_restart_of_all_brokers_amid_a_move_loses_nothing(make_cluster
     create_topic(cluster, TOPIC, replicas=3)
     with ExitStack() as stack:
         loads = _loads(stack, cluster)
-        status = eventually("somebody tells of the partition", lambda: cluster.partition(TOPIC, 0))
-        fresh = sorted(cluster.brokers.keys() - set(status["replicas"]))
-        target = [*fresh, status["replicas"][0]]
+        holders = replicas_of(cluster, TOPIC)
+        fresh = sorted(cluster.brokers.keys() - set(holders))
+        target = [*fresh, holders[0]]
         # One of those that are to get it is away at first, so the move is on its way through the restarts of the others.
         assert cluster[fresh[0]].terminate() == 0
-        _move(cluster, target)
+        start_move(cluster, TOPIC, target)
         for node in cluster.brokers:
             if node == fresh[0]:
                 continue
@@ -148,10 +119,9 @@ def test_a_rolling_restart_of_all_brokers_amid_a_move_loses_nothing(make_cluster
             cluster.restart([node])
             for load in loads:
                 load.wait_acked(50)
-        moves = eventually("somebody tells of the moves", lambda: _ask(cluster, "/v1/moves"))
-        assert len(moves["moves"]) == 1
+        assert move_of(cluster, TOPIC) is not None
         cluster.restart([fresh[0]])
-        _await_moved(cluster, target)
+        await_moved(cluster, TOPIC, target)
         logs = [load.finish() for load in loads]
     cluster.wait_in_sync(TOPIC, 0)
     _check(cluster, logs)

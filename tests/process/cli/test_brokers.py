@@ -5,32 +5,22 @@ Then the old disk returns. The other commands of `raftka broker` are typed as we
 
 import json
 import shutil
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from raftka.admin_client import get_json
 from tests.process.acked_log import LoadProducer, check_no_phantom, check_nothing_acked_is_lost, read_all
-from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
-from tests.process.command_line import raftka
+from tests.process.broker_processes import BrokerCluster, eventually
+from tests.process.cli.living_operator import LivingOperator
 
 pytestmark = pytest.mark.process
 
 REFUSED = "is retired and never counts again"
 
 
-class _Operator:
-    """Types commands at the brokers that run."""
-
-    def __init__(self, cluster: BrokerCluster) -> None:
-        self.cluster = cluster
-
-    def type(self, *arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
-        alive = ",".join(broker.kafka for broker in self.cluster.brokers.values() if broker.is_running)
-        return raftka(*arguments, code=code, RAFTKA_BROKERS=alive)
+class _Operator(LivingOperator):
+    """Types commands, and reads what they tell of brokers."""
 
     def brokers(self) -> dict[int, dict[str, Any]]:
         rows = json.loads(self.type("broker", "list", "-f", "json").stdout)
@@ -47,14 +37,8 @@ class _Operator:
 
 
 @pytest.fixture(name="operator")
-def fixture_operator(tmp_path: Path) -> Iterator[_Operator]:
-    maker = ClusterMaker(tmp_path)
-    try:
-        cluster = maker(3, **{"unstable.feature.versions.enable": True})
-        cluster.start()
-        yield _Operator(cluster)
-    finally:
-        maker.stop()
+def fixture_operator(living_cluster: BrokerCluster) -> _Operator:
+    return _Operator(living_cluster)
 
 
 def test_a_lost_disk_is_replaced_under_load_and_the_old_one_is_refused_when_it_returns(operator: _Operator) -> None:

@@ -3,7 +3,6 @@
 import json
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,8 @@ import pytest
 
 from tests.process.acked_log import LoadProducer, check_no_phantom, check_nothing_acked_is_lost, read_all
 from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
-from tests.process.command_line import RAFTKA, environment, raftka
+from tests.process.cli.living_operator import LivingOperator
+from tests.process.command_line import RAFTKA, environment
 from tests.process.terminals import ROOT, console_blocks
 
 pytestmark = pytest.mark.process
@@ -20,20 +20,12 @@ NODES = {1, 2, 3}
 PAGE = ROOT / "docs" / "operations" / "moving.md"
 
 
-class _Operator:
-    """Types commands at a cluster."""
-
-    def __init__(self, cluster: BrokerCluster) -> None:
-        self.cluster = cluster
-
-    def type(self, *arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
-        alive = ",".join(broker.kafka for broker in self.cluster.brokers.values() if broker.is_running)
-        return raftka(*arguments, code=code, RAFTKA_BROKERS=alive)
+class _Operator(LivingOperator):
+    """Types commands, and reads what they tell of partitions."""
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """As `type`, however it ends."""
-        alive = ",".join(broker.kafka for broker in self.cluster.running)
-        variables = environment() | {"RAFTKA_BROKERS": alive}
+        variables = environment() | {"RAFTKA_BROKERS": self.alive}
         return subprocess.run([*RAFTKA, *arguments], capture_output=True, text=True, timeout=90, env=variables)
 
     def replicas(self, topic: str) -> list[list[int]]:
@@ -50,14 +42,8 @@ class _Operator:
 
 
 @pytest.fixture(name="operator")
-def fixture_operator(tmp_path: Path) -> Iterator[_Operator]:
-    maker = ClusterMaker(tmp_path)
-    try:
-        cluster = maker(3, **{"unstable.feature.versions.enable": True})
-        cluster.start()
-        yield _Operator(cluster)
-    finally:
-        maker.stop()
+def fixture_operator(living_cluster: BrokerCluster) -> _Operator:
+    return _Operator(living_cluster)
 
 
 def test_a_loaded_partition_moves_is_cancelled_and_changes_its_replicas_without_loss(operator: _Operator) -> None:
