@@ -1,4 +1,7 @@
-"""One cluster for all clients, and each client once; what a client sends is recorded for `python -m tests.clients.sent`."""
+"""Clusters for all clients, and each client once; what a client sends is recorded for `python -m tests.clients.sent`.
+
+Most tasks are done at `cluster`. At `living` partitions can be moved, too.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +15,13 @@ from tests.clients.referee import OFFSETS_PARTITIONS, Referee, SentRequests
 from tests.clients.sent import OUTCOME, RECORDER, Recorder
 from tests.clients.tasks import Task
 from tests.process.broker_processes import BrokerCluster, ClusterMaker
-from tests.process.conftest import pytest_runtest_makereport
+from tests.process.conftest import make_cluster, pytest_runtest_makereport
+from tests.process.partition_moves import LIVING
 
-__all__ = ["pytest_runtest_makereport"]
+__all__ = ["make_cluster", "pytest_runtest_makereport"]
+
+# Five of them vote in raft0, so two of them do not.
+LIVING_BROKERS = 7
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -31,6 +38,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
     quick = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": OFFSETS_PARTITIONS}
     try:
         cluster = maker(3, **quick)
+        cluster.start()
+        yield cluster
+    finally:
+        maker.stop()
+
+
+@pytest.fixture(scope="session")
+def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    """Brokers of which nobody kills one, in a cluster that uses `raftka.membership` at level 1."""
+    maker = ClusterMaker(tmp_path_factory.mktemp("living"))
+    try:
+        cluster = maker(LIVING_BROKERS, **LIVING, **{"group.initial.rebalance.delay.ms": 0})
         cluster.start()
         yield cluster
     finally:
@@ -72,12 +91,35 @@ def referee(cluster: BrokerCluster, client: Client, request: pytest.FixtureReque
         yield referee
 
 
-@pytest.fixture
-def tools_referee(cluster: BrokerCluster, request: pytest.FixtureRequest) -> Iterator[Referee]:
+@contextmanager
+def refereed_tools(cluster: BrokerCluster, request: pytest.FixtureRequest) -> Iterator[Referee]:
     """Return the referee for Kafka's own tools, which are no client of the others' kind."""
     task = Task.of_marks(list(request.node.iter_markers()))
     request.node.user_properties.append((OUTCOME, (TOOLS_NAME, task.outcome(Abilities()))))
     with refereed(cluster, TOOLS_NAME, kafka_version(), request) as referee:
+        yield referee
+
+
+@pytest.fixture
+def tools_referee(cluster: BrokerCluster, request: pytest.FixtureRequest) -> Iterator[Referee]:
+    """Return the referee for Kafka's own tools at `cluster`."""
+    with refereed_tools(cluster, request) as referee:
+        yield referee
+
+
+@pytest.fixture
+def living_tools(living: BrokerCluster, request: pytest.FixtureRequest) -> Iterator[Referee]:
+    """Return the referee for Kafka's own tools at `living`. They leave no move and no throttle there."""
+    with refereed_tools(living, request) as referee:
+        yield referee
+
+
+@pytest.fixture
+def raised_tools(make_cluster: ClusterMaker, request: pytest.FixtureRequest) -> Iterator[Referee]:
+    """Return the referee for Kafka's own tools at three brokers of the test's own, which have founded it at level 0."""
+    cluster = make_cluster(3)
+    cluster.start()
+    with refereed_tools(cluster, request) as referee:
         yield referee
 
 

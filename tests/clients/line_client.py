@@ -45,6 +45,8 @@ class LineClient:
             self._process = subprocess.Popen(
                 [*command, bootstrap], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
             )
+        # Threads may ask at the same time; the program answers one after the other.
+        self._lock = threading.Lock()
         self._answers: queue.Queue[str | None] = queue.Queue(1_000)
         self._reader = threading.Thread(target=self._read, name=name, daemon=True)
         self._reader.start()
@@ -63,9 +65,10 @@ class LineClient:
         """
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps({"do": do, **words}) + "\n")
-            self._process.stdin.flush()
-            line = self._answers.get(timeout=_ANSWER_SECONDS)
+            with self._lock:
+                self._process.stdin.write(json.dumps({"do": do, **words}) + "\n")
+                self._process.stdin.flush()
+                line = self._answers.get(timeout=_ANSWER_SECONDS)
         except (BrokenPipeError, queue.Empty):
             line = None
         answer: dict[str, Any] = {"error": "no answer"} if line is None else json.loads(line)

@@ -27,6 +27,8 @@ OFFSETS_PARTITIONS = 4
 
 _REQUESTS = re.compile(r'^raftka_kafka_requests_total\{api="(\w+)",version="(\d+)"\} (\S+)$', re.MULTILINE)
 
+_ERRORS = re.compile(r'^raftka_kafka_errors_total\{api="(\w+)",code="(\w+)"\} (\S+)$', re.MULTILINE)
+
 _RENDERED = re.compile(r"^raftka_wall_clock_seconds (\S+)$", re.MULTILINE)
 
 P = ParamSpec("P")
@@ -53,20 +55,34 @@ class SentRequests:
             self.seen |= {each for each, count in now.items() if count > before[each] or now.total() < before.total()}
 
     def _counts(self, broker: BrokerProcess) -> Counter[tuple[str, int]]:
-        # A broker keeps an answer for a second: what is asked here must be of after this moment.
-        asked = time.time()
+        found = _REQUESTS.findall(fresh_metrics(broker))
+        return Counter({(api, int(version)): int(float(count)) for api, version, count in found})
 
-        def fresh() -> str | None:
-            try:
-                with urlopen(f"http://{broker.admin}/metrics", timeout=10) as answer:
-                    text = str(answer.read().decode())
-            except OSError:
-                return ""
-            rendered = _RENDERED.search(text)
-            return text if rendered is None or float(rendered[1]) >= asked else None
 
-        text = eventually("metrics are rendered anew", fresh)
-        return Counter({(api, int(version)): int(float(count)) for api, version, count in _REQUESTS.findall(text)})
+def answered_errors(cluster: BrokerCluster) -> Counter[tuple[str, str]]:
+    """Return how often the brokers that run have answered an error code, by API and code."""
+    found: Counter[tuple[str, str]] = Counter()
+    for broker in cluster.running:
+        for api, code, count in _ERRORS.findall(fresh_metrics(broker)):
+            found[api, code] += int(float(count))
+    return found
+
+
+def fresh_metrics(broker: BrokerProcess) -> str:
+    """Return a broker's metrics, rendered after this moment; nothing if it does not answer."""
+    # A broker keeps an answer for a second: what is asked here must be of after this moment.
+    asked = time.time()
+
+    def fresh() -> str | None:
+        try:
+            with urlopen(f"http://{broker.admin}/metrics", timeout=10) as answer:
+                text = str(answer.read().decode())
+        except OSError:
+            return ""
+        rendered = _RENDERED.search(text)
+        return text if rendered is None or float(rendered[1]) >= asked else None
+
+    return eventually("metrics are rendered anew", fresh)
 
 
 def _apart(call: Callable[P, R]) -> Callable[P, R]:
@@ -109,9 +125,9 @@ class Referee:
             self._sent.resume()
 
     @_apart
-    def create_topic(self, topic: str, partitions: int = 1, **config: Any) -> None:
+    def create_topic(self, topic: str, partitions: int = 1, replicas: int | None = None, **config: Any) -> None:
         """Create a topic and wait until every broker knows its leaders; its records may be as old as they say."""
-        create_topic(self.cluster, topic, partitions, **{"retention.ms": "-1", **config})
+        create_topic(self.cluster, topic, partitions, replicas, **{"retention.ms": "-1", **config})
 
     @_apart
     def delete_topic(self, topic: str) -> None:

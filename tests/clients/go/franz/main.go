@@ -103,6 +103,43 @@ func (driver *driver) DeleteTopic(topic string) error {
 	return err
 }
 
+func (driver *driver) Assign(topic string, assignment [][]int32, keepCount bool) error {
+	ctx, cancel := inTime()
+	defer cancel()
+	if keepCount {
+		ctx = kadm.ForbidAlterRf(ctx)
+	}
+	asked := kadm.AlterPartitionAssignmentsReq{}
+	for number, replicas := range assignment {
+		asked.Assign(topic, int32(number), replicas)
+	}
+	answers, err := driver.admin.AlterPartitionAssignments(ctx, asked)
+	if err != nil {
+		return err
+	}
+	for _, each := range answers.Sorted() {
+		if each.Err != nil {
+			return fmt.Errorf("%s-%d: %w: %s", each.Topic, each.Partition, each.Err, each.ErrMessage)
+		}
+	}
+	return nil
+}
+
+func (driver *driver) Moves(topic string, partitions []int32) (map[int32]lines.Move, error) {
+	ctx, cancel := inTime()
+	defer cancel()
+	asked := kadm.TopicsSet{}
+	asked.Add(topic, partitions...)
+	answers, err := driver.admin.ListPartitionReassignments(ctx, asked)
+	moves := map[int32]lines.Move{}
+	answers.Each(func(each kadm.ListPartitionReassignmentsResponse) {
+		moves[each.Partition] = lines.Move{
+			Replicas: each.Replicas, Adding: each.AddingReplicas, Removing: each.RemovingReplicas,
+		}
+	})
+	return moves, err
+}
+
 func (driver *driver) producer(kind lines.Kind) (*kgo.Client, error) {
 	if client, ok := driver.producers[kind]; ok {
 		return client, nil

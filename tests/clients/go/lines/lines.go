@@ -62,6 +62,9 @@ type command struct {
 	Timestamp  int64             `json:"timestamp"`
 	Group      string            `json:"group"`
 	Member     string            `json:"member"`
+	Assignment [][]int32         `json:"assignment"`
+	KeepCount  bool              `json:"keep_count"`
+	Numbers    []int32           `json:"numbers"`
 	Kind
 }
 
@@ -78,6 +81,22 @@ type Driver interface {
 	Fetch(topic string, offset int64, count int) ([]Record, error)
 	OffsetAt(topic string, timestamp int64) (int64, error)
 	Join(group, topic string) (Member, error)
+}
+
+// Move is how far a partition has got that is being moved.
+type Move struct {
+	Replicas []int32 `json:"replicas"`
+	Adding   []int32 `json:"adding"`
+	Removing []int32 `json:"removing"`
+}
+
+// Mover is a Driver that moves partitions, too.
+type Mover interface {
+	// Assign says where each of a topic's first partitions is to be; nil takes one back to where it was.
+	// With keepCount, another number of replicas is refused.
+	Assign(topic string, assignment [][]int32, keepCount bool) error
+	// Moves returns which of these partitions are being moved.
+	Moves(topic string, partitions []int32) (map[int32]Move, error)
 }
 
 // Member is a consumer in a group, which reads in the background.
@@ -211,8 +230,22 @@ func respond(driver Driver, members map[string]Member, line []byte) (map[string]
 		member, err := driver.Join(asked.Group, asked.Topic)
 		members[asked.Member] = member
 		return nothing(err)
+	case "assign", "moves":
+		return respondForMover(driver, asked)
 	}
 	return respondForMember(members[asked.Member], asked)
+}
+
+func respondForMover(driver Driver, asked command) (map[string]any, error) {
+	mover, ok := driver.(Mover)
+	if !ok {
+		return nil, fmt.Errorf("%s moves no partitions", driver.Module())
+	}
+	if asked.Do == "assign" {
+		return nothing(mover.Assign(asked.Topic, asked.Assignment, asked.KeepCount))
+	}
+	moves, err := mover.Moves(asked.Topic, asked.Numbers)
+	return map[string]any{"moves": moves}, err
 }
 
 func respondForMember(member Member, asked command) (map[string]any, error) {

@@ -84,6 +84,24 @@ func (driver *driver) DeleteTopic(topic string) error {
 	return driver.admin.DeleteTopic(topic)
 }
 
+func (driver *driver) Assign(topic string, assignment [][]int32, keepCount bool) error {
+	if keepCount {
+		return errors.New("sarama cannot ask for that")
+	}
+	return driver.admin.AlterPartitionReassignments(topic, assignment)
+}
+
+func (driver *driver) Moves(topic string, partitions []int32) (map[int32]lines.Move, error) {
+	listed, err := driver.admin.ListPartitionReassignments(topic, partitions)
+	moves := map[int32]lines.Move{}
+	for number, each := range listed[topic] {
+		moves[number] = lines.Move{
+			Replicas: each.Replicas, Adding: each.AddingReplicas, Removing: each.RemovingReplicas,
+		}
+	}
+	return moves, err
+}
+
 func (driver *driver) producer(kind lines.Kind) (sarama.SyncProducer, error) {
 	if producer, ok := driver.producers[kind]; ok {
 		return producer, nil
