@@ -11,6 +11,8 @@
 * `topic_changes`         what a change of a topic leads to, checked before it is proposed; `dynamic_options` the same
                           for what is set on brokers while they run.
 * `state_bounds`          how large the tables of raft0 and of groups may become; `controller_sizes` what raft0's are.
+* `known_features`        tells raft0's leader again what this broker can do, while the cluster uses less;
+                          `present_features` asks all brokers before a level is raised.
 * `partition_allocator`   which nodes get the replicas of new partitions.
 * `raft0_voters`          who votes in raft0, at its leader: `raft0_candidates` who could, `raft0_table` who does.
 * `controller_backend`    makes this node's groups match the tables.

@@ -40,6 +40,7 @@ from cluster.errors import (
     ClusterError,
     ControllerUnavailableError,
     InvalidTopicNameError,
+    NotControllerError,
     ProducerIdsTakenError,
     RequestTooLargeError,
     TopicExistsError,
@@ -48,6 +49,7 @@ from cluster.errors import (
 )
 from cluster.forwarding import Forwarded, Forwarder, NoLeaderError, NoReplyError, RequestNotTakenError
 from cluster.partition_allocator import allocate
+from cluster.present_features import PresentFeatures
 from cluster.producer_id_table import BLOCK_SIZE
 from cluster.topic_changes import (
     ConfigChange,
@@ -202,6 +204,7 @@ class AdminRequests:
         replicas_max: Returns the replicas that one broker may have, as of now.
         first_levels: The levels of features with which the cluster was founded.
         dynamic: What may be set on brokers while they run.
+        present_features: Asks brokers what they can do.
     """
 
     def __init__(
@@ -213,6 +216,7 @@ class AdminRequests:
         replicas_max: Callable[[], int],
         first_levels: Mapping[str, int],
         dynamic: DynamicOptions,
+        present_features: PresentFeatures,
     ) -> None:
         self._controller = controller
         self._links = links
@@ -222,6 +226,7 @@ class AdminRequests:
         self.replicas_max = replicas_max
         self._first_levels = dict(first_levels)
         self._dynamic = dynamic
+        self._present_features = present_features
         self.serve(CREATE_TOPIC, self._create_topic)
         self.serve(DELETE_TOPIC, self._delete_topic)
         self.serve(REGISTER_BROKER, self._register_broker)
@@ -445,12 +450,20 @@ class AdminRequests:
                 await self._controller.propose(SetFeature(name, level), deadline)
 
     async def _update_feature(self, request: UpdateFeatureRequest, deadline: float) -> AdminReply:
+        # No broker registers between the question and the command: both happen under the lock.
         async with self._controller.admission:
             index = await self._controller.confirm_office(deadline)
-            features = self._controller.features
-            features.check(request.name, request.level, self._controller.members.all())
+            term = self._controller.consensus.term
+            features, members = self._controller.features, self._controller.members
+            features.check(request.name, request.level, {})
             if request.level != features.level(request.name):
-                command = SetFeature(request.name, request.level)
+                nodes = {NodeId(each.node_id) for each in members.all()} | {each.node_id for each in members.admitted()}
+                highest = members.highest_levels(await self._present_features.ask(sorted(nodes), deadline))
+                if self._controller.consensus.term != term:
+                    # Another leader may have registered a broker that was replaced by an older version meanwhile.
+                    raise NotControllerError("raft0 has begun another term while brokers were asked what they have")
+                features.check(request.name, request.level, highest)
+                command = SetFeature(request.name, request.level, {node: dict(highest[node]) for node in highest})
                 index = await self._propose(command, deadline, validate_only=request.validate_only) or index
             return AdminReply("", "", applied_index=index)
 

@@ -82,11 +82,16 @@ class AllocateProducerIds(msgspec.Struct, frozen=True, tag="allocate_producer_id
     count: int
 
 
-class SetFeature(msgspec.Struct, frozen=True, tag="set_feature"):
-    """From now on a feature is used at this level (RFC 0018)."""
+class SetFeature(msgspec.Struct, frozen=True, tag="set_feature", omit_defaults=True):
+    """From now on a feature is used at this level (RFC 0018).
+
+    `brokers` are the highest levels by which raft0's leader has judged it, by node id: what the linked brokers had
+    then, and what the tables said of the others. They replace what each table has, so that all judge alike.
+    """
 
     name: str
     level: Annotated[int, msgspec.Meta(ge=0)]
+    brokers: dict[int, dict[str, int]] = {}
 
 
 class AlterBrokerConfigs(msgspec.Struct, frozen=True, tag="alter_broker_configs"):

@@ -179,7 +179,7 @@ class ControllerState:
     def _is_refused(self, command: SetFeature) -> bool:
         """Whether the tables refuse a level now. It is not applied then, and the former version may come back."""
         try:
-            self.tables.features.check(command.name, command.level, self.tables.members.all())
+            self.tables.check_level(command)
         except FeatureUpdateError:
             return True
         return False

@@ -53,6 +53,8 @@ from storage.errors import UnknownFormatError
 
 # What the first level of a feature adds at most: the heads of two blocks, and what is around the levels.
 _FEATURES_BYTES_MAX = 64
+# What a level may add for each broker beside the levels that it has: the name of the field.
+_FEATURES_KEY_BYTES = 9
 # What the first option that is set adds at most beside the option: the head of the block.
 _OPTIONS_BYTES_MAX = 32
 # What a move adds at most beside its target: the head of the block, and three times the replicas that the partition has
@@ -110,7 +112,8 @@ class ControllerTables:
         if isinstance(command, SetFeature):
             levels = self.features.all()
             more = features_size(levels | {command.name: command.level}) - features_size(levels)
-            return self.size_bytes + more
+            brokers = self.members.with_features(command.brokers)
+            return self._sizes.total(brokers, self.producer_ids.next_id) + self._size_beside_tables() + more
         if isinstance(command, AlterBrokerConfigs):
             more = options_size(self.options.with_altered(command)) - options_size(self.options.all())
             return self.size_bytes + more
@@ -162,8 +165,9 @@ class ControllerTables:
                 return reserve_bytes((broker, broker.rpc_host, broker.rpc_port))
             case AllocateProducerIds():
                 return reserve_bytes(2**63 - 1)
-            case SetFeature(name, level):
-                return _FEATURES_BYTES_MAX + reserve_bytes((name, level))
+            case SetFeature(name, level, brokers):
+                keys = _FEATURES_KEY_BYTES * len(brokers)
+                return _FEATURES_BYTES_MAX + keys + reserve_bytes((name, level, brokers))
             case AlterBrokerConfigs(node, configs):
                 return _OPTIONS_BYTES_MAX + reserve_bytes((node, configs))
             case AlterPlacements(moves):
@@ -190,6 +194,10 @@ class ControllerTables:
             resolve_topic_config(command.configs, self.topics.defaults)
         if isinstance(command, SetFeature):
             self._check_levels({command.name: command.level})
+
+    def check_level(self, command: SetFeature) -> None:
+        """Raise FeatureUpdateError if `apply` would refuse the command."""
+        self.features.check(command.name, command.level, self.members.highest_levels(command.brokers))
 
     def _check_levels(self, levels: Mapping[str, int]) -> None:
         for name, level in levels.items():
@@ -231,7 +239,8 @@ class ControllerTables:
             case AllocateProducerIds() as block:
                 self.producer_ids.apply_allocate(block)
             case SetFeature() as raised:
-                self.features.apply_set(raised, self.members.all())
+                self.features.apply_set(raised, self.members.highest_levels(raised.brokers))
+                self.members.apply_features(raised.brokers)
             case AlterBrokerConfigs() as altered:
                 self.features.require(MEMBERSHIP, OPTIONS_LEVEL, "options that are set while brokers run")
                 self.options.apply_alter(altered)

@@ -1,6 +1,6 @@
 """Which level of each feature is in force (RFC 0018). Written by `controller_tables` only."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from cluster.commands import BrokerRecord, SetFeature
 from cluster.errors import FeatureLevelError, FeatureUpdateError
@@ -46,13 +46,13 @@ class FeatureTable:
         if not THROTTLE_KEYS.isdisjoint(configs):
             self.require(MEMBERSHIP, PLACEMENTS_LEVEL, "throttled replicas")
 
-    def apply_set(self, command: SetFeature, brokers: Sequence[BrokerRecord]) -> None:
-        """Raise a level.
+    def apply_set(self, command: SetFeature, highest: Mapping[int, Mapping[str, int]]) -> None:
+        """Raise a level. `highest` is what brokers have, as for `check`.
 
         Raises:
-            FeatureUpdateError: It would be lowered, or a registered broker cannot go so far.
+            FeatureUpdateError: It would be lowered, or a broker cannot go so far.
         """
-        self.check(command.name, command.level, brokers)
+        self.check(command.name, command.level, highest)
         # F1 of RFC 0018: what was written at a level is never met at a lower one.
         assert command.level >= self.level(command.name)
         if command.level > self.level(command.name):
@@ -60,14 +60,20 @@ class FeatureTable:
             self.epoch += 1
             self._tell()
 
-    def check(self, name: str, level: int, brokers: Sequence[BrokerRecord]) -> None:
-        """Raise FeatureUpdateError if the feature must not be at that level with these brokers."""
+    def check(self, name: str, level: int, highest: Mapping[int, Mapping[str, int]]) -> None:
+        """Raise FeatureUpdateError if the feature must not be at that level with these brokers.
+
+        Args:
+            name: The feature.
+            level: Where it is to be.
+            highest: By node id, the highest level of each feature that a broker has.
+        """
         current = self.level(name)
         if level < current:
             raise FeatureUpdateError(f"{name[:100]} is at level {current}, and a level is never lowered")
-        lacking = [broker for broker in brokers if broker.features.get(name, 0) < level]
+        lacking = {node: levels.get(name, 0) for node, levels in highest.items() if levels.get(name, 0) < level}
         if lacking:
-            told = ", ".join(f"broker {broker.node_id} has {broker.features.get(name, 0)}" for broker in lacking)
+            told = ", ".join(f"broker {node} has {most}" for node, most in lacking.items())
             raise FeatureUpdateError(
                 f"{name[:100]} cannot be at level {level}: {told}; start a newer version on these brokers first"
             )

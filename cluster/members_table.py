@@ -4,9 +4,11 @@ A broker is *admitted* with a data directory, and *registers* each time that it 
 founding. A directory that is *retired* never counts again: its disk is lost, or its broker was removed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+
+import msgspec
 
 from cluster.commands import AdmitBroker, BrokerRecord, RetireDirectory, SetBrokerState
 from cluster.errors import BrokerAdmittedError, BrokerNotAdmittedError, UnknownBrokerError
@@ -89,6 +91,18 @@ class MembersTable:
         """Return all registrations in ascending order of node id."""
         return [self._brokers[node_id] for node_id in sorted(self._brokers)]
 
+    def with_features(self, told: Mapping[int, Mapping[str, int]]) -> list[BrokerRecord]:
+        """Return all registrations in ascending order of node id, with the features `told` of some node ids."""
+        return [
+            msgspec.structs.replace(broker, features=dict(told[broker.node_id])) if broker.node_id in told else broker
+            for broker in self.all()
+        ]
+
+    def highest_levels(self, told: Mapping[int, Mapping[str, int]]) -> dict[int, Mapping[str, int]]:
+        """Return by node id what registered brokers have, and those in `told`, which is newer."""
+        found = {broker.node_id: broker.features for broker in self.all()}
+        return dict(sorted({**found, **told}.items()))
+
     def member(self, node_id: NodeId) -> Member | None:
         """Return an admitted broker; None if there is none of that node id."""
         return self._admitted.get(node_id)
@@ -149,6 +163,13 @@ class MembersTable:
         if member is not None and member.replica.directory_id == broker.directory_id:
             self._admitted[node] = replace(member, rpc_host=broker.rpc_host, rpc_port=broker.rpc_port)
         self._tell()
+
+    def apply_features(self, told: Mapping[int, Mapping[str, int]]) -> None:
+        """Let registered brokers have these features."""
+        brokers = self.with_features(told)
+        if brokers != self.all():
+            self._brokers = {NodeId(broker.node_id): broker for broker in brokers}
+            self._tell()
 
     def check_admitted(self, replica: Replica) -> None:
         """Raise BrokerNotAdmittedError unless a node was admitted with a directory that still counts."""

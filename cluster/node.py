@@ -35,6 +35,7 @@ from cluster.health_counts import HealthCounts
 from cluster.idle_probe import IdleProbe
 from cluster.joining import Admissions, Joining, JoinRequest, Joins
 from cluster.known_brokers import KnownBrokers
+from cluster.known_features import keep_features_known
 from cluster.leadership import Leadership
 from cluster.leadership_events import LeadershipEvents
 from cluster.leadership_moves import LeadershipMoves
@@ -45,6 +46,7 @@ from cluster.node_watch import NodeWatch
 from cluster.partition_manager import PartitionManager
 from cluster.placement_reports import PlacementReports
 from cluster.placements import Placements
+from cluster.present_features import PresentFeatures
 from cluster.producer_ids import ProducerIds
 from cluster.producer_state import ProducerState
 from cluster.quorum_status import QuorumStatusReader
@@ -349,6 +351,7 @@ class Node:
             replicas_max=lambda: self.options.replicas_max,
             first_levels=cluster.features,
             dynamic=self._dynamic,
+            present_features=PresentFeatures(self.links, self.replica, told_features(options.features)),
         )
         self.placements = Placements(self.controller, self.admin)
         seeds = {NodeId(seed.node_id): seed for seed in options.seeds}
@@ -433,6 +436,7 @@ class Node:
             self.backend.remove_leftovers()
             self.is_registered.set()
             _logger.info("registered with raft0, applied up to %d: clients are served from now on", reply.applied_index)
+            await keep_features_known(self.controller, self.admin, RegisterBrokerRequest(broker, _REGISTER_TIMEOUT))
             return
 
     async def _tell_addresses(self, broker: BrokerRecord) -> None:

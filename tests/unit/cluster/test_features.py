@@ -94,6 +94,33 @@ def test_a_level_that_a_registered_broker_lacks_is_refused_and_the_brokers_are_n
     assert machine.features.all() == {}
 
 
+def test_what_a_level_was_judged_by_replaces_what_the_tables_have(machine):
+    other = Machine()
+    for record in (broker(1, TOLD), broker(2)):
+        assert other.apply(RegisterBroker(record)) is None
+    for each in (machine, other):
+        assert each.apply(SetFeature("x.one", 2, {1: TOLD, 2: TOLD})) is None
+        assert each.features.all() == {"x.one": 2}
+    assert [record.features for record in other.state.tables.members.all()] == [TOLD, TOLD]
+    assert other.saved() == machine.saved()
+
+
+@pytest.mark.parametrize("told", [{2: {"x.one": 1}}, {2: {}}, {1: TOLD, 3: {}}], ids=["lower", "none", "unregistered"])
+def test_a_level_that_names_a_broker_without_it_is_refused_and_nothing_changes(machine, told):
+    before = machine.saved()
+    refusal = machine.apply(SetFeature("x.one", 2, told))
+    assert isinstance(refusal, FeatureUpdateError)
+    assert f"broker {max(told)} has" in str(refusal)
+    assert machine.saved() == before
+
+
+def test_a_level_that_names_no_brokers_has_the_bytes_that_it_had_before_it_could(machine):
+    encoded = encode_command(SetFeature("x.one", 1))
+    assert msgspec.msgpack.decode(encoded[1:]) == {"type": "set_feature", "name": "x.one", "level": 1}
+    named = SetFeature("x.one", 1, {1: TOLD})
+    assert decode_command(encode_command(named)) == named
+
+
 def test_a_broker_without_a_level_in_force_is_not_registered(machine):
     assert machine.apply(SetFeature("x.one", 2)) is None
     refusal = machine.apply(RegisterBroker(broker(2, {"x.one": 1, "x.two": 3})))
@@ -174,7 +201,8 @@ def test_the_size_of_the_tables_is_known_with_and_without_levels(machine):
     assert machine.apply(create()) is None
     tables = machine.state.tables
     for command in (
-        SetFeature("x.one", 1),
+        RegisterBroker(broker(2)),
+        SetFeature("x.one", 1, {1: TOLD, 2: TOLD}),
         SetFeature("x.two", 3),
         SetFeature("x.one", 2),
         RegisterBroker(broker(3, TOLD)),

@@ -52,7 +52,7 @@ def _retired_directories_count(patch):
 def _one_broker_is_enough(patch):
     patch.setattr(
         *(FeatureTable, "check"),
-        lambda features, name, level, brokers: _CHECK_LEVEL(features, name, level, brokers[:1]),
+        lambda features, name, level, highest: _CHECK_LEVEL(features, name, level, dict(list(highest.items())[:1])),
     )
 
 
