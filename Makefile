@@ -44,7 +44,7 @@ ON_BROKERS := tests/process tests/clients tests/chaos tests/pipeline
 FOR_TESTS := $(TESTS_STAMP) $(if $(call names,$(ON_BROKERS),all),system-packages)
 FOR_TESTS += $(if $(call names,tests/pipeline tests/unit/pipeline),$(PIPELINE_STAMP))
 FOR_TESTS += $(if $(call names,tests/docs),$(DOCS_STAMP))
-FOR_TESTS += $(if $(call names,tests/packaging),$(BUILD_STAMP))
+FOR_TESTS += $(if $(call names,tests/packaging tests/process/test_versions.py),$(BUILD_STAMP))
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
 
 test: $(FOR_TESTS)  ## what a change breaks first, in at most 15 minutes (ARGS=... goes to pytest and may name any test)

@@ -12,6 +12,7 @@ import resource
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -56,6 +57,7 @@ class BrokerProcess:
         log_path: What the process writes to stdout and stderr, over all its lives.
         open_files_max: `ulimit -n` of its next life; None: as here.
         runs_by: What its next life is started by: a command that becomes the one behind it, in the same process.
+        python: The interpreter of its next life, in whose environment the broker's version is.
     """
 
     def __init__(self, node_id: int, folder: Path, config: dict[str, Any]) -> None:
@@ -65,6 +67,7 @@ class BrokerProcess:
         self.log_path = folder / f"node-{node_id}.log"
         self.open_files_max: int | None = None
         self.runs_by: tuple[str, ...] = ()
+        self.python = sys.executable
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -96,7 +99,7 @@ class BrokerProcess:
         try:
             with self.log_path.open("ab") as log, harmless_signals_blocked():
                 self._process = subprocess.Popen(
-                    [*self.runs_by, *broker_command(self.node_id, descriptor)],
+                    [*self.runs_by, self.python, *broker_command(self.node_id, descriptor)[1:]],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

@@ -1,0 +1,302 @@
+"""A cluster of the former version is upgraded under load, rolled back, upgraded again and raised, and then stays.
+
+The former version is the last one before features (`former_version`): it cannot read what the feature
+`raftka.membership` allows, and its data directories hold nothing else until the level is raised.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from raftka.admin_client import not_ready_reason
+from raftka.kafka.features import raise_features
+from tests.process.acked_log import (
+    AckedLog,
+    LoadProducer,
+    check_no_phantom,
+    check_nothing_acked_is_lost,
+    check_nothing_twice,
+    new_consumer,
+    quiet_logger,
+    read_all,
+)
+from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, BrokerProcess, ClusterMaker, eventually
+from tests.process.command_line import RAFTKA, environment
+from tests.process.former_version import build_former_wheel, install, why_not_there
+from tests.process.kafka_topics import admin_client, create_topic
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(why_not_there() is not None, reason=str(why_not_there())),
+]
+
+TOPICS = ("orders", "audit")
+IDEMPOTENT = {"enable.idempotence": True, "acks": "all", "max.in.flight.requests.per.connection": 5}
+UNSTABLE = {"unstable.feature.versions.enable": True}
+NEW = sys.executable
+BETWEEN = 200
+"""Records that each producer gets acknowledged between two restarts."""
+TRIMMED = "trimmed"
+COMMANDS = 1010
+"""More entries of raft0 than a stop leaves without a snapshot of the tables."""
+
+
+@pytest.fixture(scope="module")
+def former(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the Python of an environment that has the former version."""
+    folder = tmp_path_factory.mktemp("former-version")
+    return install(build_former_wheel(folder), folder / "environment")
+
+
+class Story:
+    """A cluster under load, broker by broker in one version or the other."""
+
+    def __init__(self, cluster: BrokerCluster, former: str) -> None:
+        self.cluster = cluster
+        self.former = former
+        self.producers: list[LoadProducer] = []
+
+    def use(self, broker: BrokerProcess, python: str) -> None:
+        """Choose the version of a broker's next life; only the new one knows the new options."""
+        broker.python = python
+        for name, value in UNSTABLE.items():
+            broker.config.pop(name, None)
+            if python == NEW:
+                broker.config[name] = value
+
+    def roll(self, python: str, *nodes: int) -> None:
+        """Restart brokers in a version, one after the other, as docs/operations/upgrade.md says."""
+        for node in nodes or (1, 2, 3):
+            broker = self.cluster[node]
+            assert broker.terminate() == 0, broker.log_tail()
+            assert set(snapshot_formats(broker).values()) <= {1}
+            self.use(broker, python)
+            broker.start()
+            broker.wait_ready()
+            self.go_on()
+
+    def controller(self) -> int:
+        """Return the broker that leads raft0, as brokers 1 and 2 know."""
+        admin = admin_client(f"{self.cluster[1].kafka},{self.cluster[2].kafka}")
+        return eventually("raft0 has a leader", lambda: max(0, int(admin.list_topics(timeout=10).controller_id)))
+
+    def go_on(self) -> None:
+        """Wait until every replica has caught up and writes go on."""
+        for topic in TOPICS:
+            self.cluster.wait_caught_up(topic, 0)
+        for producer in self.producers:
+            producer.wait_acked(BETWEEN)
+            assert not producer.log.failed
+
+    def cli(self, *arguments: str) -> str:
+        """Return what `raftka cluster features` says, of refusals, too."""
+        done = subprocess.run(
+            [*RAFTKA, "cluster", "features", *arguments],
+            env=environment() | {"RAFTKA_BROKERS": self.cluster.bootstrap},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr
+        return done.stdout + done.stderr
+
+
+@pytest.fixture
+def story(make_cluster: ClusterMaker, former: str) -> Iterator[Story]:
+    """Yield a cluster that the former version has founded, with a producer on each topic."""
+    cluster = make_cluster(3)
+    story = Story(cluster, former)
+    for broker in cluster.brokers.values():
+        story.use(broker, former)
+    cluster.start()
+    for topic in TOPICS:
+        create_topic(cluster, topic)
+    with ExitStack() as stack:
+        for topic in TOPICS:
+            producer = LoadProducer(cluster.bootstrap, topic, f"record-of-{topic}", **IDEMPOTENT)
+            story.producers.append(stack.enter_context(producer))
+        story.go_on()
+        yield story
+
+
+def formats(cluster: BrokerCluster) -> list[int]:
+    """Return the format of each data directory, as its identity file says it."""
+    lines = [(broker.data_dir / "directory.id").read_text() for broker in cluster.brokers.values()]
+    return [json.loads(line.split(" ", 1)[1])["format_version"] for line in lines]
+
+
+def snapshot_formats(broker: BrokerProcess) -> dict[str, int]:
+    """Return the format of each snapshot on a broker's disk, by the directory of its group."""
+    return {path.parent.name: path.read_bytes()[4] for path in broker.data_dir.glob("groups/*/snapshot")}
+
+
+def trim(cluster: BrokerCluster, topic: str) -> None:
+    """Write records with a producer's numbers and delete the first five: each replica takes a snapshot of its state."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "logger": quiet_logger(), **IDEMPOTENT})
+    for number in range(10):
+        producer.produce(topic, str(number).encode())
+    assert producer.flush(DEADLINE_SECONDS) == 0
+    admin = admin_client(cluster.bootstrap)
+    [deleted] = admin.delete_records([TopicPartition(topic, 0, 5)]).values()
+    assert deleted.result(DEADLINE_SECONDS).low_watermark == 5
+    for broker in cluster.brokers.values():
+        eventually("a snapshot of a partition", lambda broker=broker: snapshot_formats(broker).keys() - {"raft0"})
+
+
+def offsets(cluster: BrokerCluster, topic: str) -> tuple[int, int]:
+    """Return the first offset of a partition and the one behind its last."""
+    consumer = new_consumer(cluster.bootstrap)
+    try:
+        first, behind = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30.0)
+        return int(first), int(behind)
+    finally:
+        consumer.close()
+
+
+def change_often(cluster: BrokerCluster, topic: str) -> None:
+    """Let raft0's log grow by COMMANDS entries: a broker takes a snapshot of the tables when it stops."""
+    admin = admin_client(cluster.bootstrap)
+    asked = []
+    for number in range(COMMANDS):
+        entry = ConfigEntry("retention.ms", str(10**9 + number), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        asked += admin.incremental_alter_configs([resource]).values()
+    for answer in asked:
+        answer.result(DEADLINE_SECONDS)
+
+
+@contextmanager
+def paused(broker: BrokerProcess) -> Iterator[None]:
+    """Freeze a broker: it goes on as it was, and does not register again."""
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+
+
+def commit(cluster: BrokerCluster, offset: int) -> None:
+    consumer = new_consumer(cluster.bootstrap, **{"group.id": "readers"})
+    try:
+        consumer.commit(offsets=[TopicPartition(TOPICS[0], 0, offset)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def committed(cluster: BrokerCluster) -> int:
+    consumer = new_consumer(cluster.bootstrap, **{"group.id": "readers"})
+    try:
+        return int(consumer.committed([TopicPartition(TOPICS[0], 0)], timeout=30.0)[0].offset)
+    finally:
+        consumer.close()
+
+
+def check(cluster: BrokerCluster, topic: str, log: AckedLog) -> None:
+    """No write has failed for good; what was acknowledged is there, once, in order, and nothing else is."""
+    cluster.wait_in_sync(topic, 0)
+    assert log.failed == {}
+    records = read_all(cluster.bootstrap, topic)
+    check_nothing_acked_is_lost(records, log)
+    check_no_phantom(records, [log])
+    check_nothing_twice(records, log)
+    assert [record.value for record in records] == sorted(log.sent)
+
+
+def check_one_former_broker_holds_the_level_back(story: Story) -> None:
+    """Broker 3 is of the former version: whoever leads raft0, no level is raised, and the answer names the broker."""
+    cluster = story.cluster
+    while story.controller() == 3:
+        with paused(cluster[3]):
+            eventually("another controller", lambda: story.controller() != 3)
+    words, refusal = ("upgrade", "raftka.membership=1"), "raftka.membership cannot be at level 1: broker 3 has 0"
+    # Who was paused may be known again a moment later only.
+    eventually("a refused dry run", lambda: refusal in story.cli(*words, "--dry-run"))
+    refused = story.cli(*words)
+    assert refusal in refused, refused
+    assert formats(cluster) == [1, 1, 1], "a refused level marks nothing"
+
+
+def check_links_refuse_the_former_version(story: Story) -> None:
+    """Raise the level while broker 3 is stopped, and start it in the former version: nobody takes it in."""
+    cluster, broker = story.cluster, story.cluster[3]
+    assert broker.terminate() == 0, broker.log_tail()
+    raise_features(1, cluster[1].kafka, {"raftka.membership": 1}, is_dry_run=False)
+    eventually("marked directories", lambda: formats(cluster) == [2, 2, 1])
+    story.use(broker, story.former)
+    broker.start()
+    refusal = "the cluster uses raftka.membership at level 1; start a version that has it"
+    for node in (1, 2):
+        eventually(f"broker {node} refuses it", lambda node=node: refusal in cluster[node].log_text())
+    assert not_ready_reason(broker.admin) is not None
+    for producer in story.producers:
+        producer.wait_acked(BETWEEN)
+    assert broker.terminate() == 0, broker.log_tail()
+    assert formats(cluster) == [2, 2, 1]
+    story.use(broker, NEW)
+    broker.start()
+    broker.wait_ready()
+    eventually("a marked directory", lambda: formats(cluster) == [2, 2, 2])
+    story.go_on()
+
+
+def check_its_own_directory_refuses_the_former_version(story: Story) -> None:
+    broker = story.cluster[2]
+    assert broker.terminate() == 0, broker.log_tail()
+    before = (broker.data_dir / "directory.id").read_bytes()
+    story.use(broker, story.former)
+    broker.start()
+    assert broker.wait_exit() != 0
+    assert f"{broker.data_dir} has format 2, this version reads 1" in broker.log_text()
+    assert (broker.data_dir / "directory.id").read_bytes() == before
+    story.use(broker, NEW)
+    broker.start()
+    broker.wait_ready()
+    story.go_on()
+
+
+def test_the_former_version_is_upgraded_rolled_back_and_raised_without_a_failed_write(story: Story) -> None:
+    cluster = story.cluster
+    commit(cluster, 7)
+
+    story.roll(NEW)
+    assert committed(cluster) == 7
+    assert "raftka.membership" in story.cli("list")
+    create_topic(cluster, TRIMMED)
+    commit(cluster, 8)
+    trim(cluster, TRIMMED)
+    change_often(cluster, TRIMMED)
+    assert formats(cluster) == [1, 1, 1], "nothing is written that the former version cannot read"
+
+    story.roll(story.former)
+    for broker in cluster.brokers.values():
+        assert "raft0" in snapshot_formats(broker), "the new version has taken it when it stopped"
+    assert committed(cluster) == 8
+    assert offsets(cluster, TRIMMED) == (5, 10)
+    create_topic(cluster, "made-by-the-former-version")
+
+    story.roll(NEW, 1, 2)
+    check_one_former_broker_holds_the_level_back(story)
+    story.roll(NEW, 3)
+    accepted = story.cli("upgrade", "--dry-run")
+    assert "raftka.membership at level 1: accepted; nothing is changed" in accepted, accepted
+
+    check_links_refuse_the_former_version(story)
+    check_its_own_directory_refuses_the_former_version(story)
+
+    logs = [producer.finish() for producer in story.producers]
+    for topic, log in zip(TOPICS, logs, strict=True):
+        check(cluster, topic, log)
+    assert committed(cluster) == 8
+    for topic in (TRIMMED, "made-by-the-former-version"):
+        assert sorted(cluster.partition(topic, 0)["replicas"]) == [1, 2, 3]
