@@ -4,7 +4,9 @@
 * `run_folder`          where it leaves everything; empty again where it could not begin.
 * `interruption`        Ctrl-C, and waits that it ends.
 * `schedule`            what is done and when, as data drawn from a seed.
-* `nemesis`             does it and takes it back.
+* `nemesis`             does it and takes it back: to processes and disks itself, by the next three to all else.
+* `link_faults`         cuts and throttles links.
+* `hand_overs`          lets leaders hand over.
 * `membership`          moves partitions, lets brokers join and leave, replaces disks; asks by `broker_admin`.
 * `cluster`             `raftka dev`, and what may be done to its processes.
 * `network_namespace`   links that can be cut and throttled.

@@ -3,17 +3,17 @@
 import errno
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from raftka.admin_client import AdminError, request_json
 from raftka.chaos import small_disks
 from raftka.chaos.cluster import ChaosCluster
+from raftka.chaos.hand_overs import HandOvers
 from raftka.chaos.history import History
 from raftka.chaos.leadership import LeadershipWatch
+from raftka.chaos.link_faults import LinkFaults
 from raftka.chaos.load import Topics, tp_of
 from raftka.chaos.membership import Membership
 from raftka.chaos.network_namespace import NetworkNamespace
@@ -23,9 +23,6 @@ from raftka.chaos.vanished_directories import VanishedDirectories
 _STEP_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0
 _LATE_SECONDS_MAX = 60.0
-_THROTTLED_BYTES_PER_SECOND = 100 * 1024
-_TRANSFER_PAUSE = 0.5
-_TRANSFER_SECONDS = 3.0
 # How many descriptors a broker gets beside those that it has open.
 _SPARE_DESCRIPTORS = (0, 8)
 # A full disk has none, or too little for producers but enough for what brokers write themselves.
@@ -72,8 +69,8 @@ class Nemesis:
         # The one broker whose disk may be damaged: what is damaged on a majority, nobody promises.
         self._marked = self._rng.choice(cluster.nodes)
         self._killed: set[int] = set()
-        self._storm = threading.Event()
-        self._is_over = threading.Event()
+        self._links = LinkFaults(cluster, network, history, self._rng)
+        self._hand_overs = HandOvers(cluster, history, watch, topics)
         # Faults of the schedule that have happened, in the order in which they began.
         self.done: list[Fault] = []
         # Disks without a free byte, brokers that were started on one, and dead ones that wait for who makes room.
@@ -119,8 +116,7 @@ class Nemesis:
 
     def heal(self) -> None:
         """Take everything back: links, disks, pauses, and dead brokers."""
-        self._storm.set()
-        self._is_over.set()
+        self._hand_overs.finish()
         self._network.heal()
         self._bring_back(self._cluster.nodes)
         self._restore_descriptors(list(self._limited))
@@ -147,10 +143,7 @@ class Nemesis:
             self._history.fault(f"{fault.kind} ends", nodes=action.victims, nemesis=fault.nemesis)
             return None
         victims = self._victims(fault.target)
-        if fault.nemesis == "membership":
-            take_back = self.membership.begin(fault.kind, victims[0], fault)
-        else:
-            take_back = getattr(self, "_" + fault.kind.replace("-", "_"))(victims, fault)
+        take_back = self._begin(fault, victims)
         now = time.monotonic() - began
         if take_back is None:
             # Not yet: there is nothing to do it to. What never happens, the run tells.
@@ -162,6 +155,17 @@ class Nemesis:
             return None
         late = action.late + now - action.due
         return _Action(now + fault.seconds, action.number, fault, take_back, tuple(victims), late)
+
+    def _begin(self, fault: Fault, victims: list[int]) -> Callable[[], None] | None:
+        """Do it; returns what takes it back. None: there is nothing to do it to yet."""
+        if fault.nemesis == "membership":
+            return self.membership.begin(fault.kind, victims[0], fault)
+        if fault.nemesis == "partition":
+            return self._links.begin(victims, fault)
+        if fault.nemesis == "transfer":
+            return self._hand_overs.begin(victims, fault)
+        take_back: Callable[[], None] | None = getattr(self, "_" + fault.kind.replace("-", "_"))(victims, fault)
+        return take_back
 
     def _victims(self, target: str) -> list[int]:
         nodes = list(self._cluster.nodes)
@@ -257,48 +261,6 @@ class Nemesis:
             return
         self.deaths.append((node, code, last_line))
         self._history.fault("ended by itself", nodes=[node], code=code, said=last_line)
-
-    # -- links --------------------------------------------------------------------------------------------------
-
-    def _halves(self, victims: list[int], fault: Fault) -> Callable[[], None]:
-        self._note(fault, victims)
-        others = [node for node in self._cluster.nodes if node not in victims]
-        self._cut_both_ways(victims, others)
-        return self._network.heal
-
-    def _one_way(self, victims: list[int], fault: Fault) -> Callable[[], None]:
-        peer = self._rng.choice([node for node in self._cluster.nodes if node not in victims])
-        source, target = self._rng.sample([victims[0], peer], 2)
-        self._note(fault, victims, source=source, to=target)
-        self._network.cut(self._host(source), self._host(target))
-        return self._network.heal
-
-    def _isolate_from_peers(self, victims: list[int], fault: Fault) -> Callable[[], None]:
-        self._note(fault, victims)
-        self._cut_both_ways(victims, [node for node in self._cluster.nodes if node not in victims])
-        return self._network.heal
-
-    def _isolate_from_all(self, victims: list[int], fault: Fault) -> Callable[[], None]:
-        take_back = self._isolate_from_peers(victims, fault)
-        for node in victims:
-            self._network.cut_port(self._cluster.links(node).kafka_port)
-        return take_back
-
-    def _throttle(self, victims: list[int], fault: Fault) -> Callable[[], None]:
-        self._note(fault, victims)
-        for peer in self._cluster.nodes:
-            if peer not in victims:
-                self._network.throttle(self._host(victims[0]), self._host(peer), _THROTTLED_BYTES_PER_SECOND)
-        return self._network.heal
-
-    def _cut_both_ways(self, some: list[int], others: list[int]) -> None:
-        for one in some:
-            for other in others:
-                self._network.cut(self._host(one), self._host(other))
-                self._network.cut(self._host(other), self._host(one))
-
-    def _host(self, node: int) -> str:
-        return self._cluster.links(node).rpc_host
 
     # -- disks --------------------------------------------------------------------------------------------------
 
@@ -407,41 +369,5 @@ class Nemesis:
         self._note(fault, victims, tp=tp, file=path.name, position=position, bit=bit)
         # Who leads is who is read from: damage that nobody meets proves nothing.
         topic, _, number = tp.rpartition("-")
-        self._hand_over(topic, int(number), node, fault)
+        self._hand_overs.hand_over(topic, int(number), node, fault)
         return lambda: None
-
-    # -- leadership ---------------------------------------------------------------------------------------------
-
-    def _transfer(self, victims: list[int], fault: Fault) -> Callable[[], None]:
-        self._note(fault, victims)
-        self._storm = threading.Event()
-        thread = threading.Thread(
-            target=self._transfers, args=(self._storm, random.Random(fault.at), fault), daemon=True
-        )
-        thread.start()
-        return self._storm.set
-
-    def _transfers(self, stop: threading.Event, rng: random.Random, fault: Fault) -> None:
-        """Let leaders hand over, one after the other; one that cannot is one that need not.
-
-        Where none of them could, because other faults left nobody to hand over to, it goes on until one has.
-        """
-        has_happened = False
-        while self._topics.all and not (self._is_over.wait(_TRANSFER_PAUSE) or (has_happened and stop.is_set())):
-            topic, number = rng.choice(self._topics.all)
-            has_happened |= self._hand_over(topic, number, rng.choice(self._cluster.nodes), fault)
-
-    def _hand_over(self, topic: str, number: int, target: int, fault: Fault) -> bool:
-        """Ask a leader to hand over; returns whether it has."""
-        leader = self._watch.leader_of(tp_of(topic, number))
-        if leader is None or leader not in self._cluster.nodes or leader == target:
-            return False
-        path = f"/v1/partitions/{topic}/{number}/transfer_leadership?target={target}"
-        try:
-            status, _ = request_json(self._cluster.admin(leader), path, _TRANSFER_SECONDS, method="POST")
-        except AdminError:
-            return False
-        if status == 200:
-            tp = tp_of(topic, number)
-            self._history.fault("transferred", tp=tp, nodes=[leader], to=target, nemesis=fault.nemesis)
-        return status == 200
