@@ -5,6 +5,7 @@ import secrets
 import sys
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -104,9 +105,8 @@ def chaos(
     schedule.json, verdict.txt, summary.json, report.html and the brokers' logs.
     """
     _check_finite(minutes=minutes, rate=rate)
-    names = _nemeses(nemesis, bootstrap, brokers, workload)
-    if "membership" in names and acks is not AcksName.ALL:
-        raise click.BadParameter("--nemesis membership: needs --acks all; a lost disk takes what it had alone")
+    cluster = _Cluster(bootstrap, brokers, workload, acks)
+    names = _nemeses(nemesis, cluster)
     if bootstrap is not None:
         check_service(bootstrap)
     try:
@@ -123,6 +123,7 @@ def chaos(
         if schedule is not None:
             drawn = Schedule.load(schedule)
             names = sorted({fault.nemesis for fault in drawn.faults})
+            _check_nemeses(names, cluster, schedule)
         else:
             chosen = secrets.randbits(_SEED_BITS) if seed is None else seed
             drawn = draw_schedule(chosen, names, minutes, acks.value, has_partitions=workload is Workload.LOG)
@@ -155,33 +156,52 @@ def _check_finite(**options: float | None) -> None:
             raise click.BadParameter(f"--{name} {value}: must be a finite number")
 
 
-def _nemeses(text: str | None, bootstrap: str | None, brokers: int, workload: Workload) -> list[str]:
-    if brokers == _TWO:
+class _Cluster(NamedTuple):
+    """What decides which faults there can be; each as its option says."""
+
+    bootstrap: str | None
+    brokers: int
+    workload: Workload
+    acks: AcksName
+
+
+def _nemeses(text: str | None, cluster: _Cluster) -> list[str]:
+    if cluster.brokers == _TWO:
         raise click.BadParameter("--brokers 2: two brokers tolerate no failure; use 1, or 3 and more")
     if text is None:
-        default = "kill,pause" if brokers == 1 else "kill,pause,partition"
-        if brokers > 1 and workload is Workload.LOG:
+        default = "kill,pause" if cluster.brokers == 1 else "kill,pause,partition"
+        if cluster.brokers > 1 and cluster.workload is Workload.LOG:
             default += ",transfer"
-        text = default if bootstrap is None else _NONE
+        text = default if cluster.bootstrap is None else _NONE
     names = sorted({word.strip() for word in text.split(",")})
     if names == [_NONE]:
         return []
     for name in names:
         if name not in _KNOWN:
             raise click.BadParameter(f"--nemesis {name}: must be among {', '.join(_KNOWN)}, or none alone")
-        if brokers == 1 and name in ("partition", "transfer"):
-            raise click.BadParameter(f"--nemesis {name}: needs more than one broker; raise --brokers")
-        if workload is Workload.REGISTER and name in ("transfer", "membership"):
-            raise click.BadParameter(f"--nemesis {name}: needs the log workload")
-    _check_membership(names, brokers)
-    if bootstrap is not None:
-        raise click.BadParameter("--nemesis: a cluster given by --bootstrap gets no faults; leave it out")
+    _check_nemeses(names, cluster, None)
     return names
 
 
-def _check_membership(names: list[str], brokers: int) -> None:
+def _check_nemeses(names: list[str], cluster: _Cluster, schedule: Path | None) -> None:
+    """Refuse faults that this cluster cannot have; they were asked for by name, or are in a schedule."""
+
+    def refusal(name: str, why: str) -> click.BadParameter:
+        told = f"--nemesis {name}:" if schedule is None else f"--schedule {schedule}: nemesis {name}"
+        return click.BadParameter(f"{told} {why}")
+
+    for name in names:
+        if cluster.brokers == 1 and name in ("partition", "transfer"):
+            raise refusal(name, "needs more than one broker; raise --brokers")
+        if cluster.workload is Workload.REGISTER and name in ("transfer", "membership"):
+            raise refusal(name, "needs the log workload")
     if "membership" in names:
-        if brokers < _LIVING_MIN:
-            raise click.BadParameter(f"--nemesis membership: needs {_LIVING_MIN} brokers or more; raise --brokers")
+        if cluster.brokers < _LIVING_MIN:
+            raise refusal("membership", f"needs {_LIVING_MIN} brokers or more; raise --brokers")
         if other := sorted({"disk", "vanish-directory"} & set(names)):
-            raise click.BadParameter(f"--nemesis {other[0]}: not beside membership, which takes disks away itself")
+            raise refusal(other[0], "cannot be combined with membership, which takes disks away itself")
+        if cluster.acks is not AcksName.ALL:
+            raise refusal("membership", "needs --acks all; a lost disk takes what it had alone")
+    if names and cluster.bootstrap is not None:
+        option = "--nemesis" if schedule is None else f"--schedule {schedule}"
+        raise click.BadParameter(f"{option}: a cluster given by --bootstrap gets no faults; leave it out")

@@ -164,6 +164,47 @@ def test_what_cannot_be_done_is_refused_in_one_line(tmp_path: Path):
         assert list((tmp_path / "run").glob("*")) == []
 
 
+def test_changes_of_members_that_a_cluster_cannot_have_are_refused_in_one_line(tmp_path: Path):
+    out = ("--out", str(tmp_path / "run"))
+    for options, words in (
+        (("--nemesis", "membership"), "--nemesis membership: needs 4 brokers or more; raise --brokers"),
+        (("--nemesis", "member,kill", "--brokers", "4"), "--nemesis member: must be among kill, "),
+        (("--nemesis", "membership,none", "--brokers", "4"), "--nemesis none: must be among kill, "),
+        (("--nemesis", "membership,disk", "--brokers", "4"), "--nemesis disk: cannot be combined with membership"),
+        (("--nemesis", "membership,vanish-directory", "--brokers", "4"), "--nemesis vanish-directory: cannot be"),
+        (("--nemesis", "membership", "--brokers", "4", "--acks", "1"), "--nemesis membership: needs --acks all"),
+        (("--nemesis", "membership", "--workload", "register"), "--nemesis membership: needs the log workload"),
+        (
+            ("--nemesis", "membership", "--brokers", "4", "--bootstrap", "127.0.0.1:1"),
+            "--nemesis: a cluster given by --bootstrap gets no faults",
+        ),
+    ):
+        _refused(tmp_path, words, *options, *out)
+
+
+def _refused(tmp_path: Path, words: str, *arguments: str) -> None:
+    done = raftka("chaos", *arguments)
+    assert done.returncode == 64, done.stderr
+    assert words in done.stderr.splitlines()[-1]
+    assert list((tmp_path / "run").glob("*")) == []
+
+
+def test_a_schedule_whose_faults_a_cluster_cannot_have_is_refused_in_one_line(tmp_path: Path):
+    """The faults of a schedule are checked like those that are asked for by name."""
+    path = tmp_path / "schedule.json"
+    out = ("--schedule", str(path), "--out", str(tmp_path / "run"))
+    Schedule(5, 20.0, [Fault(8.0, 4.0, "membership", "join", "all")]).save(path)
+    for options, words in (
+        ((), f"--schedule {path}: nemesis membership needs 4 brokers or more; raise --brokers"),
+        (("--brokers", "4", "--acks", "1"), f"--schedule {path}: nemesis membership needs --acks all"),
+        (("--brokers", "4", "--workload", "register"), "nemesis membership needs the log workload"),
+        (("--bootstrap", "127.0.0.1:1", "--brokers", "4"), f"--schedule {path}: a cluster given by --bootstrap"),
+    ):
+        _refused(tmp_path, words, *options, *out)
+    Schedule(5, 20.0, [Fault(8.0, 4.0, "partition", "halves", "majority")]).save(path)
+    _refused(tmp_path, "nemesis partition needs more than one broker", "--brokers", "1", *out)
+
+
 def test_tools_that_are_missing_are_named(tmp_path: Path):
     done = raftka("chaos", "--out", str(tmp_path / "run"), PATH="")
     assert done.returncode == 2
