@@ -1,4 +1,7 @@
-"""The runs of `make chaos`: every nemesis alone, two of them, all together, one at acks=1, the registers, and a foreign cluster."""
+"""The runs of `make chaos`, one after the other: each takes MINUTES and a little more, all of them over two hours.
+
+Every nemesis alone, two of them, all together, changes of members, one at acks=1, the registers, and a foreign cluster.
+"""
 
 from typing import NamedTuple
 
@@ -20,6 +23,9 @@ RUNS = [
     # What rots, and is read again and again: RFC 0002 section 14.
     MatrixRun("disk-and-kill", ("--nemesis", "disk,kill")),
     MatrixRun("mixed", ("--nemesis", ",".join(_ALONE))),
+    # Five brokers and their clients share two cores: at the usual rate, latencies would be those of queues alone.
+    MatrixRun("membership", ("--nemesis", "membership", "--brokers", "4", "--rate", "300")),
+    MatrixRun("membership-and-kill", ("--nemesis", "membership,kill", "--brokers", "5", "--rate", "300")),
     MatrixRun("acks-1", ("--nemesis", "partition", "--acks", "1")),
     MatrixRun("register", ("--nemesis", "kill,pause,partition", "--workload", "register")),
 ]

@@ -1,6 +1,6 @@
 """`python -m tests.chaos.report DIR`: docs/verification/chaos.md from the summaries of the runs below a folder.
 
-The matrix takes more than an hour, so the page may be made of runs from several days: the summary of each run's last one
+The matrix takes hours, so the page may be made of runs from several days: the summary of each run's last one
 lies beside the page, in chaos.json. A summary names commit and machine.
 """
 
