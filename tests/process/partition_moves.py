@@ -18,8 +18,8 @@ _LISTS = [f"{role}_replication_throttled_replicas" for role in ("leader", "follo
 _BYTES_PER_SECOND = 1_000
 
 
-def ask(cluster: BrokerCluster, path: str, document: dict[str, Any] | None = None) -> dict[str, Any] | None:
-    """Return what the first broker answers that has an answer; a document is sent by POST."""
+def ask(cluster: BrokerCluster, path: str, document: dict[str, Any] | None = None) -> Any:
+    """Return what the first broker answers that has an answer, None if none has; a document is sent by POST."""
     for broker in cluster.running:
         method = "GET" if document is None else "POST"
         try:
@@ -27,7 +27,7 @@ def ask(cluster: BrokerCluster, path: str, document: dict[str, Any] | None = Non
         except AdminError:
             continue
         if status == 200:
-            return dict(body)
+            return body
     return None
 
 

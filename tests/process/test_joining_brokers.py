@@ -7,19 +7,13 @@ import pytest
 
 from raftka.admin_client import get_json, not_ready_reason
 from tests.mount_namespace import mount_namespace
-from tests.process.broker_processes import BrokerCluster, BrokerProcess, ClusterMaker, eventually
+from tests.process.broker_processes import BrokerProcess, ClusterMaker, eventually
 from tests.process.command_line import raftka
 from tests.process.kafka_topics import create_topic
+from tests.process.living_clusters import only_founders_are_seeds
+from tests.process.partition_moves import LIVING
 
 pytestmark = pytest.mark.process
-
-LIVING: dict[str, Any] = {"unstable.feature.versions.enable": True}
-
-
-def _only_founders_are_seeds(cluster: BrokerCluster, founders: int) -> None:
-    """Let the first brokers found the cluster, so that the others may join it."""
-    for broker in cluster.brokers.values():
-        broker.config["seeds"] = cluster.seeds[:founders]
 
 
 def _names(folder: Path) -> list[str]:
@@ -52,7 +46,7 @@ def _end_of(broker: BrokerProcess, exit_code: int, seen: int = 0) -> str:
 
 def test_a_broker_that_is_no_seed_waits_writes_nothing_and_joins_when_a_seed_answers(make_cluster: ClusterMaker):
     cluster = make_cluster(4, **LIVING)
-    _only_founders_are_seeds(cluster, 3)
+    only_founders_are_seeds(cluster, 3)
     fourth = cluster[4]
     fourth.start()
     answer = _reason(fourth, "starting: waiting for seeds to let this broker join their cluster: 1@")
@@ -84,7 +78,7 @@ def test_an_empty_directory_under_a_known_node_id_is_refused_and_stays_empty(mak
 
 def test_below_the_level_nobody_joins_and_the_refusal_says_what_to_do(make_cluster: ClusterMaker):
     cluster = make_cluster(4)
-    _only_founders_are_seeds(cluster, 3)
+    only_founders_are_seeds(cluster, 3)
     for number in (1, 2, 3):
         cluster[number].start()
     cluster.wait_ready()
@@ -106,7 +100,7 @@ def test_a_broker_alone_with_a_secret_grows(make_cluster: ClusterMaker):
 
 def test_a_directory_that_is_replaced_while_its_broker_waits_gets_nothing_either(make_cluster: ClusterMaker):
     cluster = make_cluster(4, **LIVING)
-    _only_founders_are_seeds(cluster, 3)
+    only_founders_are_seeds(cluster, 3)
     fourth = cluster[4]
     fourth.start()
     _reason(fourth, "waiting for seeds to let this broker join")
@@ -127,7 +121,7 @@ def test_a_disk_that_is_mounted_over_an_empty_directory_gets_nothing_of_a_broker
     mount_point = tmp_path / "mounted"
     mount_point.mkdir()
     cluster = make_cluster(4, **{**LIVING, "disk.reserve.bytes": 0})
-    _only_founders_are_seeds(cluster, 3)
+    only_founders_are_seeds(cluster, 3)
     fourth = cluster[4]
     fourth.config["data.dir"] = str(mount_point)
     with mount_namespace() as there:
@@ -159,7 +153,7 @@ def test_a_disk_that_is_mounted_over_an_empty_directory_gets_nothing_of_a_broker
 
 def test_a_removed_broker_serves_nobody_and_says_that_it_was_removed(make_cluster: ClusterMaker):
     cluster = make_cluster(4, **LIVING)
-    _only_founders_are_seeds(cluster, 3)
+    only_founders_are_seeds(cluster, 3)
     cluster.start()
     fourth = cluster[4]
     raftka("broker", "decommission", "4", RAFTKA_BROKERS=cluster[1].kafka)

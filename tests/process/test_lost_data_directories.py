@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,10 @@ from confluent_kafka.admin import NewTopic
 from tests.mount_namespace import mount_namespace
 from tests.process.acked_log import quiet_logger, read_all
 from tests.process.broker_processes import BrokerCluster, BrokerProcess, ClusterMaker, eventually
+from tests.process.command_line import raftka
 from tests.process.kafka_topics import create_topic, request_topic, topics_at
+from tests.process.living_clusters import check_logs, loads
+from tests.process.partition_moves import LIVING
 
 pytestmark = pytest.mark.process
 
@@ -148,3 +152,42 @@ def test_a_broker_whose_disk_is_unmounted_ends_is_refused_without_it_and_serves_
             # Its process holds the mounts.
             cluster.stop()
     assert _names(mount_point) == _names(disk) == []
+
+
+def test_a_tmpfs_that_is_unmounted_under_load_is_refused_empty_and_replaced(make_cluster: ClusterMaker, tmp_path: Path):
+    """What lay on it is gone for good: the broker says so at each step, and gets all of it back from the others."""
+    mount_point = tmp_path / "mounted"
+    mount_point.mkdir()
+    cluster = make_cluster(3, **LIVING, **{"disk.reserve.bytes": 0})
+    third = cluster[3]
+    third.config["data.dir"] = str(mount_point)
+    with mount_namespace() as there, ExitStack() as stack:
+        # Its process holds the mounts: it ends before they do.
+        stack.callback(cluster.stop)
+        there.run("mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", mount_point)
+        third.runs_by = there.entered
+        cluster.start()
+        create_topic(cluster, "t", 1, replicas=3)
+        producers = loads(stack, cluster, "t")
+        there.run("umount", "--lazy", mount_point)
+        line = _end_of(third)
+        assert f"data directory {mount_point} is gone: moved, removed, unmounted or replaced" in line
+        assert "bring it back, then start this broker again" in line
+        # A disk is mounted again, and it is empty.
+        there.run("mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", mount_point)
+        seen = len(third.log_text())
+        third.start()
+        line = _end_of(third, 78, seen)
+        assert "node 3 is in the cluster with another data directory" in line
+        assert "raftka broker replace 3" in line
+        assert there.run("ls", "-A", mount_point).split() == ["lock"]
+        raftka("broker", "replace", "3", RAFTKA_BROKERS=",".join(broker.kafka for broker in cluster.running))
+        cluster.restart([3])
+        cluster.wait_caught_up("t", 0)
+        for load in producers:
+            load.wait_acked(50)
+        logs = [load.finish() for load in producers]
+        cluster.wait_in_sync("t", 0)
+        check_logs(cluster, "t", logs)
+        assert "directory.id" in there.run("ls", "-A", mount_point).split()
+    assert _names(mount_point) == [], "the machine's own mount point stays as it was"
