@@ -50,7 +50,7 @@ def unpacked_files(data: bytes) -> dict[str, bytes]:
 def log_directory(data: bytes) -> None:
     """Recover a directory twice: the second time nothing is left to be done."""
     flags = data[0] if data else 0
-    disk = _disk_with(unpacked_files(data))
+    disk = disk_with(unpacked_files(data))
     before = _content(disk)
     paths = frozenset(f"{DIRECTORY}/{name}" for name in NAMES) if flags & _RESCAN else frozenset()
     request = RecoveryRequest(Index(0), bool(flags & _ISOLATE), paths, now_ms=1_000)
@@ -66,7 +66,8 @@ def log_directory(data: bytes) -> None:
         assert (again.cut_bytes, again.damage) == (0, None)
 
 
-def _disk_with(files: dict[str, bytes]) -> SimFileSystem:
+def disk_with(files: dict[str, bytes]) -> SimFileSystem:
+    """Return a disk that holds these files in one directory."""
     scheduler = Scheduler()
     disk = SimDisk(1, random.Random(0), Trace(scheduler, recent=1))
     system = SimFileSystem(disk, VirtualLoop(scheduler, lambda _: None))

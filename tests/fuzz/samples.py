@@ -2,10 +2,10 @@
 
 import random
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import cbor2
 import cramjam
+import crc32c
 import msgspec
 
 from cluster.commands import (
@@ -29,6 +29,7 @@ from cluster.commands import (
     encode_command,
 )
 from cluster.controller_tables import ControllerTables
+from cluster.data_directory import DirectoryRecord
 from cluster.producer_batch import BatchSequence
 from cluster.producer_table import PlacedBatch, ProducerOptions, ProducerTable
 from kafka_api.protocol.codec import encode_request, encode_response, versions
@@ -38,10 +39,6 @@ from model.ids import DirectoryId, Index, NodeId, Offset, Replica, Term
 from model.topic_config import TopicConfig
 from raft.configuration_entry import encode_configuration
 from raft.group_configuration import GroupConfiguration, Revision
-from rpc.codec import HELLO, PROOF, REFUSED, body_builtins, encode_header
-from rpc.framing import chunk_head, encode_frame
-from rpc.handshake import FORMAT_VERSION, FORMAT_WITHOUT_EPOCHS, NONCE_BYTES, Handshake, KnownReplicas, Role
-from rpc.identity import LinkIdentity
 from storage.entry import Entry, pack_header
 from storage.index_file import FORMAT_VERSION as INDEX_FORMAT_VERSION
 from storage.index_file import IndexRecord, encode_index
@@ -183,16 +180,25 @@ def index_files() -> list[bytes]:
 def snapshot_files() -> list[bytes]:
     """One of each format, with its checksum and without."""
     of_format_1 = _snapshot()
-    of_format_2 = msgspec.structs.replace(of_format_1, configuration=encode_configuration(_configurations()[1]))
+    of_format_2 = msgspec.structs.replace(of_format_1, configuration=encode_configuration(configurations()[1]))
     found = []
     for whole in map(encode_snapshot, (of_format_1, of_format_2)):
         found += [b"\x00" + whole, b"\x01" + whole[4:]]
     return found
 
 
+def identity_files() -> list[bytes]:
+    """One as a directory is made, and one of a directory that may hold configurations; with checksums, and without."""
+    found = []
+    for version in (1, 2):
+        body = msgspec.json.encode(DirectoryRecord(version, 3, "ab" * 16))
+        found += [b"\x01" + body, b"\x00" + f"{crc32c.crc32c(body):08x} ".encode() + body + b"\n"]
+    return found
+
+
 def state_parts() -> list[bytes]:
     """States in no part, in one and in several, with their checksums and without."""
-    configuration = encode_configuration(_configurations()[0])
+    configuration = encode_configuration(configurations()[0])
     found = []
     for size, part in ((0, 1), (9, 100), (40, 16), (48, 16), (5, 1)):
         state = bytes(range(size))
@@ -202,7 +208,7 @@ def state_parts() -> list[bytes]:
     return found
 
 
-def _configurations() -> list[GroupConfiguration]:
+def configurations() -> list[GroupConfiguration]:
     """A simple one, and a joint one with a learner."""
     one, two, three = (Replica(NodeId(node), DirectoryId(f"d{node}")) for node in (1, 2, 3))
     return [
@@ -262,7 +268,7 @@ def replica_states() -> list[bytes]:
         for command in (*commands, *raised, *altered, *moved, *members, DeleteTopic("a" * 32))
     ]
     states.append((1, encode_log_start(_snapshot().start)))
-    states += [(4, encode_configuration(each)) for each in _configurations()]
+    states += [(4, encode_configuration(each)) for each in configurations()]
     states += [(2, b"".join(producers.encode())), (3, b"".join(tables.encode()))]
     for later in (raised, altered, moved, members):
         for index, command in enumerate(later, start=9):
@@ -272,80 +278,6 @@ def replica_states() -> list[bytes]:
 
 
 # -- between nodes
-
-
-def rpc_frames() -> list[bytes]:
-    """Small frames, a large one, and one in chunks that another passes."""
-    small = encode_frame(encode_header(0, 1, 2, ["g", 3]), [b"payload"])
-    large = encode_frame(encode_header(1, 1, [1]), [b"x" * 40_000])
-    chunked = encode_frame(encode_header(1, 2, [2]), [b"y" * 300])
-    passed = chunk_head(100) + chunked[:100] + small + chunk_head(len(chunked) - 100) + chunked[100:]
-    streams = [small * 3, large + small, passed + small]
-    return [bytes([flags]) + stream for stream in streams for flags in (0, 1, 9)]
-
-
-def rpc_messages(shapes: Sequence[type[msgspec.Struct]]) -> list[bytes]:
-    """A request with a body of each shape."""
-    return [bytes([place]) + encode_header(0, 1, 2, _body(shape)) for place, shape in enumerate(shapes)]
-
-
-def _body(shape: type[msgspec.Struct]) -> object:
-    return body_builtins(msgspec.convert(_array(msgspec.inspect.type_info(shape)), shape, builtin_types=(bytes,)))
-
-
-def _array(kind: msgspec.inspect.Type) -> object:
-    """Return the plainest value of a type that bodies use, lists with one element."""
-    match kind:
-        case msgspec.inspect.StructType():
-            fields = {field.encode_name: _array(field.type) for field in kind.fields}
-            return list(fields.values()) if kind.array_like else fields
-        case msgspec.inspect.ListType() | msgspec.inspect.VarTupleType():
-            return [_array(kind.item_type)]
-        case msgspec.inspect.TupleType():
-            return [_array(each) for each in kind.item_types]
-        case msgspec.inspect.DictType():
-            return {}
-        case msgspec.inspect.UnionType():
-            return _array(kind.types[0])
-        case msgspec.inspect.EnumType():
-            return next(iter(kind.cls)).value
-        case _:
-            plain: dict[type, Callable[[], object]] = {
-                msgspec.inspect.IntType: lambda: 5,
-                msgspec.inspect.StrType: lambda: "g",
-                msgspec.inspect.BoolType: lambda: True,
-                msgspec.inspect.BytesType: lambda: b"b",
-                msgspec.inspect.FloatType: lambda: 1.5,
-                msgspec.inspect.NoneType: lambda: None,
-            }
-            return plain[type(kind)]()
-
-
-def rpc_handshakes() -> list[bytes]:
-    """What comes before a proof, at either end, in both formats."""
-    hellos = []
-    for link_format in (FORMAT_WITHOUT_EPOCHS, FORMAT_VERSION):
-        theirs = Handshake(
-            Role.DIALER,
-            LinkIdentity(Replica(NodeId(2), DirectoryId("two")), "c", None),
-            b"\2" * NONCE_BYTES,
-            dialled_node=NodeId(1),
-            known=KnownReplicas({}),
-            link_format=link_format,
-        )
-        hellos += theirs.start()
-    hellos.append(encode_header(HELLO, FORMAT_WITHOUT_EPOCHS, None, 2, "two", b"\2" * NONCE_BYTES))
-    hellos.append(encode_header(HELLO, FORMAT_VERSION, None, 2, "two", b"\2" * NONCE_BYTES, 0, 0, 7))
-    # An acceptor takes both formats, a dialer the one that it has begun with.
-    pairs = [(0, hello) for hello in hellos] + [(1, hellos[0]), (3, hellos[1]), (1, hellos[2]), (3, hellos[3])]
-    return [bytes([flags, len(header)]) + header for flags, header in pairs]
-
-
-def refused_handshakes() -> list[bytes]:
-    """What ends a handshake: a false proof, and a refusal."""
-    hello = rpc_handshakes()[0]
-    endings = (encode_header(PROOF, b"\3" * 32), encode_header(REFUSED, 3, "no"), cbor2.dumps([7]))
-    return [hello + bytes([len(header)]) + header for header in endings]
 
 
 def raft_entries() -> list[bytes]:

@@ -5,32 +5,33 @@ be consistent with itself, read alike however the bytes came, and lie within the
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 from unittest.mock import patch
 
+import crc32c
 import msgspec
 
-from cluster import admin_requests, broker_changes, founding, joining, leadership, partition_status, placements
 from cluster.commands import decode_command, encode_command
 from cluster.controller_tables import ControllerTables
+from cluster.data_directory import read_identity, write_record
+from cluster.errors import PermanentStartupError
 from cluster.producer_batch import read_sequence, read_timestamp
 from cluster.producer_table import ProducerOptions, ProducerTable
 from kafka_api.protocol.codec import decode_request, decode_request_header, decode_response, encode_request
 from kafka_api.protocol.errors import InvalidFrameSizeError, ProtocolError
 from kafka_api.protocol.framing import FrameSplitter
 from model import record_codec
-from model.ids import DirectoryId, GroupId, NodeId, Replica
+from model.ids import GroupId
 from model.record_batch import HEADER_BYTES, MalformedBatchError, check_batch, stamp, stamp_append_time
 from model.record_codec import CorruptRecordsError, record_positions, unpack, unpack_records
 from model.topic_config import TopicConfig
-from raft import service
 from raft.configuration_entry import decode_configuration, encode_configuration
-from raft.messages import AppendEntriesRequest
-from raft.service import parse_run
 from raftka.broker.admin_http import parse_number
 from raftka.check import history_file
 from raftka.check.errors import HistoryError
@@ -39,29 +40,24 @@ from raftka.check.log.builder import read_log_history
 from raftka.check.log.model import check_log
 from raftka.check.register_history import read_register_history
 from raftka.check.register_model import check_register
-from rpc.codec import body_builtins, decode_header, encode_header, number, parse_body
+from runtime.environment import Environment
 from rpc.errors import HandshakeRefusedError, MalformedBodyError, MalformedFrameError
-from rpc.framing import FrameReader
-from rpc.handshake import FORMAT_VERSION, FORMAT_WITHOUT_EPOCHS, NONCE_BYTES, Handshake, KnownReplicas, Role
-from rpc.identity import KnownReplica, LinkIdentity
-from rpc.methods import Method
 from storage.errors import CorruptEntryError, CorruptLogError, StorageError
 from storage.index_file import decode_index
 from storage.log_start import decode_log_start
 from storage.segment_index import SegmentIndex
 from storage.snapshot_file import STATE_BYTES_MAX, decode_snapshot, encode_snapshot
 from storage.snapshot_parts import read_parts
-from tests.fuzz import log_directories, samples
-from tests.fuzz.checksums import sealed_batch, sealed_body, sealed_entries, sealed_frames, sealed_parts
+from tests.fuzz import link_samples, link_targets, log_directories, samples
+from tests.fuzz.checksums import sealed_batch, sealed_body, sealed_parts
+from tests.fuzz.pieces import pieces
 
 # Small, so that an input of some hundred bytes holds frames of every size class.
 KAFKA_FRAME_BYTES_MAX, KAFKA_SCRATCH_BYTES = 2048, 256
-RPC_FRAME_BYTES_MAX = 64 * 1024
 UNPACKED_BYTES_MAX = 4 * 1024 * 1024
 HISTORY_CONFIGURATIONS_MAX = 2000
 
 GROUP = GroupId("g")
-REPLICA = Replica(NodeId(1), DirectoryId("one"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +86,6 @@ class Target:
             self.read(data)
 
 
-def _pieces(data: bytes, seed: int) -> Iterator[bytes]:
-    """Cut bytes into pieces of 1 to 97 bytes, as `seed` has it."""
-    position = 0
-    while position < len(data):
-        seed = seed * 75 % 65537
-        size = 1 + seed % (1, 3, 13, 97)[seed >> 4 & 3]
-        yield data[position : position + size]
-        position += size
-
-
 # -- Kafka's wire
 
 
@@ -118,7 +104,7 @@ def kafka_frames(data: bytes) -> None:
     splitter = FrameSplitter(KAFKA_FRAME_BYTES_MAX, scratch=memoryview(bytearray(KAFKA_SCRATCH_BYTES)))
     found: list[memoryview] = []
     try:
-        for piece in _pieces(stream, data[0] + 1 if data else 1):
+        for piece in pieces(stream, data[0] + 1 if data else 1):
             found += splitter.feed(piece)
             assert splitter.incomplete_bytes <= KAFKA_FRAME_BYTES_MAX
     except InvalidFrameSizeError:
@@ -202,6 +188,19 @@ def snapshot_file(data: bytes) -> None:
     assert decode_snapshot(encode_snapshot(snapshot), "snapshot") == snapshot
 
 
+def identity_file(data: bytes) -> None:
+    """The file that says whose a data directory is; behind an odd first byte its checksum is right."""
+    content = data[1:]
+    if data[:1] and data[0] & 1:
+        content = f"{crc32c.crc32c(content):08x} ".encode() + content
+    files = log_directories.disk_with({"directory.id": content})
+    env = cast(Environment, SimpleNamespace(files=files))
+    record = read_identity(env, log_directories.DIRECTORY)
+    assert record is not None
+    write_record(env, log_directories.DIRECTORY, record)
+    assert read_identity(env, log_directories.DIRECTORY) == record
+
+
 def state_parts(data: bytes) -> None:
     """A snapshot file in parts; bit 0 of the first byte puts all checksums right, the others say how large parts are."""
     flags = data[0] if data else 0
@@ -252,92 +251,6 @@ def replica_state(data: bytes) -> None:
             assert decode_configuration(encode_configuration(configuration)) == configuration
 
 
-# -- between nodes
-
-
-def rpc_frames(data: bytes) -> None:
-    """Frames of a node link; bit 0 of the first byte puts checksums right, the others say how it was segmented."""
-    flags = data[0] if data else 0
-    stream = sealed_frames(data[1:]) if flags & 1 else data[1:]
-    whole, whole_error = _rpc_frames_of(iter([stream]))
-    split, split_error = _rpc_frames_of(_pieces(stream, (flags >> 1) + 1))
-    assert split == whole
-    assert str(split_error) == str(whole_error)
-    assert sum(len(header) + len(payload) for header, payload in whole) <= len(stream)
-    if whole_error is not None:
-        raise whole_error
-
-
-def _rpc_frames_of(pieces: Iterator[bytes]) -> tuple[list[tuple[bytes, bytes]], MalformedFrameError | None]:
-    reader = FrameReader(RPC_FRAME_BYTES_MAX)
-    found = []
-    try:
-        for piece in pieces:
-            rest = memoryview(piece)
-            while rest:
-                space = reader.buffer()
-                count = min(len(space), len(rest))
-                space[:count] = rest[:count]
-                rest = rest[count:]
-                reader.received(count)
-                while (frame := reader.next_frame()) is not None:
-                    found.append((bytes(frame.header), bytes(frame.payload)))
-    except MalformedFrameError as error:
-        # Without the frames that it came through: they hold the reader's memory until the garbage collector comes.
-        return found, error.with_traceback(None)
-    return found, None
-
-
-@cache
-def rpc_shapes() -> tuple[type[msgspec.Struct], ...]:
-    """Return every body that nodes send each other, by name."""
-    modules = (service, admin_requests, broker_changes, founding, joining, leadership, partition_status, placements)
-    methods = [found for module in modules for found in vars(module).values() if isinstance(found, Method)]
-    shapes = {shape for method in methods for shape in (method.request, method.reply)}
-    return tuple(sorted(shapes, key=lambda each: each.__name__))
-
-
-def rpc_message(data: bytes) -> None:
-    """A header of a node link, its last item read as the body that the first byte names."""
-    shapes = rpc_shapes()
-    shape = shapes[data[0] % len(shapes)] if data else shapes[0]
-    items = decode_header(data[1:])
-    for item in items[1:3]:
-        number(item)
-    body = parse_body(items[-1], shape)
-    (again,) = decode_header(encode_header(0, body_builtins(body)))[1:]
-    assert encode_header(body_builtins(parse_body(again, shape))) == encode_header(again)
-
-
-def rpc_handshake(data: bytes) -> None:
-    """Headers that come before a link is trusted, each behind its length; the first byte has our role and format."""
-    is_dialer = bool(data[:1] and data[0] & 1)
-    handshake = Handshake(
-        Role.DIALER if is_dialer else Role.ACCEPTOR,
-        LinkIdentity(REPLICA, "c", b"secret"),
-        b"\1" * NONCE_BYTES,
-        dialled_node=NodeId(2) if is_dialer else None,
-        known=KnownReplicas({NodeId(2): KnownReplica(DirectoryId("two"))}),
-        link_format=FORMAT_VERSION if data[:1] and data[0] & 2 else FORMAT_WITHOUT_EPOCHS,
-    )
-    handshake.start()
-    position = 1
-    while position < len(data) and handshake.peer is None:
-        stop = position + 1 + data[position]
-        handshake.receive(decode_header(data[position + 1 : stop]))
-        position = stop
-    assert handshake.peer is None, "nothing here knows the secret"
-
-
-def raft_entries(data: bytes) -> None:
-    """The payload of an append; behind an odd first byte all checksums are right."""
-    payload = sealed_entries(data[1:]) if data[:1] and data[0] & 1 else data[1:]
-    request = AppendEntriesRequest("g", 3, 0, 0, 0, 0, flush=True)
-    entries = parse_run(request, memoryview(payload))
-    assert sum(entry.size for entry in entries) == len(payload)
-    assert [entry.index for entry in entries] == list(range(1, len(entries) + 1))
-
-
 # -- what people send and keep
 
 
@@ -383,12 +296,14 @@ TARGETS = {
         Target(log_directories.log_directory, (StorageError,), samples.log_directories),
         Target(index_file, (CorruptLogError,), samples.index_files),
         Target(snapshot_file, (StorageError,), samples.snapshot_files),
+        Target(identity_file, (PermanentStartupError,), samples.identity_files),
         Target(state_parts, (StorageError,), samples.state_parts),
         Target(replica_state, (CorruptLogError, CorruptEntryError), samples.replica_states),
-        Target(rpc_frames, _LINK_ERRORS, samples.rpc_frames),
-        Target(rpc_message, _LINK_ERRORS, lambda: samples.rpc_messages(rpc_shapes())),
-        Target(rpc_handshake, _LINK_ERRORS, samples.rpc_handshakes),
-        Target(raft_entries, _LINK_ERRORS, samples.raft_entries),
+        Target(link_targets.rpc_frames, _LINK_ERRORS, link_samples.rpc_frames),
+        Target(link_targets.rpc_message, _LINK_ERRORS, lambda: link_samples.rpc_messages(link_targets.rpc_shapes())),
+        Target(link_targets.rpc_handshake, _LINK_ERRORS, link_samples.rpc_handshakes),
+        Target(link_targets.snapshot_chunk, _LINK_ERRORS, link_samples.snapshot_chunks),
+        Target(link_targets.raft_entries, _LINK_ERRORS, samples.raft_entries),
         Target(admin_number, (ValueError,), samples.admin_numbers),
         Target(history, (HistoryError,), samples.histories, 20 * 1024 * 1024),
     )

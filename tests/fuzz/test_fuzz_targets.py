@@ -1,5 +1,7 @@
 """Everything that reads bytes, against samples, corpus, damage and noise: a value or a named error."""
 
+import importlib
+import pkgutil
 import random
 import struct
 import tracemalloc
@@ -8,12 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import cluster
+import raft
+import raftka.broker
+from rpc.methods import Method
 from tests.fuzz import loops
 from tests.fuzz.corpus_files import CORPUS, FILES_MAX, add, file_name, read_corpus, replace
 from tests.fuzz.damage import EDITS, EXTREMES, KINDS, damaged, random_edits
+from tests.fuzz.link_samples import refused_handshakes
+from tests.fuzz.link_targets import rpc_methods
 from tests.fuzz.loops import Outcome, run_at_random
 from tests.fuzz.runs import PAGE, read_runs, record_run, render_page
-from tests.fuzz.samples import refused_handshakes
 from tests.fuzz.targets import TARGETS, Target
 
 EVERY_TARGET = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
@@ -83,6 +90,14 @@ def test_no_length_makes_a_target_take_memory_that_its_input_does_not_stand_for(
         finally:
             tracemalloc.stop()
         assert peak <= target.memory_bytes + 64 * len(sample)
+
+
+def test_bodies_of_all_methods_of_links_are_fed() -> None:
+    """Else a reader of strangers' bytes would be left out without a word."""
+    for package in (cluster, raft, raftka.broker):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            found = vars(importlib.import_module(module.name)).values()
+            assert {each for each in found if isinstance(each, Method)} <= set(rpc_methods()), module.name
 
 
 def test_handshakes_end_with_a_named_error() -> None:
