@@ -40,8 +40,8 @@ from raftka.check.log.builder import read_log_history
 from raftka.check.log.model import check_log
 from raftka.check.register_history import read_register_history
 from raftka.check.register_model import check_register
-from runtime.environment import Environment
 from rpc.errors import HandshakeRefusedError, MalformedBodyError, MalformedFrameError
+from runtime.environment import Environment
 from storage.errors import CorruptEntryError, CorruptLogError, StorageError
 from storage.index_file import decode_index
 from storage.log_start import decode_log_start
