@@ -16,7 +16,7 @@ office.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from model.error_text import reason_of
 from model.ids import Index, NodeId
@@ -73,11 +73,14 @@ class LeadershipTransfer:
         fit.sort(key=lambda follower: (follower.needs_recovery, -follower.match_index))
         return [follower.node_id for follower in fit]
 
-    async def run(self, target: NodeId | None, *, awaits_answers: bool = True) -> NodeId:
+    async def run(
+        self, target: NodeId | None, *, awaits_answers: bool = True, preferred: Collection[NodeId] = ()
+    ) -> NodeId:
         """Hand over to `target`, None: to the best one; return who leads afterwards.
 
         Args:
             target: A voter other than this replica.
+            preferred: Without a target: the best of these, if one is in sync.
             awaits_answers: Whether older writes are given time to be answered; without, they may end as ambiguous.
 
         Raises:
@@ -91,7 +94,7 @@ class LeadershipTransfer:
             raise NotLeaderError(f"not in office as the leader of {self._context.name}")
         if self.is_active:
             raise TransferRefusedError(f"a leadership transfer of {self._context.name} is under way")
-        follower = self._choose(target)
+        follower = self._choose(target, preferred)
         self._check_near(follower)
         self._context.probe.transfers_started += 1
         self._batcher.fail_waiting(NotLeaderError(f"the leadership of {self._context.name} is being handed over"))
@@ -116,13 +119,14 @@ class LeadershipTransfer:
     def _is_reachable(self, follower: FollowerIndexMetadata) -> bool:
         return self._context.client.is_up(follower.node_id) and is_right_replica(self._context, follower)
 
-    def _choose(self, target: NodeId | None) -> FollowerIndexMetadata:
+    def _choose(self, target: NodeId | None, preferred: Collection[NodeId]) -> FollowerIndexMetadata:
         context, state = self._context, self._context.state
         if target is None:
-            candidates = self.candidates()
+            candidates = [state.followers[node] for node in self.candidates()]
             if not candidates:
                 raise TransferTargetError("no other voter is in sync and reachable")
-            return state.followers[candidates[0]]
+            fit = (each for each in candidates if each.node_id in preferred and not each.needs_recovery)
+            return next(fit, candidates[0])
         voters = voters_of(state.commit_quorums)
         if target == state.node_id:
             raise TransferTargetError(f"node {target} already leads")

@@ -7,9 +7,9 @@ when another target is set; the next leader begins where the log ends.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from model.ids import ConsistencyLevel, Index, Replica
+from model.ids import ConsistencyLevel, Index, NodeId, Replica
 from raft.configuration_entry import encode_configuration
 from raft.errors import RaftError
 from raft.group_configuration import GroupConfiguration
@@ -119,7 +119,7 @@ class Reconfiguration:
         assert context.node.configurations.is_open
         term = state.term
         if not configuration.is_joint and not configuration.is_voter(state.self_replica):
-            if await self._hands_over():
+            if await self._hands_over(configuration.voter_ids):
                 return
             if state.term != term or not state.is_in_office:
                 # It has lost the leadership meanwhile, and may even lead a later term: what was decided in this one
@@ -134,15 +134,18 @@ class Reconfiguration:
         stages = self._batcher.replicate([entry], ConsistencyLevel.QUORUM_ACK, expected_term=term)
         await stages.replicated
 
-    async def _hands_over(self) -> bool:
+    async def _hands_over(self, staying: Collection[NodeId]) -> bool:
         """Let another voter lead; False: nobody takes it, so this replica goes on by itself.
 
-        The other one may be about to leave, too. It then hands over in its turn.
+        If none of those that stay is in sync, the other one is about to leave, too. It then hands over in its turn.
+
+        Args:
+            staying: Who votes in the configuration that comes next.
         """
         while self._transfers < _TRANSFERS_MAX:
             self._transfers += 1
             try:
-                await self._transfer.run(None)
+                await self._transfer.run(None, preferred=staying)
             except RaftError as error:
                 self._context.logger.info("cannot hand over before it leaves the voters: %s", error)
                 await asyncio.sleep(self._context.options.heartbeat_interval)

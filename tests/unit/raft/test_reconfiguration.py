@@ -7,6 +7,7 @@ from raft.append_dispatch import wire_buffers
 from raft.configuration_entry import encode_configuration
 from raft.group_configuration import GroupConfiguration, Revision
 from raft.group_heartbeats import GroupHeartbeats
+from raft.leadership_transfer import LeadershipTransfer
 from raft.membership_steps import Target
 from raft.messages import AppendEntriesRequest
 from raft.options import RaftOptions
@@ -134,6 +135,27 @@ def test_a_leader_that_leaves_hands_over_and_never_stands_again():
         group.advance(30.0)
         assert not group.replica(1).state.is_leader
         assert not group.replica(1).state.is_voter or group.actors[1].probe.elections_started >= elections
+
+
+@pytest.mark.parametrize("cut", [(), (3,)])
+def test_a_leader_that_leaves_hands_over_to_a_voter_that_stays(monkeypatch, cut):
+    """Node 2 holds as much as the others, and would have to hand over in its turn."""
+    candidates = LeadershipTransfer.candidates
+    monkeypatch.setattr(
+        LeadershipTransfer, "candidates", lambda transfer: sorted(candidates(transfer), key=lambda node: node != 2)
+    )
+    with Group(5, 1, 2, 3) as group:
+        group.begin(1, 1, 2, 3, 4, 5)
+        group.aim(target(3, 4, 5))
+        group.go_until_joint(1)
+        for node in cut:
+            group.wire.is_cut[node] = True
+        for _ in range(60):
+            group.tick()
+        assert group.leader() in {3, 4, 5} - {*cut}
+        assert group.voters(group.leader()) == [[3, 4, 5]]
+        asked = {event.split()[2] for event in group.events if "timeout-now t" in event and " -> " in event}
+        assert asked <= {"n3", "n4", "n5", "n1"}, asked
 
 
 def test_a_learner_is_promoted_under_load():
