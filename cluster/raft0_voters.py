@@ -1,12 +1,13 @@
 """raft0's leader decides who votes in raft0, and every broker lets its replica go there (RFC 0019 section 7).
 
 The leader compares its tables with the rule `wanted_voters` each second, and proposes a move of raft0 if they differ.
-What is down is not replaced: whoever is to go must be decommissioned, or its directory retired.
+A voter that is down is not replaced: whoever is to go must be decommissioned, or its directory retired. A broker that
+is to vote, and is lost before it does, gives way.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from cluster.commands import AlterPlacements, PlacementRecord, ReplicaRecord
 from cluster.controller import Controller
@@ -25,6 +26,8 @@ _INTERVAL = 1.0
 _TIMEOUT = 5.0
 # A learner that is to vote has held everything that was committed within so many seconds.
 _CAUGHT_UP_WITHIN = 2.0
+# One that is on its way to vote, and does not any more, keeps its place for so many seconds.
+_PATIENCE = 5.0
 
 
 def voter_count(brokers: int) -> int:
@@ -34,7 +37,11 @@ def voter_count(brokers: int) -> int:
 
 
 def wanted_voters(
-    voters: Replicas, candidates: Sequence[Candidate], leader: NodeId, is_ready: Callable[[Replica], bool]
+    voters: Replicas,
+    candidates: Sequence[Candidate],
+    leader: NodeId,
+    is_ready: Callable[[Replica], bool],
+    on_their_way: Replicas = (),
 ) -> Replicas:
     """Return who shall vote in raft0, in ascending order of node id.
 
@@ -43,10 +50,11 @@ def wanted_voters(
     is not admitted any more leaves at once.
 
     Args:
-        voters: The present ones, or those of the target on the way.
-        candidates: All admitted brokers.
+        voters: Those that vote.
+        candidates: All admitted brokers whose directory is not retired.
         leader: Who leads raft0.
         is_ready: Whether a replica has caught up and its link is up.
+        on_their_way: Who was chosen to vote before, and does not yet: these come before other learners.
     """
     qualifying = {each.replica for each in candidates if each.qualifies}
     leaving = {each.replica for each in candidates if not each.qualifies}
@@ -57,7 +65,8 @@ def wanted_voters(
 
     kept = sorted((voter for voter in voters if voter in qualifying), key=rank)[:count]
     missing = count - len(kept)
-    fresh = sorted(each for each in qualifying if each not in voters and is_ready(each))[:missing]
+    ready = (each for each in qualifying if each not in voters and is_ready(each))
+    fresh = sorted(ready, key=lambda each: (each not in on_their_way, each))[:missing]
     held = sorted(voter for voter in voters if voter in leaving)[: missing - len(fresh)]
     found = len(kept) + len(fresh) + len(held)
     if found % 2 == 0 and 2 < found < count:
@@ -65,6 +74,39 @@ def wanted_voters(
         held, fresh = (held[:-1], fresh) if held else (held, fresh[:-1])
     # Nobody who qualifies is ready: whoever votes goes on.
     return tuple(sorted((*kept, *fresh, *held))) or tuple(v for v in voters if v in leaving) or voters
+
+
+def wanted_amid_move(
+    voting: Collection[Replica],
+    target: Replicas,
+    candidates: Sequence[Candidate],
+    leader: NodeId,
+    is_ready: Callable[[Replica], bool],
+    lost: Collection[Replica],
+) -> Replicas:
+    """Return who shall vote in raft0 while it moves: the target, unless somebody in it does not qualify or is lost.
+
+    Before its configuration is joint, a target waits for all that are in it. One that is lost before it votes would be
+    waited for without end, and no other voter could be replaced meanwhile.
+
+    Args:
+        voting: Who votes by raft0's newest configuration; in a joint one those of both sets.
+        target: Who is to vote.
+        candidates, leader, is_ready: As `wanted_voters` takes them.
+        lost: Who was not ready for a while. Of those that vote already this says nothing.
+    """
+    qualifying = {each.replica for each in candidates if each.qualifies}
+    given_up = {each for each in target if each in lost and each not in voting}
+    if not given_up and qualifying.issuperset(target):
+        # It comes to its end before anything else is wanted.
+        return target
+    present = target if set(voting).issuperset(target) else tuple(sorted(voting))
+
+    def stays(replica: Replica) -> bool:
+        # Who is on its way keeps its place for a while: any other one would begin anew.
+        return replica not in given_up and (replica in target or is_ready(replica))
+
+    return wanted_voters(present, candidates, leader, stays, target)
 
 
 class Raft0Voters:
@@ -80,6 +122,8 @@ class Raft0Voters:
         self._table = controller.raft0
         self._is_alive = is_alive
         self._gate = Gate("raft0-voters")
+        # Who is on its way to vote, and when it was ready last, or its place was given to it (loop time).
+        self._ready_at: dict[Replica, float] = {}
 
     def start(self) -> None:
         """Begin to look; the tables may say already where raft0 is."""
@@ -119,6 +163,8 @@ class Raft0Voters:
         """
         controller = self._controller
         if not controller.is_in_office or controller.features.level(MEMBERSHIP) < PLACEMENTS_LEVEL:
+            # What was seen in a former office says nothing of this time.
+            self._ready_at.clear()
             return
         if self._wanted() is None:
             return
@@ -134,17 +180,24 @@ class Raft0Voters:
 
     def _wanted(self) -> Replicas | None:
         """Return who shall vote; None: whoever votes, or soon will."""
-        candidates, move = self._candidates(), self._table.move
-        present = self._table.voters
-        if move is not None:
+        found, move = self._candidates(), self._table.move
+        candidates = [each for each in found.admitted if each.replica.directory_id not in found.retired]
+        state = self._controller.consensus.state
+        if move is None:
+            present = self._table.voters
+            wanted = wanted_voters(present, candidates, state.node_id, self._is_ready)
+        else:
             present = move.target
-            qualifying = {each.replica for each in candidates.admitted if each.qualifies}
-            if qualifying.issuperset(present):
-                # It comes to its end before anything else is wanted.
-                return None
-        leader = self._controller.consensus.state.node_id
-        wanted = wanted_voters(present, candidates.admitted, leader, self._is_ready)
+            voting = {voter for voters in state.configuration.voter_sets for voter in voters}
+            lost = self._lost(move.target)
+            wanted = wanted_amid_move(voting, present, candidates, state.node_id, self._is_ready, lost)
         return None if frozenset(wanted) == frozenset(present) else wanted
+
+    def _lost(self, target: Replicas) -> set[Replica]:
+        """Return who of a target was not ready for _PATIENCE seconds, as far as this leader has looked."""
+        now = asyncio.get_running_loop().time()
+        self._ready_at = {each: now if self._is_ready(each) else self._ready_at.get(each, now) for each in target}
+        return {each for each, at in self._ready_at.items() if now - at >= _PATIENCE}
 
     def _is_ready(self, replica: Replica) -> bool:
         state = self._controller.consensus.state

@@ -10,6 +10,7 @@ from cluster.raft0_candidates import raft0_candidates
 from model.features import MEMBERSHIP, OFFERED, UNSTABLE
 from model.ids import RAFT0
 from raft.group_configuration import NO_REVISION, Revision
+from raft.reconfiguration_stm import Reconfiguration
 from tests.unit.cluster.cluster_nodes import Cluster, create_request, run, until
 from tests.unit.cluster.test_controller_log import SEGMENT_BYTES, churn, cut
 from tests.unit.cluster.test_moves import Movable
@@ -224,6 +225,28 @@ def test_a_voter_waits_for_a_learner_that_is_there(tmp_path, monkeypatch):
             await cluster.start(learner)
             await until(lambda: learner in configuration(cluster, learner).voter_ids, seconds=40)
             assert await settled(cluster, 3) == (sorted({*voters, learner} - {leaving}), [leaving])
+
+    run(test, seconds=90)
+
+
+def test_a_learner_that_is_lost_before_it_votes_gives_way_to_another_one(tmp_path, monkeypatch):
+    async def test():
+        async with founded(tmp_path, 7) as cluster:
+            voters, (first, second) = await settled(cluster, 5)
+            leader = await leader_of_raft0(cluster)
+            leaving = next(node for node in voters if node != leader)
+            is_caught_up = Reconfiguration._is_caught_up
+            monkeypatch.setattr(
+                Reconfiguration,
+                "_is_caught_up",
+                lambda self, learner: learner.node_id != first and is_caught_up(self, learner),
+            )
+            gone(monkeypatch, leaving=[leaving])
+            table = cluster[leader].controller.raft0
+            await until(lambda: table.move is not None and first in {each.node_id for each in table.move.target})
+            await cluster.stop(first)
+            now, others = await settled(cluster, 5)
+            assert (now, others) == (sorted({*voters, second} - {leaving}), sorted((first, leaving)))
 
     run(test, seconds=90)
 

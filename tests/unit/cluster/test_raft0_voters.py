@@ -23,7 +23,7 @@ from cluster.errors import FeatureLevelError, NoReassignmentError, UnknownBroker
 from cluster.placement import Move, Placement
 from cluster.raft0_candidates import Candidate, Candidates, raft0_candidates
 from cluster.raft0_table import Raft0Placement, Raft0Table, raft0_target
-from cluster.raft0_voters import voter_count, wanted_voters
+from cluster.raft0_voters import voter_count, wanted_amid_move, wanted_voters
 from cluster.saved_placement import decode_raft0, save_raft0
 from model.features import MEMBERSHIP, UNSTABLE
 from model.ids import DirectoryId, NodeId, Replica
@@ -129,6 +129,51 @@ def test_the_rule_comes_to_rest_and_never_takes_who_does_not_qualify(voters, adm
     assert fresh <= admitted - leaving - unready
     if admitted & voters:
         assert set(found) <= admitted
+
+
+# -- the rule while raft0 moves ---------------------------------------------------------------------------------------
+
+
+def amid_move(voting, target, admitted, *, leader=1, unready=(), lost=()):
+    found = wanted_amid_move(
+        *(replicas(*voting), replicas(*target), admitted, NodeId(leader)),
+        lambda each: each.node_id not in {*unready, *lost},
+        replicas(*lost),
+    )
+    return [each.node_id for each in found]
+
+
+def test_a_move_comes_to_its_end_before_anything_else_is_wanted():
+    assert amid_move([1, 2, 3], [1, 2, 3, 4, 5], candidates(*SEVEN)) == [1, 2, 3, 4, 5]
+    assert amid_move([1, 2, 3], [1, 2, 5], candidates(1, 2, 3, 4, 5, leaving=(3,)), unready=(5,)) == [1, 2, 5]
+
+
+def test_who_is_lost_before_it_votes_gives_way_to_a_learner_that_is_ready():
+    admitted = candidates(1, 2, 3, 4, 5, leaving=(3,))
+    assert amid_move([1, 2, 3], [1, 2, 4], admitted, lost=(4,)) == [1, 2, 5]
+    assert amid_move([1, 2, 3], [1, 2, 3, 4, 5], candidates(*SEVEN), lost=(5,)) == [1, 2, 3, 4, 6]
+
+
+def test_who_is_lost_before_it_votes_gives_way_to_the_voter_before_it_if_there_is_no_other():
+    admitted = candidates(1, 2, 3, 4, 5, leaving=(3,))
+    assert amid_move([1, 2, 3], [1, 2, 4], admitted, lost=(4,), unready=(5,)) == [1, 2, 3]
+    # Four voters would bear no more than three.
+    assert amid_move([1, 2, 3], [1, 2, 3, 4, 5], candidates(1, 2, 3, 4, 5), lost=(5,)) == [1, 2, 3]
+
+
+def test_who_is_to_leave_before_it_votes_is_not_kept_in_the_place_of_a_voter():
+    admitted = candidates(1, 2, 3, 4, 5, leaving=(3, 4))
+    assert amid_move([1, 2, 3], [1, 2, 4], admitted, unready=(5,)) == [1, 2, 3]
+    assert amid_move([1, 2, 3], [1, 2, 4], admitted) == [1, 2, 5]
+
+
+def test_who_votes_already_is_not_given_up_though_it_is_lost():
+    assert amid_move([1, 2, 3, 4], [1, 2, 4], candidates(1, 2, 3, 4, 5, leaving=(3,)), lost=(4,)) == [1, 2, 4]
+
+
+def test_who_is_on_its_way_keeps_its_place_if_another_one_is_lost():
+    assert amid_move([1, 2, 3], [1, 2, 3, 6, 7], candidates(*SEVEN), lost=(7,)) == [1, 2, 3, 4, 6]
+    assert amid_move([1, 2, 3], [1, 2, 3, 6, 7], candidates(*SEVEN), lost=(7,), unready=(4, 6)) == [1, 2, 3, 5, 6]
 
 
 # -- the table --------------------------------------------------------------------------------------------------------
