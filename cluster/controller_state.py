@@ -222,8 +222,9 @@ class ControllerState:
         self._tail.clear()
         self._raising.clear()
         self._reserved = 0
-        self.tables.replace(contents)
+        # Before the tables tell their listeners: these ask how far the tables are applied.
         self._advance_applied(applied_index)
+        self.tables.replace(contents)
 
     def reset(self) -> None:
         """Begin from nothing."""

@@ -313,15 +313,24 @@ class ControllerTables:
         return contents
 
     def replace(self, contents: TableContents) -> None:
-        """Let the tables be what a snapshot says, which is a later moment of the same log."""
+        """Let the tables be what a snapshot says, which is a later moment of the same log.
+
+        Listeners are told once all tables are of that moment. If one heard of new brokers before raft0's placement was
+        new, its target would have the revision of the new one and the voters of the old one.
+        """
         self.members.replace(contents.brokers, contents.members)
         self.producer_ids.next_id = contents.next_producer_id
-        self.topics.replace(contents.topics)
+        tell_of_topics = self.topics.replace(contents.topics)
         self.features.replace(contents.levels, contents.feature_epoch)
         self._sizes = contents.sizes
         self.raft0.replace(contents.raft0)
-        # Last: options may be defaults of topics, which were read with those that are in force until now.
         self.options.replace(contents.options)
+        self.members.tell()
+        tell_of_topics()
+        self.features.tell()
+        self.raft0.tell()
+        # Last: options may be defaults of topics, which were read with those that are in force until now.
+        self.options.tell()
 
     def clear(self) -> None:
         """Begin from nothing, and tell nobody: what was here is read again."""

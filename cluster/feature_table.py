@@ -58,7 +58,7 @@ class FeatureTable:
         if command.level > self.level(command.name):
             self._levels[command.name] = command.level
             self.epoch += 1
-            self._tell()
+            self.tell()
 
     def check(self, name: str, level: int, highest: Mapping[int, Mapping[str, int]]) -> None:
         """Raise FeatureUpdateError if the feature must not be at that level with these brokers.
@@ -92,11 +92,11 @@ class FeatureTable:
             )
 
     def replace(self, levels: Mapping[str, int], epoch: int) -> None:
-        """Let these be all levels."""
+        """Let these be all levels, and tell nobody: `tell`, once the other tables are of the same moment."""
         self._levels = dict(levels)
         self.epoch = epoch
-        self._tell()
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Call the listeners."""
         for listener in self._listeners:
             listener()

@@ -162,7 +162,7 @@ class MembersTable:
         self._brokers[node] = broker
         if member is not None and member.replica.directory_id == broker.directory_id:
             self._admitted[node] = replace(member, rpc_host=broker.rpc_host, rpc_port=broker.rpc_port)
-        self._tell()
+        self.tell()
 
     def apply_features(self, told: Mapping[int, Mapping[str, int]]) -> None:
         """Let registered brokers have these features."""
@@ -196,7 +196,7 @@ class MembersTable:
             admitted = Member(replica, revision, state, admit.rpc_host, admit.rpc_port)
             self.changed = revision
         self._admitted[replica.node_id] = admitted
-        self._tell()
+        self.tell()
 
     def check_admit(self, replica: Replica) -> None:
         """Raise what `apply_admit` would raise."""
@@ -219,7 +219,7 @@ class MembersTable:
         if member.state != command.state:
             self._admitted[member.node_id] = replace(member, state=BrokerState(command.state))
             self.changed = revision
-            self._tell()
+            self.tell()
 
     def apply_retire(self, command: RetireDirectory, revision: Revision) -> None:
         """Let a node's directory never count again.
@@ -233,7 +233,7 @@ class MembersTable:
         if not self.is_retired(member):
             self.retired |= {member.replica.directory_id}
             self.changed = revision
-            self._tell()
+            self.tell()
 
     def apply_remove(self, node_id: NodeId, revision: Revision) -> None:
         """Let a broker be no longer in the cluster; its directory is retired.
@@ -246,7 +246,7 @@ class MembersTable:
         del self._admitted[node_id]
         self._brokers.pop(node_id, None)
         self.changed = revision
-        self._tell()
+        self.tell()
 
     def require(self, node_id: NodeId) -> Member:
         """Return an admitted broker, or raise UnknownBrokerError."""
@@ -258,7 +258,10 @@ class MembersTable:
     # -- snapshots ----------------------------------------------------------------------------------------------
 
     def replace(self, brokers: Sequence[BrokerRecord], saved: "SavedMembers | None" = None) -> None:
-        """Let these be all registrations, and the members those of a snapshot; None: the founders."""
+        """Let these be all registrations, and the members those of a snapshot; None: the founders.
+
+        Nobody is told: `tell`, once the other tables are of the same moment.
+        """
         self._brokers = {NodeId(broker.node_id): broker for broker in brokers}
         self._found()
         if saved is not None:
@@ -270,7 +273,6 @@ class MembersTable:
                 if member is not None and member.replica.directory_id == broker.directory_id:
                     known = replace(member, rpc_host=broker.rpc_host, rpc_port=broker.rpc_port)
                     self._admitted[member.node_id] = known
-        self._tell()
 
     def clear(self) -> None:
         """Begin from the founding, and tell nobody: what was here is read again."""
@@ -283,7 +285,8 @@ class MembersTable:
             return None
         return SavedMembers(tuple(self.admitted()), self.retired, self.changed)
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Call the listeners."""
         for listener in self._listeners:
             listener()
 

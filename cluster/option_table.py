@@ -42,14 +42,13 @@ class OptionTable:
     def apply_alter(self, command: AlterBrokerConfigs) -> None:
         """Replace what is set on one broker, or for all."""
         self._put(command)
-        self._changed()
+        self.tell()
 
     def replace(self, options: Sequence[AlterBrokerConfigs]) -> None:
-        """Let these be all that is set."""
+        """Let these be all that is set, and tell nobody: `tell`, once the other tables are of the same moment."""
         self._configs = {}
         for each in options:
             self._put(each)
-        self._changed()
 
     def clear(self) -> None:
         """Hold nothing, and tell nobody: what was here is read again."""
@@ -60,6 +59,7 @@ class OptionTable:
         if command.configs:
             self._configs[command.node] = dict(sorted(command.configs.items()))
 
-    def _changed(self) -> None:
+    def tell(self) -> None:
+        """Call the listeners."""
         for listener in self._listeners:
             listener()

@@ -67,7 +67,7 @@ class Raft0Table:
                 raise UnknownBrokerError(f"broker {each.node_id} cannot vote in raft0: it is not admitted as named")
         placement = self.placement or Placement(created_on=self.founders)
         self.placement = placement.moved_to(self.voters, target, revision)
-        self._changed()
+        self.tell()
 
     def apply_finish(self, revision: Revision) -> None:
         """Let raft0 have the voters that it was moved to.
@@ -78,18 +78,18 @@ class Raft0Table:
         if self.placement is None:
             raise NoReassignmentError("raft0 was never moved")
         self.placement, self.voters = self.placement.finish(revision)
-        self._changed()
+        self.tell()
 
     def replace(self, saved: Raft0Placement | None) -> None:
-        """Let it be what a snapshot says."""
+        """Let it be what a snapshot says, and tell nobody: `tell`, once the other tables are of the same moment."""
         self.voters, self.placement = (self.founders, None) if saved is None else saved
-        self._changed()
 
     def clear(self) -> None:
         """Begin from nothing, and tell nobody."""
         self.voters, self.placement = self.founders, None
 
-    def _changed(self) -> None:
+    def tell(self) -> None:
+        """Call the listeners."""
         for listener in self._listeners:
             listener()
 

@@ -254,23 +254,30 @@ class TopicTable:
             listener(topic)
         self._changed()
 
-    def replace(self, topics: Sequence[Topic]) -> None:
+    def replace(self, topics: Sequence[Topic]) -> Callable[[], None]:
         """Let these be all topics: a later moment of the same log, whose commands this node has not seen one by one.
 
-        Topics that are not among them were deleted, and listeners hear of that.
+        Returns:
+            What tells the listeners. Call it once the other tables are of the same moment. Topics that are not among
+            these were deleted, and listeners hear of that.
         """
         kept = {topic.topic_id: topic for topic in topics}
-        for topic in self.all():
-            if topic.topic_id not in kept:
-                for deleted in self._delete_listeners:
-                    deleted(topic)
-        before = self._by_id
+        before, deleted = self._by_id, [topic for topic in self.all() if topic.topic_id not in kept]
         self._by_name, self._by_id = {topic.name: topic for topic in topics}, kept
-        for topic in topics:
-            if topic.topic_id in before and topic.config != before[topic.topic_id].config:
-                for changed in self._config_listeners:
-                    changed(topic)
-        self._changed()
+        changed = [
+            topic for topic in topics if topic.topic_id in before and topic.config != before[topic.topic_id].config
+        ]
+
+        def tell() -> None:
+            for topic in deleted:
+                for listener in self._delete_listeners:
+                    listener(topic)
+            for topic in changed:
+                for listener in self._config_listeners:
+                    listener(topic)
+            self._changed()
+
+        return tell
 
     def set_defaults(self, defaults: TopicConfig) -> None:
         """Let these fill what topics leave open; listeners hear of each topic whose configuration changes by that."""

@@ -4,9 +4,11 @@ import pytest
 
 from cluster.commands import (
     AdmitBroker,
+    AlterBrokerConfigs,
     AlterPlacements,
     BrokerRecord,
     CreateTopic,
+    FinishPlacement,
     PlacementRecord,
     RegisterBroker,
     RemoveBroker,
@@ -15,6 +17,7 @@ from cluster.commands import (
     SetBrokerState,
     SetFeature,
 )
+from cluster.controller_state import ControllerState
 from cluster.controller_tables import ControllerTables
 from cluster.errors import (
     BrokerAdmittedError,
@@ -26,6 +29,8 @@ from cluster.errors import (
 )
 from cluster.evacuation import evacuated, raised, wanted_moves
 from cluster.members_table import FOUNDING_EPOCH, BrokerState
+from cluster.raft0_candidates import raft0_candidates
+from cluster.raft0_table import raft0_target
 from model.features import MEMBERSHIP, UNSTABLE, told_features
 from model.ids import DirectoryId, Index, NodeId, Replica
 from model.topic_config import TopicConfig
@@ -77,6 +82,11 @@ class Machine:
             except StopIteration as end:
                 other.replace(end.value)
                 return other
+
+
+def restore(state, saved, index):
+    for _ in state.restore(saved, Index(index)):
+        pass
 
 
 def test_founders_are_admitted_and_nothing_is_saved_of_it():
@@ -196,6 +206,33 @@ def test_what_was_changed_is_saved_and_read_back():
     members = machine.restored().members
     assert members.admitted() == machine.members.admitted()
     assert (members.retired, members.changed) == (machine.members.retired, machine.members.changed)
+
+
+def test_nobody_hears_of_a_snapshot_before_all_tables_are_of_its_moment():
+    """A target between two moments would have the revision of the new one and the voters of the old one."""
+    machine = Machine()
+    old = b"".join(machine.tables.encode())
+    machine.apply(AdmitBroker(4, "d4", "r", 1))
+    machine.apply(RegisterBroker(record(4)))
+    machine.topic(4)
+    machine.apply(AlterPlacements([PlacementRecord("raft0", 0, [ReplicaRecord(1, "d1"), ReplicaRecord(4, "d4")])]))
+    machine.apply(FinishPlacement("raft0", (0, machine.index)))
+    machine.apply(SetBrokerState(3, "draining"))
+    machine.apply(AlterBrokerConfigs(None, {"retention.ms": "7"}))
+    state = ControllerState(TopicConfig(), offered=UNSTABLE, founders=FOUNDERS)
+    restore(state, old, 4)
+    tables, heard = state.tables, []
+
+    def look():
+        target = raft0_target(tables.raft0, raft0_candidates(tables.members))
+        heard.append((target, tables.topics.get("t") is not None, tables.options.of(None), state.applied_index))
+
+    for table in (tables.members, tables.topics, tables.features, tables.raft0, tables.options):
+        table.add_listener(look)
+    restore(state, b"".join(machine.tables.encode()), machine.index)
+    assert len(heard) == 5
+    assert heard == [heard[-1]] * 5
+    assert {voter.node_id for voter in heard[0][0].voters} == {1, 4}
 
 
 def test_a_damaged_block_of_members_is_refused():
