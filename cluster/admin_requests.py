@@ -39,6 +39,7 @@ from cluster.errors import (
     BY_NAME,
     ClusterError,
     ControllerUnavailableError,
+    InvalidReplicaAssignmentError,
     InvalidTopicNameError,
     NotControllerError,
     ProducerIdsTakenError,
@@ -183,6 +184,7 @@ class AdminRequest(Protocol):
         ...
 
 
+Placing = TypeVar("Placing", CreateTopic, CreatePartitions)
 Request = TypeVar("Request", bound=AdminRequest)
 Reply = TypeVar("Reply", bound=AdminReply)
 
@@ -337,15 +339,45 @@ class AdminRequests:
             if self._controller.topics.get(request.name) is not None:
                 raise TopicExistsError(f"topic {request.name!r} already exists")
             self._check_collision(request.name)
-            placements = self._placements(request)
-            self._check_room(placements)
-            replication_factor = len(placements[0])
-            check_configs(request.configs, replication_factor)
-            self._controller.features.require_for_topic(request.configs)
-            topic_id = TopicId(self._rng.randbytes(16).hex())
-            command = CreateTopic(request.name, topic_id, self._records(placements), request.configs)
-            await self._propose(command, deadline, validate_only=request.validate_only)
-            return AdminReply("", "", topic_id, len(placements), replication_factor)
+            chooses = not request.assignment
+            create = await self._place(
+                lambda: self._creation(request), deadline, validate_only=request.validate_only, chooses=chooses
+            )
+            return AdminReply("", "", create.topic_id, len(create.partitions), len(create.partitions[0]))
+
+    def _creation(self, request: CreateTopicRequest) -> CreateTopic:
+        placements = self._placements(request)
+        self._check_room(placements)
+        check_configs(request.configs, len(placements[0]))
+        self._controller.features.require_for_topic(request.configs)
+        topic_id = TopicId(self._rng.randbytes(16).hex())
+        return CreateTopic(request.name, topic_id, self._records(placements), request.configs)
+
+    async def _place(
+        self, command: Callable[[], Placing], deadline: float, *, validate_only: bool, chooses: bool
+    ) -> Placing:
+        """Return the applied command that places partitions, or the one that could be applied.
+
+        Args:
+            command: Returns it, by the tables as of now.
+            deadline: As `propose`.
+            validate_only: Only whether it could be.
+            chooses: Whether `command` chooses the brokers. Then it does so once more if one has left meanwhile.
+
+        Raises:
+            InvalidReplicaAssignmentError: A broker that was asked for gets no replicas, or has left meanwhile.
+            ClusterError: As `propose`.
+        """
+        placing = command()
+        try:
+            await self._propose(placing, deadline, validate_only=validate_only)
+        except InvalidReplicaAssignmentError:
+            if not chooses:
+                raise
+            # What lay in the log before the command is applied by now.
+            placing = command()
+            await self._propose(placing, deadline, validate_only=validate_only)
+        return placing
 
     async def _propose(self, command: Command, deadline: float, *, validate_only: bool) -> Index | None:
         """Return the index of the applied command; None where it is only asked for whether it could be."""
@@ -404,13 +436,19 @@ class AdminRequests:
         async with self._controller.admission:
             await self._controller.confirm_office(deadline)
             topic = self._topic(request.name)
-            check_growth(topic, request.partitions, request.assignment, self._brokers())
-            first = len(topic.replicas)
-            placements = request.assignment or self._allocate(request.partitions - first, topic.replication_factor)
-            self._check_room(placements)
-            command = CreatePartitions(topic.topic_id, first, self._records(placements))
-            await self._propose(command, deadline, validate_only=request.validate_only)
+            chooses = not request.assignment
+            await self._place(
+                lambda: self._growth(request), deadline, validate_only=request.validate_only, chooses=chooses
+            )
             return AdminReply("", "", topic.topic_id, request.partitions, topic.replication_factor)
+
+    def _growth(self, request: CreatePartitionsRequest) -> CreatePartitions:
+        topic = self._topic(request.name)
+        check_growth(topic, request.partitions, request.assignment, self._brokers())
+        first = len(topic.replicas)
+        placements = request.assignment or self._allocate(request.partitions - first, topic.replication_factor)
+        self._check_room(placements)
+        return CreatePartitions(topic.topic_id, first, self._records(placements))
 
     async def _alter_topic_configs(self, request: AlterTopicConfigsRequest, deadline: float) -> AdminReply:
         async with self._controller.admission:

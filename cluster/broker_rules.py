@@ -1,10 +1,12 @@
 """Which changes of brokers the tables refuse (RFC 0020). Pure; asked again when a command is applied."""
 
-from cluster.errors import BrokerInUseError, InvalidReplicationFactorError
+from collections.abc import Iterable
+
+from cluster.errors import BrokerInUseError, InvalidReplicaAssignmentError, InvalidReplicationFactorError
 from cluster.members_table import BrokerState, MembersTable
 from cluster.raft0_table import Raft0Table
 from cluster.topic_table import TopicTable
-from model.ids import NodeId
+from model.ids import NodeId, Replica
 
 _NAMED_MAX = 10
 
@@ -23,6 +25,27 @@ def check_decommission(members: MembersTable, topics: TopicTable, node_id: NodeI
             f"without broker {node_id} there are {len(left)} active brokers, and these topics have more replicas:"
             f" {shown}; add a broker, or lower their replication factor (`raftka topic alter-replication`)"
         )
+
+
+def check_placed(members: MembersTable, replicas: Iterable[Replica], held: Iterable[Replica] = ()) -> None:
+    """Raise InvalidReplicaAssignmentError if a replica would be where brokers get none.
+
+    raft0's leader has looked at that before it proposed. The brokers may have changed between its look and this
+    command: what was in its log then, and not applied, comes first.
+
+    Args:
+        members: The brokers.
+        replicas: Where a partition is to be.
+        held: Where it is, or is on its way. A broker that is there may keep it, though it gets nothing new.
+    """
+    known = frozenset(held)
+    keeping = {replica.node_id for replica in known if members.member(replica.node_id) is not None}
+    for replica in replicas:
+        if replica in known or replica.node_id in keeping:
+            continue
+        refusal = members.refusal_of_replica(replica)
+        if refusal is not None:
+            raise InvalidReplicaAssignmentError(f"{refusal}; the brokers have changed meanwhile: ask again")
 
 
 def check_remove(topics: TopicTable, raft0: Raft0Table, node_id: NodeId) -> None:

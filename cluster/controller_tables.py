@@ -3,10 +3,10 @@
 `controller_blocks` says how they are saved.
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from cluster.broker_rules import check_decommission, check_remove
+from cluster.broker_rules import check_decommission, check_placed, check_remove
 from cluster.commands import (
     AdmitBroker,
     AllocateProducerIds,
@@ -21,6 +21,7 @@ from cluster.commands import (
     OfBrokers,
     RegisterBroker,
     RemoveBroker,
+    ReplicaRecord,
     RetireDirectory,
     SetBrokerState,
     SetFeature,
@@ -228,10 +229,12 @@ class ControllerTables:
                 self.members.apply_register(broker, only_admitted=only_admitted)
             case CreateTopic() as create:
                 self.features.require_for_topic(create.configs)
+                self._check_placed(create.partitions)
                 self.topics.apply_create(create, self.producer_ids.next_id)
             case DeleteTopic(topic_id):
                 self.topics.apply_delete(TopicId(topic_id))
             case CreatePartitions() as grow:
+                self._check_placed(grow.partitions)
                 self.topics.apply_create_partitions(grow)
             case AlterTopicConfigs() as alter:
                 self.features.require_for_topic(alter.configs)
@@ -270,8 +273,19 @@ class ControllerTables:
                 self.members.apply_remove(NodeId(node_id), revision)
                 self.options.apply_alter(AlterBrokerConfigs(node_id, {}))
 
+    def _check_placed(self, partitions: Sequence[Sequence[ReplicaRecord]]) -> None:
+        # Below the level no broker leaves, and what older versions have written is applied as they have applied it.
+        if self.features.level(MEMBERSHIP) >= BROKERS_LEVEL:
+            for replicas in placements(partitions):
+                check_placed(self.members, replicas)
+
     def _apply_moves(self, moves: AlterPlacements, revision: Revision) -> None:
         if moves.of_raft0 is None:
+            for each in moves.placements:
+                topic = self.topics.get_by_id(TopicId(each.topic_id))
+                if each.target is not None and topic is not None and each.partition < len(topic.replicas):
+                    (target,) = placements([each.target])
+                    check_placed(self.members, target, topic.holders(each.partition))
             self.topics.apply_alter_placements(moves, revision)
         else:
             self.raft0.apply_alter(moves.of_raft0, raft0_candidates(self.members), revision)

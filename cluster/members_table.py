@@ -143,6 +143,15 @@ class MembersTable:
             return f"the data directory of broker {node_id} is retired, and the broker has not joined with a new one"
         return None if member.state is BrokerState.ACTIVE else f"broker {node_id} is {member.state}"
 
+    def refusal_of_replica(self, replica: Replica) -> str | None:
+        """Return why a broker may get no replica in that directory; None: it may, or nothing is known of admissions."""
+        if not self._admitted:
+            return None
+        refusal = self.refusal_of(replica.node_id)
+        if refusal is None and self._brokers[replica.node_id].directory_id != replica.directory_id:
+            return f"broker {replica.node_id} has another data directory by now"
+        return refusal
+
     # -- commands -----------------------------------------------------------------------------------------------
 
     def apply_register(self, broker: BrokerRecord, *, only_admitted: bool = False) -> None:

@@ -234,7 +234,10 @@ def replica_states() -> list[bytes]:
     ]
     features = {"f": 1, MEMBERSHIP: 1}
     raised = [
-        RegisterBroker(BrokerRecord(1, "d1", "k", 9092, "r", 33145, "a", 9644, features)),
+        *(
+            RegisterBroker(BrokerRecord(node, f"d{node}", "k", 9092, "r", 33145, "a", 9644, features))
+            for node in (1, 2, 3)
+        ),
         SetFeature("f", 1, {1: {"f": 1}}),
         SetFeature(MEMBERSHIP, 1),
     ]

@@ -2,9 +2,10 @@
 
 import pytest
 
+from cluster import controller_tables
 from cluster.commands import AdmitBroker, BrokerRecord, RegisterBroker, RemoveBroker, RetireDirectory, SetFeature
 from cluster.controller_tables import ControllerTables
-from cluster.errors import BrokerNotAdmittedError, FeatureUpdateError
+from cluster.errors import BrokerNotAdmittedError, FeatureUpdateError, InvalidReplicaAssignmentError
 from cluster.feature_table import FeatureTable
 from cluster.members_table import MembersTable
 from model.features import MEMBERSHIP, UNSTABLE
@@ -41,6 +42,20 @@ def _a_level_waits_for_every_broker():
     assert tables.features.level(MEMBERSHIP) == 0
 
 
+def _no_topic_is_placed_on_a_removed_broker():
+    machine = Machine()
+    machine.apply(AdmitBroker(4, "d4", "r", 1))
+    machine.apply(RegisterBroker(record(4)))
+    machine.apply(RemoveBroker(4))
+    with pytest.raises(InvalidReplicaAssignmentError):
+        machine.topic(1, 4)
+    assert machine.tables.topics.all() == []
+
+
+def _placements_are_judged_by_the_leader_alone(patch):
+    patch.setattr(controller_tables, "check_placed", lambda members, replicas, held=(): None)
+
+
 def _removed_brokers_register(patch):
     patch.setattr(MembersTable, "check_admitted", lambda members, replica: None)
 
@@ -58,6 +73,7 @@ def _one_broker_is_enough(patch):
 
 BUGS = {
     "removed broker registers": (_removed_brokers_register, _a_removed_broker_does_not_register),
+    "topic on a removed broker": (_placements_are_judged_by_the_leader_alone, _no_topic_is_placed_on_a_removed_broker),
     "retired directory counted": (_retired_directories_count, _a_retired_directory_gets_no_replica),
     "level before all have it": (_one_broker_is_enough, _a_level_waits_for_every_broker),
 }

@@ -1,0 +1,152 @@
+"""raft0's tables refuse a placement that came too late: a broker has left between the leader's look and the command."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from cluster.admin_requests import CreatePartitionsRequest
+from cluster.commands import (
+    AdmitBroker,
+    AlterPlacements,
+    CreatePartitions,
+    CreateTopic,
+    PlacementRecord,
+    RegisterBroker,
+    RemoveBroker,
+    ReplicaRecord,
+    RetireDirectory,
+    SetBrokerState,
+)
+from cluster.errors import InvalidReplicaAssignmentError
+from model.ids import NodeId
+from tests.unit.cluster.cluster_nodes import create_request, run, until
+from tests.unit.cluster.test_joins import Growing
+from tests.unit.cluster.test_members import TOPIC, Machine, record
+
+OTHER = "b" * 32
+
+
+def places(*nodes, directories=None):
+    return [ReplicaRecord(node, (directories or {}).get(node, f"d{node}")) for node in nodes]
+
+
+def machine_of_four():
+    machine = Machine()
+    machine.topic(1, 2)
+    machine.apply(AdmitBroker(4, "d4", "r", 1))
+    machine.apply(RegisterBroker(record(4)))
+    return machine
+
+
+PLACEMENTS = [
+    CreateTopic("late", OTHER, [places(1, 2), places(1, 4)], {}),
+    CreatePartitions(TOPIC, 1, [places(4, 1)]),
+    AlterPlacements([PlacementRecord(TOPIC, 0, places(1, 4))]),
+]
+CHANGES = [
+    (SetBrokerState(4, "draining"), "broker 4 is draining"),
+    (SetBrokerState(4, "decommissioning"), "broker 4 is decommissioning"),
+    (RetireDirectory(4, "d4"), "the data directory of broker 4 is retired"),
+    (RemoveBroker(4), "broker 4 is not in the cluster"),
+]
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=lambda command: type(command).__name__)
+@pytest.mark.parametrize(("change", "words"), CHANGES, ids=lambda each: type(each).__name__)
+def test_nothing_is_placed_on_a_broker_that_has_left_meanwhile(placement, change, words):
+    machine = machine_of_four()
+    machine.apply(change)
+    before = b"".join(machine.tables.encode())
+    with pytest.raises(
+        InvalidReplicaAssignmentError, match=f"{words}.*; the brokers have changed meanwhile: ask again"
+    ):
+        machine.apply(placement)
+    assert b"".join(machine.tables.encode()) == before
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=lambda command: type(command).__name__)
+def test_nothing_is_placed_in_a_directory_that_was_replaced_meanwhile(placement):
+    machine = machine_of_four()
+    for change in (RetireDirectory(4, "d4"), AdmitBroker(4, "new", "r", 1)):
+        machine.apply(change)
+        with pytest.raises(InvalidReplicaAssignmentError):
+            machine.apply(placement)
+    machine.apply(RegisterBroker(record(4, "new")))
+    with pytest.raises(InvalidReplicaAssignmentError, match="broker 4 has another data directory by now"):
+        machine.apply(placement)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=lambda command: type(command).__name__)
+def test_what_is_placed_on_active_brokers_is_taken(placement):
+    machine_of_four().apply(placement)
+
+
+def test_a_broker_that_holds_a_partition_may_keep_it_though_it_gets_nothing_new():
+    machine = machine_of_four()
+    machine.apply(SetBrokerState(2, "draining"))
+    machine.apply(AlterPlacements([PlacementRecord(TOPIC, 0, places(2, 4))]))
+    machine.apply(SetBrokerState(2, "decommissioning"))
+    machine.apply(AlterPlacements([PlacementRecord(TOPIC, 0, places(4, 2, 1))]))
+    # What was asked for before waits for the lost disk's node, and keeps its name until then.
+    machine.apply(RetireDirectory(4, "d4"))
+    machine.apply(AlterPlacements([PlacementRecord(TOPIC, 0, places(4, 1))]))
+    machine.apply(AlterPlacements([PlacementRecord(TOPIC, 0, None)]))
+
+
+def test_below_the_level_a_topic_is_placed_as_older_versions_have_placed_it():
+    machine = Machine(level=0)
+    machine.apply(CreateTopic("old", TOPIC, [places(7, 8)], {}))
+    machine.apply(CreatePartitions(TOPIC, 1, [places(9, 1)]))
+    assert machine.tables.topics.replica_count(NodeId(9)) == 1
+
+
+@asynccontextmanager
+async def overtaken(directory):
+    """Yield a node that does not lead raft0, and the tables: a decommission of broker 2 precedes each topic in the log.
+
+    It is not applied when raft0's leader looks at its tables.
+    """
+    cluster = Growing(directory, 3)
+    try:
+        await cluster.start()
+        await until(cluster.has_controller)
+        controller = cluster.controller.controller
+        propose = controller.propose
+
+        async def propose_behind(command, deadline):
+            if isinstance(command, CreateTopic | CreatePartitions):
+                await propose(SetBrokerState(2, "decommissioning"), deadline)
+            return await propose(command, deadline)
+
+        controller.propose = propose_behind
+        yield next(node for node in cluster.nodes.values() if node is not cluster.controller), controller
+    finally:
+        await cluster.stop()
+
+
+def test_who_asks_for_a_broker_is_told_that_it_has_left_meanwhile(tmp_path):
+    async def test():
+        async with overtaken(tmp_path) as (asked, controller):
+            request = create_request("t", assignment=[[1, 2]])
+            with pytest.raises(InvalidReplicaAssignmentError, match="broker 2 is decommissioning"):
+                await asked.admin.create_topic(request)
+            assert controller.topics.get("t") is None
+
+    run(test)
+
+
+def test_other_brokers_are_chosen_for_who_asks_for_none(tmp_path):
+    async def test():
+        async with overtaken(tmp_path) as (asked, controller):
+            reply = await asked.admin.create_topic(create_request("t", 6, 2))
+            assert (reply.partitions, reply.replication_factor) == (6, 2)
+            topic = controller.topics.get("t")
+            assert {replica.node_id for replicas in topic.replicas for replica in replicas} == {1, 3}
+            await controller.propose(SetBrokerState(2, "active"), asyncio.get_running_loop().time() + 10)
+            await asked.admin.create_partitions(CreatePartitionsRequest("t", 12, [], False, 10.0))
+            topic = controller.topics.get("t")
+            assert len(topic.replicas) == 12
+            assert {replica.node_id for replicas in topic.replicas for replica in replicas} == {1, 3}
+
+    run(test)
