@@ -14,7 +14,7 @@ from collections.abc import Callable
 import msgspec
 
 from cluster.admin_requests import AdminReply, AdminRequests
-from cluster.broker_rules import check_decommission, check_remove
+from cluster.broker_rules import check_decommission, check_remove, check_unnamed_retirement
 from cluster.commands import OfBrokers, RemoveBroker, RetireDirectory, SetBrokerState
 from cluster.controller import Controller
 from cluster.errors import BrokerInUseError, UnknownBrokerError
@@ -45,7 +45,8 @@ class ChangeBrokerRequest(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         node_id: Which.
         change: One of CHANGES.
-        directory_id: Of `retire`: only that directory, the one that somebody has looked at; empty: the present one.
+        directory_id: Of `retire`: only that directory, the one that somebody has looked at; empty: the present one, if
+            it is the first one that the broker has.
         validate_only: Only asks whether it could be done.
         timeout: Seconds.
     """
@@ -90,8 +91,8 @@ class BrokerChanges:
             FeatureLevelError: The cluster is not at the level that it needs.
             UnknownBrokerError: No broker of that node id, or not with that directory, or the change is unknown.
             InvalidReplicationFactorError: Without the broker there are too few for some topics.
-            BrokerInUseError: It holds replicas or votes in raft0 (remove), its link works (retire), or it is in another
-                state than the change ends.
+            BrokerInUseError: It holds replicas or votes in raft0 (remove), its link works (retire), its directory has
+                replaced another one and is not named (retire), or it is in another state than the change ends.
             ClusterError: See `AdminRequests.forward`.
         """
         self._require_level()
@@ -131,6 +132,8 @@ class BrokerChanges:
             check_remove(tables.topics, tables.raft0, member.node_id)
             return RemoveBroker(member.node_id)
         if request.change == "retire":
+            if not request.directory_id:
+                check_unnamed_retirement(tables.members, member)
             return self._retirement(member, DirectoryId(request.directory_id or member.replica.directory_id))
         raise UnknownBrokerError(f"no change of brokers is called {request.change[:40]!r}: {', '.join(CHANGES)}")
 

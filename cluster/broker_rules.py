@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from cluster.errors import BrokerInUseError, InvalidReplicaAssignmentError, InvalidReplicationFactorError
-from cluster.members_table import BrokerState, MembersTable
+from cluster.members_table import BrokerState, Member, MembersTable
 from cluster.raft0_table import Raft0Table
 from cluster.topic_table import TopicTable
 from model.ids import NodeId, Replica
@@ -46,6 +46,21 @@ def check_placed(members: MembersTable, replicas: Iterable[Replica], held: Itera
         refusal = members.refusal_of_replica(replica)
         if refusal is not None:
             raise InvalidReplicaAssignmentError(f"{refusal}; the brokers have changed meanwhile: ask again")
+
+
+def check_unnamed_retirement(members: MembersTable, member: Member) -> None:
+    """Raise BrokerInUseError if a broker's present directory has come in the place of another one.
+
+    Whoever repeats a request after a time-out means the first one. It has been retired, and the broker has joined with
+    the present one since. That one is retired only by its name.
+    """
+    if member.replaced and not members.is_retired(member):
+        node, now = member.node_id, member.replica.directory_id
+        raise BrokerInUseError(
+            f"broker {node} has joined with data directory {now} in the place of {member.replaced}, which is retired;"
+            f" no directory is named, so nothing more is retired. If {now} is lost, too:"
+            f" raftka broker replace {node} --directory {now}"
+        )
 
 
 def check_remove(topics: TopicTable, raft0: Raft0Table, node_id: NodeId) -> None:

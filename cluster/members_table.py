@@ -38,6 +38,7 @@ class Member:
         epoch: The command that admitted it. A node that is admitted again, with another directory, has a later one.
         state: See `BrokerState`.
         rpc_host, rpc_port: Where its links listen; port 0: a founder that has not registered.
+        replaced: The directory that it had before, which is retired; empty: it has its first one.
     """
 
     replica: Replica
@@ -45,6 +46,7 @@ class Member:
     state: BrokerState = BrokerState.ACTIVE
     rpc_host: str = ""
     rpc_port: int = 0
+    replaced: str = ""
 
     @property
     def node_id(self) -> NodeId:
@@ -202,7 +204,8 @@ class MembersTable:
             # E1 of RFC 0020: a node's later directory has a later epoch.
             assert member is None or revision > member.epoch
             state = BrokerState.ACTIVE if member is None else member.state
-            admitted = Member(replica, revision, state, admit.rpc_host, admit.rpc_port)
+            replaced = "" if member is None else member.replica.directory_id
+            admitted = Member(replica, revision, state, admit.rpc_host, admit.rpc_port, replaced)
             self.changed = revision
         self._admitted[replica.node_id] = admitted
         self.tell()

@@ -29,6 +29,8 @@ class _SavedMember(msgspec.Struct, frozen=True, array_like=True):
     state: str
     rpc_host: str
     rpc_port: Annotated[int, msgspec.Meta(ge=0, le=65535)]
+    # Not in what was written while level 1 was being built.
+    replaced: str = ""
 
 
 _head_decoder: msgspec.msgpack.Decoder[_SavedHead] = msgspec.msgpack.Decoder(_SavedHead)
@@ -40,8 +42,8 @@ def save_members(saved: SavedMembers) -> list[msgspec.Struct]:
     items: list[msgspec.Struct] = [_SavedHead(saved.changed, sorted(saved.retired))]
     for member in saved.members:
         replica = member.replica
-        address = member.rpc_host, member.rpc_port
-        items.append(_SavedMember(replica.node_id, replica.directory_id, member.epoch, str(member.state), *address))
+        rest = member.rpc_host, member.rpc_port, member.replaced
+        items.append(_SavedMember(replica.node_id, replica.directory_id, member.epoch, str(member.state), *rest))
     return items
 
 
@@ -65,4 +67,5 @@ def _differ(members: Sequence[Member]) -> bool:
 
 def _member(saved: _SavedMember) -> Member:
     replica = Replica(NodeId(saved.node_id), DirectoryId(saved.directory_id))
-    return Member(replica, Revision(*saved.epoch), BrokerState(saved.state), saved.rpc_host, saved.rpc_port)
+    rest = saved.rpc_host, saved.rpc_port, saved.replaced
+    return Member(replica, Revision(*saved.epoch), BrokerState(saved.state), *rest)

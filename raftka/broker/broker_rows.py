@@ -32,13 +32,15 @@ async def broker_rows(node: Node) -> list[dict[str, object]]:
 def member_json(node: Node, member: Member) -> dict[str, object]:
     """Return what raft0's table has of a broker.
 
-    `directory_retired`: its directory never counts again, and it has not joined with another one.
+    `directory_retired`: its directory never counts again, and it has not joined with another one. `replaced`: the
+    retired directory in whose place it has joined; empty: there was none.
     """
     broker = node.controller.members.get(member.node_id)
     watch = node.broker_watch
     return {
         "directory_id": member.replica.directory_id,
         "directory_retired": node.controller.members.is_retired(member),
+        "replaced": member.replaced,
         "epoch": [member.epoch.generation, member.epoch.raft0_index],
         "state": member.state.value,
         "state_seconds": round(watch.seconds_in_state(member.node_id), 1),

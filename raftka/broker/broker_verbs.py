@@ -8,7 +8,8 @@ POST  /v1/brokers/N/retire-directory  {"directory_id", "accept_waiting": false}:
 POST  /v1/brokers/N/remove            an empty broker is in the cluster no longer
 
 Each answer has what `GET /v1/brokers/N` has. `retire-directory` lists in `without_majority` the partitions that would
-have no leader for ever; it refuses while there are any, unless `accept_waiting` says that they may wait.
+have no leader for ever; it refuses while there are any, unless `accept_waiting` says that they may wait. Without
+`directory_id` it retires a broker's first directory only.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from collections.abc import AsyncIterator, Mapping
 from itertools import islice
 
 from cluster.broker_changes import ChangeBrokerRequest
+from cluster.broker_rules import check_unnamed_retirement
 from cluster.broker_waits import going_from, joins_again, lost_for_ever, staying, votes_in_raft0
 from cluster.errors import BrokerInUseError, UnknownBrokerError
 from cluster.members_table import BrokerState, Member
@@ -28,6 +30,7 @@ from raftka.broker.admin_verbs import Change, Changing, Outcome, Read, Verb, Ver
 from raftka.broker.broker_rows import member_json
 
 IN_USE = "BROKER_IN_USE"
+REPLACED = "DIRECTORY_REPLACED"
 WITHOUT_MAJORITY = "WITHOUT_MAJORITY"
 _PARTITIONS_PER_STEP = 100
 _NAMED_MAX = 100
@@ -38,7 +41,7 @@ class ChangeBroker(Changing, frozen=True, kw_only=True):
 
 
 class RetireDirectory(Changing, frozen=True, kw_only=True):
-    """`directory_id`: only that one; empty: the one that the broker has now."""
+    """`directory_id`: only that one; empty: the one that the broker has now, if it has replaced none."""
 
     directory_id: str = ""
     accept_waiting: bool = False
@@ -102,6 +105,11 @@ def _changing(name: str, change: str) -> Change[ChangeBroker]:
 async def _retire(node: Node, body: RetireDirectory, parts: Mapping[str, str]) -> Outcome:
     node_id = _number(parts)
     member = _member(node, node_id)
+    if not body.directory_id:
+        try:
+            check_unnamed_retirement(node.controller.members, member)
+        except BrokerInUseError as error:
+            raise VerbError(409, REPLACED, str(error)) from error
     directory = body.directory_id or member.replica.directory_id
     lost = Replica(node_id, member.replica.directory_id)
     if _answers(node, lost) and directory == lost.directory_id:

@@ -181,7 +181,7 @@ def remove(node: int, dry_run: bool, brokers: str, output: Format) -> None:
 
 @app.command()
 @_node_argument
-@click.option("--directory", metavar="ID", help="Only this data directory. [default: the one that it has]")
+@click.option("--directory", metavar="ID", help="The lost directory. [default: the broker's first one]")
 @click.option(
     "--accept-waiting",
     is_flag=True,
@@ -209,11 +209,10 @@ def replace(
 
     Its data directory never counts again, and the broker may join with an empty one. Stop the broker first: the command
     refuses while its link works. Then start it with an empty data.dir. Its replicas and its vote come back by
-    themselves. This cannot be taken back.
+    themselves. This cannot be taken back. The command may be typed again: it retires the same directory once. A
+    directory that has come in the place of another one is retired only by --directory.
     """
-    # The directory that was looked at, and no later one, is retired.
-    directory = directory or ask_verb(brokers, f"/v1/brokers/{node}")["directory_id"]
-    document = {"directory_id": directory, "accept_waiting": accept_waiting, "dry_run": dry_run}
+    document = {"directory_id": directory or "", "accept_waiting": accept_waiting, "dry_run": dry_run}
     try:
         found = ask_verb(brokers, f"/v1/brokers/{node}/retire-directory", document)
     except VerbRefusedError as error:
@@ -225,6 +224,7 @@ def replace(
         print(f"raftka: {error}; --accept-waiting goes on all the same", file=sys.stderr)
         raise Exit(FAILED) from None
     _warn(found["without_majority"])
+    directory = found["directory_id"]
     if wait and not dry_run:
         print(f"raftka: start broker {node} with an empty data.dir", file=sys.stderr)
         joined = wait_until(

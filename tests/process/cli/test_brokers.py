@@ -68,6 +68,11 @@ def test_a_lost_disk_is_replaced_under_load_and_the_old_one_is_refused_when_it_r
         three.wait_ready()
         # RF 3 again, with no other step.
         operator.type("broker", "replace", "3", "--directory", old, "--wait")
+        new = operator.brokers()[3]["directory_id"]
+        # Typed once more after a time-out: the new directory is not the one that was meant.
+        again = operator.type("broker", "replace", "3", code=1)
+        assert again.stderr.count("\n") == 1
+        assert f"raftka broker replace 3 --directory {new}" in again.stderr
         cluster.wait_caught_up("t", 0)
         load.wait_acked(200)
         log = load.finish()

@@ -2,6 +2,8 @@
 
 import pytest
 
+from cluster.broker_rules import check_unnamed_retirement
+from cluster.broker_waits import Staying, going_from, staying
 from cluster.commands import (
     AdmitBroker,
     AlterBrokerConfigs,
@@ -143,6 +145,23 @@ def test_from_level_1_on_only_admitted_brokers_register():
         machine.apply(RegisterBroker(record(9)))
     with pytest.raises(BrokerNotAdmittedError):
         machine.apply(RegisterBroker(record(1, "another")))
+
+
+def test_a_broker_that_joins_again_knows_which_directory_it_has_replaced():
+    machine = Machine()
+    machine.apply(AdmitBroker(4, "d4", "r", 1))
+    assert {member.replaced for member in machine.members.admitted()} == {""}
+    machine.apply(RetireDirectory(4, "d4"))
+    check_unnamed_retirement(machine.members, machine.members.member(NodeId(4)))
+    machine.apply(AdmitBroker(4, "new", "r", 1))
+    machine.apply(AdmitBroker(4, "new", "r", 2))
+    for members in (machine.members, machine.restored().members):
+        assert members.member(NodeId(4)).replaced == "d4"
+        with pytest.raises(BrokerInUseError, match="raftka broker replace 4 --directory new"):
+            check_unnamed_retirement(members, members.member(NodeId(4)))
+    machine.apply(RetireDirectory(4, "new"))
+    # Once more does no harm.
+    check_unnamed_retirement(machine.members, machine.members.member(NodeId(4)))
 
 
 def test_a_state_is_set_and_a_directory_is_retired_by_its_name():

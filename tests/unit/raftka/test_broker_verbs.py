@@ -198,6 +198,24 @@ def test_a_lost_disk_is_replaced_and_the_verb_says_what_it_waits_for(tmp_path):
             told = await _until_told(ports, 3, lambda found: not found["waits_for"], seconds=60)
             assert (told["directory_id"], told["replicas"]) == (three.replica.directory_id, 1)
             assert _kinds(cluster[1]) == [EventKind.BROKER_RETIRED, EventKind.BROKER_JOINED]
+            # Who repeats the request after a time-out means the first directory, up or down.
+            new = three.replica.directory_id
+            assert told["replaced"] == old
+            for is_up in (True, False):
+                if not is_up:
+                    await cluster.stop(3)
+                    await until(lambda: not any(node.is_alive(3) for node in cluster.nodes.values()))
+                for is_dry in (True, False):
+                    status, body = await _ask(ports, 3, "retire-directory", dry_run=is_dry)
+                    assert (status, body["error"]) == (409, "DIRECTORY_REPLACED")
+                    assert f"raftka broker replace 3 --directory {new}" in body["message"]
+                status, body = await _ask(ports, 3, "retire-directory", directory_id=old)
+                assert (status, body["directory_retired"]) == (200, False)
+            assert not (await _row(ports, 3))["directory_retired"]
+            status, body = await _ask(ports, 3, "retire-directory", directory_id=new)
+            assert (status, body["directory_retired"]) == (200, True)
+            # Once more does no harm, also without the name.
+            assert (await _ask(ports, 3, "retire-directory"))[0] == 200
 
     run(test, seconds=120)
 
