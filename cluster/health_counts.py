@@ -38,7 +38,7 @@ class ClusterCounts(NamedTuple):
     """The cluster as raft0's leader in office sees it.
 
     Attributes:
-        brokers: Those that are registered.
+        brokers: Those that are registered, unless their directory is retired: these cannot answer.
         alive: Those of them to which this broker has a working link, and itself.
         offline_partitions: Partitions without a leader in office that is alive, as far as this broker knows.
     """
@@ -153,7 +153,9 @@ class HealthCounts:
         """
         if not self.speaks_for_the_cluster():
             return None
-        members = self._controller.members.all()
+        table = self._controller.members
+        retired = {member.node_id for member in table.admitted() if table.is_retired(member)}
+        members = [member for member in table.all() if member.node_id not in retired]
         alive = sum(self._is_alive(NodeId(member.node_id)) for member in members)
         offline = sum(
             not self.is_led(topic.group(number))

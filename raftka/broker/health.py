@@ -25,6 +25,8 @@ from raftka.broker.broker_rows import raft0_role
 from raftka.broker.stall_watch import StallWatch
 from raftka.health.findings import Finding, to_json, worst
 from raftka.health.picture import (
+    RATE_KEYS,
+    THROTTLED_KEYS,
     BoundFill,
     BrokerPicture,
     MemberPicture,
@@ -122,16 +124,25 @@ class HealthReader:
         leader = node.controller.leader_id
         partitions, topics = await self._read_topics() if node.is_registered.is_set() else (None, ())
         return Picture(
-            brokers=tuple(replace(each, member=self._member(each.node_id)) for each in self._brokers()),
+            brokers=tuple(
+                replace(each, member=self._member(each.node_id), throttles=self._throttles(each.node_id))
+                for each in self._brokers()
+            ),
             controller=-1 if leader is None else leader,
             partitions=partitions,
             topics=topics,
             moves=await self._moves(),
         )
 
-    async def _moves(self) -> tuple[MovePicture, ...]:
+    def _throttles(self, node_id: int) -> tuple[str, ...]:
+        options = self._node.controller.options
+        return tuple(key for key in RATE_KEYS if key in options.of(NodeId(node_id)) or key in options.of(None))
+
+    async def _moves(self) -> tuple[MovePicture, ...] | None:
         node = self._node
-        if not node.is_registered.is_set() or not node.controller.topics.is_moving:
+        if not node.is_registered.is_set():
+            return None
+        if not node.controller.topics.is_moving:
             return ()
         return tuple(
             MovePicture(
@@ -220,7 +231,11 @@ class HealthReader:
         partitions: list[PartitionPicture] = []
         topics = []
         for topic in self._node.controller.topics.all():
-            topics.append(TopicPicture(topic.name, topic.config.min_insync_replicas, topic.config.write_caching))
+            throttles = tuple(key for key in THROTTLED_KEYS if topic.overrides.get(key))
+            config = topic.config
+            topics.append(
+                TopicPicture(topic.name, config.min_insync_replicas, config.write_caching, throttles=throttles)
+            )
             for number in range(len(topic.replicas)):
                 partitions.append(self._partition(topic, number, stalled))
                 if len(partitions) % _PARTITIONS_PER_STEP == 0:

@@ -66,6 +66,10 @@ def health(brokers: str, timeout: float, output: Format) -> None:
     """Exit with 1 if a broker does not answer, a partition has no leader, or a replica is out of sync."""
     cluster = kafka_client.read_cluster(brokers)
     report = examine(cluster, kafka_client.addresses(brokers), timeout)
+    if report["brokers_missing"]:
+        retired = _retired(cluster, report["brokers_missing"], timeout)
+        report["brokers_retired"] = [node for node in report["brokers_missing"] if node in retired]
+        report["brokers_missing"] = [node for node in report["brokers_missing"] if node not in retired]
     # Metadata of a broker that does not hold a partition names the last leader that it has heard of, so a group that
     # can decide nothing may look well there.
     if not report["healthy"] or _is_moving(cluster, timeout):
@@ -82,7 +86,7 @@ def health(brokers: str, timeout: float, output: Format) -> None:
 def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[str, Any]:
     """Return brokers_missing (node ids), leaderless and under_replicated ({topic, partition, ...}), and healthy.
 
-    `without_quorum` is empty: the caller asks admin ports for it.
+    `without_quorum` and `brokers_retired` are empty: the caller asks admin ports for them.
 
     A broker is missing if Metadata names it and it does not answer, or if a replica is on it and Metadata does not name
     it. Where nothing is placed on it, Metadata cannot tell: bootstrap_unreachable has the addresses that the caller
@@ -125,6 +129,7 @@ def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[
         "healthy": not missing and not leaderless and not strangers and not lagging,
         "brokers": sorted(cluster.brokers),
         "brokers_missing": missing,
+        "brokers_retired": [],
         "bootstrap_unreachable": silent,
         "hanging": [to_json(each) for each in hanging],
         "leaderless": leaderless,
@@ -144,6 +149,27 @@ def _is_moving(cluster: ClusterInfo, timeout: float) -> bool:
         return bool(ask(node, address, list_reassignments(round(timeout * 1000)), timeout).partitions)
     except KafkaClientError:
         return False
+
+
+def _retired(cluster: ClusterInfo, missing: list[int], timeout: float) -> set[int]:
+    """Return the brokers whose data directory is retired, and which have not joined again; none of another Kafka.
+
+    The first broker that answers tells it.
+    """
+    # Imported here, for the sake of `--help`.
+    from raftka.cli.admin_picture import read_known_brokers
+
+    for node, address in cluster.brokers.items():
+        if node in missing:
+            continue
+        try:
+            told = kafka_client.read_broker_config(address, node, timeout)
+        except KafkaClientError:
+            continue
+        admin = told.get("admin.advertised.listener", "").removeprefix("http://")
+        rows = read_known_brokers(admin) if admin else []
+        return {each.node_id for each in rows if each.member is not None and each.member.is_retired}
+    return set()
 
 
 def _without_quorum(brokers: str, timeout: float) -> list[dict[str, Any]]:
@@ -176,6 +202,8 @@ def _print_report(report: dict[str, Any]) -> None:
         ("nobody listens at", "bootstrap_unreachable"),
     ):
         print(f"{title}: {', '.join(map(str, report[key])) or 'none'}")
+    for node in report["brokers_retired"]:
+        print(f"to be replaced: its data directory is retired: start broker {node} with an empty data.dir")
     for title, key in (("partitions without a leader", "leaderless"), ("under-replicated", "under_replicated")):
         found = [f"{each['topic']}-{each['partition']}" for each in report[key]]
         more = f" and {len(found) - _LISTED_MAX} more" if len(found) > _LISTED_MAX else ""

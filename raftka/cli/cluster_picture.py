@@ -21,7 +21,15 @@ from raftka.cli.admin_picture import (
 )
 from raftka.dev.cluster_file import ClusterFolder, default_folder
 from raftka.dev.errors import DevError
-from raftka.health.picture import BrokerPicture, MovePicture, PartitionPicture, Picture, TopicPicture
+from raftka.health.picture import (
+    RATE_KEYS,
+    THROTTLED_KEYS,
+    BrokerPicture,
+    MovePicture,
+    PartitionPicture,
+    Picture,
+    TopicPicture,
+)
 from raftka.kafka import client as kafka_client
 from raftka.kafka import configs as kafka_configs
 from raftka.kafka.client import ClusterInfo
@@ -98,7 +106,10 @@ def _with_kafka(brokers: str, given: list[str], cluster: ClusterInfo, replies: M
     looks = _side_by_side(
         lambda node: _broker(node, known.get(node, KnownBroker(node)), cluster, configs.get(node), replies), nodes
     )
-    pictures = [broker for broker, _ in looks]
+    admitted = {each.node_id for rows in others for each in rows if each.member is not None}
+    # The file of a dev cluster may still have a broker that was removed. While its process runs, it says so itself.
+    gone = set(nodes) - admitted - placed - set(cluster.brokers) if admitted else set()
+    pictures = [broker for broker, _ in looks if broker.runs or broker.node_id not in gone]
     # librdkafka asks the controller, and waits for it.
     does_controller_answer = replies.get(cluster.brokers.get(cluster.controller, "")) in (Reply.KAFKA, None)
     topics = _topics(brokers, cluster) if does_controller_answer else ()
@@ -118,12 +129,12 @@ def _with_kafka(brokers: str, given: list[str], cluster: ClusterInfo, replies: M
     )
 
 
-def _moves(brokers: Iterable[BrokerPicture], known: Mapping[int, KnownBroker]) -> tuple[MovePicture, ...]:
-    """Return what the first broker tells that serves; each gathers it from all."""
+def _moves(brokers: Iterable[BrokerPicture], known: Mapping[int, KnownBroker]) -> tuple[MovePicture, ...] | None:
+    """Return what the first broker tells that serves; each gathers it from all. None: none tells it."""
     for broker in brokers:
         if broker.runs and (found := read_moves(known[broker.node_id].admin)) is not None:
             return found
-    return ()
+    return None
 
 
 def _strangers(
@@ -161,6 +172,7 @@ def _broker(
         refused_age=known.refused_age,
         member=known.member,
         configs=None if configs is None else {each.key: each.value for each in configs},
+        throttles=tuple(key for key in RATE_KEYS if key in _set_at_run_time(configs or ())),
     )
     stalled: list[tuple[str, int]] = []
     if known.admin:
@@ -171,6 +183,10 @@ def _broker(
     # A broker that starts answers before the others hear that it is back.
     is_served = node in cluster.brokers or broker.is_ready is True
     return replace(broker, answers=is_served and reply is Reply.KAFKA), stalled
+
+
+def _set_at_run_time(configs: Iterable[ConfigValue]) -> set[str]:
+    return {each.key for each in configs if each.source in kafka_configs.AT_RUN_TIME}
 
 
 def _partitions(
@@ -206,6 +222,7 @@ def _topics(brokers: str, cluster: ClusterInfo) -> tuple[TopicPicture, ...]:
                 int(min_isr) if min_isr is not None and min_isr.isdigit() else None,
                 values.get("write.caching") == "true",
                 values.get("unclean.leader.election.enable") == "true",
+                tuple(key for key in THROTTLED_KEYS if values.get(key)),
             )
         )
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Rules about partitions that are being moved, and about features that membership needs."""
+"""Rules about partitions that are being moved or were moved, and about features that membership needs."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ _NO_FORCE = (
 def check_quorums(picture: Picture) -> Iterator[Finding]:
     """Name partitions whose voters cannot decide anything: a majority of a voter set does not answer."""
     alike: dict[tuple[_Sets, tuple[int, ...], tuple[int, ...]], list[MovePicture]] = {}
-    for each in picture.moves:
+    for each in picture.moves or ():
         if each.lost_voter_sets:
             alike.setdefault((each.lost_voter_sets, each.away, each.retired), []).append(each)
     for (lost, away, retired), moves in alike.items():
@@ -36,7 +36,7 @@ def check_quorums(picture: Picture) -> Iterator[Finding]:
 
 def check_moves(picture: Picture) -> Iterator[Finding]:
     """Name moves that have not got further for ten minutes."""
-    for each in picture.moves:
+    for each in picture.moves or ():
         if each.lost_voter_sets or each.idle_seconds is None or each.idle_seconds < IDLE_SECONDS:
             continue
         name = f"{each.topic}/{each.number}"
@@ -64,6 +64,32 @@ def check_unleft(picture: Picture) -> Iterator[Finding]:
                 "look at its disk; the broker tries again by itself",
                 "the disk refuses to remove the files, or does not tell what it has",
             )
+
+
+def check_throttles(picture: Picture) -> Iterator[Finding]:
+    """Name throttles that were set for moves, while nothing moves."""
+    if picture.moves is None or picture.moves:
+        return
+    topics = [each for each in picture.topics if each.throttles]
+    brokers = [each for each in picture.brokers if each.throttles]
+    rates = sorted({key for each in brokers for key in each.throttles})
+    nodes = _nodes(tuple(each.node_id for each in brokers))
+    clear = "`kafka-reassign-partitions --verify` with the file of the moves clears it"
+    unset = f"raftka cluster config unset {' '.join(rates)} --node N, and without --node what is set for all brokers"
+    cause = "moves were throttled, and nobody has cleared that after the last one"
+    if topics:
+        keys = sorted({key for each in topics for key in each.throttles})
+        more = f" and {len(topics) - _SHOWN_MAX} more" if len(topics) > _SHOWN_MAX else ""
+        names = ", ".join(each.name for each in topics[:_SHOWN_MAX]) + more
+        at = f", at rates that are set on broker {nodes}" if brokers else ""
+        deleted = " ".join(f"--delete {key}" for key in keys)
+        delete = f"raftka topic alter-config {topics[0].name if len(topics) == 1 else 'TOPIC'} {deleted}"
+        cure = f"{clear}; or: {delete}{f'; {unset}' if brokers else ''}"
+        words = f"nothing moves, and replicas of {names} are still throttled{at}: after a restart they catch up slowly"
+        yield Finding(Level.WARNING, "throttles", words, cure, cause)
+    elif brokers:
+        words = f"nothing moves, and rates of throttled replicas are still set on broker {nodes}"
+        yield Finding(Level.NOTE, "throttles", words, f"{clear}; or: {unset}", cause)
 
 
 def check_features(picture: Picture) -> Iterator[Finding]:

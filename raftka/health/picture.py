@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 # The newest entries of a partition are not committed for so long, and nothing was meanwhile: it is stalled.
 STALLED_SECONDS = 10.0
+# What names the throttled replicas of a topic, and the rates at which a broker copies them.
+THROTTLED_KEYS = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
+RATE_KEYS = ("follower.replication.throttled.rate", "leader.replication.throttled.rate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class BrokerPicture:
         levels: The level of each feature that is in use, as it knows it; None: not known.
         unleft: Partitions that were moved elsewhere and cannot leave it, with what the disk says.
         member: What raft0's table has of it; None: not known.
+        throttles: Those of RATE_KEYS that are set on it while it runs, or on all brokers.
     """
 
     node_id: int
@@ -118,6 +122,7 @@ class BrokerPicture:
     levels: Mapping[str, int] | None = None
     unleft: tuple[tuple[str, str], ...] = ()
     member: MemberPicture | None = None
+    throttles: tuple[str, ...] = ()
 
     @property
     def is_lost(self) -> bool:
@@ -210,12 +215,14 @@ class TopicPicture:
         min_isr: `min.insync.replicas`; None: not known.
         has_write_caching: Whether acks=all is answered before the fsync.
         has_unclean_elections: Whether a replica that lacks records may be elected (Kafka; Raftka has no such setting).
+        throttles: Those of THROTTLED_KEYS that are set on it.
     """
 
     name: str
     min_isr: int | None = None
     has_write_caching: bool = False
     has_unclean_elections: bool = False
+    throttles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +234,7 @@ class Picture:
         controller: Its node id; -1: there is none; None: nobody has looked.
         partitions: All partitions; None: nobody has looked.
         topics: Settings of topics, as far as they are known.
-        moves: Partitions that are being moved, as far as they are known.
+        moves: Partitions that are being moved; None: nobody has looked.
         silent: Addresses (HOST:PORT) that somebody named, where nobody listens and no known broker is.
         hanging: Addresses (HOST:PORT) that somebody named, which take connections and answer nothing, and where no
             known broker is.
@@ -238,7 +245,7 @@ class Picture:
     controller: int | None = None
     partitions: tuple[PartitionPicture, ...] | None = None
     topics: tuple[TopicPicture, ...] = ()
-    moves: tuple[MovePicture, ...] = ()
+    moves: tuple[MovePicture, ...] | None = ()
     silent: tuple[str, ...] = ()
     hanging: tuple[str, ...] = ()
     is_raftka: bool = True

@@ -39,9 +39,12 @@ class Rule(NamedTuple):
 def check_brokers(picture: Picture) -> Iterator[Finding]:
     """Name brokers of which nothing is heard.
 
-    Of one that hangs, or whose links are refused, more is known: `check_hanging` and `check_refused` name it.
+    Of one that hangs, or whose links are refused, more is known: `check_hanging` and `check_refused` name it. One whose
+    directory is retired is not expected to answer.
     """
-    lost = [each for each in picture.brokers if each.is_lost and not each.hangs and not each.refused]
+    # One whose directory is retired cannot just be started: `check_members` names it.
+    expected = [each for each in picture.brokers if each.member is None or not each.member.is_retired]
+    lost = [each for each in expected if each.is_lost and not each.hangs and not each.refused]
     missing = [f"broker {each.node_id}{f' at {each.kafka}' if each.kafka else ''} does not answer" for each in lost] + [
         f"nobody listens at {address}" for address in picture.silent
     ]
@@ -290,6 +293,7 @@ RULES = (
     Rule("Groups without a quorum", move_rules.check_quorums),
     Rule("Moves without progress", move_rules.check_moves),
     Rule("Replicas that cannot leave", move_rules.check_unleft),
+    Rule("Throttles left behind", move_rules.check_throttles),
     Rule("Brokers on their way", member_rules.check_members),
     Rule("Voters of raft0", member_rules.check_voters),
     Rule("Too few replicas", check_copies),
@@ -325,7 +329,9 @@ def in_order(picture: Picture) -> Picture:
         if partitions is None
         else tuple(sorted(partitions, key=lambda each: (each.topic, each.number))),
         topics=tuple(sorted(picture.topics, key=lambda topic: topic.name)),
-        moves=tuple(sorted(picture.moves, key=lambda move: (move.topic, move.number))),
+        moves=None
+        if picture.moves is None
+        else tuple(sorted(picture.moves, key=lambda move: (move.topic, move.number))),
         silent=tuple(sorted(picture.silent)),
         hanging=tuple(sorted(picture.hanging)),
     )

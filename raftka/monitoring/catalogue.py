@@ -91,7 +91,8 @@ _BROKER = (
         "its sum over all brokers is 1",
     ),
     Family(
-        *("raftka_cluster_brokers", _GAUGE, "", "Brokers of the cluster. Exposed by raft0's leader in office only."),
+        *("raftka_cluster_brokers", _GAUGE, ""),
+        "Brokers of the cluster, without those whose directory is retired. Exposed by raft0's leader in office only.",
         "it is absent while raft0 has no leader",
     ),
     Family(

@@ -63,6 +63,9 @@ def test_a_lost_disk_is_replaced_under_load_and_the_old_one_is_refused_when_it_r
         assert waits.startswith("waits for broker 3 to join with an empty data.dir; ")
         assert step == "next: start broker 3 with an empty data.dir"
         assert operator.brokers()[3]["directory_retired"]
+        health = operator.type("cluster", "health", code=1).stdout
+        assert "missing brokers: none" in health
+        assert "start broker 3 with an empty data.dir" in health
         load.wait_acked(200)
         three.start()
         three.wait_ready()

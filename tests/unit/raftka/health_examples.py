@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from raftka.health.findings import Finding, Level
 from raftka.health.picture import (
+    RATE_KEYS,
+    THROTTLED_KEYS,
     BoundFill,
     BrokerPicture,
     MemberPicture,
@@ -89,6 +91,7 @@ def of_moves(*moves: MovePicture) -> Picture:
 
 
 _JOINT = moving(state="leaderless", lost_voter_sets=((4, 5, 6),), away=(5, 6), idle_seconds=900.0)
+_THROTTLED = TopicPicture("orders", 2, throttles=THROTTLED_KEYS)
 _STUCK = moving(waits_for="nodes [4] catch up", idle_seconds=1_260.0)
 
 
@@ -139,6 +142,11 @@ FIRES: dict[str, tuple[Picture, ...]] = {
     "Replicas that cannot leave": (
         of_brokers(broker(2, unleft=(("orders-3", "Input/output error"), ("orders-4", "Input/output error")))),
     ),
+    "Throttles left behind": (
+        replace(of_brokers(broker(1, throttles=RATE_KEYS)), topics=(_THROTTLED,)),
+        replace(WELL, topics=tuple(replace(_THROTTLED, name=f"orders{number}") for number in range(7))),
+        of_brokers(broker(1, throttles=RATE_KEYS[:1]), broker(3, throttles=RATE_KEYS[:1])),
+    ),
     "Brokers on their way": (
         of_brokers(broker(3, member=MemberPicture("draining", 40.0))),
         of_brokers(broker(3, member=MemberPicture("draining", 8_000.0))),
@@ -185,6 +193,7 @@ QUIET: dict[str, tuple[Picture, ...]] = {
         of_brokers(broker(2, answers=False, runs=True)),
         of_brokers(replace(_LOST, hangs=True)),
         of_brokers(replace(_LOST, refused="another data directory")),
+        of_brokers(replace(_LOST, member=MemberPicture("active", is_retired=True))),
     ),
     "Brokers that hang": (of_brokers(_LOST), of_brokers(broker(2, answers=False, hangs=True, runs=True))),
     "Brokers that run and do not serve": (
@@ -214,6 +223,11 @@ QUIET: dict[str, tuple[Picture, ...]] = {
         of_moves(_JOINT),
     ),
     "Replicas that cannot leave": (of_brokers(broker(2, unleft=())),),
+    "Throttles left behind": (
+        replace(WELL, topics=(_THROTTLED,), moves=(moving(),)),
+        replace(WELL, topics=(_THROTTLED,), moves=None),
+        replace(of_brokers(broker(1, throttles=RATE_KEYS)), moves=None),
+    ),
     "Brokers on their way": (of_brokers(broker(3, member=MemberPicture("active", 8_000.0))),),
     "Voters of raft0": (
         of_brokers(*(broker(node, member=MemberPicture("active")) for node in (1, 2, 3))),

@@ -9,10 +9,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from raftka.cli import admin_verbs, cluster
+from raftka.cli import admin_picture, admin_verbs, cluster
+from raftka.cli.admin_picture import KnownBroker
 from raftka.cli.root import run
 from raftka.health.broker_rules import check_hanging
-from raftka.health.picture import BrokerPicture, Picture
+from raftka.health.picture import BrokerPicture, MemberPicture, Picture
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import ClusterInfo, PartitionInfo
 
@@ -124,11 +125,33 @@ def test_a_group_that_moves_and_can_decide_nothing_is_named_though_metadata_find
     assert run(asked) == 0
 
 
+def test_a_broker_whose_directory_is_retired_is_to_be_replaced_and_not_missing(
+    alive: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    partition = PartitionInfo(0, 1, [1, 2, 3], [1])
+    monkeypatch.setattr(kafka_client, "read_cluster", lambda _: ClusterInfo("c", 1, {1: alive}, {"t": [partition]}))
+    monkeypatch.setattr(
+        kafka_client, "read_broker_config", lambda *_: {"admin.advertised.listener": "http://127.0.0.1:8"}
+    )
+    known = [KnownBroker(2, member=MemberPicture("active", is_retired=True)), KnownBroker(3, member=None)]
+    monkeypatch.setattr(cluster, "_without_quorum", lambda *_: [])
+    monkeypatch.setattr(admin_picture, "read_known_brokers", lambda admin: known if admin == "127.0.0.1:8" else [])
+    asked = ["cluster", "health", "--brokers", alive, "--timeout", str(LONG_SECONDS)]
+    assert run([*asked, "-f", "json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert (report["brokers_missing"], report["brokers_retired"]) == ([3], [2])
+    assert run(asked) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[2] == "missing brokers: 3"
+    assert "to be replaced: its data directory is retired: start broker 2 with an empty data.dir" in said
+
+
 def test_what_hangs_is_printed_with_its_cure(
     alive: str, frozen: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(kafka_client, "read_cluster", lambda _: _info(alive, frozen))
     monkeypatch.setattr(cluster, "_without_quorum", lambda *_: [])
+    monkeypatch.setattr(kafka_client, "read_broker_config", lambda *_: {})
     asked = ["cluster", "health", "--brokers", alive, "--timeout", str(SECONDS)]
     assert run([*asked, "-f", "json"]) == 1
     (told,) = json.loads(capsys.readouterr().out)["hanging"]

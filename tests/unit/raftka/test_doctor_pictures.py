@@ -24,7 +24,7 @@ from raftka.cli.root import run
 from raftka.dev.cluster_file import BrokerEntry, ClusterFolder, ClusterState
 from raftka.dev.ports import BrokerAddresses
 from raftka.health.findings import Finding, Level, to_json
-from raftka.health.picture import BrokerPicture
+from raftka.health.picture import RATE_KEYS, THROTTLED_KEYS, BrokerPicture
 from raftka.health.rules import judge
 from raftka.kafka import client as kafka_client
 from raftka.kafka import configs as kafka_configs
@@ -262,6 +262,64 @@ def test_a_silent_kafka_port_of_a_broker_that_others_know_is_explained(
         ("writes", "acks=all is refused by t-0: min.insync.replicas is 2"),
         ("stalled", "the newest entries are not committed for 10 s: t-0"),
     ]
+
+
+def seen_by_kafka(monkeypatch: pytest.MonkeyPatch, admin: str, *configs: ConfigValue, topic: ConfigValue) -> None:
+    """Let Kafka clients see broker 1 at 127.0.0.1:9, its admin port, and these configurations."""
+    cluster = ClusterInfo("c", 1, {1: "127.0.0.1:9"}, {"t": [PartitionInfo(0, 1, [1], [1])]})
+    monkeypatch.setattr(kafka_client, "read_cluster", lambda _: cluster)
+    monkeypatch.setattr(
+        cluster_picture,
+        "probe_all",
+        lambda given: {each: Reply.KAFKA if each == "127.0.0.1:9" else Reply.UNREACHED for each in given},
+    )
+    listener = ConfigValue("admin.advertised.listener", f"http://{admin}", "broker", False, True)
+    monkeypatch.setattr(kafka_configs, "read_configs", lambda *_: [listener, *configs])
+    monkeypatch.setattr(kafka_configs, "read_topic_configs", lambda *_: {"t": [topic]})
+
+
+def member_row(node: int, **changes: object) -> dict[str, object]:
+    row = {"node_id": node, "kafka": f"127.0.0.1:{9 if node == 1 else node}", "admin": NOBODY, "refused": None}
+    told = {"state": "active", "state_seconds": 1.0, "idle_seconds": 0.0, "directory_retired": False, "replicas": 0}
+    return {**row, **told, "raft0": "voter", **changes}
+
+
+def test_a_broker_that_was_removed_is_not_missed_though_the_file_of_a_dev_cluster_has_it(
+    serve: Serve, data_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: Answers = {READY: (200, {"ready": True}), "/v1/brokers": (200, [member_row(1)])}
+    well = serve(answers)
+    removed = serve({READY: (503, {"ready": False, "node_id": 3, "reason": "broker 3 was removed", "cure": "stop it"})})
+    has_dev_cluster(data_home, ("127.0.0.1:9", well), ("127.0.0.1:19", NOBODY), ("127.0.0.1:20", removed))
+    plain = ConfigValue("min.insync.replicas", "1", "default", True, False)
+    seen_by_kafka(monkeypatch, well, topic=plain)
+    picture = cluster_picture.read_picture("127.0.0.1:9")
+    # The process of the third one still runs, and says that it is to be stopped.
+    assert [each.node_id for each in picture.brokers] == [1, 3]
+    assert [each.cure for each in judge(picture) if each.level is Level.PROBLEM] == ["stop it"]
+    # An older version does not tell who was admitted.
+    answers["/v1/brokers"] = (200, [{"node_id": 1, "kafka": "127.0.0.1:9", "admin": NOBODY, "refused": None}])
+    assert [each.node_id for each in cluster_picture.read_picture("127.0.0.1:9").brokers] == [1, 2, 3]
+
+
+def test_throttles_count_that_were_set_while_brokers_run(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: Answers = {READY: (200, {"ready": True}), "/v1/brokers": (200, [member_row(1)])}
+    follower, leader = RATE_KEYS
+    seen_by_kafka(
+        *(monkeypatch, serve(answers)),
+        ConfigValue(follower, "7", "broker", False, False),
+        ConfigValue(leader, "7", "all brokers, at run time", False, False),
+        topic=ConfigValue(THROTTLED_KEYS[0], "*", "topic", False, False),
+    )
+    # Nobody knows whether anything moves.
+    assert cluster_picture.read_picture("127.0.0.1:9").moves is None
+    answers["/v1/moves"] = (200, {"moves": []})
+    picture = cluster_picture.read_picture("127.0.0.1:9")
+    assert (picture.moves, picture.brokers[0].throttles) == ((), (leader,))
+    assert picture.topics[0].throttles == THROTTLED_KEYS[:1]
+    (found,) = [each for each in judge(picture) if each.what == "throttles"]
+    assert f"raftka topic alter-config t --delete {THROTTLED_KEYS[0]}" in found.cure
+    assert f"raftka cluster config unset {leader} --node N" in found.cure
 
 
 def test_settings_that_cannot_be_read_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

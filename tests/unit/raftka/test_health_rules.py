@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftka.health.findings import Finding, Level, from_json, ok, to_json, worst
-from raftka.health.picture import BoundFill, BrokerPicture, MemberPicture, PartitionPicture, Picture, TopicPicture
+from raftka.health.picture import (
+    RATE_KEYS,
+    THROTTLED_KEYS,
+    BoundFill,
+    BrokerPicture,
+    MemberPicture,
+    PartitionPicture,
+    Picture,
+    TopicPicture,
+)
 from raftka.health.reasons import explain
 from raftka.health.rules import RULES, Rule, judge
 from tests.unit.raftka.health_examples import (
@@ -62,6 +71,7 @@ _BROKERS = st.builds(
         st.sampled_from(("active", "draining", "decommissioning")),
         *(st.floats(0, 1e9), st.floats(0, 1e9), st.booleans(), st.sampled_from(("voter", "learner")), _NUMBERS),
     ),
+    throttles=st.sampled_from(((), RATE_KEYS[:1], RATE_KEYS)),
 )
 _PARTITIONS = st.builds(
     PartitionPicture,
@@ -77,10 +87,14 @@ _PICTURES = st.builds(
     controller=st.none() | st.integers(-1, 5),
     partitions=st.none() | st.lists(_PARTITIONS, max_size=20, unique_by=lambda each: each.name).map(tuple),
     topics=st.lists(
-        st.builds(TopicPicture, st.sampled_from("tu"), st.none() | st.integers(1, 4), st.booleans(), st.booleans()),
+        st.builds(
+            *(TopicPicture, st.sampled_from("tu"), st.none() | st.integers(1, 4), st.booleans(), st.booleans()),
+            st.sampled_from(((), THROTTLED_KEYS)),
+        ),
         max_size=2,
         unique_by=lambda each: each.name,
     ).map(tuple),
+    moves=st.none() | st.just(()),
     silent=st.lists(st.sampled_from(("h:8", "h:9")), unique=True).map(tuple),
     hanging=st.lists(st.sampled_from(("h:6", "h:7")), unique=True).map(tuple),
     is_raftka=st.booleans(),

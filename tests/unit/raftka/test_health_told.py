@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from cluster import health_counts
+from cluster.commands import AlterBrokerConfigs
 from cluster.events import EVENTS_MAX, EventKind
 from cluster.partition_status import PartitionStatusReader
+from model.topic_config import THROTTLE_KEYS
 from raftka.admin_client import get_json
 from raftka.broker import health
 from raftka.broker.admin_http import AdminHttp
@@ -19,10 +21,12 @@ from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import Starting
 from raftka.cli.admin_picture import ask_one
 from raftka.health.findings import Level, from_json
+from raftka.health.picture import RATE_KEYS, THROTTLED_KEYS
 from raftka.health.refusals import RefusedLink
 from raftka.health.rules import judge
 from runtime.workers import POOL_THREADS, Pool
 from tests.unit.cluster.cluster_nodes import cluster_of, run, until
+from tests.unit.cluster.test_joins import Growing
 from tests.unit.kafka_api.wire_client import broker_in, stuck_disk
 
 
@@ -109,6 +113,49 @@ def test_refused_links_of_another_broker_are_among_the_findings(tmp_path) -> Non
     run(test)
 
 
+def test_a_broker_whose_directory_is_retired_is_not_counted_as_missing(tmp_path) -> None:
+    async def test() -> None:
+        cluster = Growing(tmp_path, 3)
+        try:
+            await cluster.start()
+            await cluster.stop(3)
+            await until(cluster.has_controller)
+            node = cluster.controller
+            counts = node.health
+            await until(lambda: counts.cluster() == health_counts.ClusterCounts(3, 2, 0))
+            await cluster.change(3, "retire")
+            await until(lambda: counts.cluster() == health_counts.ClusterCounts(2, 2, 0))
+            findings = judge(await HealthReader(node, StallWatch(node), lambda: None).read_picture())
+            assert [each.what for each in findings if each.level is Level.PROBLEM] == []
+            assert "its data directory is retired" in next(each.words for each in findings if each.what == "broker 3")
+        finally:
+            await cluster.stop()
+
+    run(test, seconds=60)
+
+
+def test_throttles_are_in_the_picture_as_they_are_set(tmp_path) -> None:
+    async def test() -> None:
+        cluster = Growing(tmp_path, 2)
+        try:
+            await cluster.start()
+            await cluster.create_topic("t", configs={THROTTLED_KEYS[1]: "0:1"})
+            controller = cluster.controller.controller
+            deadline = asyncio.get_running_loop().time() + 10
+            await controller.propose(AlterBrokerConfigs(2, {RATE_KEYS[0]: "7"}), deadline)
+            await controller.propose(AlterBrokerConfigs(None, {RATE_KEYS[1]: "8"}), deadline)
+            node = cluster.controller
+            picture = await HealthReader(node, StallWatch(node), lambda: None).read_picture()
+            assert {each.node_id: each.throttles for each in picture.brokers} == {1: RATE_KEYS[1:], 2: RATE_KEYS}
+            assert [each.throttles for each in picture.topics] == [THROTTLED_KEYS[1:]]
+            assert any(each.what == "throttles" for each in judge(picture))
+        finally:
+            await cluster.stop()
+
+    assert {*THROTTLED_KEYS} == THROTTLE_KEYS
+    run(test, seconds=60)
+
+
 def test_a_broker_that_is_not_registered_says_nothing_of_partitions(tmp_path) -> None:
     async def test() -> None:
         async with broker_in(tmp_path) as broker:
@@ -116,6 +163,7 @@ def test_a_broker_that_is_not_registered_says_nothing_of_partitions(tmp_path) ->
             reader = HealthReader(broker.node, StallWatch(broker.node), lambda: ("not registered with raft0 yet", None))
             broker.node.is_registered.clear()
             assert (await reader.read_picture()).partitions is None
+            assert (await reader.read_picture()).moves is None
             broker.node.is_registered.set()
             picture = await reader.read_picture()
             assert [each.name for each in picture.partitions or ()] == ["t-0"]
