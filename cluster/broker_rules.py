@@ -5,26 +5,39 @@ from collections.abc import Iterable
 from cluster.errors import BrokerInUseError, InvalidReplicaAssignmentError, InvalidReplicationFactorError
 from cluster.members_table import BrokerState, Member, MembersTable
 from cluster.raft0_table import Raft0Table
-from cluster.topic_table import TopicTable
+from cluster.topic_table import Topic, TopicTable
 from model.ids import NodeId, Replica
 
 _NAMED_MAX = 10
 
 
 def check_decommission(members: MembersTable, topics: TopicTable, node_id: NodeId) -> None:
-    """Raise InvalidReplicationFactorError if a topic has more replicas than brokers would be left to hold them."""
+    """Raise InvalidReplicationFactorError if a topic has more replicas than brokers would be left to hold them.
+
+    Internal topics get along with fewer replicas, but not with none: `evacuation` takes from them what no broker is
+    left for.
+    """
     left = [
         member
         for member in members.admitted()
         if member.node_id != node_id and member.state is BrokerState.ACTIVE and not members.is_retired(member)
     ]
-    large = [topic.name for topic in topics.all() if topic.replication_factor > len(left)]
+    large = [topic.name for topic in topics.all() if _needed(topic) > len(left)]
     if large:
         shown = ", ".join(large[:_NAMED_MAX]) + (f" and {len(large) - _NAMED_MAX} more" if large[_NAMED_MAX:] else "")
         raise InvalidReplicationFactorError(
             f"without broker {node_id} there are {len(left)} active brokers, and these topics have more replicas:"
             f" {shown}; add a broker, or lower their replication factor (`raftka topic alter-replication`)"
         )
+
+
+def _needed(topic: Topic) -> int:
+    """Return how many brokers a topic needs: as many as a partition has replicas, or is to have."""
+    if topic.is_internal:
+        return 1
+    targets = (topic.move_of(number) for number in topic.placements)
+    counts = [len(move.target) for move in targets if move is not None]
+    return max([*map(len, topic.replicas), *counts])
 
 
 def check_placed(members: MembersTable, replicas: Iterable[Replica], held: Iterable[Replica] = ()) -> None:

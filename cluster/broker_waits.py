@@ -52,7 +52,7 @@ def staying(topic: Topic, number: int, members: MembersTable, is_going: Going) -
     kept = [replica for replica in wanted if is_going(replica)]
     if not kept:
         return Staying(name, is_moving=True, why="")
-    target = evacuated(wanted, members, {})
+    target = evacuated(wanted, members, {}, may_shrink=topic.is_internal)
     if target is not None and not any(map(is_going, target)):
         return Staying(name, is_moving=False, why="")
     return Staying(name, is_moving=False, why=_why_kept(members, kept[0]))

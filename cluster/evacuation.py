@@ -3,7 +3,7 @@
 It looks each second, if a table has changed. A replica must go if its broker is being decommissioned, or if its data
 directory is retired. A node that has joined with a new directory gets back what it had. Everything else goes to the
 active broker with the fewest replicas, working ones first. Internal topics get more replicas as brokers join, up to
-three. A few partitions move at a time.
+three, and lose those that no active broker is left for. A few partitions move at a time.
 """
 
 import asyncio
@@ -49,6 +49,8 @@ def evacuated(
     members: MembersTable,
     counts: Mapping[NodeId, int],
     is_alive: Callable[[NodeId], bool] = lambda _: True,
+    *,
+    may_shrink: bool = False,
 ) -> Replicas | None:
     """Return the replicas with those that must leave replaced; None: nothing can be done now.
 
@@ -60,6 +62,7 @@ def evacuated(
         members: The brokers.
         counts: Replicas of each broker.
         is_alive: Whether a broker works: one that does not would keep the move waiting, so it comes last.
+        may_shrink: Whether a replica that no active broker is left for may go all the same, unless it is the last one.
     """
     usable = _usable(members)
     kept = [replica for replica in replicas if not must_leave(members, replica)]
@@ -78,12 +81,15 @@ def evacuated(
         is_waited_for = member is not None and member.state is not BrokerState.DECOMMISSIONING
         free = [] if is_waited_for else _by_fill(usable.keys() - taken, counts, is_alive)
         if not free:
-            found[replica.node_id] = replica
+            if may_shrink and not is_waited_for and (kept or is_better):
+                is_better = True
+            else:
+                found[replica.node_id] = replica
             continue
         found[replica.node_id] = Replica(free[0], usable[free[0]])
         taken.add(free[0])
         is_better = True
-    result = tuple(found[replica.node_id] for replica in replicas)
+    result = tuple(found[replica.node_id] for replica in replicas if replica.node_id in found)
     if not is_better or len({each.node_id for each in result}) < len(result):
         return None
     return result
@@ -137,7 +143,7 @@ def wanted_moves(
             continue
         target = None
         if any(must_leave(members, replica) for replica in replicas):
-            target = evacuated(replicas, members, counts, is_alive)
+            target = evacuated(replicas, members, counts, is_alive, may_shrink=topic.is_internal)
         elif topic.is_internal and not is_moving:
             target = raised(replicas, members, counts, is_alive)
         if target is None:

@@ -17,6 +17,6 @@ class LivingOperator:
         """The brokers that run, as `RAFTKA_BROKERS` has them."""
         return ",".join(broker.kafka for broker in self.cluster.running)
 
-    def type(self, *arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
+    def type(self, *arguments: str, code: int = 0, stdin: str = "") -> "subprocess.CompletedProcess[str]":
         """Type a command; its exit code must be `code`."""
-        return raftka(*arguments, code=code, RAFTKA_BROKERS=self.alive)
+        return raftka(*arguments, code=code, stdin=stdin, RAFTKA_BROKERS=self.alive)

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from raftka.admin_client import get_json
+from raftka.kafka.client import read_cluster
 from tests.process.acked_log import LoadProducer, check_no_phantom, check_nothing_acked_is_lost, read_all
-from tests.process.broker_processes import BrokerCluster, eventually
+from tests.process.broker_processes import ClusterMaker, eventually
 from tests.process.cli.living_operator import LivingOperator
+from tests.process.partition_moves import LIVING
 
 pytestmark = pytest.mark.process
 
@@ -37,8 +39,11 @@ class _Operator(LivingOperator):
 
 
 @pytest.fixture(name="operator")
-def fixture_operator(living_cluster: BrokerCluster) -> _Operator:
-    return _Operator(living_cluster)
+def fixture_operator(make_cluster: ClusterMaker) -> _Operator:
+    # Few partitions are moved sooner.
+    cluster = make_cluster(3, **LIVING, **{"offsets.topic.num.partitions": 4})
+    cluster.start()
+    return _Operator(cluster)
 
 
 def test_a_lost_disk_is_replaced_under_load_and_the_old_one_is_refused_when_it_returns(operator: _Operator) -> None:
@@ -121,3 +126,41 @@ def test_a_broker_is_drained_and_what_cannot_be_is_refused_in_one_line(operator:
     ):
         (line,) = operator.type("broker", *arguments, code=1).stderr.splitlines()
         assert words in line
+
+
+def test_three_brokers_become_two_and_groups_go_on(operator: _Operator) -> None:
+    """The topics of the brokers themselves had three replicas."""
+    cluster = operator.cluster
+    operator.type("topic", "create", "t", "-p", "2", "-r", "2")
+    operator.type("produce", "t", stdin="one\ntwo\n")
+    read = operator.type("consume", "t", "-g", "readers", "-e").stdout
+    assert sorted(read.splitlines()) == ["one", "two"]
+    assert operator.brokers()[3]["replicas"] > 0
+    emptied = operator.type("broker", "decommission", "3").stdout
+    assert emptied == "broker 3: is empty; next: raftka broker remove 3\n"
+    operator.type("broker", "remove", "3")
+    cluster.brokers[3].terminate()
+    topics = read_cluster(operator.alive).topics
+    placed = {name: {node for each in topics[name] for node in each.replicas} for name in ("__consumer_offsets", "t")}
+    assert placed == {"__consumer_offsets": {1, 2}, "t": {1, 2}}
+    operator.type("produce", "t", stdin="three\n")
+    assert operator.type("consume", "t", "-g", "readers", "-e").stdout == "three\n"
+    assert operator.type("cluster", "health").stdout.startswith("healthy\nbrokers: 1, 2\nmissing brokers: none\n")
+
+
+def test_throttles_that_nobody_cleared_are_told_with_commands_that_clear_them(operator: _Operator) -> None:
+    operator.type("topic", "create", "t", "-p", "1", "-r", "3")
+    key, rate = "leader.replication.throttled.replicas", "leader.replication.throttled.rate"
+    operator.type("topic", "alter-config", "t", "--set", f"{key}=0:1")
+    operator.type("cluster", "config", "set", f"{rate}=1000000", "--node", "2")
+    findings = json.loads(operator.type("doctor", "cluster", "-f", "json").stdout)["findings"]
+    (found,) = [each for each in findings if each["what"] == "throttles"]
+    assert found["level"] == "warning"
+    assert "replicas of t are still throttled, at rates that are set on broker 2" in found["words"]
+    for command in (
+        ("topic", "alter-config", "t", "--delete", key),
+        ("cluster", "config", "unset", rate, "--node", "2"),
+    ):
+        assert " ".join(("raftka", *command)).replace("--node 2", "--node N") in found["cure"]
+        operator.type(*command)
+    assert "throttles" not in operator.type("doctor", "cluster").stdout

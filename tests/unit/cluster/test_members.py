@@ -320,6 +320,59 @@ def test_internal_topics_rise_to_three_replicas():
     assert wanted_moves(machine.tables.topics, machine.members, 0) == []
 
 
+def internal(machine, *nodes, name="__consumer_offsets"):
+    machine.topic(*nodes, name=name, topic_id="c" * 32)
+
+
+def test_internal_topics_do_not_keep_three_brokers_from_becoming_two():
+    machine = Machine()
+    internal(machine, 1, 2, 3)
+    machine.topic(1, 3)
+    machine.apply(SetBrokerState(3, "decommissioning"))
+    assert nodes_of(wanted_moves(machine.tables.topics, machine.members, 8)) == {
+        "__consumer_offsets": [1, 2],
+        "t": [1, 2],
+    }
+    # As a move that is under way, too.
+    machine.apply(AlterPlacements([PlacementRecord("c" * 32, 0, [ReplicaRecord(3, "d3"), ReplicaRecord(1, "d1")])]))
+    assert nodes_of(wanted_moves(machine.tables.topics, machine.members, 0)) == {"__consumer_offsets": [2, 1]}
+
+
+def test_an_internal_topic_never_loses_its_last_replica():
+    machine = Machine()
+    internal(machine, 2, 3)
+    machine.apply(SetBrokerState(2, "decommissioning"))
+    machine.apply(SetBrokerState(3, "decommissioning"))
+    assert nodes_of(wanted_moves(machine.tables.topics, machine.members, 8)) == {"__consumer_offsets": [1]}
+    with pytest.raises(InvalidReplicationFactorError, match=r"0 active brokers.*: __consumer_offsets;"):
+        machine.apply(SetBrokerState(1, "decommissioning"))
+
+
+def test_an_internal_topic_loses_no_replica_on_a_broker_that_may_come_back():
+    machine = Machine()
+    internal(machine, 1, 2, 3)
+    machine.apply(SetBrokerState(2, "draining"))
+    machine.apply(RetireDirectory(3, "d3"))
+    assert wanted_moves(machine.tables.topics, machine.members, 8) == []
+
+
+def test_a_decommission_waits_for_no_broker_where_an_internal_topic_may_shrink():
+    machine = Machine()
+    internal(machine, 1, 2, 3)
+    machine.apply(SetBrokerState(3, "decommissioning"))
+    going = going_from(machine.members, NodeId(3))
+    topic = machine.tables.topics.get("__consumer_offsets")
+    assert staying(topic, 0, machine.members, going) == Staying("__consumer_offsets-0", is_moving=False, why="")
+
+
+def test_a_topic_that_is_to_have_more_replicas_needs_as_many_brokers():
+    machine = Machine()
+    machine.topic(1, 2)
+    machine.apply(AlterPlacements([PlacementRecord(TOPIC, 0, [ReplicaRecord(node, f"d{node}") for node in (1, 2, 3)])]))
+    with pytest.raises(InvalidReplicationFactorError, match=": t;"):
+        machine.apply(SetBrokerState(3, "decommissioning"))
+
+
 def joined(machine, *nodes):
     for node in nodes:
         machine.apply(AdmitBroker(node, f"d{node}", "r", 1))
