@@ -41,7 +41,8 @@
                           brokers alive, and partitions that nobody leads.
 * `quorum_status`         where raft0's voters stand, as its leader knows.
 * `founding`              how the seeds become a cluster, once; `joining` how other brokers come in, `first_contact`
-                          what a broker asks before it writes anything; `known_brokers` whom its links reach.
+                          what a broker asks before it writes anything; `known_brokers` whom its links reach;
+                          `registration` tells raft0 where this one is.
 * `broker_changes`        brokers are drained, emptied, replaced and removed, at raft0's leader: `broker_rules` what is
                           refused, `broker_waits` what is waited for, `evacuation` moves what must leave, `draining`
                           hands over what a broker leads.

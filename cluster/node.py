@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 import msgspec
 
-from cluster.admin_requests import AdminRequests, RegisterBrokerRequest
+from cluster.admin_requests import AdminRequests
 from cluster.broker_changes import BrokerChanges
 from cluster.broker_events import BrokerWatch
 from cluster.commands import BrokerRecord
@@ -25,17 +25,15 @@ from cluster.data_directory_watch import DataDirectoryWatch
 from cluster.directory_stamp import DirectoryStamp
 from cluster.draining import Draining
 from cluster.dynamic_options import DynamicOptions, FixedOptions
-from cluster.errors import ClusterError, StartupError
 from cluster.evacuation import Evacuation
 from cluster.events import Events
-from cluster.founding import ClusterRecord, FoundedElsewhereError, Founding, Seed
+from cluster.founding import ClusterRecord, FoundedElsewhereError, Founding
 from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.health_counts import HealthCounts
 from cluster.idle_probe import IdleProbe
 from cluster.joining import Admissions, Joining, JoinRequest, Joins
 from cluster.known_brokers import KnownBrokers
-from cluster.known_features import keep_features_known
 from cluster.leadership import Leadership
 from cluster.leadership_events import LeadershipEvents
 from cluster.leadership_moves import LeadershipMoves
@@ -51,13 +49,14 @@ from cluster.producer_ids import ProducerIds
 from cluster.producer_state import ProducerState
 from cluster.quorum_status import QuorumStatusReader
 from cluster.raft0_voters import Raft0Voters
+from cluster.registration import REGISTER_TIMEOUT, Registration
 from cluster.retention import Retention
 from cluster.telemetry.publisher import TelemetryPublisher
 from cluster.telemetry.telemetry_relay import TelemetryRelay
 from cluster.topic_table import Topic, TopicTable
 from cluster.visible_ends import VisibleEnds
 from model.features import MEMBERSHIP, STAMP_LEVEL, told_features
-from model.ids import RAFT0, Index, NodeId, Replica
+from model.ids import RAFT0, NodeId, Replica
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
 from raft.links_raft_client import LinksRaftClient
@@ -68,15 +67,11 @@ from rpc.identity import Epoch, LinkIdentity
 from rpc.links import Links
 from rpc.options import LinkOptions
 from runtime.environment import Environment
-from runtime.gate import Gate
 from storage.errors import KvStoreError
 from storage.kvstore import KvStore
 from storage.options import LogOptions
 
 _logger = logging.getLogger("cluster")
-
-_REGISTER_TIMEOUT = 5.0
-_REGISTER_PAUSE = 0.050
 
 
 class StartPhase(Enum):
@@ -100,6 +95,7 @@ _Part = (
     | ControllerBackend
     | PlacementReports
     | Raft0Voters
+    | Registration
     | Retention
     | TelemetryPublisher
     | NodeWatch
@@ -166,7 +162,6 @@ class Node:
         self._retention: Retention | None = None
         self._kvstore = kvstore
         self.kvstore_syncs = kvstore.sync_durations
-        self._gate = Gate("node")
         self.events = Events(options.node_id, env.wall_clock)
         self._watch: NodeWatch | None = None
         self._on_unusable = on_unusable or _report
@@ -277,7 +272,7 @@ class Node:
                 return cluster
         options = self.options
         address, features = (options.rpc_host, options.rpc_port), told_features(options.features)
-        request = JoinRequest(*self.replica, *address, features, is_question=False, timeout=_REGISTER_TIMEOUT)
+        request = JoinRequest(*self.replica, *address, features, is_question=False, timeout=REGISTER_TIMEOUT)
         self.joining = Joining(self.links, options.seeds, request)
         reply = await self.joining.run()
         assert reply.cluster is not None
@@ -419,37 +414,15 @@ class Node:
         Clients must not be answered from them, and nothing that is on disk may be judged by them.
         """
         told = msgspec.structs.replace(broker, features=told_features(self.options.features))
-        self._gate.spawn(self._register(told), name="register")
+        registration = Registration(
+            self.controller, self.admin, self.links, self.known_brokers, self.replica, self._on_registered
+        )
+        self._started.append(registration)
+        registration.begin(told)
 
-    async def _register(self, broker: BrokerRecord) -> None:
-        while True:
-            try:
-                reply = await self.admin.register_broker(RegisterBrokerRequest(broker, _REGISTER_TIMEOUT))
-                async with asyncio.timeout(_REGISTER_TIMEOUT):
-                    await self.controller.wait_applied(Index(reply.applied_index))
-            except (ClusterError, TimeoutError) as error:
-                why = error if isinstance(error, ClusterError) else "raft0 is not applied as far as at its leader"
-                _logger.info("not registered yet: %s", why)
-                await self._tell_addresses(broker)
-                await asyncio.sleep(_REGISTER_PAUSE)
-                continue
-            self.backend.remove_leftovers()
-            self.is_registered.set()
-            _logger.info("registered with raft0, applied up to %d: clients are served from now on", reply.applied_index)
-            await keep_features_known(self.controller, self.admin, RegisterBrokerRequest(broker, _REGISTER_TIMEOUT))
-            return
-
-    async def _tell_addresses(self, broker: BrokerRecord) -> None:
-        """Have any broker tell raft0's leader where this one is: it may dial the addresses of an earlier process."""
-        if not self.known_brokers.is_living or self.controller.leader_id is not None:
-            return
-        address = broker.rpc_host, broker.rpc_port
-        request = JoinRequest(*self.replica, *address, broker.features, is_question=False, timeout=_REGISTER_TIMEOUT)
-        peers = [Seed(link.node_id, *link.address) for link in self.links.outgoing()]
-        try:
-            await Joining(self.links, peers, request).ask_once()
-        except StartupError as error:
-            _logger.error("%s", error)
+    def _on_registered(self) -> None:
+        self.backend.remove_leftovers()
+        self.is_registered.set()
 
     def is_alive(self, node_id: NodeId) -> bool:
         """Whether a broker is this one or its link works."""
@@ -463,7 +436,6 @@ class Node:
 
     async def stop(self) -> None:
         """Stop in the reverse order of the start. The kvstore is the caller's."""
-        await self._gate.close()
         while self._started:
             part = self._started.pop()
             if isinstance(part, Links):

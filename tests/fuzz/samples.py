@@ -238,7 +238,7 @@ def replica_states() -> list[bytes]:
             RegisterBroker(BrokerRecord(node, f"d{node}", "k", 9092, "r", 33145, "a", 9644, features))
             for node in (1, 2, 3)
         ),
-        SetFeature("f", 1, {1: {"f": 1}}),
+        SetFeature("f", 1, {1: features}),
         SetFeature(MEMBERSHIP, 1),
     ]
     altered = [
