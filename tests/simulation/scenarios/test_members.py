@@ -24,8 +24,8 @@ class Members(Scenario):
         """Of the leader's configuration."""
         return [int(node) for node in self.replica(self.leader).configuration.voter_ids]
 
-    def ask(self, target: list[int]) -> None:
-        """Ask a broker for other replicas."""
+    def ask(self, target: list[int] | None) -> None:
+        """Ask a broker for other replicas; None: for those before the move."""
         node = self.cluster.nodes[self.leader]
         request = AlterPlacementsRequest([WantedMove(TOPIC, 0, target)], True, 5.0)
         self.machine(self.leader).spawn(node.placements.alter(request))
