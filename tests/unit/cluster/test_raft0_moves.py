@@ -249,15 +249,3 @@ def test_a_learner_that_is_lost_before_it_votes_gives_way_to_another_one(tmp_pat
             assert (now, others) == (sorted({*voters, second} - {leaving}), sorted((first, leaving)))
 
     run(test, seconds=90)
-
-
-@pytest.mark.slow
-def test_five_of_31_brokers_vote(tmp_path):
-    async def test():
-        async with founded(tmp_path, 31) as cluster:
-            voters, learners = await settled(cluster, 5, seconds=200)
-            assert len(learners) == 26
-            await cluster.stop(*[node for node in voters if node != await leader_of_raft0(cluster)][:2])
-            await create_at(cluster, learners[-1], "a")
-
-    run(test, seconds=400)

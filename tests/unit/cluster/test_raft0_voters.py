@@ -14,6 +14,7 @@ from cluster.commands import (
     PlacementRecord,
     RegisterBroker,
     ReplicaRecord,
+    SetBrokerState,
     SetFeature,
     decode_command,
     encode_command,
@@ -255,6 +256,17 @@ def test_a_broker_that_is_not_admitted_cannot_vote():
     retired = Candidates(tuple(candidates(1, 2, 3)), frozenset([replica(3).directory_id]))
     with pytest.raises(UnknownBrokerError):
         table.apply_alter(move(2, 3).of_raft0, retired, Revision(0, 9))
+
+
+def test_a_broker_that_drains_votes_on_and_one_that_is_to_be_empty_gives_way():
+    machine = machine_of()
+    assert machine.apply(move(1, 2, 3, 4, 5)) is None
+    members = machine.state.tables.members
+    voters = [1, 2, 3, 4, 5]
+    assert machine.apply(SetBrokerState(1, "draining")) is None
+    assert wanted(voters, raft0_candidates(members).admitted, leader=2) == voters
+    assert machine.apply(SetBrokerState(1, "decommissioning")) is None
+    assert wanted(voters, raft0_candidates(members).admitted, leader=2) == [2, 3, 4, 5, 6]
 
 
 def assert_a_revision_has_one_target():
