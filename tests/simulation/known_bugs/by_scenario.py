@@ -12,6 +12,8 @@ class ScenarioBug(NamedTuple):
 
 
 _SCENARIOS = "tests/simulation/scenarios"
+_LEAVING = f"{_SCENARIOS}/test_replicas_that_leave.py"
+_SCHEDULES = "tests/unit/raft/test_membership_schedules.py"
 BY_SCENARIO = (
     ScenarioBug(
         "segments go after a snapshot was renamed into its place and before the directory was fsynced",
@@ -194,5 +196,91 @@ BY_SCENARIO = (
         "the new voters of a joint configuration commit without the old ones",
         "Raft thesis 4.1, figure 4.3",
         f"{_SCENARIOS}/test_members.py::test_disjoint_majorities_commit_if_the_new_voters_alone_do",
+    ),
+    ScenarioBug(
+        "a replica that left returns without its gravestone",
+        "RFC 0019 section 5",
+        f"{_SCHEDULES}::test_a_replica_without_its_gravestone_would_elect_one_who_lacks_it",
+    ),
+    ScenarioBug(
+        "a gravestone keeps the vote, and not where the log ended",
+        "RFC 0019 section 5",
+        f"{_SCHEDULES}::test_a_replica_with_its_vote_alone_would_elect_one_who_lacks_it_in_a_later_term",
+    ),
+    ScenarioBug(
+        "a removal that is late takes a replica that is wanted again",
+        "RFC 0019 section 5",
+        f"{_LEAVING}::test_a_late_removal_takes_a_replica_that_counts_if_revisions_are_not_compared",
+    ),
+    ScenarioBug(
+        "a replica that leaves votes on behind its gravestone",
+        "RFC 0019 section 5",
+        f"{_LEAVING}::test_a_replica_that_leaves_votes_behind_its_gravestone_if_its_fibers_end_late",
+    ),
+    ScenarioBug(
+        "a late report finishes the move that has taken the place of the reported one",
+        "RFC 0019 section 6",
+        f"{_LEAVING}::test_a_late_report_takes_replicas_that_vote_if_revisions_are_not_compared",
+    ),
+    ScenarioBug(
+        "two voter sets decide before anybody knows whether the new voters answer",
+        "RFC 0019 section 3",
+        f"{_SCHEDULES}::test_new_voters_that_die_would_stop_the_group_if_nobody_asked_whether_they_answer",
+    ),
+    ScenarioBug(
+        "members change before the barrier of the term",
+        "Raft thesis 4.1; Ongaro's bug in it, 2015",
+        f"{_SCHEDULES}::test_members_would_change_before_the_barrier_if_whoever_leads_were_in_office",
+    ),
+    ScenarioBug(
+        "a learner votes only once it has what is committed now",
+        "RFC 0019 section 3",
+        f"{_SCENARIOS}/test_moves_under_load.py::test_a_learner_would_learn_for_ever_under_load_if_it_had_to_reach_the_newest_commit",
+    ),
+    ScenarioBug(
+        "revisions are compared without the generation of raft0",
+        "RFC 0019 section 1",
+        f"{_SCHEDULES}::test_a_target_from_after_a_recovery_would_be_ignored_if_indexes_alone_were_compared",
+    ),
+    ScenarioBug(
+        "the vote of another directory counts for the node",
+        "RFC 0019 section 2",
+        f"{_SCHEDULES}::test_another_directory_would_vote_if_the_node_alone_were_compared",
+    ),
+    ScenarioBug(
+        "a broker refuses a directory that was admitted after what it knows",
+        "RFC 0020 section 2",
+        "tests/unit/cluster/test_missed_admissions.py"
+        "::test_a_broker_that_missed_a_replaced_disk_would_refuse_it_if_directories_alone_were_compared",
+    ),
+    ScenarioBug(
+        "a directory of an earlier epoch is let in, or a retired one",
+        "RFC 0020 section 2",
+        "tests/unit/rpc/test_handshake_bugs.py::test_a_planted_bug_lets_it_in",
+    ),
+    ScenarioBug(
+        "a removed broker registers, a retired directory is given replicas, or a level is in force before all brokers have it",
+        "RFC 0020; RFC 0018",
+        "tests/unit/cluster/test_member_bugs.py::test_a_planted_bug_is_found",
+    ),
+    ScenarioBug(
+        "a data directory is stamped after it holds its first configuration",
+        "RFC 0018 section 5",
+        "tests/unit/raft/test_configuration_guard.py::test_a_stamp_after_the_first_entry_of_kind_2_is_found",
+    ),
+    ScenarioBug(
+        "raft0 aims at the voters of the newest entry in its log",
+        "RFC 0019 section 7",
+        "tests/unit/cluster/test_raft0_voters.py::test_voters_by_the_newest_entry_of_the_log_are_found",
+    ),
+    ScenarioBug(
+        "learners count, a learner stands, or it votes before it has fsynced anything",
+        "Raft thesis 4.2.1",
+        "tests/unit/raft/test_planted_member_bugs.py::test_a_bug_planted_in_the_change_of_members_is_found",
+    ),
+    ScenarioBug(
+        "there is no joint configuration, or a leader that was removed leads on",
+        "Raft thesis 4.3, 4.2.2",
+        "tests/unit/raft/test_living_group.py::test_a_planted_bug_is_found",
     ),
 )
