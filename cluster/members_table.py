@@ -180,7 +180,7 @@ class MembersTable:
         brokers = self.with_features(told)
         if brokers != self.all():
             self._brokers = {NodeId(broker.node_id): broker for broker in brokers}
-            self._tell()
+            self.tell()
 
     def check_admitted(self, replica: Replica) -> None:
         """Raise BrokerNotAdmittedError unless a node was admitted with a directory that still counts."""
