@@ -23,6 +23,8 @@ from model.features import BROKERS_LEVEL, MEMBERSHIP
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.methods import Method
 
+# What is heard of a broker that works: it asks over silent links more often (`idle_probe`).
+SILENCE_SECONDS = 5.0
 STATES = {
     "drain": BrokerState.DRAINING,
     "undrain": BrokerState.ACTIVE,
@@ -67,7 +69,8 @@ class BrokerChanges:
     Args:
         controller: raft0 here.
         admin: Forwards to raft0's leader.
-        replica_of: Which directory answers as a node, on a link that works; None: none does.
+        heard_replica: Which directory answers as a node, on a link over which something came within so many seconds;
+            None: none does.
         self_replica: This node.
     """
 
@@ -75,12 +78,12 @@ class BrokerChanges:
         self,
         controller: Controller,
         admin: AdminRequests,
-        replica_of: Callable[[NodeId], Replica | None],
+        heard_replica: Callable[[NodeId, float], Replica | None],
         self_replica: Replica,
     ) -> None:
         self._controller = controller
         self._admin = admin
-        self._replica_of = replica_of
+        self._heard_replica = heard_replica
         self._self_replica = self_replica
         admin.serve(CHANGE_BROKER, self._change)
 
@@ -145,7 +148,7 @@ class BrokerChanges:
                 f"broker {member.node_id} has data directory {member.replica.directory_id}, not {directory[:64]}"
             )
         own = self._self_replica
-        linked = own if member.node_id == own.node_id else self._replica_of(member.node_id)
+        linked = own if member.node_id == own.node_id else self._heard_replica(member.node_id, SILENCE_SECONDS)
         if linked is not None and linked.directory_id == directory:
             raise BrokerInUseError(
                 f"the data directory of broker {member.node_id} is in use: broker {self._self_replica.node_id} sees its"

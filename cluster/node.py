@@ -351,7 +351,7 @@ class Node:
         self.placements = Placements(self.controller, self.admin)
         seeds = {NodeId(seed.node_id): seed for seed in options.seeds}
         self._joins.serve(Admissions(self.controller, self.admin, cluster, seeds))
-        self.broker_changes = BrokerChanges(self.controller, self.admin, self.links.replica_of, self.replica)
+        self.broker_changes = BrokerChanges(self.controller, self.admin, self.links.heard_replica, self.replica)
         self.producer_ids = ProducerIds(self.admin)
         tables.topics.add_listener(self.producer_ids.drop_block)
         self.move_status = MoveStatusReader(

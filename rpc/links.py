@@ -201,6 +201,19 @@ class Links:
         peer = (link.peer if link is not None else None) or self._server.peer(node_id)
         return peer.replica if peer is not None else None
 
+    def heard_replica(self, node_id: NodeId, within: float) -> Replica | None:
+        """Return which data directory answers as that node; None: none does, or none was heard of for so many seconds.
+
+        An inbound link of a machine that has lost its power stays open for as long as nothing is sent over it: for
+        ever, where this node has nothing to answer.
+        """
+        link = self._outgoing.get(node_id)
+        if link is not None and link.peer is not None:
+            return link.peer.replica
+        received = self._server.last_received(node_id)
+        is_heard = received is not None and received >= asyncio.get_running_loop().time() - within
+        return self.replica_of(node_id) if is_heard else None
+
     def send(
         self, node_id: NodeId, method: Method[Q, R], body: Q, buffers: Sequence[Buffer] = (), *, timeout: float
     ) -> asyncio.Future[R]:

@@ -66,6 +66,11 @@ class Server:
         connection = self._links.get(node_id)
         return connection.peer if connection is not None and connection.is_open else None
 
+    def last_received(self, node_id: NodeId) -> float | None:
+        """Return the loop time of the newest byte on the working inbound link of a node; None: there is none."""
+        connection = self._links.get(node_id)
+        return connection.last_received if connection is not None and connection.is_open else None
+
     def disconnect_if(self, is_wrong: Callable[[Peer], bool]) -> None:
         """Close the links of peers that are wrong by now, and unfinished handshakes; they dial again."""
         for connection in list(self._handshaking):

@@ -17,7 +17,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from itertools import islice
 
-from cluster.broker_changes import ChangeBrokerRequest
+from cluster.broker_changes import SILENCE_SECONDS, ChangeBrokerRequest
 from cluster.broker_rules import check_unnamed_retirement
 from cluster.broker_waits import going_from, joins_again, lost_for_ever, staying, votes_in_raft0
 from cluster.errors import BrokerInUseError, UnknownBrokerError
@@ -135,7 +135,7 @@ async def _retire(node: Node, body: RetireDirectory, parts: Mapping[str, str]) -
 
 def _answers(node: Node, replica: Replica) -> bool:
     """Whether a data directory answers as its node on a link of this broker."""
-    return replica == node.replica or node.links.replica_of(replica.node_id) == replica
+    return replica == node.replica or node.links.heard_replica(replica.node_id, SILENCE_SECONDS) == replica
 
 
 async def _without_majority(node: Node, lost: Replica) -> list[dict[str, str]]:

@@ -50,6 +50,21 @@ def test_requests_are_answered_in_both_directions() -> None:
     run(test())
 
 
+def test_a_node_that_has_dialled_answers_only_while_it_is_heard() -> None:
+    async def test() -> None:
+        async with nodes(identity(1), identity(2)) as (one, two):
+            two.dial(one, two)
+            assert await two.ups.get() == 1
+            assert await two.ask(one, 6) == Told(6, 0)
+            assert one.links.heard_replica(NodeId(2), 60.0) == identity(2).replica
+            # What came is older than that.
+            assert one.links.heard_replica(NodeId(2), -1.0) is None
+            assert two.links.heard_replica(NodeId(1), -1.0) == identity(1).replica
+            assert one.links.heard_replica(NodeId(3), 60.0) is None
+
+    run(test())
+
+
 def test_frames_go_out_in_the_order_of_the_calls_and_replies_find_their_requests() -> None:
     async def test() -> None:
         async with pair() as (one, two):
