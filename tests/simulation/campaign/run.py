@@ -29,7 +29,8 @@ _ANSWERED_MIN = 100
 # not by a draw, which would make all other seeds other runs. Both divisors have no factor in common with those below.
 _FIVE_BROKERS, _SEVEN_BROKERS = (7, 3), (17, 8)
 # Where members change, by the plan.
-_LIVING_BROKERS, _LIVING_REPLICAS = 5, 3
+_OLDER = 0.2
+_LIVING_BROKERS, _LIVING_SPARE, _LIVING_REPLICAS = 5, 1, 3
 # A consumer group in every fourth run, by the number, too: in all of them it would make all slower.
 _GROUP = (4, 2)
 # So little that producers are held in a run with few clients; in every ninth, which has no factor in common with four,
@@ -118,7 +119,9 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
     # Most topics have three replicas. What has one is as good as its only broker.
     replicas = world.stream("replicas").choice({3: [3], 5: [3, 3, 1], 7: [3, 5, 1]}[nodes])
     # What living runs draw is drawn from a stream of theirs: all other runs stay what they are.
-    has_group = world.stream("living/cluster").random() < 0.5 if is_living else world.seed % _GROUP[0] == _GROUP[1]
+    living = world.stream("living/cluster")
+    has_group = living.random() < 0.5 if is_living else world.seed % _GROUP[0] == _GROUP[1]
+    is_older = is_living and living.random() < _OLDER
     rng = world.stream("options")
     latency = rng.choice([50e-6, 500e-6, 5e-3])
     jitter = latency * rng.choice([0.1, 1.0, 3.0])
@@ -144,6 +147,8 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
         world,
         ClusterOptions(
             nodes=nodes,
+            spare=_LIVING_SPARE if is_living else 0,
+            is_older=is_older,
             replicas=_LIVING_REPLICAS if is_living else replicas,
             features=UNSTABLE if is_living else OFFERED,
             has_group=has_group,
@@ -154,7 +159,7 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
             kafka=plan is not None,
             plan=plan or Plan(world.seed),
             write_caching=write_caching,
-            state=_small_tables(nodes) if plan is not None and plan.seed % 8 == 2 else None,
+            state=_small_tables(nodes, is_living=is_living) if plan is not None and plan.seed % 8 == 2 else None,
             topic_configs={"write.caching": "true"} if write_caching else {},
         ),
     )
@@ -165,7 +170,10 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
     return cluster
 
 
-def _small_tables(nodes: int) -> StateOptions:
+def _small_tables(nodes: int, *, is_living: bool) -> StateOptions:
+    if is_living:
+        # A move takes room for the most that it can become: no partition could leave a broker.
+        return StateOptions(groups_bytes_max=_GROUPS_BYTES)
     raft0_bytes = _RAFT0_BYTES + _BYTES_PER_BROKER * (nodes - 3)
     return StateOptions(raft0_bytes_max=raft0_bytes, groups_bytes_max=_GROUPS_BYTES)
 
@@ -196,7 +204,7 @@ def _run(world: World, cluster: SimCluster, result: RunResult) -> None:
         workload.start(node_id)
         operators.start(node_id)
 
-    for node_id in world.nodes:
+    for node_id in cluster.members:
         start_clients(node_id)
     nemesis = Nemesis(cluster, world.stream("nemesis"), start_clients, workload.note_fault)
     result.kinds, result.faults = nemesis.kinds, nemesis.injected
@@ -206,6 +214,7 @@ def _run(world: World, cluster: SimCluster, result: RunResult) -> None:
         living = Living(cluster, nemesis, world.stream("living"))
         result.kinds = [*nemesis.kinds, *living.kinds]
         living.start()
+        nemesis.on_stopped = living.brokers.hurry
     try:
         _phases(world, cluster, workload, operators, nemesis)
     except (Exception, EndlessStepError):

@@ -4,21 +4,21 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from model.ids import GroupId
+from model.ids import GroupId, Replica
 from tests.simulation.world.replica_view import Ghost
 
-VoterSets = tuple[frozenset[int], ...]
+VoterSets = tuple[frozenset[Replica], ...]
 
 
-def is_majority_of(voter_sets: VoterSets, nodes: Collection[int]) -> bool:
-    """Whether `nodes` include a majority of each set."""
-    return all(2 * len(voters.intersection(nodes)) > len(voters) for voters in voter_sets)
+def is_majority_of(voter_sets: VoterSets, replicas: Collection[Replica]) -> bool:
+    """Whether `replicas` include a majority of each set."""
+    return all(2 * len(voters.intersection(replicas)) > len(voters) for voters in voter_sets)
 
 
-def reached_by_majority(voter_sets: VoterSets, reached: Mapping[int, int]) -> int:
-    """Return up to where a majority of each set is, given how far nodes are; 0: no majority is anywhere."""
+def reached_by_majority(voter_sets: VoterSets, reached: Mapping[Replica, int]) -> int:
+    """Return up to where a majority of each set is, given how far replicas are; 0: no majority is anywhere."""
     return min(
-        sorted((reached.get(node_id, 0) for node_id in voters), reverse=True)[len(voters) // 2] for voters in voter_sets
+        sorted((reached.get(voter, 0) for voter in voters), reverse=True)[len(voters) // 2] for voters in voter_sets
     )
 
 
@@ -37,7 +37,7 @@ class History:
         sent: Content of every batch a producer has handed over.
         lost_power: Node ids that have lost un-fsynced bytes at least once.
         counts: What happened how often ("sometimes" probes).
-        voter_sets: Per group, the nodes of each set whose majority decides in it: those of whoever has shown or
+        voter_sets: Per group, each set whose majority decides in it: those of whoever has shown or
             committed anything last; before, those that its first replica was opened with.
         deciders: The same, of whoever has committed the newest of `committed`.
         min_in_sync: min.insync.replicas of the topic that records go to.
@@ -55,9 +55,9 @@ class History:
     lost_power: dict[int, None] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
-    def is_majority(self, group: GroupId, nodes: Collection[int]) -> bool:
-        """Whether `nodes` include a majority of each of a group's own voter sets."""
-        return is_majority_of(self.voter_sets[group], nodes)
+    def is_majority(self, group: GroupId, replicas: Collection[Replica]) -> bool:
+        """Whether `replicas` include a majority of each of a group's own voter sets."""
+        return is_majority_of(self.voter_sets[group], replicas)
 
     def shows_late(self, group: GroupId) -> bool:
         """Whether a leader may show later than it commits: min.insync.replicas asks for more than a majority."""

@@ -39,6 +39,7 @@ _MANY = _Clients(producers=5, consumers=2, askers=2, topic_admins=2)
 _FEW = _Clients(producers=5, consumers=1, askers=1, topic_admins=2)
 # Of topics that come and go.
 _REPLICATION_FACTORS = (1, 3, 5)
+_LIVING_FACTORS = [3]
 # What a slow or a hanging disk of the nemesis may keep from being fsynced, on top of the flush interval.
 FLUSH_SECONDS = 10.0
 
@@ -114,7 +115,9 @@ class KafkaWorkload:
         for number in range(self._clients.topic_admins):
             name = f"admin-{number}"
             rng = self._cluster.world.stream(f"kafka/{name}")
+            # What has one replica goes with the disk that has it.
             factors = [factor for factor in _REPLICATION_FACTORS if factor <= self._cluster.options.nodes]
+            factors = _LIVING_FACTORS if self._cluster.options.spare else factors
             wire = self._wire(name, number % 2)
             admin = SimTopicAdmin(wire, self.recorder, rng, self._topic_pause, factors)
             self._topic_admins.append(admin)

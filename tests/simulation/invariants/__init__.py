@@ -49,6 +49,8 @@ from tests.simulation.invariants.quorum_writes_wait import QuorumWritesWait
 from tests.simulation.invariants.reads_agree import ReadsAgree
 from tests.simulation.invariants.reads_are_linearizable import ReadsAreLinearizable
 from tests.simulation.invariants.registrations_are_current import RegistrationsAreCurrent
+from tests.simulation.invariants.removed_never_return import RemovedNeverReturn
+from tests.simulation.invariants.retired_never_count import RetiredNeverCount
 from tests.simulation.invariants.segments_cover_the_log import SegmentsCoverTheLog
 from tests.simulation.invariants.snapshots_are_true import SnapshotsAreTrue
 from tests.simulation.invariants.state_machine_safety import StateMachineSafety
@@ -113,4 +115,6 @@ ALL: tuple[Callable[[History], Invariant], ...] = (
     GravestonesAreTrue,
     LeavingReplicas,
     FormatsHaveLevels,
+    RetiredNeverCount,
+    RemovedNeverReturn,
 )

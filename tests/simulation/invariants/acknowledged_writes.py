@@ -12,7 +12,7 @@ from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing
 
 
 class AcknowledgedWrites(Invariant):
-    """quorum_ack: committed when answered; leader_ack: written, and lost only where a log has truncated it, or has left."""
+    """quorum_ack: committed when answered; leader_ack: written, and lost only by a truncation, or with a log that is gone."""
 
     def __init__(self, history):
         super().__init__(history)
@@ -59,6 +59,9 @@ class AcknowledgedWrites(Invariant):
         # What nobody else has is gone with it, as by a truncation.
         if view is not None:
             self._removed.update((group, ghost.content) for ghost in view.entries)
+
+    def on_disk_lost(self, view: ReplicaView) -> None:
+        self._removed.update((view.group, ghost.content) for ghost in view.entries)
 
     def at_end(self) -> None:
         for (group, index), content in self._quorum.items():

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from model.ids import GroupId
+from model.ids import GroupId, Replica
 from raft.replica_state import Role
 from storage.entry import EntryKind
 from tests.simulation.clients.history import History, reached_by_majority
@@ -16,18 +16,18 @@ class BoundedRunahead(Invariant):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        # Per group, term and node: up to where it has ever written that term's entries. A power loss that takes some
+        # Per group, term and replica: up to where it has ever written that term's entries. A power loss that takes some
         # of them again is not the leader's doing.
-        self._written: dict[GroupId, defaultdict[tuple[int, int], int]] = {}
+        self._written: dict[GroupId, defaultdict[tuple[int, Replica], int]] = {}
 
     def on_appended(self, view: ReplicaView, added: Sequence[Ghost]) -> None:
         written = self._written.setdefault(view.group, defaultdict(int))
         last = added[-1]
-        written[last.term, view.node_id] = max(written[last.term, view.node_id], last.index)
+        written[last.term, view.replica] = max(written[last.term, view.replica], last.index)
         context = view.consensus._context
         if view.now.role is not Role.LEADER or context.is_internal:
             return
-        reached = {node_id: index for (term, node_id), index in written.items() if term == view.now.term}
+        reached = {replica: index for (term, replica), index in written.items() if term == view.now.term}
         replicated = max(view.now.commit, reached_by_majority(view.voter_sets, reached))
         sizes = _sizes_ahead(view, replicated)
         bound = context.options.unreplicated_bytes

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from model.ids import Replica
 from storage.entry import parse_entries
 from storage.errors import CorruptEntryError
 from storage.segment import Segment
@@ -9,7 +10,7 @@ from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing
 from tests.simulation.world.sim_disk import Inode
 
-_Key = tuple[str, int]
+_Key = tuple[str, Replica]
 
 
 class FlushedIsDurable(Invariant):
@@ -23,16 +24,16 @@ class FlushedIsDurable(Invariant):
         self._compared: dict[Inode, int] = {}
 
     def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
-        self._ends[(view.group, view.node_id)] = []
+        self._ends[(view.group, view.replica)] = []
         # What has rotted since it was flushed is no news here, nor whether it can be read.
         self._compare(view, 0, is_read=False)
 
     def on_appended(self, view: ReplicaView, added: Sequence[Ghost]) -> None:
         newest = view.consensus.log._segments[-1]
-        self._ends.setdefault((view.group, view.node_id), []).append((view.now.last, newest, newest.size))
+        self._ends.setdefault((view.group, view.replica), []).append((view.now.last, newest, newest.size))
 
     def on_truncated(self, view: ReplicaView, removed: Sequence[Ghost], before: Standing) -> None:
-        ends = self._ends.setdefault((view.group, view.node_id), [])
+        ends = self._ends.setdefault((view.group, view.replica), [])
         kept = min(view.now.last, removed[0].index - 1)
         while ends and ends[-1][0] > kept:
             ends.pop()
@@ -56,7 +57,7 @@ class FlushedIsDurable(Invariant):
 
     def _reached(self, view: ReplicaView) -> dict[str, int]:
         """Return where the flushed entries of the segment end that holds the newest of them, as far as was seen."""
-        ends = self._ends.setdefault((view.group, view.node_id), [])
+        ends = self._ends.setdefault((view.group, view.replica), [])
         last = None
         while ends and ends[0][0] <= view.now.flushed:
             last = ends.pop(0)

@@ -5,7 +5,7 @@ after. This one looks at what it takes along.
 """
 
 from cluster.node import Node
-from model.ids import GroupId
+from model.ids import GroupId, Replica
 from raft.gravestone import read_gravestone
 from raft.group_configuration import Revision
 from tests.simulation.clients.history import History
@@ -18,10 +18,10 @@ class GravestonesAreTrue(Invariant):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._votes: dict[tuple[GroupId, int], tuple[int, int]] = {}
+        self._votes: dict[tuple[GroupId, Replica], tuple[int, int]] = {}
 
     def on_vote(self, view: ReplicaView, term: int, candidate: int) -> None:
-        key = (view.group, view.node_id)
+        key = (view.group, view.replica)
         self._votes[key] = max(self._votes.get(key, (0, 0)), (term, candidate))
 
     def on_elected(self, view: ReplicaView) -> None:
@@ -33,7 +33,7 @@ class GravestonesAreTrue(Invariant):
             return
         if gravestone is None:
             self.violated(view, "it leaves without a gravestone")
-        term, candidate = self._votes.get((group, view.node_id), (0, 0))
+        term, candidate = self._votes.get((group, view.replica), (0, 0))
         if gravestone.term < term or (gravestone.term == term > 0 and gravestone.voted_for != candidate):
             self.violated(view, f"it has voted for node {candidate} in term {term}, and leaves {gravestone}")
         log = view.consensus.log

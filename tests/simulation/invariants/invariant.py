@@ -11,6 +11,7 @@ from kafka_api.groups.lag import LagReport
 from model.ids import ConsistencyLevel, GroupId, Index
 from raft.group_configuration import Revision
 from raft.replicate_item import ReplicateResult
+from rpc.identity import Peer
 from storage.snapshot_file import Snapshot
 from tests.simulation.clients.history import History
 from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing
@@ -85,6 +86,9 @@ class Invariant:
                 to that.
         """
 
+    def on_disk_lost(self, view: ReplicaView) -> None:
+        """The disk of a replica is gone for good; its process has ended before."""
+
     def on_registered(self, node_id: int, committed: int, covered: int) -> None:
         """raft0's leader has answered a broker's registration.
 
@@ -92,6 +96,9 @@ class Invariant:
             committed: How many entries of raft0 were committed when the broker asked.
             covered: Up to where the answer lets the broker apply raft0 before it believes its tables.
         """
+
+    def on_links(self, node: Node, peers: Sequence[Peer]) -> None:
+        """These are the other ends of a broker's links that work, of brokers in the cluster; a few times per second."""
 
     def on_event(self, node: Node, life: int, event: Event) -> None:
         """A broker, in its n-th life, has recorded an event in this very step."""

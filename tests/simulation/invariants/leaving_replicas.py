@@ -13,22 +13,22 @@ from cluster.commands import (
     decode_command,
 )
 from cluster.node import Node
-from model.ids import RAFT0, GroupId, TopicId, partition_group
+from model.ids import RAFT0, DirectoryId, GroupId, NodeId, Replica, TopicId, partition_group
 from raft.group_configuration import Revision
 from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.world.replica_view import Ghost, ReplicaView
 
-_Nodes = frozenset[int]
+_Replicas = frozenset[Replica]
 
 
 @dataclass(slots=True)
 class _Partition:
     """What the committed commands of raft0 say of one: where it is, where it was asked to be, what was finished."""
 
-    now: _Nodes
-    asked: tuple[int, _Nodes] | None = None
-    finished: dict[int, _Nodes] = field(default_factory=dict)
+    now: _Replicas
+    asked: tuple[int, _Replicas] | None = None
+    finished: dict[int, _Replicas] = field(default_factory=dict)
 
 
 class LeavingReplicas(Invariant):
@@ -59,13 +59,13 @@ class LeavingReplicas(Invariant):
                 self._add(topic_id, 0, partitions)
             case CreatePartitions(topic_id, first, partitions):
                 self._add(topic_id, first, partitions)
-            case AlterPlacements(moves):
+            case AlterPlacements(moves) if command.of_raft0 is None:
                 known = [(self._partitions.get(_group(each.topic_id, each.partition)), each.target) for each in moves]
                 # All of it or nothing: a partition is gone, or there is nothing to cancel.
                 if all(one is not None and (target is not None or one.asked is not None) for one, target in known):
                     for one, target in known:
                         assert one is not None
-                        one.asked = index, one.now if target is None else _nodes(target)
+                        one.asked = index, one.now if target is None else _replicas(target)
             case FinishPlacement(group, (_, asked_at)):
                 one = self._partitions.get(GroupId(group))
                 if one is not None and one.asked is not None and one.asked[0] == asked_at:
@@ -76,14 +76,14 @@ class LeavingReplicas(Invariant):
     def _add(self, topic_id: str, first: int, partitions: Sequence[Sequence[ReplicaRecord]]) -> None:
         for number, replicas in enumerate(partitions, first):
             # The first of two growths wins.
-            self._partitions.setdefault(_group(topic_id, number), _Partition(_nodes(replicas)))
+            self._partitions.setdefault(_group(topic_id, number), _Partition(_replicas(replicas)))
 
     def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision | None) -> None:
         if view is None or revision is None:
             return
-        node_id = node.options.node_id
+        replica, node_id = node.replica, node.options.node_id
         finished = self._partitions[group].finished.get(revision.raft0_index)
-        if finished is None or node_id in finished:
+        if finished is None or replica in finished:
             self.violated(view, f"node {node_id} lets it leave by {revision}, which has moved it to {finished}")
         if node_id not in self._covered or node.controller.applied_index < self._covered[node_id]:
             self.violated(view, f"node {node_id} lets it leave by tables that nobody has confirmed since it began")
@@ -95,5 +95,5 @@ def _group(topic_id: str, number: int) -> GroupId:
     return partition_group(TopicId(topic_id), number)
 
 
-def _nodes(replicas: Sequence[ReplicaRecord]) -> _Nodes:
-    return frozenset(replica.node_id for replica in replicas)
+def _replicas(replicas: Sequence[ReplicaRecord]) -> _Replicas:
+    return frozenset(Replica(NodeId(each.node_id), DirectoryId(each.directory_id)) for each in replicas)

@@ -1,6 +1,6 @@
 """Raft paper, section 5.3; RFC 0003, counterexample 5: how far a follower knows its log to be the leader's."""
 
-from model.ids import GroupId
+from model.ids import GroupId, Replica
 from raft.replica_state import Role
 from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
@@ -12,10 +12,10 @@ class MatchedIsTheLeaders(Invariant):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._views: dict[GroupId, dict[int, ReplicaView]] = {}
+        self._views: dict[GroupId, dict[Replica, ReplicaView]] = {}
 
     def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
-        self._views.setdefault(view.group, {})[view.node_id] = view
+        self._views.setdefault(view.group, {})[view.replica] = view
 
     def on_moved(self, view: ReplicaView, before: Standing) -> None:
         for other in self._views[view.group].values():

@@ -1,5 +1,6 @@
 """RFC 0003 section 3: what may move, and in which direction."""
 
+from model.ids import Replica
 from raft.replica_state import Role
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.world.replica_view import ReplicaView, Standing
@@ -13,17 +14,17 @@ class Positions(Invariant):
 
     def __init__(self, history):
         super().__init__(history)
-        self._voted_terms: dict[tuple[str, int], int] = {}
+        self._voted_terms: dict[tuple[str, Replica], int] = {}
         # A follower forgets what it shows right before it cuts its log: where visible was, and where it went.
-        self._about_to_cut: dict[tuple[str, int], tuple[int, int]] = {}
+        self._about_to_cut: dict[tuple[str, Replica], tuple[int, int]] = {}
 
     def on_vote(self, view: ReplicaView, term: int, candidate: int) -> None:
-        key = (view.group, view.node_id)
+        key = (view.group, view.replica)
         self._voted_terms[key] = max(term, self._voted_terms.get(key, 0))
 
     def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
-        self._about_to_cut.pop((view.group, view.node_id), None)
-        if view.now.term < self._voted_terms.get((view.group, view.node_id), 0):
+        self._about_to_cut.pop((view.group, view.replica), None)
+        if view.now.term < self._voted_terms.get((view.group, view.replica), 0):
             self.violated(view, "it has voted in a later term before its restart")
 
     def on_moved(self, view: ReplicaView, before: Standing) -> None:
@@ -39,7 +40,7 @@ class Positions(Invariant):
             if now.flushed < before.flushed or now.visible < before.visible or self._about_to_cut:
                 self._check_uncut(view, before)
         elif self._about_to_cut:
-            self._about_to_cut.pop((view.group, view.node_id), None)
+            self._about_to_cut.pop((view.group, view.replica), None)
 
     def _check_uncut(self, view: ReplicaView, before: Standing) -> None:
         now = view.now
@@ -48,8 +49,8 @@ class Positions(Invariant):
         if now.visible < before.visible:
             if now.role is Role.LEADER or now.visible == now.last:
                 self.violated(view, f"visible went back from {before.visible}, and nothing was cut")
-            self._about_to_cut[(view.group, view.node_id)] = before.visible, now.visible
+            self._about_to_cut[(view.group, view.replica)] = before.visible, now.visible
         elif now.visible > before.visible and self._about_to_cut:
-            former, cut_to = self._about_to_cut.get((view.group, view.node_id), (0, now.visible))
+            former, cut_to = self._about_to_cut.get((view.group, view.replica), (0, now.visible))
             if now.visible > cut_to:
                 self.violated(view, f"visible went back from {former} to {cut_to} and on, and nothing was cut")

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from model.ids import GroupId
+from model.ids import GroupId, Replica
 from raft.effects import Effect
 from raft.vote_store import PersistedVote, vote_key
 from tests.simulation.clients.history import History
@@ -21,8 +21,8 @@ class TermsAreDurable(Invariant):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        # By group and node: the newest term in which the replica has done anything.
-        self._acted: defaultdict[tuple[GroupId, int], int] = defaultdict(int)
+        # By group and replica: the newest term in which the replica has done anything.
+        self._acted: defaultdict[tuple[GroupId, Replica], int] = defaultdict(int)
         self._removed: set[GroupId] = set()
 
     def on_removed(self, node_id: int, group: GroupId, *, is_in_table: bool) -> None:
@@ -30,7 +30,7 @@ class TermsAreDurable(Invariant):
         self._removed.add(group)
 
     def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
-        acted = self._acted[view.group, view.node_id]
+        acted = self._acted[view.group, view.replica]
         if view.now.term < acted:
             self.violated(view, f"it has acted in term {acted} before its restart")
         for name in _ACTS:
@@ -40,7 +40,7 @@ class TermsAreDurable(Invariant):
         state = view.consensus.state
 
         def watched(*arguments: Any) -> Effect | None:
-            self._acted[view.group, view.node_id] = state.term
+            self._acted[view.group, view.replica] = state.term
             if view.group not in self._removed and self._durable_term(view) < state.term:
                 self.violated(view, f"it acts in term {state.term}, durable is {self._durable_term(view)}")
             return act(*arguments)

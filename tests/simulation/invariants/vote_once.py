@@ -1,5 +1,6 @@
 """Raft paper, section 5.2: each server votes for at most one candidate in a given term, across restarts."""
 
+from model.ids import Replica
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.world.replica_view import ReplicaView
 
@@ -9,10 +10,10 @@ class VoteOnce(Invariant):
 
     def __init__(self, history):
         super().__init__(history)
-        self._votes: dict[tuple[str, int, int], int] = {}
+        self._votes: dict[tuple[str, int, Replica], int] = {}
 
     def on_vote(self, view: ReplicaView, term: int, candidate: int) -> None:
-        first = self._votes.setdefault((view.group, term, view.node_id), candidate)
+        first = self._votes.setdefault((view.group, term, view.replica), candidate)
         if first != candidate:
             self.violated(view, f"its vote of term {term} went to node {first}, now to node {candidate}")
 

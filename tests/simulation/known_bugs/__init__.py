@@ -9,7 +9,7 @@ the proof of a row in `tests.simulation.rows` must fail with it.
 * `known_bug`      what a planted bug is; `objectors` who may object; `table` all of them.
 * `elections`, `agreement`, `rounds`, `replication`, `recovery`, `leadership_transfer`, `log_start`, `grey_failures`
                    bugs of the engine.
-* `membership`     bugs of how members change, hunted in living runs.
+* `membership`, `brokers`  bugs of how members and brokers change, hunted in living runs.
 * `links`          bugs of what protects the bytes between two brokers.
 * `storage_writes`, `storage_recovery`                     bugs of the log on disk.
 * `produce`, `idempotence`, `fetch`, `groups`, `lag`, `admin`       bugs of the Kafka layer and of raft0.

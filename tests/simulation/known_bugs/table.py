@@ -8,6 +8,7 @@ import pytest
 from tests.simulation.known_bugs import (
     admin,
     agreement,
+    brokers,
     counts,
     elections,
     events,
@@ -353,6 +354,11 @@ _MEMBERSHIP = (
     ),
     (membership.moves_need_no_level, "KIP-584; RFC 0018", ("FormatsHaveLevels",)),
 )
+_BROKERS = (
+    (brokers.retired_directories_are_linked, "RFC 0020 section 2", ("RetiredNeverCount",)),
+    (brokers.epochs_are_not_compared, "RFC 0020 section 2", ("RemovedNeverReturn", "RetiredNeverCount")),
+    (brokers.removed_brokers_register, "RFC 0020 section 1", ("RemovedNeverReturn", "RetiredNeverCount")),
+)
 _LAG = (
     (lag.lag_counts_what_nobody_may_read_yet, "RFC 0009, G5", ("LagIsVisible",)),
     (lag.deposed_coordinators_report_lag, "RFC 0009, G5", ("LagIsVisible",)),
@@ -376,6 +382,7 @@ BUGS = (
     *_bugs("disks that hang", _GREY_FAILURES),
     *_bugs("links", _LINKS),
     *_bugs("members of groups", _MEMBERSHIP, living=True),
+    *_bugs("brokers", _BROKERS, living=True),
     *_bugs("log start", _LOG_START),
     *_bugs("storage: writes", _STORAGE_WRITES),
     *_bugs("storage: recovery", _STORAGE_RECOVERY),

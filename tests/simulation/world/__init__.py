@@ -11,6 +11,7 @@
 * `cluster`       SimCluster: brokers' engines (cluster.node.Node) on simulated machines.
 * `nemesis`       the faults of a run, drawn as a swarm; `ambush` faults that wait for their moment; `operators` transfers.
 * `living`        what is done to members in a living run: moves of partitions; `living_probes` what it must have seen.
+* `living_brokers`  what is done to brokers in one: they join, leave, get other disks; `errand` asks for one change.
 * `observer`      compares each replica with what was known of it, after each instant, and tells the invariants.
 * `replica_view`  one replica as seen from outside; `digested_state` the digest of a state that replicas share.
 * `watched_partitions`  tells the invariants what clients are answered; `watched_leaves` which replicas leave a broker.

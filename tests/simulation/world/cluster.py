@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from cluster.admin_requests import AdminReply, CreateTopicRequest, RegisterBrokerRequest
 from cluster.commands import BrokerRecord
 from cluster.data_directory import GROUPS, lock_data_directory
-from cluster.errors import ClusterError, RefusedDirectoryError, StartupError
+from cluster.errors import ClusterError, PermanentStartupError, RefusedDirectoryError, StartupError
+from cluster.first_contact import FirstContact
 from cluster.founding import Seed
 from cluster.node import Node
 from cluster.node_options import NodeOptions
@@ -28,6 +29,7 @@ from tests.simulation.clients.history import History
 from tests.simulation.world.convergence import Broker, what_is_missing
 from tests.simulation.world.digested_state import DigestedState
 from tests.simulation.world.observer import Observer
+from tests.simulation.world.older_node import OlderNode
 from tests.simulation.world.sim_disk import Directory
 from tests.simulation.world.watched_leaves import watch_leaves
 from tests.simulation.world.watched_partitions import watch_partitions
@@ -40,6 +42,9 @@ KAFKA_PORT = 9092
 TOPIC = "orders"
 DATA_DIR = "/data"
 _MIB = 1024 * 1024
+
+# What a machine's disk holds: its files, and the kvstore.
+DiskImage = tuple[Directory, dict[str, bytes]]
 # Groups that move quickly: of the order of the nemesis.
 _GROUPS = GroupOptions(
     min_session_timeout_ms=500, initial_rebalance_delay_ms=500, topic_partitions=1, lag_interval_ms=1_000
@@ -51,7 +56,9 @@ class ClusterOptions:
     """What one simulated cluster looks like.
 
     Attributes:
-        nodes: Brokers; all of them vote in raft0.
+        nodes: Brokers that found the cluster; all of them vote in raft0.
+        is_older: All brokers begin in the version before `raftka.membership`; those of `spare` machines do not.
+        spare: Machines on which no broker runs at first. With some, brokers come and go (RFC 0020).
         replicas: Replicas of each partition of the topic; None: one on each broker.
         digests: The replicas' states carry what proves that they fit the log; off for tests of other proofs.
         kafka: Each broker listens for Kafka clients.
@@ -65,6 +72,8 @@ class ClusterOptions:
     """
 
     nodes: int = 3
+    spare: int = 0
+    is_older: bool = False
     replicas: int | None = None
     partitions: int = 2
     segment_bytes: int = 64 * 1024
@@ -106,10 +115,17 @@ class SimCluster:
         # Of the brokers' newest lives.
         self._servers: dict[int, KafkaServer] = {}
         self._kvstores: dict[int, dict[str, bytes]] = {}
-        self._disks_out: dict[int, tuple[Directory, dict[str, bytes]]] = {}
-        for node_id in range(1, options.nodes + 1):
-            world.add_node(node_id)
+        self._disks_out: dict[int, DiskImage] = {}
+        # Brokers of the version before the feature.
+        self.older: dict[int, None] = dict.fromkeys(range(1, options.nodes + 1)) if options.is_older else {}
+        # Brokers that only an operator starts: they are not in the cluster, or their disk is being replaced.
+        self.kept_down: dict[int, None] = {}
+        for node_id in range(1, options.nodes + options.spare + 1):
+            machine = world.add_node(node_id)
             self._kvstores[node_id] = {}
+            if node_id > options.nodes:
+                machine.crash(power_loss=False)
+                self.kept_down[node_id] = None
         world.scheduler.observers.append(self._observe)
 
     def start(self, node_id: int) -> None:
@@ -118,7 +134,8 @@ class SimCluster:
         if not machine.is_alive:
             machine.restart()
         environment = machine.environment
-        seeds = [Seed(other.node_id, other.address, _RPC_PORT) for other in self.world.nodes.values()]
+        founders = [self.world.nodes[founder] for founder in range(1, self.options.nodes + 1)]
+        seeds = [Seed(other.node_id, other.address, _RPC_PORT) for other in founders]
         options = NodeOptions(
             node_id=NodeId(node_id),
             data_dir=DATA_DIR,
@@ -138,7 +155,7 @@ class SimCluster:
             telemetry=self.options.telemetry,
             idle_probe_interval=self.options.idle_probe_interval,
             state=self.options.state or StateOptions(),
-            features=self.options.features,
+            features=OFFERED if node_id in self.older else self.options.features,
         )
         try:
             lock_data_directory(environment, DATA_DIR)
@@ -150,22 +167,27 @@ class SimCluster:
             self._note_refused_start(node_id)
             return
         kvstore = MemoryKvStore(environment, self._kvstores[node_id])
-        node = self.nodes[node_id] = Node(environment, options, kvstore, lambda line: self._unusable(node_id, line))
+        make = OlderNode if node_id in self.older else Node
+        node = self.nodes[node_id] = make(environment, options, kvstore, lambda line: self._unusable(node_id, line))
         watch_events(node, machine.incarnation, self.observer)
         machine.spawn(self._run(node))
 
     async def _run(self, node: Node) -> None:
         node_id = node.options.node_id
         try:
+            if self.options.spare and not isinstance(node, OlderNode):
+                await FirstContact(node.env, node.options).make()
             await node.start()
         except (CorruptLogError, LogPoisonedError, RefusedError, OSError):
             # The disk refused, or could not be read: a broker process ends with an error here, and somebody starts it
             # again. One that never starts does not converge.
             self.world.after(0.0, self._end_if_current, node)
             return
-        except RefusedDirectoryError:
-            # The disk is empty. The same would happen at every start, so nobody starts it again before its own disk is
-            # back.
+        except PermanentStartupError as error:
+            # The disk is empty, or that of a broker that is in the cluster no longer. The same would happen at every
+            # start, so nobody starts it again before its own disk is back.
+            if not self.options.spare and not isinstance(error, RefusedDirectoryError):
+                raise
             self.world.after(0.0, self._end_refused, node)
             return
         # Before it opens its first partition.
@@ -258,6 +280,24 @@ class SimCluster:
         machine.disk.root, kvstores[node_id] = own
         machine.disk.used = machine.disk.root.size()
 
+    def lose_disk(self, node_id: int) -> DiskImage:
+        """The disk of a machine that is down is lost, and an empty one is put in; return what it held."""
+        self.observer.disk_lost(node_id)
+        # As little as after that is promised of what nobody else has.
+        self.on_power_loss()
+        return self.put_disk(node_id, (Directory(), {}))
+
+    def put_disk(self, node_id: int, image: DiskImage) -> DiskImage:
+        """Put another disk into a machine that is down, and return what its own one holds."""
+        machine = self.world.nodes[node_id]
+        assert not machine.is_alive
+        assert node_id not in self._disks_out
+        own = machine.disk.root, self._kvstores[node_id]
+        machine.disk.root, self._kvstores[node_id] = image
+        machine.disk.used = machine.disk.root.size()
+        self.observer.disk_changed(node_id, own[0], image[0])
+        return own
+
     def count_what_brokers_counted(self) -> None:
         """Add the brokers' own counters, and the disks', to the history's; once, at the end of the run."""
         for node in self.nodes.values():
@@ -275,7 +315,7 @@ class SimCluster:
 
     def found(self, deadline: float = 30.0) -> None:
         """Start all brokers and create the topic; the world has no faults yet."""
-        for node_id in self.world.nodes:
+        for node_id in self.members:
             self.start(node_id)
         self._wait(lambda: all(node.is_registered.is_set() for node in self.nodes.values()), deadline)
         self.world.nodes[1].spawn(self._create_topic(self.nodes[1]))
@@ -325,16 +365,21 @@ class SimCluster:
         ]
         return max(leaders)[1] if leaders else None
 
+    @property
+    def members(self) -> list[int]:
+        """The brokers that are to run."""
+        return [node_id for node_id in self.world.nodes if node_id not in self.kept_down]
+
     def has_converged(self) -> bool:
         """Whether every group of every topic has its replicas where it is placed, led and equal, and nothing is held."""
         return self.what_is_missing() is None
 
     def what_is_missing(self) -> str | None:
         """Return what has not converged, None if all has."""
-        down = [node_id for node_id in self.world.nodes if node_id not in self.nodes]
+        down = [node_id for node_id in self.members if node_id not in self.nodes]
         if down:
             return f"nodes {down} are down"
-        return what_is_missing({node_id: self._broker(node_id) for node_id in self.world.nodes})
+        return what_is_missing({node_id: self._broker(node_id) for node_id in self.members})
 
     def _broker(self, node_id: int) -> Broker:
         loop = self.world.nodes[node_id].loop

@@ -9,8 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from cluster.evacuation import wanted_moves
+from cluster.members_table import BrokerState
 from cluster.node import Node
+from cluster.raft0_voters import voter_count
 from kafka_api.server import KafkaServer
+from model.features import BROKERS_LEVEL, MEMBERSHIP
 from model.ids import RAFT0, GroupId, Replica, number_of, topic_of
 from raft.consensus import Consensus
 from raft.gravestone import gravestone_key
@@ -41,16 +45,20 @@ def what_is_missing(brokers: Mapping[int, Broker]) -> str | None:
     placement, *others = [_placement(node) for node in nodes.values()]
     if any(other != placement for other in others):
         return "the brokers' tables of topics differ"
-    moving = _moving(next(iter(nodes.values())))
+    one = next(iter(nodes.values()))
+    moving = _moving(one) or _other_brokers(one, nodes)
     if moving is not None:
         return moving
     for group, placed in placement.items():
-        replicas = {replica.node_id: nodes[replica.node_id].groups.get(group) for replica in placed}
-        missing = _missing_in_group(group, replicas) or _other_members(group, placed, replicas)
+        if not nodes.keys() >= {replica.node_id for replica in placed}:
+            return f"{group} is placed on {sorted(placed)}, and brokers {sorted(nodes)} run"
+        learners = _learners(one) if group == RAFT0 else frozenset()
+        replicas = {replica.node_id: nodes[replica.node_id].groups.get(group) for replica in placed | learners}
+        missing = _missing_in_group(group, replicas) or _other_members(group, placed, learners, replicas)
         if missing is not None:
             return missing
     for node_id, broker in brokers.items():
-        here = {group for group, placed in placement.items() if broker.node.replica in placed}
+        here = {group for group, placed in placement.items() if group == RAFT0 or broker.node.replica in placed}
         missing = (
             _left_behind(broker, here)
             or _held_by_broker(broker)
@@ -62,9 +70,29 @@ def what_is_missing(brokers: Mapping[int, Broker]) -> str | None:
     return None
 
 
+def _other_brokers(node: Node, nodes: Mapping[int, Node]) -> str | None:
+    """Return how a broker's tables differ from the brokers that run, and what raft0's leader has yet to do about it."""
+    controller = node.controller
+    admitted = {int(member.node_id): member for member in controller.members.admitted()}
+    if {node_id: member.replica for node_id, member in admitted.items()} != {
+        node_id: each.replica for node_id, each in nodes.items()
+    }:
+        return f"brokers {sorted(nodes)} run, and {[member.replica for member in admitted.values()]} are in the cluster"
+    leaving = [node_id for node_id, member in admitted.items() if member.state is not BrokerState.ACTIVE]
+    if leaving:
+        return f"brokers {leaving} are not active"
+    if controller.features.level(MEMBERSHIP) < BROKERS_LEVEL:
+        return None
+    voters = controller.raft0.voters
+    if controller.raft0.move is not None or len(voters) != voter_count(len(admitted)):
+        return f"raft0 has {[int(voter.node_id) for voter in voters]} of {sorted(admitted)}, {controller.raft0.move}"
+    due = wanted_moves(controller.topics, controller.members, 1)
+    return f"{due[0].topic.partition_name(due[0].number)} must move to {due[0].target}" if due else None
+
+
 def _placement(node: Node) -> _Placement:
     """Return the voters of every group there is, as a broker's tables have it."""
-    placed: _Placement = {RAFT0: frozenset(node.cluster.replicas)}
+    placed: _Placement = {RAFT0: frozenset(node.controller.raft0.voters)}
     for topic in node.controller.topics.all():
         for number, replicas in enumerate(topic.replicas):
             placed[topic.group(number)] = frozenset(replicas)
@@ -84,11 +112,21 @@ def _moving(node: Node) -> str | None:
     )
 
 
-def _other_members(group: GroupId, placed: frozenset[Replica], replicas: Mapping[int, Consensus | None]) -> str | None:
+def _learners(node: Node) -> frozenset[Replica]:
+    """Return who learns raft0 for good, as a broker's tables have it: each broker that does not vote."""
+    controller = node.controller
+    return frozenset(member.replica for member in controller.members.admitted()) - set(controller.raft0.voters)
+
+
+def _other_members(
+    group: GroupId, placed: frozenset[Replica], learners: frozenset[Replica], replicas: Mapping[int, Consensus | None]
+) -> str | None:
     """Return a replica whose configuration is not what the table says (L6 of RFC 0019)."""
     for node_id, replica in replicas.items():
         members = None if replica is None else replica.configuration
-        if members is not None and (members.learners or [set(placed)] != [set(each) for each in members.voter_sets]):
+        if members is None:
+            continue
+        if learners != set(members.learners) or [set(placed)] != [set(each) for each in members.voter_sets]:
             return f"{group} is placed on {sorted(placed)}, and node {node_id} has it with {members}"
     return None
 

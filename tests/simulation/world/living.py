@@ -16,6 +16,8 @@ from model.ids import GroupId
 from raft.consensus import Consensus
 from tests.simulation.world.ambush import wait_for_leader
 from tests.simulation.world.cluster import TOPIC, SimCluster
+from tests.simulation.world.living_brokers import LivingBrokers
+from tests.simulation.world.living_upgrade import RollingUpgrade
 from tests.simulation.world.nemesis import Nemesis
 
 _TIMEOUT = 5.0
@@ -42,13 +44,49 @@ def _kind(act: Callable[[Act], None]) -> Callable[[Act], None]:
 @_kind
 def move(act: Act) -> None:
     """A partition shall have as many replicas elsewhere."""
-    act.living.ask(act.rng, lambda rng, now: rng.sample(act.living.nodes, len(now)))
+    act.living.ask(act.rng, lambda rng, now: act.living.sample(rng, len(now)))
 
 
 @_kind
 def change_count(act: Act) -> None:
     """A partition shall have more replicas, or fewer."""
-    act.living.ask(act.rng, lambda rng, now: rng.sample(act.living.nodes, rng.choice([1, 2, 3, 3, 4, 5, 5])))
+    act.living.ask(act.rng, lambda rng, now: act.living.sample(rng, rng.choice([1, 2, 3, 3, 4, 5, 5])))
+
+
+@_kind
+def drain(act: Act) -> None:
+    """A broker leads nothing and gets nothing for some time."""
+    act.living.brokers.drain(act.rng)
+
+
+@_kind
+def join(act: Act) -> None:
+    """A broker with an empty disk joins."""
+    act.living.brokers.join(act.rng)
+
+
+@_kind
+def decommission(act: Act) -> None:
+    """A broker is emptied and removed."""
+    act.living.brokers.decommission(act.rng)
+
+
+@_kind
+def replace_disk(act: Act) -> None:
+    """A broker loses its disk, and joins with an empty one."""
+    act.living.brokers.replace_disk(act.rng)
+
+
+@_kind
+def old_disk_returns(act: Act) -> None:
+    """A broker is started with a disk whose directory is retired."""
+    act.living.brokers.old_disk_returns(act.rng)
+
+
+@_kind
+def upgrade(act: Act) -> None:
+    """All brokers begin in the version before, and are upgraded one after the other."""
+    act.living.upgrade.begin(act.rng)
 
 
 @_kind
@@ -67,7 +105,7 @@ def cancel(act: Act) -> None:
         else:
             living.cluster.world.after(delay, strike, 0)
 
-    found = living.ask(rng, lambda rng, now: rng.sample(living.nodes, len(now)), TOPIC)
+    found = living.ask(rng, lambda rng, now: living.sample(rng, len(now)), TOPIC)
     if found is not None:
         take_back(*found)
 
@@ -99,17 +137,30 @@ class Living:
         self._nemesis = nemesis
         self._rng = rng
         # Swarm: what is done, how often, and whether something strikes in the middle.
-        self.kinds = [kind for kind in LIVING_KINDS if rng.random() < 0.8] or ["move"]
+        self.kinds = [kind for kind in LIVING_KINDS if rng.random() < 0.8 and kind != "upgrade"] or ["move"]
         self._mean_pause = rng.choice([1.0, 2.0, 4.0])
         self._strikes = rng.choice([0.2, 0.5, 0.8])
+        self.brokers = LivingBrokers(cluster, nemesis, self._strikes)
+        self.upgrade = RollingUpgrade(cluster, nemesis, self.brokers)
 
     @property
     def nodes(self) -> list[int]:
-        """Where replicas can be."""
-        return list(self.cluster.world.nodes)
+        """Where replicas can be, by the newest tables."""
+        node = self.brokers.newest()
+        if node is None:
+            return self.cluster.members
+        members = node.controller.members
+        return [int(member.node_id) for member in members.admitted() if not members.is_retired(member)]
+
+    def sample(self, rng: Random, count: int) -> list[int]:
+        """Return so many brokers, or all that there are."""
+        nodes = self.nodes
+        return rng.sample(nodes, min(count, len(nodes)))
 
     def start(self) -> None:
         """Begin."""
+        if self.cluster.older:
+            self._act_by("upgrade")
         self._schedule()
 
     def _schedule(self) -> None:
@@ -121,6 +172,9 @@ class Living:
             return
         kind = self._rng.choice(self.kinds)
         self._schedule()
+        self._act_by(kind)
+
+    def _act_by(self, kind: str) -> None:
         rng = self._nemesis.begin(kind)
         if rng is not None:
             LIVING_KINDS[kind](Act(self, rng))
@@ -147,10 +201,14 @@ class Living:
         move = topic.move_of(number)
         now = [int(each.node_id) for each in (topic.replicas[number] if move is None else move.target)]
         target = choose(rng, now)
-        if len(target) < 3 and self._nemesis.rotting in target:
-            # What has rotted there, and was not read yet, no majority without it would have.
-            others = [node for node in self.nodes if node != self._nemesis.rotting and node not in target]
-            target = [others[0] if node == self._nemesis.rotting else node for node in target]
+        for poor in (self._nemesis.rotting, self.brokers.replaced):
+            if len(target) < 3 and poor in target:
+                # What has rotted there, and was not read yet, no majority without it would have; nor what is lost.
+                others = [
+                    node for node in self.nodes if node not in (self._nemesis.rotting, self.brokers.replaced, *target)
+                ]
+                target = [others[0] if node == poor and others else node for node in target]
+        self.brokers.note_target(target)
         group = topic.group(number)
         self.alter(rng, number, group, target)
         if rng.random() < self._strikes:
@@ -216,7 +274,9 @@ class Living:
             self._nemesis.crash(node_id, power_loss=False)
 
     def _isolate(self, rng: Random, leader: int, members: list[int]) -> None:
-        self._nemesis.cut_off(leader, [node for node in self.nodes if node != leader], rng.uniform(0.5, 5.0))
+        self._nemesis.cut_off(
+            leader, [node for node in self.cluster.world.nodes if node != leader], rng.uniform(0.5, 5.0)
+        )
 
     def _cut_member(self, rng: Random, leader: int, members: list[int]) -> None:
         others = [node for node in members if node != leader]

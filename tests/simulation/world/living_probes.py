@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from cluster.commands import FinishPlacement, decode_command
 from cluster.node import Node
-from model.ids import GroupId
+from model.ids import RAFT0, GroupId, Replica
 from raft.group_configuration import Revision
 from raft.replica_state import Role
+from rpc.identity import Peer
 from storage.entry import EntryKind
 from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
@@ -28,6 +30,17 @@ SOMETIMES_LIVING = (
     "a learner promoted under load",
     "a group of one voter grew",
     "a group shrank to one voter",
+    "a draining broker that led nothing",
+    "brokers that joined",
+    "brokers removed",
+    "disks replaced",
+    "old disks refused",
+    "raft0 moves finished",
+    "brokers upgraded",
+    "brokers rolled back",
+    "levels raised",
+    "links of both formats",
+    *(f"strikes amid a change of brokers: {who}" for who in ("subject", "raft0's leader", "any")),
 )
 
 
@@ -36,22 +49,32 @@ class LivingProbes(Invariant):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._gone: set[tuple[GroupId, int]] = set()
+        self._gone: set[tuple[GroupId, Replica]] = set()
 
     def _count(self, name: str) -> None:
         self.history.counts[name] += 1
 
     def on_left(self, node: Node, view: ReplicaView | None, group: GroupId, revision: Revision | None) -> None:
-        self._gone.add((group, node.options.node_id))
+        self._gone.add((group, node.replica))
 
     def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
-        key = (view.group, view.node_id)
+        key = (view.group, view.replica)
         if former is not None and former.life != view.life and former.configuration.is_joint:
             self._count("a crash in a joint configuration")
         if former is None and key in self._gone:
             self._gone.discard(key)
             if view.now.term > 0 and view.consensus.state.voted_for is not None:
                 self._count("a gravestone used")
+
+    def on_committed(self, view: ReplicaView, new: Sequence[Ghost]) -> None:
+        if view.group == RAFT0:
+            commands = [decode_command(ghost.command) for ghost in new if ghost.command]
+            if any(isinstance(each, FinishPlacement) and each.group == RAFT0 for each in commands):
+                self._count("raft0 moves finished")
+
+    def on_links(self, node: Node, peers: Sequence[Peer]) -> None:
+        if len({peer.link_format for peer in peers}) > 1:
+            self._count("links of both formats")
 
     def on_truncated(self, view: ReplicaView, removed: Sequence[Ghost], before: Standing) -> None:
         if any(ghost.configuration is not None for ghost in removed):
@@ -69,7 +92,7 @@ class LivingProbes(Invariant):
         former = before[-1].configuration if before else view.consensus.state.configurations._created_with
         assert former is not None
         sets, former_sets = voter_sets_of(configuration), voter_sets_of(former)
-        if view.node_id not in sets[-1]:
+        if view.replica not in sets[-1]:
             self._count("a leader outside its target")
         if former.is_joint and sets == former_sets[:1] != former_sets[1:]:
             self._count("a move cancelled from a joint configuration")

@@ -106,6 +106,9 @@ class Nemesis:
         self._wiped: dict[int, None] = {}
         # Brokers whose data directory is away.
         self._vanished: dict[int, None] = {}
+        # Brokers whose disk is nobody else's to take: they join, or leave, or get another one.
+        self.spared: dict[int, None] = {}
+        self.on_stopped: Callable[[], None] = lambda: None
         cluster.on_refused_start = self._start_again
 
     def start(self) -> None:
@@ -141,11 +144,20 @@ class Nemesis:
             if self._has_failed(node_id):
                 self._cluster.crash(node_id, power_loss=False)
             self._restart(node_id)
+        self.on_stopped()
 
     @property
     def rotting(self) -> int | None:
         """The broker on whose disk bits flip in this run."""
         return self._rotting if "bit_rot" in self.kinds else None
+
+    def is_away(self, node_id: int) -> bool:
+        """Whether a broker's disk or its data directory is away."""
+        return node_id in self._wiped or node_id in self._vanished
+
+    def restart(self, node_id: int) -> None:
+        """Start a broker that is down, unless its directory is away or an operator keeps it down."""
+        self._restart(node_id)
 
     def crash(self, node_id: int, *, power_loss: bool) -> None:
         """End a broker's process, and start it again later."""
@@ -174,6 +186,7 @@ class Nemesis:
             node = self._world.nodes[node_id]
             if not node.loop.blocked:
                 self._cluster.observer.look(node_id, node.incarnation, node.loop.time())
+                self._cluster.observer.look_at_links(self._cluster.nodes[node_id])
         self._world.after(_LEADER_LOOK_SECONDS, self._look_at_leaders)
 
     def _schedule(self) -> None:
@@ -217,7 +230,8 @@ class Nemesis:
 
     def _restart(self, node_id: int) -> None:
         # Nobody starts a broker whose directory is away: it would make another one.
-        if not self._cluster.is_up(node_id) and node_id not in self._vanished:
+        is_kept_down = node_id in self._vanished or node_id in self._cluster.kept_down
+        if not self._cluster.is_up(node_id) and not is_kept_down:
             self._cluster.start(node_id)
             self._on_started(node_id)
 
@@ -506,7 +520,7 @@ class Nemesis:
     def _wiped_disk(self) -> None:
         """A machine comes back with an empty disk; its own is put back later, for the broker has no other copy of it."""
         node_id = self._any()
-        if self._wiped or node_id in self._vanished:
+        if self._wiped or node_id in self._vanished or self._is_spared(node_id):
             return
         self._wiped[node_id] = None
         if self._cluster.is_up(node_id):
@@ -514,6 +528,9 @@ class Nemesis:
         self._cluster.swap_disk(node_id)
         self._restart(node_id)
         self._later(1.0, 6.0, lambda: self._give_back(node_id))
+
+    def _is_spared(self, node_id: int) -> bool:
+        return node_id in self.spared or node_id in self._cluster.kept_down
 
     def _give_back(self, node_id: int) -> None:
         del self._wiped[node_id]
@@ -529,7 +546,7 @@ class Nemesis:
         """
         node_id = self._any()
         node = self._cluster.nodes.get(node_id)
-        if node is None or node_id in self._vanished or node_id in self._wiped or not node.is_registered.is_set():
+        if node is None or self.is_away(node_id) or not node.is_registered.is_set() or self._is_spared(node_id):
             return
         disk = self._world.nodes[node_id].disk
         disk.move(DATA_DIR, _AWAY)

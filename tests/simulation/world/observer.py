@@ -37,6 +37,8 @@ class Observer:
             self.add(make(history))
         # By node id and group.
         self._views: defaultdict[int, dict[GroupId, ReplicaView]] = defaultdict(dict)
+        # Those of disks that are in no machine now, by node id and disk.
+        self._put_away: dict[tuple[int, object], dict[GroupId, ReplicaView]] = {}
         self._deleted: set[GroupId] = set()
         self._power_losses = PowerLosses(history)
 
@@ -100,10 +102,32 @@ class Observer:
         for group, view in self._views[node_id].items():
             if group in self._deleted:
                 continue
-            released = self._power_losses.lost(node_id, view, self._replicas(group))
-            if released:
-                self.history.counts["visible entries released by a power loss"] += len(released)
-                self._each("on_power_lost", group, released)
+            self._release(self._power_losses.lost(view, self._replicas(group)), group)
+
+    def _release(self, released: list[Ghost], group: GroupId) -> None:
+        if released:
+            self.history.counts["visible entries released by a power loss"] += len(released)
+            self._each("on_power_lost", group, released)
+
+    def disk_lost(self, node_id: int) -> None:
+        """The disk of a machine that is off is gone for good, and with it all that its replicas held."""
+        self.history.lost_power[node_id] = None
+        for group, view in self._views[node_id].items():
+            if group not in self._deleted:
+                self._release(self._power_losses.lost(view, self._replicas(group), with_disk=True), group)
+                self._each("on_disk_lost", view)
+
+    def disk_changed(self, node_id: int, taken_out: object, put_in: object) -> None:
+        """A machine that is off has got another disk: its replicas are those of that disk from now on.
+
+        `taken_out` and `put_in` tell the disks of a machine apart.
+        """
+        self._put_away[node_id, taken_out] = self._views.pop(node_id, {})
+        self._views[node_id] = self._put_away.pop((node_id, put_in), {})
+
+    def replicas(self) -> list[ReplicaView]:
+        """Return every replica of groups that are there, on all disks that are in a machine."""
+        return [view for views in self._views.values() for group, view in views.items() if group not in self._deleted]
 
     def view_of(self, node_id: int, group: GroupId) -> ReplicaView:
         """Return what is known of a replica."""
@@ -176,6 +200,12 @@ class Observer:
         for group, view in self._views[node_id].items():
             if view.life == life and group not in self._deleted:
                 self._each("on_look", now, view)
+
+    def look_at_links(self, node: Node) -> None:
+        """The process of a node runs: with whom has it links?"""
+        if hasattr(node, "controller"):
+            connections = [each for each in node.links._connections._open if each.is_open and each.peer is not None]
+            self._each("on_links", node, [each.peer for each in connections if each.peer.is_founded])
 
     def at_end(self) -> None:
         """The run has ended, with every node up."""
@@ -306,7 +336,7 @@ class Observer:
         sets = view.voter_sets
         if sets != sets_before and view.configured and view.configured[-1].index > newest.index:
             holders = [
-                each.node_id
+                each.replica
                 for each in self._replicas(view.group)
                 if each.now.flushed >= newest.index and each.chain_at(newest.index) == newest.chain
             ]

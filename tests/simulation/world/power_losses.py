@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from model.ids import GroupId
+from model.ids import GroupId, Replica
 from tests.simulation.clients.history import History
 from tests.simulation.world.replica_view import Ghost, ReplicaView
 
@@ -12,23 +12,29 @@ class PowerLosses:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        # By node and group, of replicas that have not come back since: up to where their disk is sure to hold them.
-        self._fsynced: dict[tuple[int, GroupId], int] = {}
-        # By group and chain: the nodes that have held an entry when they lost power, and had not fsynced it.
-        self._taken: dict[GroupId, dict[bytes, set[int]]] = {}
+        # By replica and group, of replicas that have not come back since: up to where their disk is sure to hold them.
+        self._fsynced: dict[tuple[Replica, GroupId], int] = {}
+        # By group and chain: the replicas that have held an entry when they lost power and had not fsynced it, or when
+        # they lost their disk.
+        self._taken: dict[GroupId, dict[bytes, set[Replica]]] = {}
 
     def opened(self, view: ReplicaView) -> None:
         """What a replica holds is known again."""
-        self._fsynced.pop((view.node_id, view.group), None)
+        self._fsynced.pop((view.replica, view.group), None)
 
-    def lost(self, node_id: int, view: ReplicaView, replicas: Iterable[ReplicaView]) -> list[Ghost]:
-        """Take what was shown and is now held by no majority out of the history; `replicas` are all of the group."""
+    def lost(self, view: ReplicaView, replicas: Iterable[ReplicaView], *, with_disk: bool = False) -> list[Ghost]:
+        """Take what was shown and is now held by no majority out of the history; `replicas` are all of the group.
+
+        `with_disk`: what was fsynced is gone, too.
+        """
         group = view.group
         # One that has not come back since the last time has fsynced nothing new.
-        fsynced = self._fsynced.setdefault((node_id, group), view.now.flushed)
+        key = view.replica, group
+        fsynced = 0 if with_disk else self._fsynced.get(key, view.now.flushed)
+        self._fsynced[key] = fsynced
         taken = self._taken.setdefault(group, {})
         for ghost in view.entries[fsynced:]:
-            taken.setdefault(ghost.chain, set()).add(node_id)
+            taken.setdefault(ghost.chain, set()).add(view.replica)
         shown = self._history.visible_in(group)
         binding = self._binding(replicas, group, shown)
         released = [ghost for index, ghost in shown.items() if index > binding]
@@ -51,7 +57,7 @@ class PowerLosses:
         for ghost in view.entries[first - 1 : view.now.visible]:
             lost = taken.get(ghost.chain, set())
             holders = {
-                each.node_id for each, last in held if last >= ghost.index and each.chain_at(ghost.index) == ghost.chain
+                each.replica for each, last in held if last >= ghost.index and each.chain_at(ghost.index) == ghost.chain
             }
             is_majority = self._history.is_majority
             if not is_majority(view.group, holders) and is_majority(view.group, holders | lost):
@@ -68,11 +74,11 @@ class PowerLosses:
         held = [(view, self._held(view)) for view in replicas]
         for index in range(max(shown, default=0), committed, -1):
             chain = shown[index].chain if index in shown else None
-            holders = {view.node_id for view, last in held if last >= index and view.chain_at(index) == chain}
+            holders = {view.replica for view, last in held if last >= index and view.chain_at(index) == chain}
             if self._history.is_majority(group, holders):
                 return index
         return committed
 
     def _held(self, view: ReplicaView) -> int:
         last = len(view.entries)
-        return min(last, self._fsynced.get((view.node_id, view.group), last))
+        return min(last, self._fsynced.get((view.replica, view.group), last))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from model.ids import GroupId
+from model.ids import GroupId, Replica
 from raft.configuration_entry import decode_configuration
 from raft.consensus import Consensus
 from raft.group_configuration import GroupConfiguration
@@ -47,9 +47,9 @@ class Ghost(NamedTuple):
     configuration: GroupConfiguration | None = None
 
 
-def voter_sets_of(configuration: GroupConfiguration) -> tuple[frozenset[int], ...]:
-    """Return the nodes of each voter set."""
-    return tuple(frozenset(voter.node_id for voter in voters) for voters in configuration.voter_sets)
+def voter_sets_of(configuration: GroupConfiguration) -> tuple[frozenset[Replica], ...]:
+    """Return each voter set."""
+    return tuple(frozenset(voters) for voters in configuration.voter_sets)
 
 
 def content_key(payload: bytes | bytearray | memoryview) -> bytes:
@@ -137,8 +137,13 @@ class ReplicaView:
         return found or self.consensus.state.configurations._created_with
 
     @property
-    def voter_sets(self) -> tuple[frozenset[int], ...]:
-        """The nodes of each voter set in force."""
+    def replica(self) -> Replica:
+        """Its node and its data directory: with another directory the node has another replica."""
+        return self.consensus.state.self_replica
+
+    @property
+    def voter_sets(self) -> tuple[frozenset[Replica], ...]:
+        """Each voter set in force."""
         return voter_sets_of(self.configuration)
 
     def find_configurations(self) -> None:
