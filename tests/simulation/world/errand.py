@@ -19,7 +19,7 @@ class Errand:
     Args:
         cluster: Whose brokers are asked.
         rng: Chooses them.
-        name: Counts are told by it.
+        name: Of the counts of what came of it.
         ask: Asks one of them.
         done: Called once it is done.
         refused: Called if it cannot be.

@@ -26,6 +26,7 @@ class RollingUpgrade:
         self._cluster = cluster
         self._nemesis = nemesis
         self._brokers = brokers
+        self._pause = 0.0
 
     def begin(self, rng: Random) -> None:
         """Upgrade all, and raise the level."""

@@ -204,8 +204,8 @@ class Observer:
     def look_at_links(self, node: Node) -> None:
         """The process of a node runs: with whom has it links?"""
         if hasattr(node, "controller"):
-            connections = [each for each in node.links._connections._open if each.is_open and each.peer is not None]
-            self._each("on_links", node, [each.peer for each in connections if each.peer.is_founded])
+            peers = [each.peer for each in node.links._connections._open if each.is_open]
+            self._each("on_links", node, [peer for peer in peers if peer is not None and peer.is_founded])
 
     def at_end(self) -> None:
         """The run has ended, with every node up."""
