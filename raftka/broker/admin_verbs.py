@@ -24,7 +24,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 from aiohttp import web
 
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, ControllerUnavailableError, FeatureLevelError
 from cluster.node import Node
 from kafka_api.error_mapping import error_code
 from kafka_api.protocol.error_codes import ErrorCode
@@ -201,8 +201,17 @@ class AdminVerbs:
 
 async def _run(verb: Change[Any], node: Node, body: Changing, request: web.Request) -> Outcome:
     outcome: Outcome
-    async with asyncio.timeout(body.timeout + _GRACE_SECONDS):
-        outcome = await verb.run(node, body, dict(request.match_info))
+    try:
+        async with asyncio.timeout(body.timeout + _GRACE_SECONDS):
+            outcome = await verb.run(node, body, dict(request.match_info))
+    except FeatureLevelError as error:
+        if node.is_registered.is_set():
+            raise
+        # It has yet to read raft0's log, which may have raised the level long ago.
+        raise ControllerUnavailableError(
+            "this broker has not registered with raft0 since its start, and may not know the cluster's features yet:"
+            " send it again, or to another broker"
+        ) from error
     if not body.dry_run:
         _logger.info("%s %s from %s: accepted", request.method, request.path, request.remote)
     if not await until_known(node, outcome.applied_index):

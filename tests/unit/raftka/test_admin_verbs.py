@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from cluster.errors import NoReassignmentError
+from cluster.errors import FeatureLevelError, NoReassignmentError
 from cluster.partition_status import PartitionStatusReader
 from raftka.broker.admin_http import AdminHttp
 from raftka.broker.admin_listener import AdminListener
@@ -30,6 +30,10 @@ async def _count(_, body, path):
     return Outcome("the others", {"counted": path["what"], "by": body.by})
 
 
+async def _needs_level(*_):
+    raise FeatureLevelError("counts need a level that the cluster has not")
+
+
 async def _show(_, asked):
     return {"shown": asked}
 
@@ -41,6 +45,7 @@ async def _hang(_, __):
 VERBS = (
     Read("/v1/counts/{what}", _show, ("from",)),
     Change("/v1/counts/{what}", _Count, _count),
+    Change("/v1/levels", Changing, _needs_level),
     Read("/v1/hangs", _hang),
 )
 
@@ -55,7 +60,7 @@ async def _port(tmp_path, **options):
     admin.serve(node, statuses, StallWatch(node))
     try:
         await admin.start("127.0.0.1", 0)
-        yield listener.port
+        yield listener.port, node
     finally:
         await admin.stop()
         await cluster.stop()
@@ -79,7 +84,7 @@ def _answers(tmp_path, *requests):
     found = []
 
     async def test():
-        async with _port(tmp_path) as port:
+        async with _port(tmp_path) as (port, _):
             found.extend([await _ask(port, *request[:4], **dict(request[4:])) for request in requests])
 
     run(test)
@@ -94,6 +99,25 @@ def test_a_change_tells_what_it_waits_for_and_whether_it_was_tried_only(tmp_path
     )
     assert done == (200, {"dry_run": False, "waits_for": "the others", "counted": "sheep", "by": 3})
     assert tried == (200, {"dry_run": True, "waits_for": "the others", "counted": "sheep", "by": 3})
+
+
+def test_a_broker_that_has_not_read_raft0_since_its_start_refuses_no_level_for_good(tmp_path):
+    """Chaos with members: a broker that had just started said that the cluster was at level 0."""
+    found = []
+
+    async def test():
+        async with _port(tmp_path) as (port, node):
+            async with asyncio.timeout(20):
+                await node.is_registered.wait()
+            found.append(await _ask(port, "POST", "/v1/levels", b"{}"))
+            node.is_registered.clear()
+            found.append(await _ask(port, "POST", "/v1/levels", b"{}"))
+
+    run(test)
+    (known, told), (unknown, reason) = found
+    assert (known, told["error"]) == (409, "UNSUPPORTED_VERSION")
+    assert unknown == 503
+    assert "send it again" in reason["message"]
 
 
 def test_a_read_gets_its_parameters_and_the_parts_of_its_path(tmp_path):
@@ -149,7 +173,7 @@ def test_a_change_is_json_has_no_parameters_and_comes_from_no_page_of_another_si
 
 def test_more_verbs_than_may_run_at_once_are_refused(tmp_path):
     async def test():
-        async with _port(tmp_path) as port:
+        async with _port(tmp_path) as (port, _):
             hanging = [asyncio.create_task(_ask(port, "GET", "/v1/hangs")) for _ in range(VERBS_MAX)]
             status, answer = 0, {}
             async with asyncio.timeout(4):
