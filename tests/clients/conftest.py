@@ -91,8 +91,8 @@ def referee(cluster: BrokerCluster, client: Client, request: pytest.FixtureReque
         yield referee
 
 
-@contextmanager
-def refereed_tools(cluster: BrokerCluster, request: pytest.FixtureRequest) -> Iterator[Referee]:
+@pytest.fixture
+def tools_referee(cluster: BrokerCluster, request: pytest.FixtureRequest) -> Iterator[Referee]:
     """Return the referee for Kafka's own tools, which are no client of the others' kind."""
     task = Task.of_marks(list(request.node.iter_markers()))
     request.node.user_properties.append((OUTCOME, (TOOLS_NAME, task.outcome(Abilities()))))
@@ -101,16 +101,12 @@ def refereed_tools(cluster: BrokerCluster, request: pytest.FixtureRequest) -> It
 
 
 @pytest.fixture
-def tools_referee(cluster: BrokerCluster, request: pytest.FixtureRequest) -> Iterator[Referee]:
-    """Return the referee for Kafka's own tools at `cluster`."""
-    with refereed_tools(cluster, request) as referee:
-        yield referee
-
-
-@pytest.fixture
 def living_tools(living: BrokerCluster, request: pytest.FixtureRequest) -> Iterator[Referee]:
-    """Return the referee for Kafka's own tools at `living`. They leave no move and no throttle there."""
-    with refereed_tools(living, request) as referee:
+    """Return the referee for Kafka's own tools at `living`: what they send is recorded, and it is no task of theirs.
+
+    They leave no move and no throttle there.
+    """
+    with refereed(living, TOOLS_NAME, kafka_version(), request) as referee:
         yield referee
 
 
@@ -119,7 +115,7 @@ def raised_tools(make_cluster: ClusterMaker, request: pytest.FixtureRequest) -> 
     """Return the referee for Kafka's own tools at three brokers of the test's own, which have founded it at level 0."""
     cluster = make_cluster(3)
     cluster.start()
-    with refereed_tools(cluster, request) as referee:
+    with refereed(cluster, TOOLS_NAME, kafka_version(), request) as referee:
         yield referee
 
 

@@ -11,9 +11,6 @@ from tests.clients.client import Abilities
 
 PASSED = "passed"
 
-# The fixtures of conftest by which a test asks something of Kafka's tools.
-_TOOLS = ("tools_referee", "living_tools", "raised_tools")
-
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -51,14 +48,14 @@ def client_tasks() -> dict[str, Task]:
 
 def tools_tasks() -> dict[str, Task]:
     """Return what Kafka's own tools are asked for."""
-    return _tasks(*_TOOLS)
+    return _tasks("tools_referee")
 
 
-def _tasks(*fixtures: str) -> dict[str, Task]:
+def _tasks(fixture: str) -> dict[str, Task]:
     found = {}
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         module = importlib.import_module(f"tests.clients.{path.stem}")
         for name, function in inspect.getmembers(module, inspect.isfunction):
-            if name.startswith("test_") and set(fixtures) & set(inspect.signature(function).parameters):
+            if name.startswith("test_") and fixture in inspect.signature(function).parameters:
                 found[name.removeprefix("test_")] = Task.of_marks(getattr(function, "pytestmark", []))
     return found
