@@ -59,10 +59,10 @@ $ raftka cluster config set replica.lag.time.max.ms=3000 --node 1
 $ raftka cluster config unset replica.lag.time.max.ms --node 1
 ```
 
-The cluster must use the feature `raftka.membership` at level 1
-([upgrade](operations/upgrade.md#features)), which this version offers only with `unstable.feature.versions.enable`.
-Until then such a request is refused. A value is checked as at a start, by the broker that leads raft0. If it does not
-fit to how another broker was started, that broker passes it over and logs a warning.
+The cluster must use the feature `raftka.membership` at level 1. A new cluster does; in one that an older version has
+made, such a request is refused until you [raise the level](operations/upgrade.md#features). A value is checked as at a
+start, by the broker that leads raft0. If it does not fit to how another broker was started, that broker passes it over
+and logs a warning.
 `replica.lag.time.max.ms` may be set as `replication.max.time.lag.millis`, too.
 
 """

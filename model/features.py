@@ -30,10 +30,11 @@ STAMP_LEVEL = 1
 # What this version offers, by name. At level 0 a feature is not in use.
 OFFERED: Mapping[str, LevelRange] = {
     # Brokers join and leave, replicas move between brokers, and options change while brokers run.
-    MEMBERSHIP: LevelRange(0, 0),
+    MEMBERSHIP: LevelRange(0, 1),
 }
-# With `unstable.feature.versions.enable`: also levels that are being built. A later version may read them otherwise.
-UNSTABLE: Mapping[str, LevelRange] = {**OFFERED, MEMBERSHIP: LevelRange(0, 1)}
+# With `unstable.feature.versions.enable`: also levels that are being built, of which there are none now. A later
+# version may read them otherwise.
+UNSTABLE: Mapping[str, LevelRange] = {**OFFERED}
 
 
 def told_features(offered: Mapping[str, LevelRange] = OFFERED) -> dict[str, int]:

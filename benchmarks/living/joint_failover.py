@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.cluster import TOPIC, BenchCluster, BenchmarkError, LeaderPoll, eventually, running_cluster
 from benchmarks.compare.verdict import Target, row
-from benchmarks.living.verbs import OPTIONS, move
+from benchmarks.living.verbs import move
 from benchmarks.load import CountingProducer, client_facts
 from benchmarks.plan import Plan
 from benchmarks.report import summarize
@@ -37,7 +37,7 @@ def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
         BenchmarkError: Nobody leads in time, or a move does not come to its joint configuration.
     """
     repeats = _QUICK_REPEATS if plan.is_quick else _REPEATS
-    with running_cluster(data_dir, OPTIONS, nodes=_NODES) as cluster, cluster.topic(1):
+    with running_cluster(data_dir, nodes=_NODES) as cluster, cluster.topic(1):
         with CountingProducer(cluster.bootstrap, "all", rate=_RATE) as producer:
             pairs = [{name: _kill(cluster, producer, name == "joint") for name in _NAMES} for _ in range(repeats)]
         errors = len(producer.errors)

@@ -17,7 +17,6 @@ from benchmarks.cluster import TOPIC, BenchCluster, BenchmarkError, Cluster, eve
 from benchmarks.compare.latencies import latency_options, quantiles
 from benchmarks.compare.verdict import Target, row
 from benchmarks.kafka.kafka_cluster import java_command, running_kafka
-from benchmarks.living.verbs import OPTIONS
 from benchmarks.load import CountingProducer, client_facts
 from benchmarks.machine import wait_for_rest
 from benchmarks.plan import Plan
@@ -45,7 +44,7 @@ def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
         BenchmarkError: Something needed is missing, or a move does not end.
     """
     size = _QUICK_BYTES if plan.is_quick else _BYTES
-    with running_cluster(data_dir, OPTIONS, nodes=_NODES) as cluster, cluster.topic(1):
+    with running_cluster(data_dir, nodes=_NODES) as cluster, cluster.topic(1):
         _fill(cluster, size)
         moves = _Moves(cluster, data_dir)
         latencies = [_beside(cluster, moves, plan) for _ in range(plan.pairs)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.cluster import TOPIC, BenchCluster, eventually, running_cluster
 from benchmarks.compare.verdict import row
-from benchmarks.living.verbs import OPTIONS, ask, move
+from benchmarks.living.verbs import ask, move
 from benchmarks.load import VALUE_BYTES, CountingProducer
 from benchmarks.plan import Plan
 from raftka.dev.membership import add_broker
@@ -26,12 +26,12 @@ def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
         BenchmarkError: A broker does not come so far.
     """
     size = _QUICK_BYTES if plan.is_quick else _GIB
-    with running_cluster(data_dir, OPTIONS) as cluster, cluster.topic(1):
+    with running_cluster(data_dir) as cluster, cluster.topic(1):
         with CountingProducer(cluster.bootstrap, "all") as producer:
             eventually("the partition is filled", lambda: producer.acked * VALUE_BYTES >= size or None, _FILL_SECONDS)
         cluster.wait_in_sync(1)
         replaced = [_replace(cluster) for _ in range(plan.pairs)]
-    with running_cluster(data_dir, OPTIONS) as cluster, cluster.topic(1):
+    with running_cluster(data_dir) as cluster, cluster.topic(1):
         joined = [_join(cluster) for _ in range(min(plan.pairs, 3))]
     held = f"{size / _GIB:g} GiB"
     return {

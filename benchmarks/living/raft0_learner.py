@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.cluster import BenchCluster, eventually, running_cluster
 from benchmarks.compare.verdict import row
-from benchmarks.living.verbs import OPTIONS, raft0_roles
+from benchmarks.living.verbs import raft0_roles
 from benchmarks.plan import Plan
 from benchmarks.processes import cpu_seconds, rss_megabytes
 
@@ -18,7 +18,7 @@ _QUICK_REST_SECONDS, _QUICK_WINDOW_SECONDS = 2.0, 3.0
 def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
     """Return memory and CPU of each broker, voters beside learners."""
     rest, window = (_QUICK_REST_SECONDS, _QUICK_WINDOW_SECONDS) if plan.is_quick else (_REST_SECONDS, _WINDOW_SECONDS)
-    with running_cluster(data_dir, OPTIONS, nodes=_NODES) as cluster:
+    with running_cluster(data_dir, nodes=_NODES) as cluster:
         roles = eventually(f"raft0 has {_VOTERS} voters", lambda: _settled(cluster))
         time.sleep(rest)
         found = _look(cluster, roles, window)

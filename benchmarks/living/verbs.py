@@ -5,8 +5,6 @@ from typing import Any
 from benchmarks.cluster import TOPIC, BenchCluster, BenchmarkError
 from raftka.admin_client import request_json
 
-# The level at which clusters change, while this version does not offer it by itself.
-OPTIONS = {"unstable.feature.versions.enable": "true"}
 _SECONDS = 30.0
 
 

@@ -17,7 +17,6 @@ from raftka.chaos.small_disks import mount_small_disk, unmount
 from raftka.dev.cluster_file import BrokerEntry
 from raftka.dev.errors import DevError
 from raftka.dev.launcher import broker_config, hang_file, launch, prepare_folder
-from raftka.dev.membership import UNSTABLE_KEY
 from raftka.dev.ports import choose_next
 from raftka.dev.process_identity import ProcessIdentity
 from raftka.dev.supervisor import DevCluster, StartRequest, start_cluster
@@ -40,15 +39,11 @@ class Links:
 
 
 class ChaosCluster:
-    """Brokers 1 to `size`, and those that join; a context manager that stops them.
+    """Brokers 1 to `size`, and those that join; a context manager that stops them."""
 
-    `is_living`: brokers may join and leave, and partitions move.
-    """
-
-    def __init__(self, folder: Path, size: int, disk_bytes: int | None, *, is_living: bool = False) -> None:
+    def __init__(self, folder: Path, size: int, disk_bytes: int | None) -> None:
         self.folder = folder
         self.size = size
-        self._is_living = is_living
         self._left: list[int] = []
         self._disk_bytes = disk_bytes
         self._mounted: list[Path] = []
@@ -85,8 +80,6 @@ class ChaosCluster:
         options = f"log.segment.bytes = {_SEGMENT_BYTES}\nauto.create.topics.enable = false\n"
         if self._disk_bytes is not None:
             options += f"disk.reserve.bytes = {_RESERVE_BYTES}\n"
-        if self._is_living:
-            options += f"{UNSTABLE_KEY} = true\n"
         (path / "broker.toml").write_text(options)
 
     def _end(self) -> None:

@@ -38,11 +38,6 @@ _PORT = BoundedInt(0, 65_535)
     "--rpc-port", type=_PORT, metavar="N", help="Port for links between brokers; 0 picks a free port. [default: 33145]"
 )
 @data_dir_option
-@click.option(
-    "--unstable",
-    is_flag=True,
-    help=f"As -c {membership.UNSTABLE_KEY}=true: brokers join and leave while the cluster runs.",
-)
 @click.option("--ephemeral", is_flag=True, help="Use a temporary directory and remove it when the cluster stops.")
 @click.option("--detach", is_flag=True, help="Return once the cluster is ready, and leave it running.")
 @click.option(
@@ -60,15 +55,12 @@ def app(
     admin_port: int | None,
     rpc_port: int | None,
     data_dir: Path | None,
-    unstable: bool,
     ephemeral: bool,
     detach: bool,
     config: tuple[str, ...],
 ) -> None:
     """Run a cluster of brokers on this machine until Ctrl-C. A later run resumes the cluster of the same directory."""
     options = parse_pairs(config, "-c")
-    if unstable:
-        options = {**options, membership.UNSTABLE_KEY: "true"}
     request = StartRequest(nodes, port, admin_port, rpc_port, data_dir, ephemeral, detach, options)
     if context.invoked_subcommand is not None:
         if request != StartRequest():

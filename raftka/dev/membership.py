@@ -17,12 +17,10 @@ from raftka.dev.ports import choose_next
 from raftka.dev.process_identity import ProcessIdentity
 from raftka.dev.supervisor import NODES_MAX, READY_SECONDS, STOP_SECONDS, last_words, wait_brokers_ready
 
-# The option without which the brokers of this version offer no level at which brokers join.
-UNSTABLE_KEY = "unstable.feature.versions.enable"
 _FEATURE = "raftka.membership"
 _CURE = (
-    "to let brokers join, run `raftka dev stop`, `raftka dev --unstable`, and, if the cluster was made without that,"
-    " `raftka cluster features upgrade`"
+    "an older version has made the cluster: once no broker runs it any more, `raftka cluster features upgrade` lets"
+    " brokers join and leave"
 )
 _VERB_SECONDS = 20.0
 

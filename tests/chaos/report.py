@@ -41,7 +41,9 @@ def render(summaries: dict[str, dict[str, Any]]) -> str:
     lines += [_row(name, summary) for name, summary in summaries.items()]
     total = sum(each["acked"] for name, each in summaries.items() if each["workload"] == "log" and name != FOREIGN)
     lines += ["", f"In all, {total:,} records were sent and acknowledged one by one.", ""]
-    lines += [f"- {name}: {_details(summary)}" for name, summary in summaries.items()]
+    # A table: these are lists of counts and no sentences.
+    lines += ["| run | what happened in it |", "| --- | --- |"]
+    lines += [f"| {name} | {_details(summary)} |" for name, summary in summaries.items()]
     lines += ["", "Again:", "", *(f"    {_again(name, summary)}" for name, summary in summaries.items())]
     return "\n".join(lines) + "\n"
 

@@ -5,6 +5,7 @@ Most tasks are done at `cluster`. At `living` partitions can be moved, too.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.clients.sent import OUTCOME, RECORDER, Recorder
 from tests.clients.tasks import Task
 from tests.process.broker_processes import BrokerCluster, ClusterMaker
 from tests.process.conftest import make_cluster, pytest_runtest_makereport
-from tests.process.partition_moves import LIVING
+from tests.process.former_version import former_python, why_not_there
 
 __all__ = ["make_cluster", "pytest_runtest_makereport"]
 
@@ -49,7 +50,7 @@ def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
     """Brokers of which nobody kills one, in a cluster that uses `raftka.membership` at level 1."""
     maker = ClusterMaker(tmp_path_factory.mktemp("living"))
     try:
-        cluster = maker(LIVING_BROKERS, **LIVING, **{"group.initial.rebalance.delay.ms": 0})
+        cluster = maker(LIVING_BROKERS, **{"group.initial.rebalance.delay.ms": 0})
         cluster.start()
         yield cluster
     finally:
@@ -111,9 +112,15 @@ def living_tools(living: BrokerCluster, request: pytest.FixtureRequest) -> Itera
 
 
 @pytest.fixture
-def raised_tools(make_cluster: ClusterMaker, request: pytest.FixtureRequest) -> Iterator[Referee]:
-    """Return the referee for Kafka's own tools at three brokers of the test's own, which have founded it at level 0."""
+def raised_tools(make_cluster: ClusterMaker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Referee]:
+    """Return the referee for Kafka's own tools at three brokers of a version without features, which have founded it."""
+    if (why := why_not_there()) is not None:
+        # Only the history has that version.
+        pytest.skip(why)
     cluster = make_cluster(3)
+    former = former_python(tmp_path)
+    for broker in cluster.brokers.values():
+        broker.python = former
     cluster.start()
     with refereed(cluster, TOOLS_NAME, kafka_version(), request) as referee:
         yield referee

@@ -11,7 +11,6 @@ import pytest
 
 from tests.process.broker_processes import BrokerCluster, ClusterMaker
 from tests.process.command_line import Run, raftka
-from tests.process.partition_moves import LIVING
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and every process they start inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -54,7 +53,7 @@ def make_cluster(tmp_path: Path) -> Iterator[ClusterMaker]:
 @pytest.fixture
 def living_cluster(make_cluster: ClusterMaker) -> BrokerCluster:
     """Three brokers for one test, in a cluster that uses `raftka.membership` at level 1."""
-    cluster = make_cluster(3, **LIVING)
+    cluster = make_cluster(3)
     cluster.start()
     return cluster
 

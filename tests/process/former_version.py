@@ -58,6 +58,11 @@ def install(wheel: Path, home: Path) -> str:
     return str(python)
 
 
+def former_python(folder: Path) -> str:
+    """Return the Python of an environment below `folder` that has the former version; it is built there."""
+    return install(build_former_wheel(folder), folder / "environment")
+
+
 def _run(*command: object, cwd: Path) -> str:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "RAFTKA_"))}
     words = [str(word) for word in command]

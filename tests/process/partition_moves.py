@@ -9,9 +9,6 @@ from tests.process.broker_processes import BrokerCluster, eventually
 from tests.process.command_line import raftka
 from tests.process.kafka_topics import alter
 
-# Brokers with these options found a cluster in which partitions can be moved.
-LIVING: dict[str, Any] = {"unstable.feature.versions.enable": True}
-
 _RATES = [f"{role}.replication.throttled.rate" for role in ("leader", "follower")]
 _LISTS = [f"{role}_replication_throttled_replicas" for role in ("leader", "follower")]
 # So slow that no test sees the end of a move of more than a few records.

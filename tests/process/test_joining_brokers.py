@@ -1,5 +1,6 @@
 """Brokers that join a founded cluster: what they write and say before they are let in, and when they are not."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ from raftka.admin_client import get_json, not_ready_reason
 from tests.mount_namespace import mount_namespace
 from tests.process.broker_processes import BrokerProcess, ClusterMaker, eventually
 from tests.process.command_line import raftka
+from tests.process.former_version import former_python, why_not_there
 from tests.process.kafka_topics import create_topic
 from tests.process.living_clusters import only_founders_are_seeds
-from tests.process.partition_moves import LIVING
 
 pytestmark = pytest.mark.process
 
@@ -45,7 +46,7 @@ def _end_of(broker: BrokerProcess, exit_code: int, seen: int = 0) -> str:
 
 
 def test_a_broker_that_is_no_seed_waits_writes_nothing_and_joins_when_a_seed_answers(make_cluster: ClusterMaker):
-    cluster = make_cluster(4, **LIVING)
+    cluster = make_cluster(4)
     only_founders_are_seeds(cluster, 3)
     fourth = cluster[4]
     fourth.start()
@@ -65,7 +66,7 @@ def test_a_broker_that_is_no_seed_waits_writes_nothing_and_joins_when_a_seed_ans
 
 
 def test_an_empty_directory_under_a_known_node_id_is_refused_and_stays_empty(make_cluster: ClusterMaker):
-    cluster = make_cluster(3, **LIVING)
+    cluster = make_cluster(3)
     cluster.start()
     third = cluster[3]
     assert third.terminate() == 0
@@ -76,12 +77,20 @@ def test_an_empty_directory_under_a_known_node_id_is_refused_and_stays_empty(mak
     assert _names(third.data_dir) == ["lock"]
 
 
-def test_below_the_level_nobody_joins_and_the_refusal_says_what_to_do(make_cluster: ClusterMaker):
+@pytest.mark.skipif(why_not_there() is not None, reason=str(why_not_there()))
+def test_below_the_level_nobody_joins_and_the_refusal_says_what_to_do(make_cluster: ClusterMaker, tmp_path: Path):
     cluster = make_cluster(4)
     only_founders_are_seeds(cluster, 3)
+    former = former_python(tmp_path)
     for number in (1, 2, 3):
+        cluster[number].python = former
         cluster[number].start()
     cluster.wait_ready()
+    # An upgraded cluster stays at the level that it had.
+    for number in (1, 2, 3):
+        cluster[number].terminate()
+        cluster[number].python = sys.executable
+    cluster.restart([1, 2, 3])
     line = _refusal(cluster[4])
     assert "raftka.membership" in line
     assert "raftka cluster features upgrade" in line
@@ -89,7 +98,7 @@ def test_below_the_level_nobody_joins_and_the_refusal_says_what_to_do(make_clust
 
 
 def test_a_broker_alone_with_a_secret_grows(make_cluster: ClusterMaker):
-    cluster = make_cluster(2, **LIVING)
+    cluster = make_cluster(2)
     cluster[1].config["seeds"] = []
     cluster[2].config["seeds"] = cluster.seeds[:1]
     cluster.start()
@@ -99,7 +108,7 @@ def test_a_broker_alone_with_a_secret_grows(make_cluster: ClusterMaker):
 
 
 def test_a_directory_that_is_replaced_while_its_broker_waits_gets_nothing_either(make_cluster: ClusterMaker):
-    cluster = make_cluster(4, **LIVING)
+    cluster = make_cluster(4)
     only_founders_are_seeds(cluster, 3)
     fourth = cluster[4]
     fourth.start()
@@ -120,7 +129,7 @@ def test_a_disk_that_is_mounted_over_an_empty_directory_gets_nothing_of_a_broker
 ):
     mount_point = tmp_path / "mounted"
     mount_point.mkdir()
-    cluster = make_cluster(4, **{**LIVING, "disk.reserve.bytes": 0})
+    cluster = make_cluster(4, **{"disk.reserve.bytes": 0})
     only_founders_are_seeds(cluster, 3)
     fourth = cluster[4]
     fourth.config["data.dir"] = str(mount_point)
@@ -152,7 +161,7 @@ def test_a_disk_that_is_mounted_over_an_empty_directory_gets_nothing_of_a_broker
 
 
 def test_a_removed_broker_serves_nobody_and_says_that_it_was_removed(make_cluster: ClusterMaker):
-    cluster = make_cluster(4, **LIVING)
+    cluster = make_cluster(4)
     only_founders_are_seeds(cluster, 3)
     cluster.start()
     fourth = cluster[4]

@@ -12,7 +12,7 @@ from tests.process.acked_log import LoadProducer
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, ClusterMaker, eventually
 from tests.process.kafka_topics import create_topic
 from tests.process.living_clusters import check_logs, controller, loads, only_founders_are_seeds, row
-from tests.process.partition_moves import LIVING, ask, await_moved, start_move
+from tests.process.partition_moves import ask, await_moved, start_move
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -23,7 +23,7 @@ FOUNDERS, JOINING = 4, 5
 @pytest.fixture
 def cluster(make_cluster: ClusterMaker) -> BrokerCluster:
     """Four brokers that run, a fifth that has yet to join them, and a topic."""
-    cluster = make_cluster(JOINING, **LIVING)
+    cluster = make_cluster(JOINING)
     only_founders_are_seeds(cluster, FOUNDERS)
     for node in range(1, FOUNDERS + 1):
         cluster[node].start()

@@ -33,7 +33,7 @@ def in_sync(cluster: BrokerCluster) -> list[int]:
 def test_row_r48_options_of_all_brokers_and_of_one_are_set_and_outlive_their_restart(
     make_cluster: ClusterMaker,
 ) -> None:
-    cluster = make_cluster(3, **{LAG: 600_000, "unstable.feature.versions.enable": True})
+    cluster = make_cluster(3, **{LAG: 600_000})
     cluster.start()
     create_topic(cluster, "orders")
     cluster.wait_in_sync("orders", 0)

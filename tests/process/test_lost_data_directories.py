@@ -15,7 +15,6 @@ from tests.process.broker_processes import BrokerCluster, BrokerProcess, Cluster
 from tests.process.command_line import raftka
 from tests.process.kafka_topics import create_topic, request_topic, topics_at
 from tests.process.living_clusters import check_logs, loads
-from tests.process.partition_moves import LIVING
 
 pytestmark = pytest.mark.process
 
@@ -158,7 +157,7 @@ def test_a_tmpfs_that_is_unmounted_under_load_is_refused_empty_and_replaced(make
     """What lay on it is gone for good: the broker says so at each step, and gets all of it back from the others."""
     mount_point = tmp_path / "mounted"
     mount_point.mkdir()
-    cluster = make_cluster(3, **LIVING, **{"disk.reserve.bytes": 0})
+    cluster = make_cluster(3, **{"disk.reserve.bytes": 0})
     third = cluster[3]
     third.config["data.dir"] = str(mount_point)
     with mount_namespace() as there, ExitStack() as stack:

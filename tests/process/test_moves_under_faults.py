@@ -10,7 +10,7 @@ from raftka.chaos.network_namespace import NetworkNamespace
 from tests.process.broker_processes import ClusterMaker, eventually
 from tests.process.kafka_topics import create_topic
 from tests.process.living_clusters import check_logs, controller, cuttable_network, loads
-from tests.process.partition_moves import LIVING, ask, await_moved, start_move
+from tests.process.partition_moves import ask, await_moved, start_move
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -30,7 +30,7 @@ def test_fifty_random_moves_amid_kills_and_cut_links_lose_and_double_nothing(
 
     In two more the broker of a new replica is killed, while it receives what it lacks.
     """
-    cluster = make_cluster(5, **LIVING)
+    cluster = make_cluster(5)
     cluster.start()
     create_topic(cluster, TOPIC, replicas=3)
     rng = random.Random(26)
@@ -66,7 +66,7 @@ def test_fifty_random_moves_amid_kills_and_cut_links_lose_and_double_nothing(
 
 
 def test_a_rolling_restart_of_all_brokers_amid_a_move_loses_nothing(make_cluster: ClusterMaker) -> None:
-    cluster = make_cluster(5, **LIVING)
+    cluster = make_cluster(5)
     cluster.start()
     create_topic(cluster, TOPIC, replicas=3)
     with ExitStack() as stack:

@@ -30,7 +30,7 @@ from tests.process.acked_log import (
 )
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, BrokerProcess, ClusterMaker, eventually
 from tests.process.command_line import RAFTKA, environment
-from tests.process.former_version import build_former_wheel, install, why_not_there
+from tests.process.former_version import former_python, why_not_there
 from tests.process.kafka_topics import admin_client, create_topic
 
 pytestmark = [
@@ -42,7 +42,6 @@ pytestmark = [
 
 TOPICS = ("orders", "audit")
 IDEMPOTENT = {"enable.idempotence": True, "acks": "all", "max.in.flight.requests.per.connection": 5}
-UNSTABLE = {"unstable.feature.versions.enable": True}
 NEW = sys.executable
 BETWEEN = 200
 """Records that each producer gets acknowledged between two restarts."""
@@ -54,8 +53,7 @@ COMMANDS = 1010
 @pytest.fixture(scope="module")
 def former(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the Python of an environment that has the former version."""
-    folder = tmp_path_factory.mktemp("former-version")
-    return install(build_former_wheel(folder), folder / "environment")
+    return former_python(tmp_path_factory.mktemp("former-version"))
 
 
 class Story:
@@ -67,12 +65,8 @@ class Story:
         self.producers: list[LoadProducer] = []
 
     def use(self, broker: BrokerProcess, python: str) -> None:
-        """Choose the version of a broker's next life; only the new one knows the new options."""
+        """Choose the version of a broker's next life."""
         broker.python = python
-        for name, value in UNSTABLE.items():
-            broker.config.pop(name, None)
-            if python == NEW:
-                broker.config[name] = value
 
     def roll(self, python: str, *nodes: int) -> None:
         """Restart brokers in a version, one after the other, as docs/operations/upgrade.md says."""

@@ -16,7 +16,7 @@ from tests.process.broker_processes import eventually
 
 pytestmark = pytest.mark.process
 
-OPTIONS = {"telemetry_enable": "true", "unstable_feature_versions_enable": "true"}
+OPTIONS = {"telemetry_enable": "true"}
 # One copy on each broker, three copies, and three copies of which three must be in sync.
 TOPICS = ("single -p 3 -r 1", "copied -p 3 -r 3", "strict -p 3 -r 3 -c min.insync.replicas=3")
 RUNS = r"broker \d runs \(pid \d+\)"

@@ -74,7 +74,7 @@ def _run_at(kafka: str) -> str:
 
 def test_the_commands_of_joining_print_what_the_page_says(maker: ClusterMaker, tmp_path: Path) -> None:
     blocks = _blocks("joining.md", tmp_path)
-    cluster = maker(4, **{"unstable.feature.versions.enable": True})
+    cluster = maker(4)
     for broker in cluster.brokers.values():
         broker.config["seeds"] = cluster.seeds[:3]
     cluster.start()
@@ -108,7 +108,7 @@ def test_the_commands_of_joining_print_what_the_page_says(maker: ClusterMaker, t
 
 def test_the_commands_of_replacing_print_what_the_page_says(maker: ClusterMaker, tmp_path: Path) -> None:
     blocks = _blocks("replacing.md", tmp_path)
-    cluster = maker(5, **{"unstable.feature.versions.enable": True})
+    cluster = maker(5)
     cluster.start()
     _typed(cluster, "raftka topic create scratch -p 1 -r 1")
     _typed(cluster, "raftka topic create orders -p 5 -r 3")

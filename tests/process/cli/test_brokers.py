@@ -14,7 +14,6 @@ from raftka.kafka.client import read_cluster
 from tests.process.acked_log import LoadProducer, check_no_phantom, check_nothing_acked_is_lost, read_all
 from tests.process.broker_processes import ClusterMaker, eventually
 from tests.process.cli.living_operator import LivingOperator
-from tests.process.partition_moves import LIVING
 
 pytestmark = pytest.mark.process
 
@@ -41,7 +40,7 @@ class _Operator(LivingOperator):
 @pytest.fixture(name="operator")
 def fixture_operator(make_cluster: ClusterMaker) -> _Operator:
     # Few partitions are moved sooner.
-    cluster = make_cluster(3, **LIVING, **{"offsets.topic.num.partitions": 4})
+    cluster = make_cluster(3, **{"offsets.topic.num.partitions": 4})
     cluster.start()
     return _Operator(cluster)
 

@@ -12,8 +12,6 @@ from tests.process.command_line import FREE_PORTS, DevFolder, raftka, start_deta
 
 pytestmark = pytest.mark.process
 
-_UNSTABLE = {"unstable_feature_versions_enable": "true"}
-
 
 def _printed_bootstrap(text: str) -> str:
     (line,) = (line for line in text.splitlines() if line.startswith("bootstrap: "))
@@ -31,7 +29,7 @@ def _is_empty(bootstrap: str, node: int) -> bool:
 
 
 def test_a_broker_joins_takes_the_place_of_another_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
-    folder = start_detached(tmp_path / "dev", 3, **_UNSTABLE)
+    folder = start_detached(tmp_path / "dev", 3)
     try:
         folder.client("topic", "create", "t", "-p", "1", "-r", "3")
         folder.client("topic", "create", "many", "-p", "6", "-r", "3")
@@ -81,7 +79,7 @@ def test_a_broker_joins_takes_the_place_of_another_and_nothing_acknowledged_is_l
 
 def test_a_cluster_of_one_grows(tmp_path: Path) -> None:
     folder = DevFolder(tmp_path / "dev")
-    folder.dev("-n", "1", "--unstable", "--detach", *FREE_PORTS)
+    folder.dev("-n", "1", "--detach", *FREE_PORTS)
     try:
         folder.dev("add")
         folder.dev("add")
@@ -92,20 +90,11 @@ def test_a_cluster_of_one_grows(tmp_path: Path) -> None:
         folder.dev("stop")
 
 
-def test_below_the_level_a_broker_is_not_added_and_the_cure_is_told(tmp_path: Path) -> None:
+def test_the_only_broker_is_not_removed(tmp_path: Path) -> None:
     folder = start_detached(tmp_path / "dev", 1)
     try:
         said = raftka("dev", "remove", "1", "--data-dir", str(folder.path), code=1).stderr
         assert "broker 1 is the only one" in said
-        said = raftka("dev", "add", "--data-dir", str(folder.path), code=1).stderr
-        assert "broker 2 was not added" in said
-        assert "raftka dev --unstable" in said
         assert [each["node_id"] for each in folder.status()] == [1]
-        assert not (folder.path / "node-2").exists()
-        folder.dev("stop")
-        folder.dev("--unstable", "--detach")
-        folder.client("cluster", "features", "upgrade")
-        folder.dev("add")
-        assert [each["node_id"] for each in folder.status()] == [1, 2]
     finally:
         folder.dev("stop")

@@ -121,7 +121,7 @@ def test_what_cannot_move_is_refused_with_one_line_for_each(operator: _Operator)
 def test_a_group_whose_voters_cannot_form_a_quorum_is_named_by_health_and_doctor(tmp_path: Path) -> None:
     maker = ClusterMaker(tmp_path)
     try:
-        cluster = maker(5, **{"unstable.feature.versions.enable": True})
+        cluster = maker(5)
         cluster.start()
         operator = _Operator(cluster)
         operator.type("topic", "create", "t", "-p", "1", "-r", "1")
@@ -156,7 +156,7 @@ def test_the_commands_of_the_page_print_what_it_says(tmp_path: Path) -> None:
     blocks = {title: steps for title, (steps,) in console_blocks(PAGE).items()}
     maker = ClusterMaker(tmp_path)
     try:
-        cluster = maker(4, **{"unstable.feature.versions.enable": True})
+        cluster = maker(4)
         cluster.start()
         operator = _Operator(cluster)
         for name, nodes in (("orders", "1,2,3"), ("logs", "1")):

@@ -7,9 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from cluster.state_bounds import StateOptions
-from model.features import OFFERED, UNSTABLE
+from model.features import OFFERED
 from raft.options import RaftOptions
 from runtime.open_files import OPEN_FILES_MIN
+from tests.feature_levels import LEVEL_0
 from tests.simulation.campaign.plan import OperationId, Plan
 from tests.simulation.clients.kafka_workload import KafkaWorkload
 from tests.simulation.world.cluster import ClusterOptions, SimCluster
@@ -150,7 +151,7 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
             spare=_LIVING_SPARE if is_living else 0,
             is_older=is_older,
             replicas=_LIVING_REPLICAS if is_living else replicas,
-            features=UNSTABLE if is_living else OFFERED,
+            features=OFFERED if is_living else LEVEL_0,
             has_group=has_group,
             segment_bytes=segment_bytes,
             retention_bytes=retention_bytes,

@@ -12,6 +12,7 @@ import pytest
 from tests.simulation.known_bugs import (
     admin,
     agreement,
+    brokers,
     counts,
     elections,
     events,
@@ -43,6 +44,7 @@ _MODULES = (
     *(
         admin,
         agreement,
+        brokers,
         counts,
         elections,
         events,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from model.features import OFFERED, LevelRange
+from model.features import LevelRange
 from model.ids import ConsistencyLevel, GroupId
 from raft.consensus import Consensus
 from raft.election_timer import ElectionTimer
@@ -18,6 +18,7 @@ from raft.errors import RaftError
 from raft.options import RaftOptions
 from raft.replicate_item import ReplicateResult
 from tests.engine import consensus_of
+from tests.feature_levels import LEVEL_0
 from tests.simulation.clients.workload import record_batch
 from tests.simulation.world.cluster import ClusterOptions, SimCluster
 from tests.simulation.world.replica_view import Ghost, ReplicaView, content_key
@@ -53,7 +54,7 @@ class Scenario:
         *,
         nodes: int = 3,
         replicas: int | None = None,
-        features: Mapping[str, LevelRange] = OFFERED,
+        features: Mapping[str, LevelRange] = LEVEL_0,
         segment_bytes: int = 64 * 1024,
         raft: RaftOptions | None = None,
         topic_configs: dict[str, str | None] | None = None,

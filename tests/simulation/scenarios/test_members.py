@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.placements import AlterPlacementsRequest, WantedMove
-from model.features import UNSTABLE
+from model.features import OFFERED
 from raft import replica_state
 from raft.rules import agreement
 from tests.simulation.invariants.invariant import InvariantBrokenError
@@ -17,7 +17,7 @@ class Members(Scenario):
     """Five brokers, and one partition on three of them."""
 
     def __init__(self, seed: int, replicas: int = 3) -> None:
-        super().__init__(seed, nodes=5, replicas=replicas, features=UNSTABLE)
+        super().__init__(seed, nodes=5, replicas=replicas, features=OFFERED)
 
     @property
     def voters(self) -> list[int]:

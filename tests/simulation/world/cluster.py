@@ -17,13 +17,14 @@ from cluster.state_bounds import StateOptions
 from kafka_api.groups.options import GroupOptions
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
-from model.features import OFFERED, LevelRange
+from model.features import LevelRange
 from model.ids import RAFT0, GroupId, NodeId, topic_of
 from model.topic_config import TopicConfig
 from raft.consensus import Consensus
 from raft.options import RaftOptions
 from storage.errors import CorruptLogError, LogPoisonedError, RefusedError
 from storage.memory_kvstore import MemoryKvStore
+from tests.feature_levels import LEVEL_0
 from tests.simulation.campaign.plan import Plan
 from tests.simulation.clients.history import History
 from tests.simulation.world.convergence import Broker, what_is_missing
@@ -85,7 +86,7 @@ class ClusterOptions:
     state: StateOptions | None = None
     plan: Plan = field(default_factory=lambda: Plan(0))
     retention_bytes: int = -1
-    features: Mapping[str, LevelRange] = field(default_factory=lambda: OFFERED)
+    features: Mapping[str, LevelRange] = field(default_factory=lambda: LEVEL_0)
     has_group: bool = False
     write_caching: bool = False
     topic_configs: dict[str, str | None] = field(default_factory=dict)
@@ -155,7 +156,7 @@ class SimCluster:
             telemetry=self.options.telemetry,
             idle_probe_interval=self.options.idle_probe_interval,
             state=self.options.state or StateOptions(),
-            features=OFFERED if node_id in self.older else self.options.features,
+            features=LEVEL_0 if node_id in self.older else self.options.features,
         )
         try:
             lock_data_directory(environment, DATA_DIR)

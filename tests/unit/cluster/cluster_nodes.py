@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -16,6 +16,7 @@ from cluster.node import Node
 from cluster.node_options import NodeOptions
 from cluster.partition import Partition
 from cluster.state_bounds import StateOptions
+from model.features import LevelRange
 from model.ids import ConsistencyLevel, NodeId
 from model.topic_config import TopicConfig
 from raft.options import RaftOptions
@@ -78,6 +79,9 @@ def create_request(name: str, partitions: int = 1, replication_factor: int = 1, 
 class Cluster:
     """Nodes 1..count by number. What is durable (files, kvstore dicts) outlives a node's stop."""
 
+    # What the nodes offer; None: what this version does.
+    features: Mapping[str, LevelRange] | None = None
+
     def __init__(
         self,
         directory: object,
@@ -88,7 +92,10 @@ class Cluster:
         raft: RaftOptions | None = None,
         raft0_segment_bytes: int = 1024 * 1024,
         state: StateOptions | None = None,
+        features: Mapping[str, LevelRange] | None = None,
     ) -> None:
+        if features is not None:
+            self.features = features
         self.directory = directory
         self.raft0_segment_bytes = raft0_segment_bytes
         self.seeds = seeds_of(count) if count > 1 else []
@@ -117,6 +124,7 @@ class Cluster:
             topic_defaults=self.defaults,
             raft0_segment_bytes=self.raft0_segment_bytes,
             state=self.state,
+            **({} if self.features is None else {"features": self.features}),
         )
 
     def make(self, number: int, *, dynamic: DynamicOptions | None = None, **changes) -> Node:

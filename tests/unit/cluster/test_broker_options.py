@@ -22,10 +22,11 @@ from cluster.errors import FeatureLevelError, InvalidBrokerConfigError, UnknownB
 from cluster.option_table import OptionTable
 from cluster.topic_changes import ConfigChange
 from model.config_definition import InvalidConfigError
-from model.features import MEMBERSHIP, OFFERED, UNSTABLE
+from model.features import MEMBERSHIP, OFFERED
 from model.ids import Index, NodeId
 from model.topic_config import TopicConfig
 from storage.errors import CorruptLogError
+from tests.feature_levels import LEVEL_0
 from tests.unit.cluster.cluster_nodes import FAST, Cluster, run, until
 from tests.unit.cluster.test_features import Machine, item
 
@@ -61,7 +62,7 @@ class Numbers:
 
 @pytest.fixture(name="machine")
 def fixture_machine():
-    machine = Machine(UNSTABLE)
+    machine = Machine(OFFERED)
     told = {MEMBERSHIP: 1}
     for node in (1, 2):
         record = BrokerRecord(node, f"dir{node}", "k", 9092, "r", 1, "a", 2, told)
@@ -108,7 +109,7 @@ def test_what_is_restored_is_what_was_saved_and_nothing_set_is_as_before_there_w
     saved = machine.saved()
     assert (saved == before) is (options == [])
     assert (b"options" in saved) is (options != [])
-    other = Machine(UNSTABLE)
+    other = Machine(OFFERED)
     other.restore(saved)
     assert other.saved() == saved
     assert other.state.tables.options.all() == options
@@ -119,7 +120,7 @@ def test_what_is_restored_is_what_was_saved_and_nothing_set_is_as_before_there_w
 
 def test_brokers_that_have_applied_as_much_have_the_same_state(machine):
     raised(machine)
-    other = Machine(UNSTABLE)
+    other = Machine(OFFERED)
     other.restore(machine.saved())
     other.index = int(other.state.applied_index)
     for one, command in ((machine, BOTH[1]), (machine, BOTH[0]), (other, BOTH[0])):
@@ -140,7 +141,7 @@ def test_brokers_that_have_applied_as_much_have_the_same_state(machine):
 )
 def test_a_block_of_options_that_does_not_fit_is_refused(machine, more, says):
     with pytest.raises(CorruptLogError, match=says):
-        Machine(UNSTABLE).restore(raised(machine).saved() + more)
+        Machine(OFFERED).restore(raised(machine).saved() + more)
 
 
 def test_a_block_of_options_below_the_level_of_the_feature_is_refused(machine):
@@ -150,7 +151,7 @@ def test_a_block_of_options_below_the_level_of_the_feature_is_refused(machine):
     head, _, _ = tables.partition(item(["features", 1, 1]))
     block = item(["features", 1, 1]) + item([{"x.one": 1}, 1]) + item(["options", 1, 1]) + item([1, {"a": "1"}])
     with pytest.raises(CorruptLogError, match=r"block 'options' is there, but raftka\.membership is below level 1"):
-        Machine(UNSTABLE).restore(head + block)
+        Machine(OFFERED).restore(head + block)
 
 
 def test_the_size_of_the_tables_is_known_with_and_without_options(machine):
@@ -221,13 +222,13 @@ def request(node, *changes, **fields):
 
 
 class Brokers:
-    """A cluster whose brokers may have the unstable features."""
+    """A cluster whose brokers may be of a version without features."""
 
     def __init__(self, path, count, raft=None):
         self.cluster = Cluster(path, count, raft=raft)
         self.dynamic = {}
 
-    async def start(self, *numbers, features=UNSTABLE):
+    async def start(self, *numbers, features=OFFERED):
         for number in numbers:
             self.dynamic[number] = Numbers()
         nodes = [self.cluster.make(number, dynamic=self.dynamic[number], features=features) for number in numbers]
@@ -301,7 +302,7 @@ def test_options_are_in_force_again_before_clients_are_served(tmp_path, is_saved
 def test_without_the_feature_the_request_is_not_even_sent(tmp_path):
     async def test():
         brokers = Brokers(tmp_path, 1)
-        (node,) = await brokers.start(1, features=OFFERED)
+        (node,) = await brokers.start(1, features=LEVEL_0)
         with pytest.raises(FeatureLevelError, match=r"raftka\.membership at level 1"):
             await node.admin.alter_broker_configs(request(None, ("a", SET, "1")))
         await brokers.cluster.stop()

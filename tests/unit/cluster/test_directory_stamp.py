@@ -13,7 +13,7 @@ from cluster.commands import BrokerRecord, RegisterBroker, SetFeature, encode_co
 from cluster.controller_state import ControllerState
 from cluster.data_directory import claim_data_directory, read_identity
 from cluster.directory_stamp import DirectoryStamp
-from model.features import MEMBERSHIP, OFFERED, UNSTABLE
+from model.features import MEMBERSHIP, OFFERED
 from model.ids import Index, NodeId, Offset, Term
 from model.topic_config import TopicConfig
 from runtime.environment import Environment
@@ -23,6 +23,7 @@ from runtime.workers import Pool
 from storage.entry import Entry, EntryKind
 from storage.errors import KvStoreError
 from storage.memory_kvstore import MemoryKvStore
+from tests.feature_levels import LEVEL_0
 from tests.simulation.world.sim_disk import SimDisk, SimFileSystem
 from tests.simulation.world.trace import Trace
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
@@ -288,7 +289,7 @@ def registration(node, level=1):
 
 
 def state_with(disk, *commands):
-    state = ControllerState(TopicConfig(), offered=UNSTABLE, stamp=disk)
+    state = ControllerState(TopicConfig(), offered=OFFERED, stamp=disk)
     for index, command in enumerate(commands, start=1):
         state.note(entry(index, command))
     return state
@@ -367,7 +368,7 @@ def formats(cluster):
 class Upgradable(Cluster):
     """Nodes of the former version, then of this one."""
 
-    features = OFFERED
+    features = LEVEL_0
 
     def make(self, number, **changes):
         return super().make(number, features=self.features, **changes)
@@ -377,7 +378,7 @@ async def raise_level(cluster):
     """Raise the level in a cluster of the former one; return the levels at the moment of each node's stamp."""
     await cluster.start()
     await cluster.stop()
-    cluster.features = UNSTABLE
+    cluster.features = OFFERED
     await cluster.start()
     assert formats(cluster) == [(1, 1)] * 3
     levels = []
@@ -422,7 +423,7 @@ def test_a_node_that_applies_the_level_without_waiting_is_found(tmp_path, monkey
 def test_a_cluster_that_is_founded_at_the_level_is_stamped_at_once(tmp_path):
     async def test():
         cluster = Upgradable(tmp_path, 1)
-        cluster.features = UNSTABLE
+        cluster.features = OFFERED
         try:
             node = cluster.make(1)
             await node.start()

@@ -24,6 +24,7 @@ from model.ids import Index, Offset, Term
 from model.topic_config import TopicConfig
 from storage.entry import Entry, EntryKind
 from storage.errors import CorruptLogError, UnknownFormatError
+from tests.feature_levels import LEVEL_0
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 
 OFFERED = {"x.one": LevelRange(0, 2), "x.two": LevelRange(1, 3)}
@@ -291,7 +292,7 @@ def test_a_founder_that_lost_its_record_takes_the_levels_of_the_others(tmp_path)
     """A cluster of an older version is upgraded while one founder has yet to write it down: nothing is raised."""
 
     async def test():
-        cluster = Cluster(tmp_path, 3)
+        cluster = Cluster(tmp_path, 3, features=LEVEL_0)
         await cluster.start()
         await cluster.stop()
         del cluster.durable[3]["node/cluster"]

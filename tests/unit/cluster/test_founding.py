@@ -12,6 +12,7 @@ from cluster.errors import RefusedDirectoryError, StartupError
 from cluster.founding import ClusterRecord, FoundRequest, Seed, found
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.errors import RefusalCode
+from tests.feature_levels import LEVEL_0
 
 
 def refusers(caplog, word):
@@ -106,9 +107,9 @@ def test_nobody_founds_anything_before_all_seeds_have_answered(tmp_path):
     run(test)
 
 
-def test_a_seed_that_has_not_founded_the_cluster_would_have_to_join_it(tmp_path):
+def test_below_the_level_a_seed_that_has_not_founded_the_cluster_would_have_to_join_it(tmp_path):
     async def test():
-        cluster = Cluster(tmp_path, 3)
+        cluster = Cluster(tmp_path, 3, features=LEVEL_0)
         # Node 3 was configured with a third seed that the others do not have.
         one, two, three = (
             cluster.make(1, seeds=cluster.seeds[:2]),
@@ -167,9 +168,9 @@ def test_a_broker_with_the_wrong_secret_is_not_let_in(tmp_path, caplog, secret):
 
 
 @pytest.mark.parametrize("seeds", [[1, 2], [1, 2, 3, 4], []], ids=["one less", "one more", "none"])
-def test_a_founded_broker_refuses_to_start_with_other_seeds(tmp_path, seeds):
+def test_below_the_level_a_founded_broker_refuses_to_start_with_other_seeds(tmp_path, seeds):
     async def test():
-        async with cluster_of(tmp_path, 3) as cluster:
+        async with cluster_of(tmp_path, 3, features=LEVEL_0) as cluster:
             await cluster.stop()
             configured = [cluster.seeds[number - 1] if number <= 3 else Seed(4, "127.0.0.1", 9) for number in seeds]
             node = cluster.make(1, seeds=configured)
@@ -198,9 +199,9 @@ def test_a_broker_that_is_not_among_its_seeds_founds_nothing(tmp_path, configure
     run(test)
 
 
-def test_a_wiped_directory_does_not_come_back_as_its_node(tmp_path, caplog):
+def test_below_the_level_a_wiped_directory_does_not_come_back_as_its_node(tmp_path, caplog):
     async def test():
-        async with cluster_of(tmp_path, 3) as cluster:
+        async with cluster_of(tmp_path, 3, features=LEVEL_0) as cluster:
             await cluster.create_topic("t", 1, 3)
             old = cluster[3].replica
             await cluster.stop(3)

@@ -19,7 +19,7 @@ from cluster.errors import (
     UnknownBrokerError,
 )
 from cluster.founding import Seed
-from model.features import UNSTABLE
+from model.features import OFFERED
 from model.ids import RAFT0, NodeId
 from raft.errors import RaftError
 from rpc.handshake import FORMAT_VERSION
@@ -63,7 +63,7 @@ class Growing(Cluster):
 
     def make(self, number, **changes):
         self.durable.setdefault(number, {})
-        return super().make(number, **{"features": UNSTABLE, **changes})
+        return super().make(number, **{"features": OFFERED, **changes})
 
     async def join(self, number, **changes):
         """Start a broker that is no founder, and wait until it serves."""

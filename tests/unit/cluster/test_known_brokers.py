@@ -6,7 +6,7 @@ from cluster.commands import AdmitBroker, BrokerRecord, SetFeature
 from cluster.controller_tables import ControllerTables
 from cluster.founding import Seed
 from cluster.known_brokers import KnownBrokers
-from model.features import MEMBERSHIP, UNSTABLE, told_features
+from model.features import MEMBERSHIP, OFFERED, told_features
 from model.ids import DirectoryId, Index, NodeId, Replica
 from model.topic_config import TopicConfig
 from runtime.environment import system_environment
@@ -40,7 +40,7 @@ class Life:
 
     def __init__(self, durable):
         self.links = HeldLinks()
-        self.tables = ControllerTables(TopicConfig(), UNSTABLE, FOUNDERS)
+        self.tables = ControllerTables(TopicConfig(), OFFERED, FOUNDERS)
         self.applied = 0
         self.known = KnownBrokers(self.links, MemoryKvStore(system_environment(), durable), SEEDS)
         self.known.start(None)
@@ -52,7 +52,7 @@ class Life:
 
 
 def record(node, port):
-    return BrokerRecord(*(node, f"d{node}", "k", 9092, f"r{node}", port, "a", 9644), told_features(UNSTABLE))
+    return BrokerRecord(*(node, f"d{node}", "k", 9092, f"r{node}", port, "a", 9644), told_features(OFFERED))
 
 
 def test_below_level_1_the_seeds_are_all_peers_and_nothing_is_stored():

@@ -11,8 +11,9 @@ from cluster.errors import FeatureUpdateError
 from cluster.founding import Founding
 from cluster.node import Node
 from cluster.present_features import PresentFeatures
-from model.features import MEMBERSHIP, OFFERED, UNSTABLE
+from model.features import MEMBERSHIP, OFFERED
 from model.ids import NodeId
+from tests.feature_levels import LEVEL_0
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 
 ALL = (1, 2, 3)
@@ -22,7 +23,7 @@ KNOWN = [{MEMBERSHIP: 1}] * 3
 class Upgraded(Cluster):
     """Nodes that were founded without features, and have them now."""
 
-    features = OFFERED
+    features = LEVEL_0
 
     def make(self, number, **changes):
         return super().make(number, **{"features": self.features, **changes})
@@ -30,7 +31,7 @@ class Upgraded(Cluster):
     async def upgrade(self):
         await self.start()
         await self.stop()
-        self.features = UNSTABLE
+        self.features = OFFERED
         await self.start()
 
     async def replace(self, number, features):
@@ -143,14 +144,14 @@ def test_replicas_with_other_registrations_differ_if_a_level_does_not_say_by_wha
 def test_a_level_is_refused_while_a_linked_broker_is_of_a_version_without_it_whatever_the_tables_say(tmp_path, through):
     async def test(cluster):
         await upgraded(cluster)
-        await cluster.replace(3, OFFERED)
+        await cluster.replace(3, LEVEL_0)
         assert cluster.known(1) == KNOWN
         for validate_only in (True, False):
             with pytest.raises(FeatureUpdateError, match="cannot be at level 1: broker 3 has 0; start a newer version"):
                 await cluster.ask(validate_only=validate_only, through=through)
         assert cluster.levels() == [0, 0, 0]
         assert not any(node.stamp.is_stamped for node in cluster.nodes.values())
-        await cluster.replace(3, UNSTABLE)
+        await cluster.replace(3, OFFERED)
         await cluster.ask(validate_only=True)
         assert cluster.levels() == [0, 0, 0]
         await cluster.ask()
@@ -167,7 +168,7 @@ def test_a_level_is_raised_too_early_if_only_the_tables_are_asked(tmp_path, monk
 
     async def test(cluster):
         await upgraded(cluster)
-        await cluster.replace(3, OFFERED)
+        await cluster.replace(3, LEVEL_0)
         await until(lambda: cluster.controller is not None and cluster.controller is not cluster[3])
         await cluster.ask()
         assert cluster[1].controller.features.level(MEMBERSHIP) == 1

@@ -8,7 +8,7 @@ from cluster.controller_tables import ControllerTables
 from cluster.errors import BrokerNotAdmittedError, FeatureUpdateError, InvalidReplicaAssignmentError
 from cluster.feature_table import FeatureTable
 from cluster.members_table import MembersTable
-from model.features import MEMBERSHIP, UNSTABLE
+from model.features import MEMBERSHIP, OFFERED
 from model.ids import Index, NodeId
 from model.topic_config import TopicConfig
 from tests.unit.cluster.test_members import Machine, record
@@ -33,7 +33,7 @@ def _a_retired_directory_gets_no_replica():
 
 
 def _a_level_waits_for_every_broker():
-    tables = ControllerTables(TopicConfig(), UNSTABLE)
+    tables = ControllerTables(TopicConfig(), OFFERED)
     older = BrokerRecord(2, "d2", "k", 9092, "r2", 33145, "a", 9644, {})
     for index, broker in enumerate((record(1), older), start=1):
         tables.apply(RegisterBroker(broker), Index(index))

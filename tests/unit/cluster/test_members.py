@@ -33,7 +33,7 @@ from cluster.evacuation import evacuated, raised, wanted_moves
 from cluster.members_table import FOUNDING_EPOCH, BrokerState
 from cluster.raft0_candidates import raft0_candidates
 from cluster.raft0_table import raft0_target
-from model.features import MEMBERSHIP, UNSTABLE, told_features
+from model.features import MEMBERSHIP, OFFERED, told_features
 from model.ids import DirectoryId, Index, NodeId, Replica
 from model.topic_config import TopicConfig
 from raft.group_configuration import Revision
@@ -45,7 +45,7 @@ TOPIC = "a" * 32
 
 def record(node, directory=None, port=33145):
     return BrokerRecord(
-        *(node, directory or f"d{node}", "k", 9092, f"r{node}", port, "a", 9644), told_features(UNSTABLE)
+        *(node, directory or f"d{node}", "k", 9092, f"r{node}", port, "a", 9644), told_features(OFFERED)
     )
 
 
@@ -53,7 +53,7 @@ class Machine:
     """Tables whose commands have indexes."""
 
     def __init__(self, level=1):
-        self.tables = ControllerTables(TopicConfig(), UNSTABLE, FOUNDERS)
+        self.tables = ControllerTables(TopicConfig(), OFFERED, FOUNDERS)
         self.index = 0
         if level:
             self.apply(SetFeature(MEMBERSHIP, 1))
@@ -76,7 +76,7 @@ class Machine:
         self.apply(CreateTopic(name, topic_id, [[ReplicaRecord(node, f"d{node}") for node in nodes]], {}))
 
     def restored(self):
-        other = ControllerTables(TopicConfig(), UNSTABLE, FOUNDERS)
+        other = ControllerTables(TopicConfig(), OFFERED, FOUNDERS)
         steps = other.decode(b"".join(self.tables.encode()))
         while True:
             try:
@@ -238,7 +238,7 @@ def test_nobody_hears_of_a_snapshot_before_all_tables_are_of_its_moment():
     machine.apply(FinishPlacement("raft0", (0, machine.index)))
     machine.apply(SetBrokerState(3, "draining"))
     machine.apply(AlterBrokerConfigs(None, {"retention.ms": "7"}))
-    state = ControllerState(TopicConfig(), offered=UNSTABLE, founders=FOUNDERS)
+    state = ControllerState(TopicConfig(), offered=OFFERED, founders=FOUNDERS)
     restore(state, old, 4)
     tables, heard = state.tables, []
 
@@ -259,7 +259,7 @@ def test_a_damaged_block_of_members_is_refused():
     machine.apply(AdmitBroker(4, "d4", "r", 1))
     state = b"".join(machine.tables.encode()).replace(b"active", b"asleep")
     with pytest.raises(CorruptLogError, match="asleep"):
-        list(ControllerTables(TopicConfig(), UNSTABLE, FOUNDERS).decode(state))
+        list(ControllerTables(TopicConfig(), OFFERED, FOUNDERS).decode(state))
 
 
 # -- what must move -------------------------------------------------------------------------------------------------

@@ -8,13 +8,14 @@ import pytest
 
 from cluster.errors import ControllerUnavailableError, FeatureLevelError
 from cluster.placements import AlterPlacementsRequest, Placements, WantedMove
-from model.features import UNSTABLE
+from model.features import OFFERED
 from model.ids import Index
 from raft.errors import RaftError
 from raft.gravestone import read_gravestone
 from raft.replica_directories import ReplicaDirectories
 from storage.entry import EntryKind
 from storage.errors import LogPoisonedError
+from tests.feature_levels import LEVEL_0
 from tests.unit.cluster.cluster_nodes import Cluster, cluster_of, run, until
 
 NODES = (1, 2, 3, 4)
@@ -24,7 +25,7 @@ class Movable(Cluster):
     """Nodes that have the feature."""
 
     def make(self, number, **changes):
-        return super().make(number, features=UNSTABLE, **changes)
+        return super().make(number, features=OFFERED, **changes)
 
 
 @asynccontextmanager
@@ -169,7 +170,7 @@ def test_a_partition_moves_under_writes_and_back_and_what_it_leaves_is_a_gravest
 
 def test_nothing_moves_below_the_level(tmp_path):
     async def test():
-        async with cluster_of(tmp_path, 1) as cluster:
+        async with cluster_of(tmp_path, 1, features=LEVEL_0) as cluster:
             await assigned(cluster, 1)
             with pytest.raises(FeatureLevelError, match=r"moves of partitions need raftka\.membership at level 1"):
                 await ask(cluster, (0, [1]))

@@ -7,6 +7,7 @@ from cluster_nodes import SECRET, cluster_of, run, until
 from cluster.admin_requests import RegisterBrokerRequest
 from cluster.commands import BrokerRecord
 from cluster.partition_status import PartitionStatusReader
+from model.features import told_features
 from model.ids import NodeId
 from tests.engine import consensus_of
 from tests.unit.model.record_batches import build_batch
@@ -83,7 +84,10 @@ def test_a_node_that_was_away_catches_up(tmp_path):
 def test_a_broker_that_moved_is_known_by_its_new_address(tmp_path):
     async def test():
         async with cluster_of(tmp_path, 3) as cluster:
-            moved = BrokerRecord(2, cluster[2].replica.directory_id, "elsewhere", 1234, "r", 1, "a", 2)
+            # The address of its links is dialled, so that one stays.
+            link = cluster.seeds[1].host, cluster.seeds[1].port
+            directory = cluster[2].replica.directory_id
+            moved = BrokerRecord(2, directory, "elsewhere", 1234, *link, "a", 2, told_features())
             await cluster[3].admin.register_broker(RegisterBrokerRequest(moved, 5.0))
             await until(lambda: all(node.controller.members.get(NodeId(2)) == moved for node in cluster.nodes.values()))
             index = cluster.controller.controller.applied_index

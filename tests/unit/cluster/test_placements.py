@@ -21,7 +21,7 @@ from cluster.commands import (
 )
 from cluster.errors import FeatureLevelError, NoReassignmentError, UnknownPartitionError, UnknownTopicError
 from cluster.placement import Placement
-from model.features import MEMBERSHIP, UNSTABLE
+from model.features import MEMBERSHIP, OFFERED
 from model.ids import DirectoryId, NodeId, Replica
 from raft.group_configuration import Revision
 from storage.errors import CorruptLogError
@@ -45,7 +45,7 @@ def move(*nodes, partition=0, topic=TOPIC):
 
 @pytest.fixture(name="machine")
 def fixture_machine():
-    machine = Machine(UNSTABLE)
+    machine = Machine(OFFERED)
     for node in range(1, 6):
         record = BrokerRecord(node, f"dir{node}", "k", 9092, "r", 1, "a", 2, {MEMBERSHIP: 1})
         assert machine.apply(RegisterBroker(record)) is None
@@ -168,7 +168,7 @@ def test_what_is_restored_is_what_was_saved(machine):
     moved(machine, 5, partition=1)
     moved(machine, 1, 2, partition=1)
     saved = machine.saved()
-    other = Machine(UNSTABLE)
+    other = Machine(OFFERED)
     other.restore(saved)
     assert other.saved() == saved
     assert topic_of(other) == topic_of(machine)
@@ -190,7 +190,7 @@ _MOVES = st.tuples(st.integers(0, 1), st.lists(st.integers(1, 5), max_size=5, un
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(_MOVES, st.just("finish"), st.just("grow")), max_size=12), st.integers(1, 5))
 def test_the_size_is_that_of_the_snapshot_and_never_above_what_was_kept_free(steps, together):
-    machine = Machine(UNSTABLE)
+    machine = Machine(OFFERED)
     machine.apply(SetFeature(MEMBERSHIP, 1))
     machine.apply(CreateTopic("t", TOPIC, [records(1, 2, 3), records(2, 3, 4)], {}))
     state = machine.state

@@ -7,10 +7,11 @@ import pytest
 from cluster import controller_tables, raft0_voters
 from cluster.admin_requests import UpdateFeatureRequest
 from cluster.raft0_candidates import raft0_candidates
-from model.features import MEMBERSHIP, OFFERED, UNSTABLE
+from model.features import MEMBERSHIP, OFFERED
 from model.ids import RAFT0
 from raft.group_configuration import NO_REVISION, Revision
 from raft.reconfiguration_stm import Reconfiguration
+from tests.feature_levels import LEVEL_0
 from tests.unit.cluster.cluster_nodes import Cluster, create_request, run, until
 from tests.unit.cluster.test_controller_log import SEGMENT_BYTES, churn, cut
 from tests.unit.cluster.test_moves import Movable
@@ -19,7 +20,7 @@ from tests.unit.cluster.test_moves import Movable
 class Upgraded(Cluster):
     """Nodes of a version that has not got the feature, until they have another one."""
 
-    features = OFFERED
+    features = LEVEL_0
 
     def make(self, number, **changes):
         return super().make(number, features=self.features, **changes)
@@ -131,7 +132,7 @@ def test_raft0_moves_once_the_level_is_raised_and_not_before(tmp_path):
         try:
             await cluster.start()
             await cluster.stop()
-            cluster.features = UNSTABLE
+            cluster.features = OFFERED
             await cluster.start()
             await create_at(cluster, 1, "a")
             assert all(cluster[node].controller.raft0.placement is None for node in cluster.nodes)

@@ -26,7 +26,7 @@ from cluster.raft0_candidates import Candidate, Candidates, raft0_candidates
 from cluster.raft0_table import Raft0Placement, Raft0Table, raft0_target
 from cluster.raft0_voters import voter_count, wanted_amid_move, wanted_voters
 from cluster.saved_placement import decode_raft0, save_raft0
-from model.features import MEMBERSHIP, UNSTABLE
+from model.features import MEMBERSHIP, OFFERED
 from model.ids import DirectoryId, NodeId, Replica
 from raft.group_configuration import NO_REVISION, Revision
 from raft.membership_steps import Target
@@ -190,7 +190,7 @@ def finish(revision):
 
 
 def machine_of(count=7, *, level=1):
-    machine = Machine(UNSTABLE, replicas(*range(1, count + 1)))
+    machine = Machine(OFFERED, replicas(*range(1, count + 1)))
     for node in range(1, count + 1):
         record = BrokerRecord(node, f"dir{node}", "k", 9092, "r", 1, "a", 2, {MEMBERSHIP: 1})
         assert machine.apply(RegisterBroker(record)) is None

@@ -9,8 +9,9 @@ from cluster.admin_requests import AlterTopicConfigsRequest
 from cluster.commands import AlterTopicConfigs, CreateTopic
 from cluster.errors import FeatureLevelError, InvalidTopicConfigError
 from cluster.topic_changes import ConfigChange, ConfigOperation
-from model.features import UNSTABLE
+from model.features import OFFERED
 from model.ids import GroupId
+from tests.feature_levels import LEVEL_0
 from tests.unit.cluster.cluster_nodes import cluster_of, create_request, run, until
 from tests.unit.cluster.test_moves import acknowledged, ask, assert_kept, movable, until_held, writes
 from tests.unit.cluster.test_placements import TOPIC, Machine, fixture_machine, raised, records  # noqa: F401
@@ -125,7 +126,7 @@ def test_a_throttled_move_is_cancelled_and_one_whose_lists_are_deleted_is_not_sl
 
 def test_throttled_replicas_are_refused_below_the_level_of_the_feature_and_a_wrong_list_always(tmp_path):
     async def test():
-        async with cluster_of(tmp_path, 1) as cluster:
+        async with cluster_of(tmp_path, 1, features=LEVEL_0) as cluster:
             await cluster.create_topic("t")
             with pytest.raises(FeatureLevelError, match=r"throttled replicas need raftka\.membership at level 1"):
                 await configure(cluster, leaders="0:1")
@@ -146,6 +147,6 @@ def test_the_tables_refuse_throttled_replicas_below_the_level_and_take_them_at_i
     raised(machine)
     for command in commands:
         assert machine.apply(command) is None
-    other = Machine(UNSTABLE)
+    other = Machine(OFFERED)
     other.restore(machine.saved())
     assert other.state.tables.topics.get("t").config.leader_replication_throttled_replicas == "0:1"

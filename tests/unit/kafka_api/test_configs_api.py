@@ -16,6 +16,7 @@ from kafka_api.protocol.messages import (
 from model.config_definition import ConfigType
 from model.topic_config import TOPIC_CONFIGS, TopicConfig
 from tests.engine import consensus_of
+from tests.feature_levels import LEVEL_0
 from tests.unit.cluster.cluster_nodes import until
 from tests.unit.model.record_batches import build_batch
 
@@ -210,7 +211,7 @@ def test_a_brokers_configuration_cannot_be_changed_below_the_level_of_the_featur
             assert result.error_code == ErrorCode.UNSUPPORTED_VERSION
             assert "raftka.membership at level 1" in result.error_message
 
-    with_client(tmp_path, test, broker_configs=OPTIONS)
+    with_client(tmp_path, test, broker_configs=OPTIONS, features=LEVEL_0)
 
 
 def test_keys_are_set_and_deleted_one_by_one(tmp_path):

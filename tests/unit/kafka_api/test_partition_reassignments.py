@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from wire_client import broker_in
 
 import cluster.founding
@@ -16,7 +15,7 @@ from kafka_api.protocol.messages import (
     ListPartitionReassignmentsRequest,
     MetadataRequest,
 )
-from model.features import MEMBERSHIP, UNSTABLE
+from model.features import MEMBERSHIP
 from raftka.kafka.one_broker import ask
 from raftka.kafka.wire.reassignment_requests import Reassignments, list_reassignments
 from tests.unit.cluster.cluster_nodes import run, until
@@ -24,12 +23,6 @@ from tests.unit.cluster.cluster_nodes import run, until
 _Topic = AlterPartitionReassignmentsRequest.ReassignableTopic
 _Partition = AlterPartitionReassignmentsRequest.ReassignablePartition
 _Asked = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
-
-
-@pytest.fixture(name="movable")
-def fixture_movable(monkeypatch):
-    """Brokers that are started from now on have the feature, and so have the clusters that they found."""
-    monkeypatch.setattr(cluster.node_options, "OFFERED", UNSTABLE)
 
 
 def with_broker(path, test):
@@ -95,7 +88,7 @@ def test_where_the_cluster_lacks_the_feature_the_whole_request_is_refused(tmp_pa
     with_broker(tmp_path, test)
 
 
-def test_each_partition_has_its_own_error(tmp_path, movable):
+def test_each_partition_has_its_own_error(tmp_path):
     async def test(broker, client):
         await second_broker(broker)
         moves = [(0, [1]), (1, [1, 1]), (2, [1]), (3, None)]
@@ -117,7 +110,7 @@ def test_each_partition_has_its_own_error(tmp_path, movable):
     with_broker(tmp_path, test)
 
 
-def test_a_move_is_listed_and_described_until_it_is_finished_or_cancelled(tmp_path, movable):
+def test_a_move_is_listed_and_described_until_it_is_finished_or_cancelled(tmp_path):
     async def test(broker, client):
         await second_broker(broker)
         # A version 0 knows no such field: the number may change.

@@ -183,9 +183,9 @@ class Broker:
 
 
 @asynccontextmanager
-async def broker_in(directory, *, defaults=None, state=None, raft=None, **options):
+async def broker_in(directory, *, defaults=None, state=None, raft=None, features=None, **options):
     """A broker with raft0 in office and its own address registered; `options` are those of KafkaOptions."""
-    cluster = Cluster(directory, 1, defaults=defaults, state=state, raft=raft)
+    cluster = Cluster(directory, 1, defaults=defaults, state=state, raft=raft, features=features)
     node = cluster.make(1)
     await node.start()
     server = KafkaServer(node.env, node, KafkaOptions(**options))

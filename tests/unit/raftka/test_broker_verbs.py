@@ -2,11 +2,13 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
 from cluster.events import EventKind
 from raftka.broker.readiness import not_ready
+from tests.feature_levels import LEVEL_0
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.cluster.test_joins import Growing
 from tests.unit.raftka.test_move_verbs import _Ports
@@ -269,7 +271,7 @@ def test_a_request_that_names_no_broker_or_too_much_is_refused(tmp_path, path, d
 
 def test_below_the_level_of_the_feature_every_verb_names_it(tmp_path):
     async def test():
-        async with _growing(tmp_path, Cluster) as ports:
+        async with _growing(tmp_path, partial(Cluster, features=LEVEL_0)) as ports:
             for verb in ("drain", "undrain", "decommission", "recommission", "remove"):
                 status, body = await _ask(ports, 2, verb)
                 assert (status, body["error"]) == (409, "UNSUPPORTED_VERSION")

@@ -18,12 +18,14 @@ from kafka_api.protocol.messages import (
     JoinGroupRequest,
     MetadataRequest,
 )
+from raftka.broker import application
 from raftka.broker.application import Broker
 from raftka.broker.dynamic_options import BrokerOptions
 from raftka.config import load_config
 from raftka.config_options import BY_DYNAMIC_NAME, BY_KEY, OPTIONS
 from runtime.environment import system_environment
 from tests.engine import consensus_of
+from tests.feature_levels import LEVEL_0
 from tests.unit.cluster.cluster_nodes import free_port, run, until
 from tests.unit.kafka_api.wire_client import Client
 from tests.unit.model.record_batches import build_batch
@@ -74,7 +76,7 @@ class Running:
 
 
 @asynccontextmanager
-async def running(path, *, is_unstable=True, **options):
+async def running(path, **options):
     """A broker whose clients are served; `options` are those of its start."""
     level = logging.getLogger().level
     config = load_config(
@@ -84,7 +86,6 @@ async def running(path, *, is_unstable=True, **options):
             "kafka.port": free_port("127.0.0.1"),
             "admin.port": 0,
             "rpc.port": 0,
-            "unstable.feature.versions.enable": is_unstable,
             **{key.replace("_", "."): value for key, value in options.items()},
         }
     )
@@ -333,9 +334,11 @@ def test_the_older_request_replaces_all_that_is_set(tmp_path):
     run(test)
 
 
-def test_below_the_level_of_the_feature_everything_is_read_only_and_refused(tmp_path):
+def test_below_the_level_of_the_feature_everything_is_read_only_and_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(application, "OFFERED", LEVEL_0)
+
     async def test():
-        async with running(tmp_path, is_unstable=False) as broker:
+        async with running(tmp_path) as broker:
             result = await broker.change("", ("log.retention.ms", SET, "5000"))
             assert result.error_code == ErrorCode.UNSUPPORTED_VERSION
             assert "raftka.membership at level 1, and the cluster uses it at level 0" in result.error_message

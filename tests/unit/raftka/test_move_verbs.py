@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,7 @@ from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import Starting
 from raftka.health.findings import to_json
 from raftka.health.rules import judge
+from tests.feature_levels import LEVEL_0
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.cluster.test_moves import Movable, nodes_of, topics, until_held
 
@@ -256,7 +258,7 @@ def test_a_request_that_says_too_little_or_too_much_is_refused(tmp_path, path, d
 
 def test_below_the_level_of_the_feature_every_verb_names_it(tmp_path):
     async def test():
-        async with _ports(tmp_path, Cluster) as ports:
+        async with _ports(tmp_path, partial(Cluster, features=LEVEL_0)) as ports:
             await ports.cluster.create_topic("t", replication_factor=3)
             for path, document in (
                 ("/v1/moves", {"moves": [_moving("t", 0, [1, 2, 4])]}),

@@ -1,0 +1,6 @@
+"""What versions offer that are older than this one."""
+
+from model.features import MEMBERSHIP, LevelRange
+
+# No level of anything, as the versions before brokers could join. Schedules that were pinned with it stay as they are.
+LEVEL_0 = {MEMBERSHIP: LevelRange(0, 0)}
