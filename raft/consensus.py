@@ -133,7 +133,8 @@ class Consensus:
         voted_for = None if vote.voted_for is None else NodeId(vote.voted_for)
         self.state.restore(Term(vote.term), voted_for, read_floor(self._context.kvstore, self.group))
         if (lost_end := self.state.lost_end) is not None:
-            self.logger.warning("lost entries up to %d@%d to damage and gets them from the others", *reversed(lost_end))
+            # Damage took them, or the replica was placed elsewhere meanwhile and has left its log there.
+            self.logger.warning("held entries up to %d@%d once, and gets them from the others", *reversed(lost_end))
         is_new = self.log.dirty_index == 0 and vote.term == 0
         log, voters = self.log, list(self.configuration.voter_ids)
         is_first = self.configuration.voter_sets[0][0].node_id == self.state.node_id

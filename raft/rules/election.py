@@ -21,7 +21,8 @@ class VoterView(NamedTuple):
 
     Attributes:
         log_end: Appends in flight included (counterexample 19).
-        lost_end: Where the log ended before damage took entries that were counted; None if nothing is missing.
+        lost_end: Where the log ended before damage took entries that were counted, or before the replica left and came
+            back without its log; None if nothing is missing.
         hears_leader: A leader of `term` spoke within one election timeout, or the voter is that leader.
     """
 
@@ -51,5 +52,5 @@ def refuse_reason(
         )
     if voter.lost_end is not None and log_end < voter.lost_end:
         lost = f"{voter.lost_end.last_index}@{voter.lost_end.term}"
-        return f"log ends at {log_end.last_index}@{log_end.term}, ours ended at {lost} before damage"
+        return f"log ends at {log_end.last_index}@{log_end.term}, ours once ended at {lost}"
     return None
