@@ -17,7 +17,8 @@
 * `append_entries_buffer`   follower: takes many requests at once, with one lock and one flush.
 * `append_buffer_budget`    bounds the bytes in these buffers, over all followers of a node.
 * `recovery_stm`            brings one lagging follower up to date from the log.
-* `recovery_pace`           how fast it may send: `recovery_throttle` has the rates of a node, each a `token_bucket`.
+* `recovery_pace`           how fast it may send: `recovery_throttle` has the rates of a node, each a `token_bucket`;
+                          `recovery_trend` whether the follower comes nearer.
 * `vote_stm`                one election: pre-vote, then vote; `election_timer` decides when.
 * `voter`                   answers vote requests; `vote_store` makes term and vote durable.
 * `leadership_transfer`     hands the leadership to a chosen voter; `leader_watch` decides when a leader must leave.

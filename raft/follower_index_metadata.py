@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from model.ids import NO_INDEX, Index, NodeId
 from raft.messages import AppendEntriesReply
+from raft.recovery_trend import RecoveryTrend
 from raft.rules.agreement import CopyPosition
 
 # The loop time of what has not happened in this leadership.
@@ -66,6 +67,8 @@ class FollowerIndexMetadata:
     first_request_to_recover: int = 0
     # While its recovery is held to a rate: to which, for people.
     held_back_by: str = ""
+    # Whether its recoveries bring it nearer.
+    trend: RecoveryTrend = field(default_factory=RecoveryTrend)
     # When the log said last that the storage refused its recovery.
     refusal_logged_at: float = NEVER
     # Called whenever a request with entries (or a probe) has been answered or has failed: recovery waits for room.

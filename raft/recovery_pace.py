@@ -3,7 +3,7 @@
     in sync, or needed      never held: it is not the bulk of a move, and writes would wait with it
     named as a leader       waits for the bucket of this node
     named as a follower     waits for the bucket of the follower's node, which it asks for credit
-    neither, and a learner  waits for this node's bucket for learners, as long as that lets it come nearer
+    neither, and a learner  waits for this node's bucket for learners, until that is seen not to bring it nearer
 
 Each look reads the configuration and the rates as they are now, so a change reaches a recovery that is under way.
 """
@@ -22,8 +22,6 @@ _CHUNKS_PER_SECOND = 8
 _CHUNK_BYTES_MIN = 16 * 1024
 # A follower without a bound is asked this often whether it has one by now.
 _ASK_EVERY_SECONDS = 1.0
-# Over this period it is seen whether a follower comes nearer.
-_TREND_SECONDS = 10.0
 _NO_RATE = -1
 
 
@@ -36,10 +34,6 @@ class RecoveryPace:
         # As the follower's node has said, and when.
         self._follower_rate = _NO_RATE
         self._asked_at = float("-inf")
-        # How many entries the follower lacked, at the beginning of the period under way.
-        self._trend_at = float("-inf")
-        self._lag_then = 0
-        self._is_losing = False
 
     @property
     def _throttle(self) -> RecoveryThrottle:
@@ -67,12 +61,16 @@ class RecoveryPace:
     def _is_taught(self) -> bool:
         """Whether the node's own bound for learners holds: nobody has set a rate, and the learner comes nearer at it.
 
-        Where producers write more than that, a learner would never get there: it is sent what it lacks as fast as
-        disks and links allow, until it comes nearer.
+        Where producers write more than that, a learner would never get there. Once that was seen, it is sent what it
+        lacks as fast as disks and links allow, for as long as this leadership lasts. Internal groups are small, and
+        what is moved waits for them.
         """
-        bucket, learners = self._throttle.teaching, self._context.state.configuration.learners
-        if not bucket.is_limited or self.is_throttled or self._is_losing or self._is_exempt:
+        context, bucket = self._context, self._throttle.teaching
+        if not bucket.is_limited or context.is_internal or self._follower.trend.has_lost:
             return False
+        if self.is_throttled or self._is_exempt:
+            return False
+        learners = context.state.configuration.learners
         return any(learner.node_id == self._follower.node_id for learner in learners)
 
     @property
@@ -133,7 +131,6 @@ class RecoveryPace:
         if not await self.is_known():
             return False
         context, began = self._context, self._context.now()
-        self._note_trend()
         if not self.is_bound:
             self._follower.held_back_by = ""
             return goes_on()
@@ -148,6 +145,7 @@ class RecoveryPace:
         finally:
             context.probe.throttled_seconds += context.now() - began
         context.probe.throttled_bytes += size
+        self._follower.trend.count(size)
         return True
 
     def count(self, size: int) -> None:
@@ -163,6 +161,7 @@ class RecoveryPace:
         goes_on: Callable[[], bool],
     ) -> bool:
         while goes_on():
+            self._follower.trend.look(self._context.now(), self._context.probe.bytes_appended)
             if not is_asked() or self._is_exempt:
                 return True
             reservation = await reserve(size)
@@ -199,13 +198,6 @@ class RecoveryPace:
 
     # -- what is told of it -------------------------------------------------------------------------------------
 
-    def _note_trend(self) -> None:
-        """See every few seconds whether the follower comes nearer."""
-        now, lag = self._context.now(), self._context.log.dirty_index - self._follower.expected_log_end_index
-        if now - self._trend_at >= _TREND_SECONDS:
-            self._is_losing = self._trend_at > float("-inf") and lag >= self._lag_then
-            self._trend_at, self._lag_then = now, lag
-
     def _tell(self) -> None:
         """Say to what rate the follower is held, and whether it comes nearer."""
         if not self.is_throttled:
@@ -221,6 +213,6 @@ class RecoveryPace:
             bounds.append((self._follower_rate, "follower", self._follower.node_id))
         rate, role, node = min(bounds)
         text = f"at most {rate} bytes/s: {role}.replication.throttled.rate of broker {node}"
-        if self._is_losing:
+        if self._follower.trend.is_losing:
             text += "; as much is written meanwhile, so it does not come nearer until the rate is raised"
         self._follower.held_back_by = text

@@ -6,6 +6,7 @@ import pytest
 
 from model.ids import ConsistencyLevel, NodeId
 from raft.recovery_throttle import ThrottledMembers
+from raft.recovery_trend import RecoveryTrend
 from raft.token_bucket import BURST_SECONDS, UNLIMITED
 from tests.unit.raft.stage import Stage
 from tests.unit.raft.test_reconfiguration import Group, target
@@ -232,6 +233,31 @@ def test_a_learner_that_does_not_come_nearer_at_its_bound_is_sent_more():
         group.rate(1, learner=RATE // 10)
         group.begin_move()
         group.until_reached(writes_per_second=2 * RATE)
+
+
+def test_a_learner_is_bound_no_more_once_its_bound_was_seen_to_be_too_low():
+    with Throttled() as group:
+        group.rate(1, learner=RATE)
+        group.begin_move()
+        group.fill(10 * BYTES)
+        group.go(25.0, writes_per_second=2 * RATE)
+        trend = group.replica(1).state.followers[NodeId(4)].trend
+        assert trend.has_lost
+        group.until_reached(writes_per_second=2 * RATE, at_most=10)
+
+
+def test_a_period_is_judged_by_bytes_and_one_in_which_nobody_looked_is_not():
+    trend = RecoveryTrend()
+    trend.look(0.0, 1_000)
+    trend.count(500)
+    trend.look(10.0, 1_499)
+    assert not trend.is_losing
+    trend.count(500)
+    trend.look(20.0, 1_999)
+    assert (trend.is_losing, trend.has_lost) == (True, True)
+    # Much was written, but there was no recovery.
+    trend.look(60.0, 900_000)
+    assert (trend.is_losing, trend.has_lost) == (False, True)
 
 
 def test_the_bound_of_a_follower_holds_for_all_its_leaders_together():
