@@ -14,6 +14,7 @@ confirms with a majority that it still leads before it reads its tables for a to
 """
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -39,6 +40,7 @@ from cluster.errors import (
     BY_NAME,
     ClusterError,
     ControllerUnavailableError,
+    FeatureUpdateError,
     InvalidReplicaAssignmentError,
     InvalidTopicNameError,
     NotControllerError,
@@ -68,6 +70,8 @@ from rpc.identity import Peer
 from rpc.links import Links
 from rpc.methods import Method
 from runtime.rng import Rng
+
+_logger = logging.getLogger("cluster")
 
 T = TypeVar("T")
 
@@ -485,7 +489,12 @@ class AdminRequests:
         features = self._controller.features
         for name, level in self._first_levels.items():
             if features.level(name) < level:
-                await self._controller.propose(SetFeature(name, level), deadline)
+                try:
+                    await self._controller.propose(SetFeature(name, level), deadline)
+                except FeatureUpdateError as error:
+                    # A version was changed amid the founding. The brokers register all the same.
+                    cure = f"raise it once all brokers have it: raftka cluster features upgrade {name}={level}"
+                    _logger.warning("%s was to be at level %d from the beginning: %s; %s", name, level, error, cure)
 
     async def _update_feature(self, request: UpdateFeatureRequest, deadline: float) -> AdminReply:
         # No broker registers between the question and the command: both happen under the lock.

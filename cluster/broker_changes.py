@@ -21,10 +21,9 @@ from cluster.errors import BrokerInUseError, UnknownBrokerError
 from cluster.members_table import BrokerState, Member
 from model.features import BROKERS_LEVEL, MEMBERSHIP
 from model.ids import DirectoryId, NodeId, Replica
+from rpc.links import SILENCE_SECONDS
 from rpc.methods import Method
 
-# What is heard of a broker that works: it asks over silent links more often (`idle_probe`).
-SILENCE_SECONDS = 5.0
 STATES = {
     "drain": BrokerState.DRAINING,
     "undrain": BrokerState.ACTIVE,

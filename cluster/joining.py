@@ -29,7 +29,7 @@ from cluster.errors import (
 from cluster.founding import ClusterRecord, Seed, check_refused_directory
 from model.features import BROKERS_LEVEL, MEMBERSHIP
 from model.ids import DirectoryId, NodeId, Replica
-from rpc.errors import ErrorCode, RemoteError, RpcError
+from rpc.errors import ErrorCode, HandshakeRefusedError, RefusalCode, RemoteError, RpcError
 from rpc.identity import Peer
 from rpc.links import Links
 from rpc.methods import Method
@@ -86,6 +86,7 @@ class Joins:
     """
 
     def __init__(self, links: Links, is_founded: Callable[[], bool]) -> None:
+        self._links = links
         self._is_founded = is_founded
         self._admissions: Admissions | None = None
         links.register_async(JOIN, self._answer)
@@ -102,6 +103,10 @@ class Joins:
                 raise ControllerUnavailableError("the broker that was asked is still starting")
             return await self._admissions.admit(request)
         except ClusterError as error:
+            if isinstance(error, BrokerAdmittedError):
+                # It ends. Whoever looks for the node learns here why it is away.
+                refusal = HandshakeRefusedError(RefusalCode.WRONG_DIRECTORY, str(error))
+                self._links.note_refusal(NodeId(request.node_id), refusal)
             return JoinReply(type(error).__name__, str(error))
 
 

@@ -17,7 +17,7 @@ from cluster.founding import FOUND, FoundRequest
 from model.error_text import reason_of
 from model.ids import NodeId, Replica
 from rpc.errors import RpcError
-from rpc.links import Links
+from rpc.links import SILENCE_SECONDS, Links
 
 _ANSWER_TIMEOUT = 2.0
 
@@ -42,7 +42,7 @@ class PresentFeatures:
         Raises:
             FeatureUpdateError: Some are linked and have not answered in time; the message names them.
         """
-        others = [node for node in nodes if node != self._replica.node_id and self._links.replica_of(node) is not None]
+        others = [node for node in nodes if node != self._replica.node_id and self._is_heard(node)]
         timeout = min(_ANSWER_TIMEOUT, max(0.0, deadline - asyncio.get_running_loop().time()))
         request = FoundRequest(self._replica.node_id, self._replica.directory_id, [], self._own)
         # All are asked at once: it takes as long as the slowest of them.
@@ -56,3 +56,6 @@ class PresentFeatures:
         if silent:
             raise FeatureUpdateError(f"{', '.join(silent)}: ask again once it answers, or stop it")
         return dict(sorted(found.items()))
+
+    def _is_heard(self, node: NodeId) -> bool:
+        return self._links.heard_replica(node, SILENCE_SECONDS) is not None

@@ -184,6 +184,8 @@ class Raft0Voters:
         candidates = [each for each in found.admitted if each.replica.directory_id not in found.retired]
         state = self._controller.consensus.state
         if move is None:
+            # What was seen of a former target says nothing of the next one.
+            self._ready_at = {}
             present = self._table.voters
             wanted = wanted_voters(present, candidates, state.node_id, self._is_ready)
         else:

@@ -28,6 +28,10 @@ R = TypeVar("R")
 LinkListener = Callable[[NodeId], None]
 
 
+# Of a broker that works more is heard: it asks over silent links more often (`idle_probe`).
+SILENCE_SECONDS = 5.0
+
+
 class Links:
     """One outgoing and one inbound link per peer.
 
@@ -175,6 +179,10 @@ class Links:
         It stays when the other node has ended since. Of a handshake that the peer began, the node id is unproven.
         """
         return self._owner.refusals.newest
+
+    def note_refusal(self, node_id: NodeId, error: HandshakeRefusedError) -> None:
+        """A peer is refused for a reason that is found after the handshake: it counts as a refused one."""
+        self._owner.refusals.refused(f"node {node_id}", node_id, error)
 
     @property
     def refusal_times(self) -> Mapping[NodeId, float]:

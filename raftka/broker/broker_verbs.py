@@ -17,7 +17,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from itertools import islice
 
-from cluster.broker_changes import SILENCE_SECONDS, ChangeBrokerRequest
+from cluster.broker_changes import ChangeBrokerRequest
 from cluster.broker_rules import check_unnamed_retirement
 from cluster.broker_waits import going_from, joins_again, lost_for_ever, staying, votes_in_raft0
 from cluster.errors import BrokerInUseError, UnknownBrokerError
@@ -28,6 +28,7 @@ from kafka_api.protocol.error_codes import ErrorCode
 from model.ids import NodeId, Replica
 from raftka.broker.admin_verbs import Change, Changing, Outcome, Read, Verb, VerbError, until_known
 from raftka.broker.broker_rows import member_json
+from rpc.links import SILENCE_SECONDS
 
 IN_USE = "BROKER_IN_USE"
 REPLACED = "DIRECTORY_REPLACED"

@@ -25,6 +25,9 @@ def not_ready(node: Node) -> NotReady | None:
     lacks a majority because others refuse it, or it them, does not serve, whatever it still knows of leaders.
     """
     refused = refusals(node, now=True)
+    if not refused and not node.is_registered.is_set():
+        # Whoever it refuses may dial it and not be dialled: a foreign directory names the addresses of other brokers.
+        refused = refusals(node, now=False)
     explained = explain(node.options.node_id, refused)
     if explained is not None and 2 * len(_reached(node)) <= len(_members(node)):
         silent = _members(node) - {refusal.peer for refusal in refused}

@@ -77,6 +77,7 @@ def test_an_empty_directory_under_a_known_node_id_is_refused_and_stays_empty(mak
     assert _names(third.data_dir) == ["lock"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(why_not_there() is not None, reason=str(why_not_there()))
 def test_below_the_level_nobody_joins_and_the_refusal_says_what_to_do(make_cluster: ClusterMaker, tmp_path: Path):
     cluster = make_cluster(4)

@@ -184,17 +184,19 @@ def test_brokers_describe_themselves_and_name_their_admin_ports(shared_cluster: 
         configs = describe(shared_cluster.bootstrap, ResourceType.BROKER, str(node))
         assert configs["node.id"].value == str(node)
         assert configs["admin.advertised.listener"].value == f"http://{broker.admin}"
-        assert all(config.is_read_only for config in configs.values())
+        assert configs["node.id"].is_read_only
+        # Options that change while brokers run are not.
+        assert not configs["log.retention.ms"].is_read_only
     resource = ConfigResource(
         ResourceType.BROKER,
         "1",
-        incremental_configs=[ConfigEntry("log.retention.ms", "5", incremental_operation=AlterConfigOpType.SET)],
+        incremental_configs=[ConfigEntry("kafka.port", "5", incremental_operation=AlterConfigOpType.SET)],
     )
     admin = admin_client(shared_cluster.bootstrap)
     with pytest.raises(KafkaException) as refused:
         admin.incremental_alter_configs([resource])[resource].result(DEADLINE_SECONDS)
-    assert refused.value.args[0].code() == KafkaError.UNSUPPORTED_VERSION
-    assert "raftka.membership at level 1" in refused.value.args[0].str()
+    assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
+    assert "kafka.port" in refused.value.args[0].str()
 
 
 def test_clients_are_told_the_address_that_is_advertised(make_cluster: ClusterMaker):

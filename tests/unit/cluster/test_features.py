@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from cluster.admin_requests import UpdateFeatureRequest
+from cluster.admin_requests import RegisterBrokerRequest, UpdateFeatureRequest
 from cluster.commands import (
     AllocateProducerIds,
     BrokerRecord,
@@ -19,13 +19,13 @@ from cluster.commands import (
 )
 from cluster.controller_state import ControllerState
 from cluster.errors import FeatureUpdateError
-from model.features import LevelRange, told_features
-from model.ids import Index, Offset, Term
+from model.features import MEMBERSHIP, LevelRange, told_features
+from model.ids import Index, NodeId, Offset, Term
 from model.topic_config import TopicConfig
 from storage.entry import Entry, EntryKind
 from storage.errors import CorruptLogError, UnknownFormatError
 from tests.feature_levels import LEVEL_0
-from tests.unit.cluster.cluster_nodes import Cluster, run, until
+from tests.unit.cluster.cluster_nodes import Cluster, cluster_of, run, until
 
 OFFERED = {"x.one": LevelRange(0, 2), "x.two": LevelRange(1, 3)}
 TOLD = {"x.one": 2, "x.two": 3}
@@ -284,6 +284,26 @@ def test_a_new_cluster_begins_at_the_levels_of_its_founders_before_anybody_regis
             assert node.cluster.features == {"x.one": 1, "x.two": 3}
             assert (node.controller.features.all(), node.controller.features.epoch) == ({"x.one": 1, "x.two": 3}, 2)
         await cluster.stop()
+
+    run(test)
+
+
+def test_brokers_register_where_one_lacks_a_level_of_the_founding(tmp_path, caplog):
+    """A version was changed amid the founding, so the founders have written down different levels."""
+
+    async def test():
+        async with cluster_of(tmp_path, 1, features=LEVEL_0) as cluster:
+            await cluster.stop()
+            cluster.features = {MEMBERSHIP: LevelRange(0, 1)}
+            await cluster.start()
+            node = cluster[1]
+            await node.admin.register_broker(RegisterBrokerRequest(broker(2), 5.0))
+            node.admin._first_levels = {MEMBERSHIP: 1}
+            moved = msgspec.structs.replace(node.controller.members.get(NodeId(1)), kafka_port=1234)
+            await node.admin.register_broker(RegisterBrokerRequest(moved, 5.0))
+            assert node.controller.members.get(NodeId(1)) == moved
+            assert node.controller.features.level(MEMBERSHIP) == 0
+            assert "raftka cluster features upgrade raftka.membership=1" in caplog.text
 
     run(test)
 

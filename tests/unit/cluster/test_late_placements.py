@@ -141,6 +141,7 @@ def test_other_brokers_are_chosen_for_who_asks_for_none(tmp_path):
         async with overtaken(tmp_path) as (asked, controller):
             reply = await asked.admin.create_topic(create_request("t", 6, 2))
             assert (reply.partitions, reply.replication_factor) == (6, 2)
+            await until(lambda: controller.topics.get("t") is not None)
             topic = controller.topics.get("t")
             assert {replica.node_id for replicas in topic.replicas for replica in replicas} == {1, 3}
             await controller.propose(SetBrokerState(2, "active"), asyncio.get_running_loop().time() + 10)
