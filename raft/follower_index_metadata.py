@@ -67,6 +67,8 @@ class FollowerIndexMetadata:
     first_request_to_recover: int = 0
     # While its recovery is held to a rate: to which, for people.
     held_back_by: str = ""
+    # Whether the leader's bound for learners was seen to be too low for it: it holds no more in this leadership.
+    outgrows_bound: bool = False
     # Whether its recoveries bring it nearer.
     trend: RecoveryTrend = field(default_factory=RecoveryTrend)
     # When the log said last that the storage refused its recovery.

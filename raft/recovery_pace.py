@@ -66,7 +66,7 @@ class RecoveryPace:
         what is moved waits for them.
         """
         context, bucket = self._context, self._throttle.teaching
-        if not bucket.is_limited or context.is_internal or self._follower.trend.has_lost:
+        if not bucket.is_limited or context.is_internal or self._follower.outgrows_bound:
             return False
         if self.is_throttled or self._is_exempt:
             return False
@@ -161,7 +161,10 @@ class RecoveryPace:
         goes_on: Callable[[], bool],
     ) -> bool:
         while goes_on():
-            self._follower.trend.look(self._context.now(), self._context.probe.bytes_appended)
+            trend, is_taught = self._follower.trend, self._is_taught
+            trend.look(self._context.now(), self._context.probe.bytes_appended, is_taught=is_taught)
+            if is_taught and trend.is_losing:
+                self._follower.outgrows_bound = True
             if not is_asked() or self._is_exempt:
                 return True
             reservation = await reserve(size)

@@ -241,23 +241,42 @@ def test_a_learner_is_bound_no_more_once_its_bound_was_seen_to_be_too_low():
         group.begin_move()
         group.fill(10 * BYTES)
         group.go(25.0, writes_per_second=2 * RATE)
-        trend = group.replica(1).state.followers[NodeId(4)].trend
-        assert trend.has_lost
+        assert group.replica(1).state.followers[NodeId(4)].outgrows_bound
         group.until_reached(writes_per_second=2 * RATE, at_most=10)
 
 
 def test_a_period_is_judged_by_bytes_and_one_in_which_nobody_looked_is_not():
     trend = RecoveryTrend()
-    trend.look(0.0, 1_000)
+    trend.look(0.0, 1_000, is_taught=False)
     trend.count(500)
-    trend.look(10.0, 1_499)
+    trend.look(10.0, 1_499, is_taught=False)
     assert not trend.is_losing
     trend.count(500)
-    trend.look(20.0, 1_999)
-    assert (trend.is_losing, trend.has_lost) == (True, True)
+    trend.look(20.0, 1_999, is_taught=False)
+    assert trend.is_losing
+    # Nothing was written and nothing sent.
+    trend.look(30.0, 1_999, is_taught=False)
+    assert not trend.is_losing
     # Much was written, but there was no recovery.
-    trend.look(60.0, 900_000)
-    assert (trend.is_losing, trend.has_lost) == (False, True)
+    trend.look(90.0, 900_000, is_taught=False)
+    assert not trend.is_losing
+    trend.look(100.0, 990_000, is_taught=False)
+    assert trend.is_losing
+    # What another bound has let pass says nothing of this one.
+    trend.look(101.0, 990_000, is_taught=True)
+    assert not trend.is_losing
+
+
+def test_a_rate_that_was_set_too_low_does_not_end_the_bound_for_learners():
+    with Throttled(leaders=[1]) as group:
+        group.rate(1, leader=RATE // 10, learner=RATE)
+        group.begin_move()
+        group.go(25.0, writes_per_second=RATE)
+        follower = group.replica(1).state.followers[NodeId(4)]
+        assert (follower.trend.is_losing, follower.outgrows_bound) == (True, False)
+        group.rate(1, learner=RATE)
+        group.go(1.0)
+        assert "replication.learner.bytes.per.second" in group.waits_for
 
 
 def test_the_bound_of_a_follower_holds_for_all_its_leaders_together():
