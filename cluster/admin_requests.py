@@ -497,9 +497,11 @@ class AdminRequests:
                     _logger.warning("%s was to be at level %d from the beginning: %s; %s", name, level, error, cure)
 
     async def _update_feature(self, request: UpdateFeatureRequest, deadline: float) -> AdminReply:
-        # No broker registers between the question and the command: both happen under the lock.
+        # No broker registers between the question and the command: both happen under the lock, and a registration that
+        # took too long is applied before.
         async with self._controller.admission:
             index = await self._controller.confirm_office(deadline)
+            await self._controller.settle(deadline)
             term = self._controller.consensus.term
             features, members = self._controller.features, self._controller.members
             features.check(request.name, request.level, {})

@@ -52,9 +52,11 @@ def check_placed(members: MembersTable, replicas: Iterable[Replica], held: Itera
         held: Where it is, or is on its way. A broker that is there may keep it, though it gets nothing new.
     """
     known = frozenset(held)
-    keeping = {replica.node_id for replica in known if members.member(replica.node_id) is not None}
+    present = (members.member(replica.node_id) for replica in known)
+    # Where a node has joined with a new directory, the replica goes on in that one.
+    keeping = {member.replica for member in present if member is not None and not members.is_retired(member)}
     for replica in replicas:
-        if replica in known or replica.node_id in keeping:
+        if replica in known or replica in keeping:
             continue
         refusal = members.refusal_of_replica(replica)
         if refusal is not None:

@@ -79,6 +79,20 @@ class Controller:
         self.require_office()
         return committed
 
+    async def settle(self, deadline: float) -> None:
+        """Return once the tables have all that lies in the log: a command whose proposal took too long may be there.
+
+        The caller holds `admission`, so nothing else comes before what it proposes then.
+
+        Raises:
+            ControllerUnavailableError: Not before the deadline (loop time).
+        """
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self.wait_applied(self.consensus.log.dirty_index)
+        except TimeoutError:
+            raise ControllerUnavailableError("raft0: what lies in the log was not applied in time") from None
+
     @property
     def applied_index(self) -> Index:
         """The tables are as of this entry of raft0."""

@@ -1,12 +1,13 @@
 """What a broker can do is known to all, whatever a leader or a snapshot of a version without features has left out."""
 
 import asyncio
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from cluster.admin_requests import AdminRequests, UpdateFeatureRequest
-from cluster.commands import SetFeature
+from cluster.commands import RegisterBroker, SetFeature
 from cluster.errors import FeatureUpdateError
 from cluster.founding import Founding
 from cluster.node import Node
@@ -15,6 +16,7 @@ from model.features import MEMBERSHIP, OFFERED
 from model.ids import NodeId
 from tests.feature_levels import LEVEL_0
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
+from tests.unit.kafka_api.wire_client import stuck_disk
 
 ALL = (1, 2, 3)
 KNOWN = [{MEMBERSHIP: 1}] * 3
@@ -108,6 +110,34 @@ def _forget(node: Node) -> None:
     table = node.controller.members
     for broker in table.all():
         table.apply_register(msgspec.structs.replace(broker, features={}))
+
+
+def test_a_registration_that_lies_in_the_log_counts(tmp_path):
+    """It took too long for whoever proposed it, and is not committed while raft0's leader looks at its tables."""
+
+    async def test():
+        cluster = Upgraded(tmp_path, 1)
+        try:
+            await cluster.upgrade()
+            node = cluster[1]
+            controller, deadline = node.controller, asyncio.get_running_loop().time() + 20
+            other = msgspec.structs.replace(controller.members.get(NodeId(1)), node_id=2)
+            await controller.propose(RegisterBroker(msgspec.structs.replace(other, features={MEMBERSHIP: 1})), deadline)
+            async with stuck_disk(SimpleNamespace(node=node)):
+                late = asyncio.create_task(
+                    controller.propose(RegisterBroker(msgspec.structs.replace(other, features={})), deadline)
+                )
+                await until(lambda: controller.consensus.log.dirty_index > controller.applied_index)
+                asked = asyncio.create_task(cluster.ask())
+                await until(controller.admission.locked)
+            await late
+            with pytest.raises(FeatureUpdateError, match="broker 2 has 0"):
+                await asked
+            assert cluster.levels() == [0]
+        finally:
+            await cluster.stop()
+
+    run(test)
 
 
 def test_replicas_with_other_registrations_take_a_level_alike(tmp_path):

@@ -94,6 +94,18 @@ def test_a_broker_that_holds_a_partition_may_keep_it_though_it_gets_nothing_new(
     machine.apply(AlterPlacements([PlacementRecord(TOPIC, 0, None)]))
 
 
+def test_a_node_that_has_joined_anew_gets_what_it_held_unless_its_new_directory_is_lost_too():
+    machine = machine_of_four()
+    machine.apply(AlterPlacements([PlacementRecord(TOPIC, 0, places(1, 4))]))
+    machine.apply(RetireDirectory(4, "d4"))
+    machine.apply(AdmitBroker(4, "e4", "r", 1))
+    machine.apply(RegisterBroker(record(4, "e4")))
+    moved = AlterPlacements([PlacementRecord(TOPIC, 0, places(1, 4, directories={4: "e4"}))])
+    machine.apply(RetireDirectory(4, "e4"))
+    with pytest.raises(InvalidReplicaAssignmentError, match="the data directory of broker 4 is retired"):
+        machine.apply(moved)
+
+
 def test_below_the_level_a_topic_is_placed_as_older_versions_have_placed_it():
     machine = Machine(level=0)
     machine.apply(CreateTopic("old", TOPIC, [places(7, 8)], {}))
