@@ -1,7 +1,6 @@
 """Verbs about brokers, at the admin ports of whole nodes: what they do, what they try, and what they refuse."""
 
 import asyncio
-from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
@@ -11,21 +10,11 @@ from raftka.broker.readiness import not_ready
 from tests.feature_levels import LEVEL_0
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.cluster.test_joins import Growing
-from tests.unit.raftka.test_move_verbs import _Ports
+from tests.unit.raftka.admin_ports import ports_of
 
 
-@asynccontextmanager
-async def _growing(directory, kind=Growing, founders=3):
-    cluster = kind(directory, founders)
-    ports = _Ports(cluster)
-    try:
-        await cluster.start()
-        await until(cluster.has_controller)
-        await ports.open()
-        yield ports
-    finally:
-        await ports.close()
-        await cluster.stop()
+def _growing(directory, kind=Growing, founders=3):
+    return ports_of(kind(directory, founders))
 
 
 async def _ask(ports, node, verb, at=1, **body):

@@ -1,13 +1,11 @@
 """Verbs about options of running brokers, at the admin ports of three nodes."""
 
-from contextlib import asynccontextmanager
-
 import pytest
 
 from model.features import MEMBERSHIP, LevelRange
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.cluster.test_broker_options import Numbers
-from tests.unit.raftka.test_move_verbs import _Ports
+from tests.unit.raftka.admin_ports import ports_of
 
 CONFIG = "/v1/config"
 
@@ -31,18 +29,8 @@ class _Fixed(_Changeable):
     level = 0
 
 
-@asynccontextmanager
-async def _ports(directory, kind=_Changeable):
-    cluster = kind(directory)
-    ports = _Ports(cluster)
-    try:
-        await cluster.start()
-        await until(cluster.has_controller)
-        await ports.open()
-        yield ports
-    finally:
-        await ports.close()
-        await cluster.stop()
+def _ports(directory, kind=_Changeable):
+    return ports_of(kind(directory))
 
 
 async def _set(ports, at=1):

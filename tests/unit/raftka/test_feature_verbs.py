@@ -7,7 +7,7 @@ import pytest
 from cluster.events import EventKind
 from model.features import MEMBERSHIP, LevelRange
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
-from tests.unit.raftka.test_move_verbs import _Ports
+from tests.unit.raftka.admin_ports import ports_of
 
 OLDER, NEWER = {MEMBERSHIP: LevelRange(0, 0)}, {MEMBERSHIP: LevelRange(0, 1)}
 UPGRADE = "/v1/features/upgrade"
@@ -27,18 +27,11 @@ class _Upgraded(Cluster):
 @asynccontextmanager
 async def _ports(directory, newer=(1, 2, 3)):
     cluster = _Upgraded(directory)
-    ports = _Ports(cluster)
-    try:
-        await cluster.start()
-        await cluster.stop()
-        cluster.offered |= dict.fromkeys(newer, NEWER)
-        await cluster.start()
-        await until(cluster.has_controller)
-        await ports.open()
+    await cluster.start()
+    await cluster.stop()
+    cluster.offered |= dict.fromkeys(newer, NEWER)
+    async with ports_of(cluster) as ports:
         yield ports
-    finally:
-        await ports.close()
-        await cluster.stop()
 
 
 async def _levels(ports, at=1):

@@ -1,7 +1,6 @@
 """Groups of which a majority of a voter set is lost for good: they wait, are named, and nothing guesses for them."""
 
 import asyncio
-from contextlib import asynccontextmanager
 
 from raft.reconfiguration_stm import Reconfiguration
 from raftka.broker.health import HealthReader
@@ -10,21 +9,12 @@ from raftka.health.findings import to_json
 from raftka.health.rules import judge
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.cluster.test_joins import Growing
-from tests.unit.raftka.test_move_verbs import _moving, _Ports
+from tests.unit.raftka.admin_ports import ports_of
+from tests.unit.raftka.test_move_verbs import _moving
 
 
-@asynccontextmanager
-async def _ports(directory):
-    cluster = Growing(directory, 3)
-    ports = _Ports(cluster)
-    try:
-        await cluster.start()
-        await until(cluster.has_controller)
-        await ports.open()
-        yield ports
-    finally:
-        await ports.close()
-        await cluster.stop()
+def _ports(directory):
+    return ports_of(Growing(directory, 3))
 
 
 async def _named(ports, condition, at=1, seconds=30):

@@ -1,72 +1,23 @@
 """Verbs that move partitions, at the admin ports of four nodes: what they do, what they try, and what they refuse."""
 
 import asyncio
-from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
 
 from cluster.events import EventKind
-from cluster.partition_status import PartitionStatusReader
-from raftka.admin_client import request_json
-from raftka.broker.admin_http import AdminHttp
-from raftka.broker.admin_listener import AdminListener
 from raftka.broker.health import HealthReader
 from raftka.broker.stall_watch import StallWatch
-from raftka.broker.starting import Starting
 from raftka.health.findings import to_json
 from raftka.health.rules import judge
 from tests.feature_levels import LEVEL_0
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.cluster.test_moves import Movable, nodes_of, topics, until_held
+from tests.unit.raftka.admin_ports import ports_of
 
 
-class _Ports:
-    """The admin ports of a cluster."""
-
-    def __init__(self, cluster):
-        self.cluster = cluster
-        self._stop = []
-        self._ports = {}
-
-    async def open(self):
-        for number, node in self.cluster.nodes.items():
-            listener = AdminListener(16)
-            admin = AdminHttp(Starting(number), listener)
-            statuses = PartitionStatusReader(node.links, node.partitions, node.options.node_id)
-            admin.serve(node, statuses, StallWatch(node))
-            await admin.start("127.0.0.1", 0)
-            self._stop.append(admin)
-            self._ports[number] = listener.port
-
-    async def close(self):
-        for admin in self._stop:
-            await admin.stop()
-
-    async def ask(self, path, document=None, at=1):
-        """Return (status, body) at a node: of a POST if there is a document."""
-        method = "GET" if document is None else "POST"
-        address = f"127.0.0.1:{self._ports[at]}"
-        return await asyncio.to_thread(request_json, address, path, 20.0, method=method, document=document)
-
-    async def moves(self, at=1):
-        status, body = await self.ask("/v1/moves", at=at)
-        assert status == 200
-        return body["moves"]
-
-
-@asynccontextmanager
-async def _ports(directory, kind=Movable):
-    cluster = kind(directory, 4)
-    ports = _Ports(cluster)
-    try:
-        await cluster.start()
-        await until(cluster.has_controller)
-        await ports.open()
-        yield ports
-    finally:
-        await ports.close()
-        await cluster.stop()
+def _ports(directory, kind=Movable):
+    return ports_of(kind(directory, 4))
 
 
 async def _created(cluster, **options):

@@ -212,6 +212,17 @@ def test_half_open_connections_do_not_stop_a_good_peer() -> None:
     ],
 )
 def test_a_wrong_node_is_refused_with_one_warning_on_each_side(other, words, caplog) -> None:
+    def know(one: Told, _: Told) -> None:
+        one.links.set_known_replicas({NodeId(2): KnownReplica(DirectoryId("dir-2"))})
+
+    messages = _warnings_of_refusals(other, know, caplog)
+    assert all(words in message for message in messages)
+    assert SECRET.decode() not in caplog.text
+
+
+def _warnings_of_refusals(other, know, caplog) -> list[str]:
+    """Let node 1 dial another one several times, and be refused; return the one warning of each side."""
+
     async def test() -> None:
         options = LinkOptions(refused_backoff=0.01)
         dials: asyncio.Queue[None] = asyncio.Queue()
@@ -219,7 +230,7 @@ def test_a_wrong_node_is_refused_with_one_warning_on_each_side(other, words, cap
             accept = two.links._server.accept
             two.links._server.accept = lambda: dials.put_nowait(None) or accept()
             await restart(two)
-            one.links.set_known_replicas({NodeId(2): KnownReplica(DirectoryId("dir-2"))})
+            know(one, two)
             one.links.set_peers({NodeId(2): two.address})
             for _ in range(4):
                 await dials.get()
@@ -230,8 +241,7 @@ def test_a_wrong_node_is_refused_with_one_warning_on_each_side(other, words, cap
         run(test())
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == len(set(messages)) == 2
-    assert all(words in message for message in messages)
-    assert SECRET.decode() not in caplog.text
+    return messages
 
 
 @pytest.mark.parametrize(
@@ -244,27 +254,13 @@ def test_a_wrong_node_is_refused_with_one_warning_on_each_side(other, words, cap
 def test_who_does_not_count_any_more_is_refused_with_one_warning_on_each_side_that_has_the_cure(
     other, retired, words, caplog
 ) -> None:
-    async def test() -> None:
-        options = LinkOptions(refused_backoff=0.01)
-        dials: asyncio.Queue[None] = asyncio.Queue()
-        async with nodes(identity(1), other, options=options) as (one, two):
-            accept = two.links._server.accept
-            two.links._server.accept = lambda: dials.put_nowait(None) or accept()
-            await restart(two)
-            for node in (one, two):
-                node.links.prefer_epochs()
-                node.links.require_epochs()
-            one.links.set_known_replicas({}, retired=frozenset(retired))
-            one.links.set_peers({NodeId(2): two.address})
-            for _ in range(4):
-                await dials.get()
-            assert one.ups.empty()
-            assert one.resets.empty()
+    def know(one: Told, two: Told) -> None:
+        for node in (one, two):
+            node.links.prefer_epochs()
+            node.links.require_epochs()
+        one.links.set_known_replicas({}, retired=frozenset(retired))
 
-    with caplog.at_level(logging.WARNING):
-        run(test())
-    messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == len(set(messages)) == 2
+    messages = _warnings_of_refusals(other, know, caplog)
     assert all(words in message for message in messages)
 
 
