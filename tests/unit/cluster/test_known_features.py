@@ -201,7 +201,7 @@ def test_a_level_is_raised_too_early_if_only_the_tables_are_asked(tmp_path, monk
         await cluster.replace(3, LEVEL_0)
         await until(lambda: cluster.controller is not None and cluster.controller is not cluster[3])
         await cluster.ask()
-        assert cluster[1].controller.features.level(MEMBERSHIP) == 1
+        await until(lambda: cluster[1].controller.features.level(MEMBERSHIP) == 1)
 
     with_cluster(tmp_path, test)
 

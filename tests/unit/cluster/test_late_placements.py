@@ -115,33 +115,39 @@ def test_below_the_level_a_topic_is_placed_as_older_versions_have_placed_it():
 
 @asynccontextmanager
 async def overtaken(directory):
-    """Yield a node that does not lead raft0, and the tables: a decommission of broker 2 precedes each topic in the log.
+    """Yield raft0's leader, another node, and the broker whose decommission precedes each topic in the log.
 
-    It is not applied when raft0's leader looks at its tables.
+    The decommission is not applied when raft0's leader looks at its tables. The broker that leaves does not lead raft0:
+    a leader that leaves hands its office over in the middle of the test.
     """
     cluster = Growing(directory, 3)
     try:
         await cluster.start()
         await until(cluster.has_controller)
         controller = cluster.controller.controller
-        propose = controller.propose
+        asked, leaving = (node for node in cluster.nodes.values() if node is not cluster.controller)
+        leaves, propose = leaving.options.node_id, controller.propose
 
         async def propose_behind(command, deadline):
             if isinstance(command, CreateTopic | CreatePartitions):
-                await propose(SetBrokerState(2, "decommissioning"), deadline)
+                await propose(SetBrokerState(leaves, "decommissioning"), deadline)
             return await propose(command, deadline)
 
         controller.propose = propose_behind
-        yield next(node for node in cluster.nodes.values() if node is not cluster.controller), controller
+        yield controller, asked, leaves
     finally:
         await cluster.stop()
 
 
+def brokers_of(topic):
+    return {replica.node_id for replicas in topic.replicas for replica in replicas}
+
+
 def test_who_asks_for_a_broker_is_told_that_it_has_left_meanwhile(tmp_path):
     async def test():
-        async with overtaken(tmp_path) as (asked, controller):
-            request = create_request("t", assignment=[[1, 2]])
-            with pytest.raises(InvalidReplicaAssignmentError, match="broker 2 is decommissioning"):
+        async with overtaken(tmp_path) as (controller, asked, leaves):
+            request = create_request("t", assignment=[[1, 2, 3]])
+            with pytest.raises(InvalidReplicaAssignmentError, match=f"broker {leaves} is decommissioning"):
                 await asked.admin.create_topic(request)
             assert controller.topics.get("t") is None
 
@@ -150,16 +156,15 @@ def test_who_asks_for_a_broker_is_told_that_it_has_left_meanwhile(tmp_path):
 
 def test_other_brokers_are_chosen_for_who_asks_for_none(tmp_path):
     async def test():
-        async with overtaken(tmp_path) as (asked, controller):
+        async with overtaken(tmp_path) as (controller, asked, leaves):
             reply = await asked.admin.create_topic(create_request("t", 6, 2))
             assert (reply.partitions, reply.replication_factor) == (6, 2)
             await until(lambda: controller.topics.get("t") is not None)
-            topic = controller.topics.get("t")
-            assert {replica.node_id for replicas in topic.replicas for replica in replicas} == {1, 3}
-            await controller.propose(SetBrokerState(2, "active"), asyncio.get_running_loop().time() + 10)
+            assert brokers_of(controller.topics.get("t")) == {1, 2, 3} - {leaves}
+            await controller.propose(SetBrokerState(leaves, "active"), asyncio.get_running_loop().time() + 10)
             await asked.admin.create_partitions(CreatePartitionsRequest("t", 12, [], False, 10.0))
             topic = controller.topics.get("t")
             assert len(topic.replicas) == 12
-            assert {replica.node_id for replicas in topic.replicas for replica in replicas} == {1, 3}
+            assert brokers_of(topic) == {1, 2, 3} - {leaves}
 
     run(test)
