@@ -17,7 +17,7 @@ from tests.clients.sent import OUTCOME, RECORDER, Recorder
 from tests.clients.tasks import Task
 from tests.process.broker_processes import BrokerCluster, ClusterMaker
 from tests.process.conftest import make_cluster, pytest_runtest_makereport
-from tests.process.former_version import former_python, why_not_there
+from tests.process.former_version import former_python
 
 __all__ = ["make_cluster", "pytest_runtest_makereport"]
 
@@ -114,9 +114,6 @@ def living_tools(living: BrokerCluster, request: pytest.FixtureRequest) -> Itera
 @pytest.fixture
 def raised_tools(make_cluster: ClusterMaker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Referee]:
     """Return the referee for Kafka's own tools at three brokers of a version without features, which have founded it."""
-    if (why := why_not_there()) is not None:
-        # Only the history has that version.
-        pytest.skip(why)
     cluster = make_cluster(3)
     former = former_python(tmp_path)
     for broker in cluster.brokers.values():

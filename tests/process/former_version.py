@@ -7,13 +7,17 @@ import sysconfig
 import zipfile
 from pathlib import Path
 
+import pytest
+
+from tests.needed_tools import NEED_VARIABLE
+
 ROOT = Path(__file__).parents[2]
 # The parent of the first commit of model/features.py: it knows no feature, and no format 2 of a data directory.
 FORMER_COMMIT = "8603704a3d7b1f0c6ee76cdd2335e6bd245be964"
 _SECONDS = 180
 
 
-def why_not_there() -> str | None:
+def _why_not_there() -> str | None:
     """Return why the former version cannot be built here; None: it can."""
     try:
         found = subprocess.run(
@@ -59,7 +63,15 @@ def install(wheel: Path, home: Path) -> str:
 
 
 def former_python(folder: Path) -> str:
-    """Return the Python of an environment below `folder` that has the former version; it is built there."""
+    """Return the Python of an environment below `folder` that has the former version; it is built there.
+
+    Where it cannot be built, the test is skipped, or fails where nothing may be left out.
+    """
+    reason = _why_not_there()
+    if reason is not None and os.environ.get(NEED_VARIABLE):
+        pytest.fail(f"{reason}, and {NEED_VARIABLE} is set: fetch the whole history", pytrace=False)
+    if reason is not None:
+        pytest.skip(reason)
     return install(build_former_wheel(folder), folder / "environment")
 
 

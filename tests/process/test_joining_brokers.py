@@ -10,7 +10,7 @@ from raftka.admin_client import get_json, not_ready_reason
 from tests.mount_namespace import mount_namespace
 from tests.process.broker_processes import BrokerProcess, ClusterMaker, eventually
 from tests.process.command_line import raftka
-from tests.process.former_version import former_python, why_not_there
+from tests.process.former_version import former_python
 from tests.process.kafka_topics import create_topic
 from tests.process.living_clusters import only_founders_are_seeds
 
@@ -78,7 +78,6 @@ def test_an_empty_directory_under_a_known_node_id_is_refused_and_stays_empty(mak
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(why_not_there() is not None, reason=str(why_not_there()))
 def test_below_the_level_nobody_joins_and_the_refusal_says_what_to_do(make_cluster: ClusterMaker, tmp_path: Path):
     cluster = make_cluster(4)
     only_founders_are_seeds(cluster, 3)
@@ -106,6 +105,18 @@ def test_a_broker_alone_with_a_secret_grows(make_cluster: ClusterMaker):
     assert [row["node_id"] for row in get_json(cluster[1].admin, "/v1/brokers")[1]] == [1, 2]
     cluster[1].terminate()
     cluster.restart([1])
+
+
+def test_a_broker_alone_without_a_secret_lets_nobody_join(make_cluster: ClusterMaker):
+    cluster = make_cluster(2)
+    cluster[1].config["seeds"] = []
+    del cluster[1].config["cluster.secret.file"]
+    cluster[2].config["seeds"] = cluster.seeds[:1]
+    cluster[1].start()
+    cluster[2].start()
+    _reason(cluster[2], "waiting for seeds to let this broker join")
+    assert _names(cluster[2].data_dir) == ["lock"]
+    assert [row["node_id"] for row in get_json(cluster[1].admin, "/v1/brokers")[1]] == [1]
 
 
 def test_a_directory_that_is_replaced_while_its_broker_waits_gets_nothing_either(make_cluster: ClusterMaker):

@@ -30,14 +30,13 @@ from tests.process.acked_log import (
 )
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, BrokerProcess, ClusterMaker, eventually
 from tests.process.command_line import RAFTKA, environment
-from tests.process.former_version import former_python, why_not_there
+from tests.process.former_version import former_python
 from tests.process.kafka_topics import admin_client, create_topic
 
 pytestmark = [
     pytest.mark.process,
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(why_not_there() is not None, reason=str(why_not_there())),
 ]
 
 TOPICS = ("orders", "audit")

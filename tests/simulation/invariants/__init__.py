@@ -13,6 +13,7 @@ from tests.simulation.invariants.bounded_runahead import BoundedRunahead
 from tests.simulation.invariants.commit_rule import CommitRule
 from tests.simulation.invariants.committed_is_durable import CommittedIsDurable
 from tests.simulation.invariants.configurations_are_the_logs import ConfigurationsAreTheLogs
+from tests.simulation.invariants.configurations_follow_the_steps import ConfigurationsFollowTheSteps
 from tests.simulation.invariants.configurations_one_by_one import ConfigurationsOneByOne
 from tests.simulation.invariants.counters_grow import CountersGrow
 from tests.simulation.invariants.counts_are_true import CountsAreTrue
@@ -109,6 +110,7 @@ ALL: tuple[Callable[[History], Invariant], ...] = (
     CountsAreTrue,
     CountersGrow,
     ConfigurationsOneByOne,
+    ConfigurationsFollowTheSteps,
     ElectionsHaveMajorities,
     ConfigurationsAreTheLogs,
     LearnersAreCaughtUp,

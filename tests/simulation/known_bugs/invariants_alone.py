@@ -55,6 +55,7 @@ ALONE: tuple[tuple[type[Invariant], str], ...] = (
     (invariants.CountsAreTrue, "elected_is_counted_as_led"),
     (invariants.CountersGrow, "counters_begin_again_with_each_leader"),
     (invariants.ConfigurationsOneByOne, "two_configurations_are_under_way"),
+    (invariants.ConfigurationsFollowTheSteps, "voters_change_in_one_step"),
     (invariants.ElectionsHaveMajorities, "joint_configurations_elect_by_one_set"),
     (invariants.ConfigurationsAreTheLogs, "truncations_keep_the_newer_configuration"),
     (invariants.LearnersAreCaughtUp, "learners_are_promoted_by_what_they_have_written"),

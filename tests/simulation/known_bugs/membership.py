@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 import raft.election_timer
+import raft.reconfiguration_stm
 import raft.replica_directories
 import raft.vote_stm
 from cluster.admin_requests import AdminReply, AdminRequests
@@ -19,13 +20,15 @@ from cluster.placement import Placement
 from cluster.placement_reports import PlacementReports
 from cluster.placements import PlacementReport, Placements, ReachedPlacement
 from cluster.topic_table import Topic
-from model.ids import NO_INDEX, ConsistencyLevel, GroupId, Replica, Term
+from model.ids import NO_INDEX, RAFT0, ConsistencyLevel, GroupId, Replica, Term
+from raft import membership_steps
 from raft.configuration_entry import encode_configuration
 from raft.configuration_log import ConfigurationLog
 from raft.consensus import Consensus
 from raft.gravestone import Gravestone, gravestone_key
 from raft.group_configuration import GroupConfiguration, Revision
 from raft.group_manager import GroupManager
+from raft.membership_steps import Append, Step, Target
 from raft.reconfiguration_stm import Reconfiguration
 from raft.replicate_item import NewEntry
 from raft.rules import agreement
@@ -90,6 +93,19 @@ def two_configurations_are_under_way(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Reconfiguration, "__init__", begun)
     patch.setattr(Reconfiguration, "_append", append)
+
+
+def voters_change_in_one_step(patch: pytest.MonkeyPatch) -> None:
+    """A leader leaves the joint configuration out, and goes from the old voters to the new ones."""
+
+    def next_step(current: GroupConfiguration, target: Target, *asked: Any) -> Step:
+        step = membership_steps.next_step(current, target, *asked)
+        if isinstance(step, Append) and step.configuration.is_joint:
+            joint = step.configuration
+            return Append(GroupConfiguration(joint.voter_sets[-1:], joint.learners, joint.revision))
+        return step
+
+    patch.setattr(raft.reconfiguration_stm, "next_step", next_step)
 
 
 def joint_configurations_elect_by_one_set(patch: pytest.MonkeyPatch) -> None:
@@ -194,6 +210,18 @@ def gravestones_are_empty(patch: pytest.MonkeyPatch) -> None:
         kvstore.put(gravestone_key(group), msgspec.msgpack.encode(nothing))
 
     patch.setattr(raft.replica_directories, "put_gravestone", put)
+
+
+def moves_leave_out_a_replica(patch: pytest.MonkeyPatch) -> None:
+    """A group takes all but the last of the replicas that it is moved to, and reports that it has been moved."""
+    reconfigure = Consensus.reconfigure
+
+    def reconfigured(consensus: Consensus, target: Target) -> None:
+        if consensus.group != RAFT0 and len(target.voters) > 1:
+            target = Target(target.voters[:-1], target.revision, target.retired, target.learners)
+        reconfigure(consensus, target)
+
+    patch.setattr(Consensus, "reconfigure", reconfigured)
 
 
 def moves_need_no_level(patch: pytest.MonkeyPatch) -> None:

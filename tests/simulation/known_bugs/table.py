@@ -325,6 +325,11 @@ _MEMBERSHIP = (
     ),
     (membership.two_configurations_are_under_way, "Raft thesis 4.1", ("ConfigurationsOneByOne",)),
     (
+        membership.voters_change_in_one_step,
+        "Raft thesis 4.1",
+        ("ConfigurationsFollowTheSteps", "ElectionSafety", *_COMMITTED),
+    ),
+    (
         membership.joint_configurations_elect_by_one_set,
         "Raft thesis 4.3",
         ("ElectionsHaveMajorities", "ElectionSafety", *_COMMITTED),
@@ -352,6 +357,7 @@ _MEMBERSHIP = (
         "RFC 0019 section 5",
         ("GravestonesAreTrue", "VoteOnce", "Positions", "TermsAreDurable"),
     ),
+    (membership.moves_leave_out_a_replica, "RFC 0019, L6", ("Convergence",)),
     (membership.moves_need_no_level, "KIP-584; RFC 0018", ("FormatsHaveLevels",)),
 )
 _BROKERS = (

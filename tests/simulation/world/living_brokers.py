@@ -96,7 +96,7 @@ class LivingBrokers:
             self._ask(rng, node_id, "undrain", end, end)
 
         self._ask(rng, node_id, "drain", lambda: self.later(seconds, undrain), end)
-        self._strike_amid(rng, node_id)
+        self.strike_amid(rng, node_id)
 
     def join(self, rng: Random) -> None:
         """A broker with an empty disk joins."""
@@ -131,7 +131,7 @@ class LivingBrokers:
             self._end(node_id)
 
         self._ask(rng, node_id, "decommission", go_on, end)
-        self._strike_amid(rng, node_id)
+        self.strike_amid(rng, node_id)
 
     def replace_disk(self, rng: Random) -> None:
         """A broker stops, its disk is lost, and it joins with an empty one."""
@@ -169,7 +169,7 @@ class LivingBrokers:
             self._join(rng, node_id, "disks replaced")
 
         self._ask(rng, node_id, "retire", retired, retired, directory)
-        self._strike_amid(rng, node_id)
+        self.strike_amid(rng, node_id)
 
     def old_disk_returns(self, rng: Random) -> None:
         """A broker is started with the disk that it had before: nobody may speak with it."""
@@ -194,7 +194,7 @@ class LivingBrokers:
             self._end(node_id)
 
         self.later(rng.uniform(1.0, 5.0), put_back)
-        self._strike_amid(rng, node_id)
+        self.strike_amid(rng, node_id)
 
     def _look_at_returned(self, node_id: int) -> None:
         node = self._cluster.nodes.get(node_id)
@@ -245,7 +245,7 @@ class LivingBrokers:
         """Start a broker with an empty disk, and look until it serves."""
         self._busy[node_id] = self._nemesis.spared[node_id] = None
         self._start(node_id)
-        self._strike_amid(rng, node_id)
+        self.strike_amid(rng, node_id)
 
         def look() -> None:
             node = self._cluster.nodes.get(node_id)
@@ -278,7 +278,7 @@ class LivingBrokers:
         if step is not None:
             step()
 
-    def _strike_amid(self, rng: Random, node_id: int) -> None:
+    def strike_amid(self, rng: Random, node_id: int, change: str = "a change of brokers") -> None:
         """Let something strike soon: the broker that changes, raft0's leader, or any broker."""
         strikes = rng.random() < self._strikes
         who = rng.choice(["subject", "raft0's leader", "any"])
@@ -291,8 +291,8 @@ class LivingBrokers:
             victim = rng.choice(members) if victim is None else victim
             if self._nemesis.is_stopped or not self._cluster.is_up(victim):
                 return
-            self._world.record("amid", victim, ("a change of brokers", how))
-            self._cluster.history.counts[f"strikes amid a change of brokers: {who}"] += 1
+            self._world.record("amid", victim, (change, how))
+            self._cluster.history.counts[f"strikes amid {change}: {who}"] += 1
             if how == "isolate":
                 others = [other for other in self._world.nodes if other != victim]
                 self._nemesis.cut_off(victim, others, rng.uniform(0.5, 4.0))

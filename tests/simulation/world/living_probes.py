@@ -40,7 +40,11 @@ SOMETIMES_LIVING = (
     "brokers rolled back",
     "levels raised",
     "links of both formats",
-    *(f"strikes amid a change of brokers: {who}" for who in ("subject", "raft0's leader", "any")),
+    *(
+        f"strikes amid {change}: {who}"
+        for change in ("a change of brokers", "an upgrade")
+        for who in ("subject", "raft0's leader", "any")
+    ),
 )
 
 
@@ -88,9 +92,7 @@ class LivingProbes(Invariant):
     def _look_at(self, view: ReplicaView, ghost: Ghost) -> None:
         configuration = ghost.configuration
         assert configuration is not None
-        before = [each for each in view.configured if each.index < ghost.index]
-        former = before[-1].configuration if before else view.consensus.state.configurations._created_with
-        assert former is not None
+        former = view.configuration_before(ghost.index)
         sets, former_sets = voter_sets_of(configuration), voter_sets_of(former)
         if view.replica not in sets[-1]:
             self._count("a leader outside its target")
@@ -102,6 +104,6 @@ class LivingProbes(Invariant):
             self._count("a group of one voter grew")
         if len(sets[1]) == 1 < len(sets[0]):
             self._count("a group shrank to one voter")
-        begin = before[-1].index if before else 0
+        begin = max((each.index for each in view.configured if each.index < ghost.index), default=0)
         if former.learners and any(each.kind is EntryKind.DATA for each in view.entries[begin : ghost.index - 1]):
             self._count("a learner promoted under load")

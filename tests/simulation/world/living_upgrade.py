@@ -54,12 +54,14 @@ class RollingUpgrade:
             if self._cluster.is_up(node_id):
                 self._cluster.crash(node_id, power_loss=False)
                 self._nemesis.restart(node_id)
+            self._brokers.strike_amid(rng, node_id, "an upgrade")
             self._next(rng, others)
 
         self._brokers.later(rng.uniform(0.1, 2 * self._pause), restart)
 
     def _raise(self, rng: Random) -> None:
         async def ask(node: Node) -> None:
+            self._brokers.strike_amid(rng, int(node.options.node_id), "an upgrade")
             request = UpdateFeatureRequest(MEMBERSHIP, BROKERS_LEVEL, validate_only=False, timeout=_TIMEOUT)
             await node.admin.update_feature(request)
 

@@ -136,6 +136,11 @@ class ReplicaView:
         found = self.configured[-1].configuration if self.configured else None
         return found or self.consensus.state.configurations._created_with
 
+    def configuration_before(self, index: int) -> GroupConfiguration:
+        """Return the configuration that was in force when the entry at `index` was appended."""
+        before = [each.configuration for each in self.configured if each.index < index]
+        return (before[-1] if before else None) or self.consensus.state.configurations._created_with
+
     @property
     def replica(self) -> Replica:
         """Its node and its data directory: with another directory the node has another replica."""
