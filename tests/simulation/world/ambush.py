@@ -39,15 +39,35 @@ def wait_for_leader(
 ) -> None:
     """Call `strike` with the leader of `group` in the instant in which `is_moment` holds of it, and of its replica.
 
-    After `seconds` without such an instant nothing is done.
+    What `is_moment` reads changes only while the process of that leader runs. After `seconds` without such an instant
+    nothing is done.
     """
     world = cluster.world
     deadline = world.time + seconds
+    # As of the last look: the brokers in office, and which lives there were.
+    in_office: set[int] = set()
+    turns = -1
+
+    def is_as_before() -> bool:
+        """Whether no broker has run since that was in office then, or is now: a thousand times a virtual second."""
+        if cluster.turns != turns:
+            return False
+        for node_id in cluster.ran:
+            consensus = cluster.consensus(node_id, group)
+            if node_id in in_office or (consensus is not None and consensus.is_in_office):
+                return False
+        return True
 
     def look() -> None:
-        leader = cluster.leader_of(group)
-        consensus = None if leader is None else cluster.consensus(leader, group)
-        is_now = leader is not None and consensus is not None and is_moment(leader, consensus)
+        nonlocal in_office, turns
+        is_now = False
+        leader: int | None = None
+        if not is_as_before():
+            turns, offices = cluster.turns, cluster.offices(group)
+            in_office = {node_id for _, node_id in offices}
+            leader = max(offices, default=(0, None))[1]
+            consensus = None if leader is None else cluster.consensus(leader, group)
+            is_now = leader is not None and consensus is not None and is_moment(leader, consensus)
         if is_now or world.time > deadline:
             # Not the list that is being gone through.
             world.scheduler.observers = [each for each in world.scheduler.observers if each is not look]

@@ -117,6 +117,10 @@ class SimCluster:
         self._servers: dict[int, KafkaServer] = {}
         self._kvstores: dict[int, dict[str, bytes]] = {}
         self._disks_out: dict[int, DiskImage] = {}
+        # Those whose processes have run in this instant, as of its end.
+        self.ran: list[int] = []
+        # How often a life of a broker has begun or ended.
+        self.turns = 0
         # Brokers of the version before the feature.
         self.older: dict[int, None] = dict.fromkeys(range(1, options.nodes + 1)) if options.is_older else {}
         # Brokers that only an operator starts: they are not in the cluster, or their disk is being replaced.
@@ -170,6 +174,7 @@ class SimCluster:
         kvstore = MemoryKvStore(environment, self._kvstores[node_id])
         make = OlderNode if node_id in self.older else Node
         node = self.nodes[node_id] = make(environment, options, kvstore, lambda line: self._unusable(node_id, line))
+        self.turns += 1
         watch_events(node, machine.incarnation, self.observer)
         machine.spawn(self._run(node))
 
@@ -267,6 +272,7 @@ class SimCluster:
             self.observer.power_lost(node_id)
             self.on_power_loss()
         self._count(self.nodes.pop(node_id))
+        self.turns += 1
         self._servers.pop(node_id, None)
         self.world.nodes[node_id].crash(power_loss=power_loss)
 
@@ -359,12 +365,15 @@ class SimCluster:
 
     def leader_of(self, group: GroupId) -> int | None:
         """Return the node that leads the newest term of a group in office."""
-        leaders = [
+        return max(self.offices(group), default=(0, None))[1]
+
+    def offices(self, group: GroupId) -> list[tuple[int, int]]:
+        """Return the term and the node of each leader of a group in office: a deposed one may not know it."""
+        return [
             (consensus.term, node_id)
             for node_id in self.nodes
             if (consensus := self.consensus(node_id, group)) is not None and consensus.is_in_office
         ]
-        return max(leaders)[1] if leaders else None
 
     @property
     def members(self) -> list[int]:
@@ -410,8 +419,11 @@ class SimCluster:
         self.observer.observe(self.nodes[node_id], node_id, self.world.nodes[node_id].incarnation)
 
     def _observe(self) -> None:
+        machines = self.world.nodes
+        ran = self.ran = []
         for node_id in self.nodes:
-            loop = self.world.nodes[node_id].loop
+            loop = machines[node_id].loop
             if loop.has_run:
                 loop.has_run = False
+                ran.append(node_id)
                 self.observe(node_id)
