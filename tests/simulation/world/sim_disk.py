@@ -9,6 +9,7 @@ import posixpath
 import random
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
@@ -219,7 +220,7 @@ class SimDisk:
         An empty directory that has the name `target` is replaced.
         """
         (*above, name), (*target_above, target_name) = _parts(source), _parts(target)
-        parent, target_parent = self._directory_at(above), self._directory_at(target_above)
+        parent, target_parent = self._directory_at(tuple(above)), self._directory_at(tuple(target_above))
         moved = parent.entries[name]
         for directory, change in ((parent, {name: None}), (target_parent, {target_name: moved})):
             directory.change(change)
@@ -229,7 +230,7 @@ class SimDisk:
     def make_empty(self, path: str) -> None:
         """Make a directory behind the back of the processes, durably."""
         *above, name = _parts(path)
-        parent = self._directory_at(above)
+        parent = self._directory_at(tuple(above))
         parent.change({name: Directory()})
         parent.sync()
 
@@ -240,7 +241,7 @@ class SimDisk:
         except (KeyError, AssertionError):
             return []
 
-    def _directory_at(self, parts: list[str]) -> Directory:
+    def _directory_at(self, parts: tuple[str, ...]) -> Directory:
         entry: Inode | Directory = self.root
         for name in parts:
             assert isinstance(entry, Directory)
@@ -275,8 +276,10 @@ class SimDisk:
         return bytes(entry.durable) if isinstance(entry, Inode) else None
 
 
-def _parts(path: str) -> list[str]:
-    return [part for part in posixpath.normpath(f"/{path}").split("/") if part]
+# The same paths are asked for again and again: by each write, fsync and look of an observer.
+@lru_cache(maxsize=4096)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in posixpath.normpath(f"/{path}").split("/") if part)
 
 
 class SimFile:
@@ -402,7 +405,7 @@ class SimFileSystem:
         self.disk = disk
         self._loop = loop
         # What `hold` has opened, and the parts of its path.
-        self._held: tuple[list[str], Directory] | None = None
+        self._held: tuple[tuple[str, ...], Directory] | None = None
 
     @property
     def dead(self) -> bool:
@@ -426,10 +429,12 @@ class SimFileSystem:
     def let_go(self) -> None:
         self._held = None
 
-    def seen_from(self, parts: list[str]) -> tuple[list[str], Directory]:
+    def seen_from(self, parts: tuple[str, ...]) -> tuple[tuple[str, ...], Directory]:
         """Return what is left of a path, and from where: the held directory, or the root."""
-        if self._held is not None and parts[: len(self._held[0])] == self._held[0]:
-            return parts[len(self._held[0]) :], self._held[1]
+        if self._held is not None:
+            held, directory = self._held
+            if parts[: len(held)] == held:
+                return parts[len(held) :], directory
         return parts, self.disk.root
 
     def inode(self, path: str) -> Inode | None:
@@ -448,7 +453,7 @@ class SimFileSystem:
             entry = entry.durable.get(name) if isinstance(entry, Directory) else None
         return entry if isinstance(entry, Inode) else None
 
-    def _find(self, parts: list[str], path: str) -> Inode | Directory:
+    def _find(self, parts: tuple[str, ...], path: str) -> Inode | Directory:
         if self.dead:
             raise _error(errno.EBADF, path)
         parts, start = self.seen_from(parts)
@@ -462,15 +467,15 @@ class SimFileSystem:
             entry = found
         return entry
 
-    def _directory(self, parts: list[str], path: str) -> Directory:
+    def _directory(self, parts: tuple[str, ...], path: str) -> Directory:
         entry = self._find(parts, path)
         if not isinstance(entry, Directory):
             raise _error(errno.ENOTDIR, path)
         return entry
 
     def _parent(self, path: str) -> tuple[Directory, str]:
-        *above, name = _parts(path)
-        return self._directory(above, path), name
+        parts = _parts(path)
+        return self._directory(parts[:-1], path), parts[-1]
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
         parent, name = self._parent(path)
