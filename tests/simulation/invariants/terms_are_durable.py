@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -50,4 +51,9 @@ class TermsAreDurable(Invariant):
     @staticmethod
     def _durable_term(view: ReplicaView) -> int:
         stored = view.consensus._context.kvstore._durable.get(vote_key(view.group))
-        return 0 if stored is None else msgspec.msgpack.decode(stored, type=PersistedVote).term
+        return 0 if stored is None else _term_of(stored)
+
+
+@lru_cache(maxsize=1024)
+def _term_of(stored: bytes) -> int:
+    return msgspec.msgpack.decode(stored, type=PersistedVote).term

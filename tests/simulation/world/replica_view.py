@@ -125,6 +125,8 @@ class ReplicaView:
     entries: list[Ghost] = field(default_factory=list)
     configured: list[Ghost] = field(default_factory=list)
     broken_at: int | None = None
+    # Of the configuration that they were asked for last: each step asks for them again.
+    _voter_sets: tuple[GroupConfiguration | None, tuple[frozenset[Replica], ...]] = (None, ())
 
     def at(self, index: int) -> Ghost | None:
         """Return the entry at an index, None if the log does not hold it."""
@@ -149,7 +151,10 @@ class ReplicaView:
     @property
     def voter_sets(self) -> tuple[frozenset[Replica], ...]:
         """Each voter set in force."""
-        return voter_sets_of(self.configuration)
+        configuration = self.configuration
+        if self._voter_sets[0] is not configuration:
+            self._voter_sets = configuration, voter_sets_of(configuration)
+        return self._voter_sets[1]
 
     def find_configurations(self) -> None:
         """Look for configurations in all of the log: it was opened or cut."""
