@@ -1,4 +1,8 @@
-"""Moves of leaderships: any broker may be asked, and asks the leader of the partition to hand over."""
+"""Moves of leaderships: any broker may be asked, and asks the leader of the partition to hand over.
+
+A move that is only checked is a method of its own. A broker of an earlier version does not know it, and refuses; a new
+field of the request it would overlook, and hand over.
+"""
 
 import asyncio
 
@@ -31,6 +35,7 @@ class MoveReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 MOVE_LEADERSHIP = Method(22, "move_leadership", MoveRequest, MoveReply)
+CHECK_LEADERSHIP_MOVE = Method(31, "check_leadership_move", MoveRequest, MoveReply)
 
 
 class LeadershipMoves:
@@ -42,6 +47,7 @@ class LeadershipMoves:
         self._forwarder = Forwarder(links, self_node)
         self._self_node = self_node
         links.register_async(MOVE_LEADERSHIP, self._answer)
+        links.register_async(CHECK_LEADERSHIP_MOVE, self._answer_check)
 
     async def move(self, group: GroupId, target: NodeId, deadline: float) -> None:
         """Let `target` lead `group`; return when this broker knows it as the leader in office, or at the deadline.
@@ -50,10 +56,23 @@ class LeadershipMoves:
             LeadershipNotMovedError: Nobody is known to lead, or the leader did not hand over to the target. Where it
                 has not answered before `deadline` (loop time), the target may lead all the same.
         """
-        leader = self._leadership.leader_of(group)
+        await self._ask_leader(Forwarded(MOVE_LEADERSHIP, MoveRequest(group, target), self._move_here), deadline)
+        await self._until_known(group, target, deadline)
+
+    async def check(self, group: GroupId, target: NodeId, deadline: float) -> None:
+        """Ask the leader of `group` whether it would begin to hand over to `target` now; nothing changes.
+
+        Raises:
+            LeadershipNotMovedError: Nobody is known to lead, or the leader would not, or has not answered before
+                `deadline` (loop time).
+        """
+        check = Forwarded(CHECK_LEADERSHIP_MOVE, MoveRequest(group, target), self._check_here)
+        await self._ask_leader(check, deadline)
+
+    async def _ask_leader(self, move: Forwarded[MoveRequest, MoveReply], deadline: float) -> None:
+        leader = self._leadership.leader_of(GroupId(move.request.group))
         if leader is None:
             raise LeadershipNotMovedError("nobody leads the partition now")
-        move = Forwarded(MOVE_LEADERSHIP, MoveRequest(group, target), self._move_here)
         left = deadline - asyncio.get_running_loop().time()
         try:
             reply = await self._forwarder.forward(leader.node_id, move, left)
@@ -62,15 +81,30 @@ class LeadershipMoves:
             raise LeadershipNotMovedError(why) from error
         if reply.refusal:
             raise LeadershipNotMovedError(reply.refusal)
-        await self._until_known(group, target, deadline)
 
     async def _answer(self, _: Peer, request: MoveRequest, __: memoryview) -> MoveReply:
         return await self._move_here(request)
 
+    async def _answer_check(self, _: Peer, request: MoveRequest, __: memoryview) -> MoveReply:
+        return await self._check_here(request)
+
+    async def _check_here(self, request: MoveRequest) -> MoveReply:
+        consensus = self._groups.get(GroupId(request.group))
+        if consensus is None:
+            return self._without_replica(request)
+        try:
+            consensus.transfer.check(NodeId(request.target))
+        except RaftError as error:
+            return MoveReply(str(error))
+        return MoveReply("")
+
+    def _without_replica(self, request: MoveRequest) -> MoveReply:
+        return MoveReply(f"node {self._self_node} has no replica of {request.group}")
+
     async def _move_here(self, request: MoveRequest) -> MoveReply:
         consensus = self._groups.get(GroupId(request.group))
         if consensus is None:
-            return MoveReply(f"node {self._self_node} has no replica of {request.group}")
+            return self._without_replica(request)
         target = NodeId(request.target)
         try:
             leader = await consensus.transfer.run(target)

@@ -133,6 +133,14 @@ class Partition:
         """
         return await self._consensus.transfer.run(target)
 
+    def check_transfer(self, target: NodeId | None) -> NodeId:
+        """Return to whom `transfer_to` would begin to hand over now, and hand over nothing.
+
+        Raises:
+            RaftError: As `LeadershipTransfer.check`.
+        """
+        return self._consensus.transfer.check(target)
+
     @property
     def figures(self) -> IntervalFigures | None:
         """How long calls and fsyncs took since somebody last took the figures; None: nobody counts them."""

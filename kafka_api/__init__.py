@@ -16,6 +16,7 @@
 - response_pieces: responses as the kernel and a transport take them
 - options: bounds and defaults of the listener
 - described_configs: configurations as clients see them
+- preferred_leaders: lets the first replica of a partition lead, or tells whether it could
 - auto_topics: topics that exist because a client asked for them
 - groups: classic consumer groups: the state machine, and their coordinator
 - error_mapping: our errors -> Kafka's error codes

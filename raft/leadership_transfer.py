@@ -89,13 +89,7 @@ class LeadershipTransfer:
                 too far, or another transfer is under way; writes were not held up. TransferTimedOutError: it was not
                 up to date, or not elected, in time; this replica may still lead.
         """
-        state = self._context.state
-        if not state.is_in_office:
-            raise NotLeaderError(f"not in office as the leader of {self._context.name}")
-        if self.is_active:
-            raise TransferRefusedError(f"a leadership transfer of {self._context.name} is under way")
-        follower = self._choose(target, preferred)
-        self._check_near(follower)
+        follower = self._fit(target, preferred)
         self._context.probe.transfers_started += 1
         self._batcher.fail_waiting(NotLeaderError(f"the leadership of {self._context.name} is being handed over"))
         self._changed = asyncio.Event()
@@ -111,10 +105,27 @@ class LeadershipTransfer:
         self._context.probe.transfers_completed += 1
         return leader
 
+    def check(self, target: NodeId | None) -> NodeId:
+        """Return to whom `run` would begin to hand over now, and hand over nothing.
+
+        Raises:
+            RaftError: What `run` raises before it holds writes up.
+        """
+        return self._fit(target, ()).node_id
+
     def on_reply(self) -> None:
         """A follower has answered: it may be up to date now."""
         if self._changed is not None:
             self._changed.set()
+
+    def _fit(self, target: NodeId | None, preferred: Collection[NodeId]) -> FollowerIndexMetadata:
+        if not self._context.state.is_in_office:
+            raise NotLeaderError(f"not in office as the leader of {self._context.name}")
+        if self.is_active:
+            raise TransferRefusedError(f"a leadership transfer of {self._context.name} is under way")
+        follower = self._choose(target, preferred)
+        self._check_near(follower)
+        return follower
 
     def _is_reachable(self, follower: FollowerIndexMetadata) -> bool:
         return self._context.client.is_up(follower.node_id) and is_right_replica(self._context, follower)

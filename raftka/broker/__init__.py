@@ -7,8 +7,9 @@
 * `admin_access`    which requests the admin port refuses: those that a web page made a browser send.
 * `admin_http`      the admin port: readiness, partitions, brokers, metrics; `admin_parameters`: what its paths take.
 * `admin_verbs`     how verbs run there: JSON in and out, dry runs, who may change something; `verb_table` has them all,
-                    `move_verbs` those that move partitions, `broker_verbs` those about brokers, `feature_verbs` those
-                    about features, `config_verbs` those about options that are set while brokers run.
+                    `move_verbs` those that move partitions, `leader_verbs` those about who leads them, `broker_verbs`
+                    those about brokers, `feature_verbs` those about features, `config_verbs` those about options that
+                    are set while brokers run.
 * `broker_rows`     the brokers as the admin port tells them.
 * `bounds`          how full each state table is.
 * `can_listen`  whether its addresses are free, before anything else.

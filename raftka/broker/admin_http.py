@@ -6,6 +6,7 @@ GET   /v1/brokers                                                       a row fo
 GET   /v1/partitions?topic=T                                            a row for each; offsets of those led here
 GET   /v1/partitions/{topic}/{partition}                                leader, replicas, positions
 POST  /v1/partitions/{topic}/{partition}/transfer_leadership?target=N   only at the leader; without target: the best one
+          &dry_run=true                                                 who would lead, or why nobody else would
 GET   /v1/events?since=N                                                what happened, from event N on
 GET   /v1/bounds                                                        how full is what has a bound
 GET   /v1/health                                                        what is wrong with the cluster, and the cures
@@ -192,20 +193,31 @@ class AdminHttp:
         target = None if wanted is None else parse_number(wanted)
         if wanted is not None and target is None:
             return _error(400, f"target={wanted}: must be a node id")
+        dry_run = request.query.get("dry_run", "false")
+        if dry_run not in ("true", "false"):
+            return _error(400, f"dry_run={dry_run[:_SHOWN_CHARACTERS]}: must be true or false")
+        is_dry_run, node_id = dry_run == "true", self._node.options.node_id
+        leader = self._node.leadership.leader_of(topic.group(number))
+        if leader is not None and target == leader.node_id and self._node.is_alive(leader.node_id):
+            # Who got no answer asks again.
+            return _transferred(number, leader.node_id, leader.node_id, leader.term, is_dry_run=is_dry_run)
         partition = self._node.partitions.get(topic.group(number))
         if partition is None or not partition.is_in_office:
-            leader = self._node.leadership.leader_of(topic.group(number))
             where = "nobody leads it now" if leader is None else f"node {leader.node_id} does"
-            return _error(409, f"node {self._node.options.node_id} does not lead {topic.name}-{number}: {where}")
+            return _error(409, f"node {node_id} does not lead {topic.name}-{number}: {where}")
+        wanted_node = None if target is None else NodeId(target)
         try:
-            leader_now = await partition.transfer_to(None if target is None else NodeId(target))
+            if is_dry_run:
+                leader_then = partition.check_transfer(wanted_node)
+            else:
+                leader_then = await partition.transfer_to(wanted_node)
         except TransferTargetError as error:
             return _error(400, str(error))
         except TransferTimedOutError as error:
             return _error(504, str(error))
         except RaftError as error:
             return _error(409, str(error))
-        return web.json_response({"partition": number, "leader": leader_now, "term": partition.leader_epoch})
+        return _transferred(number, node_id, leader_then, partition.leader_epoch, is_dry_run=is_dry_run)
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         if self._scrapes is None:
@@ -223,6 +235,12 @@ def parse_number(text: str) -> int | None:
 
 def _error(status: int, message: str) -> web.Response:
     return web.json_response({"error": message}, status=status)
+
+
+def _transferred(number: int, before: int, then: int, term: int, *, is_dry_run: bool) -> web.Response:
+    """Return what a transfer has come to: who led, and who leads then; a transfer that is answered is over."""
+    told = {"partition": number, "leader_before": before, "leader": then, "term": term}
+    return web.json_response({"dry_run": is_dry_run, "waits_for": "", **told})
 
 
 def _is_about_this_broker(record: logging.LogRecord) -> bool:

@@ -8,7 +8,7 @@ from aiohttp import web
 PARAMETERS: dict[str, tuple[str, ...]] = {
     "/v1/events": ("since",),
     "/v1/partitions": ("topic",),
-    "/v1/partitions/{topic}/{partition}/transfer_leadership": ("target",),
+    "/v1/partitions/{topic}/{partition}/transfer_leadership": ("target", "dry_run"),
 }
 _SHOWN_CHARACTERS = 60
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

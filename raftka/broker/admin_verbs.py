@@ -49,6 +49,7 @@ _STATUSES = {
     ErrorCode.FEATURE_UPDATE_FAILED: HTTPStatus.CONFLICT,
     ErrorCode.TOPIC_ALREADY_EXISTS: HTTPStatus.CONFLICT,
     ErrorCode.POLICY_VIOLATION: HTTPStatus.CONFLICT,
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: HTTPStatus.CONFLICT,
     ErrorCode.REQUEST_TIMED_OUT: HTTPStatus.SERVICE_UNAVAILABLE,
     ErrorCode.NOT_CONTROLLER: HTTPStatus.SERVICE_UNAVAILABLE,
     ErrorCode.UNKNOWN_SERVER_ERROR: HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -267,8 +268,12 @@ def brokers_away(node: Node, only: NodeId | None = None) -> str:
 
 def refusal_of(error: ClusterError, details: Mapping[str, object] | None = None) -> VerbError:
     """Return how a verb tells what the cluster refuses: by Kafka's name."""
-    code = error_code(error)
-    return VerbError(_STATUSES.get(code, HTTPStatus.BAD_REQUEST), code.name, str(error), details)
+    return refusal_by(error_code(error), str(error), details)
+
+
+def refusal_by(code: ErrorCode, message: str, details: Mapping[str, object] | None = None) -> VerbError:
+    """Return how a verb refuses by one of Kafka's names."""
+    return VerbError(_STATUSES.get(code, HTTPStatus.BAD_REQUEST), code.name, message, details)
 
 
 def _refusal(error: VerbError) -> web.Response:

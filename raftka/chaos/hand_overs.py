@@ -58,10 +58,12 @@ class HandOvers:
             return False
         path = f"/v1/partitions/{topic}/{number}/transfer_leadership?target={target}"
         try:
-            status, _ = request_json(self._cluster.admin(leader), path, _TRANSFER_SECONDS, method="POST")
+            status, body = request_json(self._cluster.admin(leader), path, _TRANSFER_SECONDS, method="POST")
         except AdminError:
             return False
-        if status == 200:
+        # Where another fault has let the target lead meanwhile, nothing is handed over.
+        has_handed_over = status == 200 and body["leader_before"] == leader
+        if has_handed_over:
             tp = tp_of(topic, number)
             self._history.fault("transferred", tp=tp, nodes=[leader], to=target, nemesis=fault.nemesis)
-        return status == 200
+        return has_handed_over

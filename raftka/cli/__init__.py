@@ -30,7 +30,8 @@ Commands:
 * `brokers`   `raftka broker`; `broker_wait` waits for what was begun.
 * `dev`       `raftka dev`.
 * `topic`     `raftka topic`, with `topic_replication`.
-* `partition` `raftka partition`, with `partition_rows` and `partition_moves`; `move_wait` waits for moves.
+* `partition` `raftka partition`, with `partition_rows`, `partition_leaders` and `partition_moves`; `move_wait` waits
+              for moves.
 * `produce`   `raftka produce`, with `record_writer`.
 * `consume`   `raftka consume`, with `assigned_reader`, `group_reader`, `partition_ends` and `record_sink`.
 * `group`     `raftka group`.

@@ -61,7 +61,7 @@ def ask_verb(brokers: str, path: str, document: Any = None, seconds: float = _SE
     raise CommandError(told or "no broker answers")
 
 
-def try_change(brokers: str, path: str, document: dict[str, Any]) -> dict[str, Any] | None:
+def try_change(brokers: str, path: str, document: dict[str, Any], seconds: float = _SECONDS) -> dict[str, Any] | None:
     """Return the answer of a change that Kafka's protocol has a request for, too; None: no broker takes the verb.
 
     That is so with another Kafka, an older version, an admin port that does not answer here, and from another machine.
@@ -71,7 +71,7 @@ def try_change(brokers: str, path: str, document: dict[str, Any]) -> dict[str, A
         KafkaClientError: No broker answers.
     """
     try:
-        return ask_verb(brokers, path, document)
+        return ask_verb(brokers, path, document, seconds)
     except VerbRefusedError:
         raise
     except CommandError:
@@ -79,8 +79,8 @@ def try_change(brokers: str, path: str, document: dict[str, Any]) -> dict[str, A
 
 
 def tell_what_it_waits_for(answer: dict[str, Any]) -> None:
-    """Say on stderr what a change that was made still waits for."""
-    if answer["waits_for"]:
+    """Say on stderr what a change that was made still waits for; one that is refused waits for nothing."""
+    if answer.get("waits_for"):
         print(f"raftka: waits for {answer['waits_for']}", file=sys.stderr)
 
 

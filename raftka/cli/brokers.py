@@ -94,7 +94,12 @@ def drain(node: int, wait: bool, timeout: float, dry_run: bool, brokers: str, ou
     found = _change(brokers, node, "drain", dry_run=dry_run)
     if wait and not dry_run:
         found = {**found, **wait_until(brokers, node, timeout, _leads_nothing)}
-    lines = [f"broker {node}: {'would be' if dry_run else 'is'} drained"]
+    if dry_run:
+        lines = [f"broker {node}: would be drained"]
+    elif found["waits_for"]:
+        lines = [f"broker {node}: is being drained", f"waits for {found['waits_for']}"]
+    else:
+        lines = [f"broker {node}: is drained"]
     if found["only_here_count"]:
         more = found["only_here_count"] - _SHOWN_MAX
         names = ", ".join(found["only_here"][:_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")

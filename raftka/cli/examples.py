@@ -95,8 +95,12 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         Example("raftka broker replace 3", _LIVING),
     ),
     "partition list": (Example("raftka partition list"), Example("raftka partition list orders -f json")),
-    "partition transfer-leadership": (Example("raftka partition transfer-leadership orders 0"),),
+    "partition transfer-leadership": (
+        Example("raftka partition transfer-leadership orders 0 --dry-run"),
+        Example("raftka partition transfer-leadership orders 0"),
+    ),
     "partition elect-preferred": (
+        Example("raftka partition elect-preferred --all --dry-run"),
         Example("raftka partition elect-preferred orders 0"),
         Example("raftka partition elect-preferred --all"),
     ),

@@ -1,4 +1,4 @@
-"""Preferred replicas that are to lead (ElectLeaders), on any Kafka; by the wire client."""
+"""Preferred replicas that are to lead, on any Kafka: ElectLeaders, by the wire client, and what Metadata says of it."""
 
 import asyncio
 import random
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from raftka.config import parse_address
 from raftka.error_text import reason_of
 from raftka.kafka import client as kafka_client
-from raftka.kafka.client import CREATE_SECONDS, ClusterInfo
+from raftka.kafka.client import CREATE_SECONDS, ClusterInfo, PartitionInfo
 from raftka.kafka.errors import KafkaClientError, UnansweredError
 from raftka.kafka.groups import Partition
 from raftka.kafka.wire.client import LostError, NotSentError, WireClient
@@ -46,6 +46,23 @@ def elect_preferred(
     if answer.code:
         raise KafkaClientError(f"{address}: {_words(answer.code)}")
     return {(each.topic, each.partition): _election(each) for each in sorted(answer.results)}
+
+
+def check_preferred(cluster: ClusterInfo, partitions: Sequence[Partition] | None) -> Mapping[Partition, Election]:
+    """Return what an election would come to as far as Metadata tells; the arguments are those of `elect_preferred`."""
+    known = {(topic, each.partition): each for topic, found in cluster.topics.items() for each in found}
+    judged = {where: _judged(known[where]) for where in sorted(known if partitions is None else partitions)}
+    return {where: each for where, each in judged.items() if each.was_needed or partitions is not None}
+
+
+def _judged(found: PartitionInfo) -> Election:
+    preferred = found.replicas[0]
+    if found.leader < 0:
+        return Election(True, "nobody leads, who could hand over")
+    if found.leader == preferred:
+        return Election(False, "")
+    is_fit = preferred in found.in_sync
+    return Election(True, "" if is_fit else f"the preferred replica, on node {preferred}, is not in sync")
 
 
 async def _ask(address: str, partitions: Sequence[Partition] | None) -> Elections:

@@ -61,7 +61,21 @@ def test_the_preferred_replica_leads_after_an_election_and_one_that_is_dead_does
     dev.client("topic", "create", "orders", "-r", "3", "-p", "1")
     row = listed(dev)["orders"]
     preferred, other = row["replicas"][:2]
-    dev.client("partition", "transfer-leadership", "orders", "0", "--target", str(other))
+    transfer = ("partition", "transfer-leadership", "orders", "0", "--target", str(other))
+    would = f"orders-0: leader would be node {other}, is node {row['leader']}\nnothing is changed (--dry-run)\n"
+    assert dev.client(*transfer, "--dry-run").stdout == would
+    assert listed(dev)["orders"]["leader"] == row["leader"]
+    dev.client(*transfer)
+
+    def shown() -> str | None:
+        # The new leader hears of the others' positions only after a moment.
+        done = dev.run("partition", "elect-preferred", "--all", "--dry-run")
+        return done.stdout if done.returncode == 0 else None
+
+    said = eventually("the preferred replica would be elected", shown)
+    assert said.splitlines()[0] == f"orders-0: leader would be node {preferred}, is node {other}"
+    assert said.splitlines()[-1] == "nothing is changed (--dry-run)"
+    assert dev.client(*transfer).stdout == f"orders-0: node {other} leads already\n"
 
     def elected() -> str | None:
         # The new leader hears of the others' positions only after a moment.

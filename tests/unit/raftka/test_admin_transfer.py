@@ -40,7 +40,6 @@ def test_the_leader_moves_and_what_cannot_be_is_refused(tmp_path):
             other, third = (number for number in cluster.nodes if number != leader)
             path = "/v1/partitions/t/0/transfer_leadership"
             for port, asked, status, words in (
-                (ports[leader], f"{path}?target={leader}", 400, "already leads"),
                 (ports[leader], f"{path}?target=9", 400, "not a voter"),
                 (ports[leader], f"{path}?target=x", 400, "must be a node id"),
                 (ports[leader], f"{path}?target={'9' * 5000}", 400, "must be a node id"),
@@ -48,11 +47,20 @@ def test_the_leader_moves_and_what_cannot_be_is_refused(tmp_path):
                 (ports[leader], path.replace("/0/", "/1/"), 404, "has partitions 0 to 0"),
                 (ports[leader], path.replace("/t/", "/u/"), 404, "no topic"),
                 (ports[other], path, 409, f"node {leader} does"),
+                (ports[leader], f"{path}?dry_run=yes", 400, "must be true or false"),
+                (ports[leader], f"{path}?dryrun=true", 400, "unknown parameter"),
             ):
-                found, body = await _ask(port, asked)
-                assert (found, words in body["error"]) == (status, True), json.dumps(body)
+                for also in ("", f"{'&' if '?' in asked else '?'}dry_run=true"):
+                    if "dry_run=yes" in asked and also:
+                        continue
+                    found, body = await _ask(port, asked + also)
+                    assert (found, words in body["error"]) == (status, True), json.dumps(body)
+            # A leader that has just been elected does not know yet who is in sync, and refuses whoever may not be.
+            await until(lambda: _is_fit(consensus_of(cluster.leader_of("t")), third))
             status, body = await _ask(ports[leader], f"{path}?target={third}")
-            assert (status, body["partition"], body["leader"]) == (200, 0, third)
+            assert status == 200, json.dumps(body)
+            assert (body["partition"], body["leader"]) == (0, third)
+            assert (body["leader_before"], body["dry_run"], body["waits_for"]) == (leader, False, "")
             await until(lambda: _leads(cluster, third))
             assert body["term"] == cluster.leader_of("t").leader_epoch
             status, body = await _ask(ports[third], path)
@@ -64,6 +72,55 @@ def test_the_leader_moves_and_what_cannot_be_is_refused(tmp_path):
             await cluster.stop()
 
     run(test)
+
+
+def test_a_dry_run_tells_who_would_lead_or_why_not_and_a_second_transfer_changes_nothing(tmp_path):
+    async def test():
+        cluster, stop = Cluster(tmp_path, 3), []
+        await cluster.start()
+        try:
+            await cluster.create_topic("t", replication_factor=3)
+            ports = await _admin_ports(cluster, stop)
+            consensus = consensus_of(cluster.leader_of("t"))
+            leader = int(consensus.state.node_id)
+            other, third = (number for number in cluster.nodes if number != leader)
+            await until(lambda: _is_fit(consensus, other) and _is_fit(consensus, third))
+            path, term = "/v1/partitions/t/0/transfer_leadership", consensus.term
+            told = {"dry_run": True, "waits_for": "", "partition": 0, "leader_before": leader, "term": term}
+            status, body = await _ask(ports[leader], f"{path}?target={third}&dry_run=true")
+            assert (status, body) == (200, {**told, "leader": third})
+            status, body = await _ask(ports[leader], f"{path}?dry_run=true")
+            assert (status, body["leader"] in (other, third)) == (200, True)
+            assert (consensus.is_in_office, consensus.term) == (True, term)
+            assert (await _ask(ports[leader], f"{path}?target={third}"))[0] == 200
+            group = cluster[1].controller.topics.get("t").group(0)
+            await until(lambda: all(_believes(node, group, third) for node in cluster.nodes.values()))
+            term = cluster.leader_of("t").leader_epoch
+            for port in ports.values():
+                for also in ("", "&dry_run=true"):
+                    status, body = await _ask(port, f"{path}?target={third}{also}")
+                    assert (status, body["leader_before"], body["leader"]) == (200, third, third)
+            assert cluster.leader_of("t").leader_epoch == term
+            await cluster.stop(other)
+            await until(lambda: not cluster[third].is_alive(other))
+            for also in ("", "&dry_run=true"):
+                status, body = await _ask(ports[third], f"{path}?target={other}{also}")
+                assert (status, "is down" in body["error"]) == (400, True)
+        finally:
+            for admin in stop:
+                await admin.stop()
+            await cluster.stop()
+
+    run(test)
+
+
+def _is_fit(consensus, number):
+    return number in consensus.in_sync and not consensus.state.followers[number].needs_recovery
+
+
+def _believes(node, group, number):
+    leader = node.leadership.leader_of(group)
+    return leader is not None and leader.node_id == number
 
 
 def _leads(cluster, number):

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from raftka.admin_client import AdminError
-from raftka.cli import partition_rows
+from raftka.cli import partition_leaders, partition_rows
+from raftka.cli.admin_verbs import VerbRefusedError
 from raftka.cli.partition_rows import merged
 from raftka.cli.root import run
 from raftka.kafka import client as kafka_client
@@ -153,6 +155,7 @@ def test_each_election_has_its_line(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         return {where: each for where, each in done.items() if partitions is None or where in partitions}
 
     monkeypatch.setattr(kafka_client, "read_cluster", lambda *_: CLUSTER)
+    monkeypatch.setattr(partition_leaders, "try_change", lambda *_: None)
     monkeypatch.setattr(elections, "elect_preferred", elect)
     assert run(["partition", "elect-preferred", "orders"]) == 1
     shown = capsys.readouterr()
@@ -170,6 +173,110 @@ def test_each_election_has_its_line(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert asked == [[("orders", 0), ("orders", 1)], None, [("payments", 0)]]
     assert run(["partition", "elect-preferred", "orders", "7"]) == 1
     assert "topic orders has partitions 0 to 1, not 7" in capsys.readouterr().err
+
+
+def test_a_dry_run_of_elections_tells_what_metadata_says_where_no_broker_takes_the_verb(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topics = {**CLUSTER.topics, "audit": [PartitionInfo(0, 3, [1, 3], [1, 3])]}
+    monkeypatch.setattr(kafka_client, "read_cluster", lambda *_: replace(CLUSTER, topics=topics))
+    monkeypatch.setattr(partition_leaders, "try_change", lambda *_: None)
+    monkeypatch.setattr(elections, "elect_preferred", lambda *_: pytest.fail("nothing may be elected"))
+    assert run(["partition", "elect-preferred", "--all", "--dry-run"]) == 1
+    shown = capsys.readouterr()
+    assert shown.err == "raftka: orders-1: node 3 would not lead: nobody leads, who could hand over\n"
+    assert shown.out.splitlines() == [
+        "audit-0: leader would be node 1, is node 3",
+        "the other 2 partitions are led by their preferred replicas already",
+        "nothing is changed (--dry-run)",
+    ]
+    assert run(["partition", "elect-preferred", "orders", "0", "--dry-run"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "orders-0: node 1, the preferred replica, leads already",
+        "nothing is changed (--dry-run)",
+    ]
+
+
+def test_elections_are_asked_for_by_the_verb_where_a_broker_takes_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Any] = []
+    done = {"topic": "payments", "partition": 0, "preferred": 2, "leader_before": 3, "leader": 2}
+    refused = {**done, "leader": 3, "error": "PREFERRED_LEADER_NOT_AVAILABLE", "message": "it is not in sync"}
+    answers: list[Any] = [
+        {"dry_run": True, "waits_for": "", "partitions": [{**done, "error": None, "message": None}]},
+        {"dry_run": False, "waits_for": "news", "partitions": [{**done, "error": None, "message": None}]},
+        VerbRefusedError("it is not in sync", {"error": "PREFERRED_LEADER_NOT_AVAILABLE", "partitions": [refused]}),
+    ]
+
+    def ask(_: str, path: str, document: dict[str, Any], seconds: float) -> dict[str, Any]:
+        assert seconds > document.pop("timeout")
+        asked.append((path, document))
+        answer = answers.pop(0)
+        if isinstance(answer, VerbRefusedError):
+            raise answer
+        found: dict[str, Any] = answer
+        return found
+
+    monkeypatch.setattr(kafka_client, "read_cluster", lambda *_: CLUSTER)
+    monkeypatch.setattr(partition_leaders, "try_change", ask)
+    assert run(["partition", "elect-preferred", "--all", "--dry-run"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "payments-0: leader would be node 2, is node 3",
+        "the other 2 partitions are led by their preferred replicas already",
+        "nothing is changed (--dry-run)",
+    ]
+    assert run(["partition", "elect-preferred", "payments"]) == 0
+    assert capsys.readouterr() == ("payments-0: leader is node 2, was node 3\n", "raftka: waits for news\n")
+    assert run(["partition", "elect-preferred", "payments", "-f", "json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["elected"], found["leader_before"], found["error"]) == (False, 3, "it is not in sync")
+    named = [{"topic": "payments", "partition": 0}]
+    assert asked == [
+        ("/v1/partitions/elect-preferred", {"partitions": [], "all": True, "dry_run": True}),
+        *[("/v1/partitions/elect-preferred", {"partitions": named, "all": False, "dry_run": False})] * 2,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer", "code", "out", "err"),
+    [
+        (
+            *(["--target", "2", "--dry-run"], (200, {"leader_before": 1, "leader": 2, "term": 3}), 0),
+            *("orders-0: leader would be node 2, is node 1\nnothing is changed (--dry-run)\n", ""),
+        ),
+        (
+            *(["--dry-run"], (409, {"error": "node 2 lacks 7 entries"}), 1, ""),
+            "raftka: orders-0: node 1 would stay the leader: node 2 lacks 7 entries\n",
+        ),
+        (["--target", "1"], (200, {"leader_before": 1, "leader": 1}), 0, "orders-0: node 1 leads already\n", ""),
+        (["--target", "2"], (200, {"leader": 2}), 0, "orders-0: leader is node 2, was node 1\n", ""),
+        ([], (504, {"error": "late"}), 1, "", "raftka: orders-0: node 1 is still the leader: late\n"),
+    ],
+)
+def test_a_transfer_tells_who_leads_or_would(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    arguments: list[str],
+    answer: tuple[int, Any],
+    code: int,
+    out: str,
+    err: str,
+) -> None:
+    asked: list[str] = []
+
+    def post(_: str, path: str, **__: Any) -> tuple[int, Any]:
+        asked.append(path)
+        return answer
+
+    monkeypatch.setattr(kafka_client, "read_cluster", lambda *_: CLUSTER)
+    monkeypatch.setattr(kafka_client, "read_broker_config", lambda *_: {"admin.advertised.listener": "http://a:1"})
+    monkeypatch.setattr(partition_leaders, "request_json", post)
+    assert run(["partition", "transfer-leadership", "orders", "0", *arguments]) == code
+    assert capsys.readouterr() == (out, err)
+    (path,) = asked
+    assert ("target=" in path, "dry_run=true" in path) == ("--target" in arguments, "--dry-run" in arguments)
 
 
 def test_elections_are_read_with_the_text_of_the_broker() -> None:

@@ -1,0 +1,34 @@
+"""`raftka broker`, without any broker: what it says of what verbs answer."""
+
+from typing import Any
+
+import pytest
+
+from raftka.cli import brokers
+from raftka.cli.root import run
+
+LEADS = "3 partitions to get another leader"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "waits_for", "lines"),
+    [
+        (["--no-wait"], LEADS, ["broker 2: is being drained", f"waits for {LEADS}"]),
+        (["--no-wait"], "", ["broker 2: is drained"]),
+        (["--dry-run"], "", ["broker 2: would be drained", "nothing is changed (--dry-run)"]),
+    ],
+)
+def test_a_drain_that_nobody_waits_for_says_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    waits_for: str,
+    lines: list[str],
+) -> None:
+    def answer(_: str, path: str, document: dict[str, Any]) -> dict[str, Any]:
+        assert (path, document) == ("/v1/brokers/2/drain", {"dry_run": "--dry-run" in arguments})
+        return {"state": "draining", "waits_for": waits_for, "only_here_count": 0, "only_here": []}
+
+    monkeypatch.setattr(brokers, "ask_verb", answer)
+    assert run(["broker", "drain", "2", *arguments]) == 0
+    assert capsys.readouterr().out.splitlines() == lines
