@@ -22,7 +22,7 @@ from benchmarks.cluster import BenchmarkError
 from benchmarks.compare.verdict import Target, row
 from benchmarks.machine import machine_facts, wait_for_quiet
 from benchmarks.report import ROOT, source_version, write_result
-from cluster.admin_requests import CreateTopicRequest
+from cluster.admin_messages import CreateTopicRequest
 from cluster.node import Node
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.codec import decode_response, encode_request

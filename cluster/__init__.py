@@ -7,7 +7,8 @@
 * `placement`             where a partition is that was ever moved; `saved_placement` how raft0's state holds it.
 * `controller`            raft0 on this node: propose a command, find the leader.
 * `forwarding`            any broker takes a request, and its leader answers: the rule of the three modules that do so.
-* `admin_requests`        create, change and delete topics, register a broker; any broker forwards to raft0's leader.
+* `admin_requests`        topics, brokers, features, options: any broker forwards `admin_messages` to raft0's leader,
+                          which decides; about topics in `topics_frontend`.
 * `topic_changes`         what a change of a topic leads to, checked before it is proposed; `dynamic_options` the same
                           for what is set on brokers while they run.
 * `state_bounds`          how large the tables of raft0 and of groups may become; `controller_sizes` what raft0's are.

@@ -1,39 +1,43 @@
 """Administrative requests: any broker accepts them and forwards them to raft0's leader, which decides.
 
-The leader checks a request against its tables, draws ids and placements, and proposes one command. It answers once it
-has applied that command. While no leader is known, or the broker that was asked does not lead, the request is tried
-again until its deadline (`forwarding`).
+The leader checks a request against its tables and proposes one command. It answers once it has applied that command.
+What it decides about topics is in `topics_frontend`; the rest, about brokers, features, options and producer ids, is
+here. While no leader is known, or the broker that was asked does not lead, the request is tried again until its
+deadline (`forwarding`).
 
 If a request was sent and no reply came, it may have taken effect. Only the registration of a broker and the allocation
 of producer ids are then sent again, because they do no harm twice. A request about a topic ends with
 ControllerUnavailableError instead, and its outcome is unknown. If it were sent again, the leader could refuse it
 because the first attempt took effect, or it could undo a change that somebody made in between.
 
-The topics are one linearizable object: an answer shows what the tables hold, and a refusal does so too. So the leader
-confirms with a majority that it still leads before it reads its tables for a topic or a registration.
+The leader confirms with a majority that it still leads before it reads its tables for a registration.
 """
 
 import asyncio
 import logging
-import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeVar
 
-import msgspec
-
-from cluster.commands import (
-    AllocateProducerIds,
-    AlterBrokerConfigs,
-    AlterTopicConfigs,
-    BrokerRecord,
-    Command,
-    CreatePartitions,
-    CreateTopic,
-    DeleteTopic,
-    RegisterBroker,
-    ReplicaRecord,
-    SetFeature,
+from cluster.admin_messages import (
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_BROKER_CONFIGS,
+    ALTER_TOPIC_CONFIGS,
+    CREATE_PARTITIONS,
+    CREATE_TOPIC,
+    DELETE_TOPIC,
+    REGISTER_BROKER,
+    UPDATE_FEATURE,
+    AdminReply,
+    AllocateProducerIdsRequest,
+    AlterBrokerConfigsRequest,
+    AlterTopicConfigsRequest,
+    CreatePartitionsRequest,
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    RegisterBrokerRequest,
+    UpdateFeatureRequest,
 )
+from cluster.commands import AllocateProducerIds, AlterBrokerConfigs, RegisterBroker, SetFeature
 from cluster.controller import Controller
 from cluster.dynamic_options import DynamicOptions, altered_options
 from cluster.errors import (
@@ -41,142 +45,23 @@ from cluster.errors import (
     ClusterError,
     ControllerUnavailableError,
     FeatureUpdateError,
-    InvalidReplicaAssignmentError,
-    InvalidTopicNameError,
     NotControllerError,
     ProducerIdsTakenError,
     RequestTooLargeError,
-    TopicExistsError,
     UnknownBrokerError,
-    UnknownTopicError,
 )
 from cluster.forwarding import Forwarded, Forwarder, NoLeaderError, NoReplyError, RequestNotTakenError
-from cluster.partition_allocator import allocate
 from cluster.present_features import PresentFeatures
 from cluster.producer_id_table import BLOCK_SIZE
-from cluster.topic_changes import (
-    ConfigChange,
-    altered_configs,
-    check_assignment,
-    check_configs,
-    check_growth,
-    check_partition_count,
-    check_replica_counts,
-)
-from cluster.topic_table import Topic
+from cluster.topics_frontend import TopicsFrontend
 from model.features import MEMBERSHIP, OPTIONS_LEVEL
-from model.ids import Index, NodeId, TopicId
+from model.ids import NodeId
 from rpc.identity import Peer
 from rpc.links import Links
 from rpc.methods import Method
 from runtime.rng import Rng
 
 _logger = logging.getLogger("cluster")
-
-T = TypeVar("T")
-
-TOPIC_NAME_MAX = 249
-_TOPIC_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{TOPIC_NAME_MAX}}}")
-
-
-class CreateTopicRequest(msgspec.Struct, frozen=True, array_like=True):
-    """A topic to create. `assignment[p]` are the nodes of partition p; empty: the allocator chooses."""
-
-    name: str
-    partitions: int
-    replication_factor: int
-    assignment: list[list[int]]
-    configs: dict[str, str]
-    validate_only: bool
-    timeout: float
-
-
-class DeleteTopicRequest(msgspec.Struct, frozen=True, array_like=True):
-    """A topic to delete, by name or, where that is empty, by id. The leader looks it up: others' tables may be old."""
-
-    name: str
-    topic_id: str
-    timeout: float
-
-
-class CreatePartitionsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """A topic is to have `partitions` in all. `assignment` names the nodes of each new one, or is empty."""
-
-    name: str
-    partitions: int
-    assignment: list[list[int]]
-    validate_only: bool
-    timeout: float
-
-
-class AlterTopicConfigsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Changes of what is set on a topic; `replaces_all`: everything that is not named is deleted (AlterConfigs)."""
-
-    name: str
-    changes: list[ConfigChange]
-    replaces_all: bool
-    validate_only: bool
-    timeout: float
-
-
-class RegisterBrokerRequest(msgspec.Struct, frozen=True, array_like=True):
-    """A broker's current addresses."""
-
-    broker: BrokerRecord
-    timeout: float
-
-
-class AllocateProducerIdsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """A broker needs a block of producer ids."""
-
-    timeout: float
-
-
-class UpdateFeatureRequest(msgspec.Struct, frozen=True, array_like=True):
-    """A feature is to be used at a level (RFC 0018)."""
-
-    name: str
-    level: int
-    validate_only: bool
-    timeout: float
-
-
-class AlterBrokerConfigsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Changes of what is set on a broker while it runs, or on all (`node` None); `replaces_all` as for topics."""
-
-    node: int | None
-    changes: list[ConfigChange]
-    replaces_all: bool
-    validate_only: bool
-    timeout: float
-
-
-class AdminReply(msgspec.Struct, frozen=True, array_like=True):
-    """`error` is the name of a ClusterError, empty for success; then the topic's name, id, partitions and replicas.
-
-    `applied_index` is raft0's commit index as the leader has confirmed it for this request, or the index of the command
-    that the request became. A broker that has applied as much knows all that any broker knew when the request arrived.
-    `first_producer_id` begins the block that was asked for.
-    """
-
-    error: str
-    message: str
-    topic_id: str = ""
-    partitions: int = 0
-    replication_factor: int = 0
-    applied_index: int = 0
-    first_producer_id: int = -1
-    name: str = ""
-
-
-CREATE_TOPIC = Method(10, "create_topic", CreateTopicRequest, AdminReply)
-DELETE_TOPIC = Method(11, "delete_topic", DeleteTopicRequest, AdminReply)
-REGISTER_BROKER = Method(12, "register_broker", RegisterBrokerRequest, AdminReply)
-CREATE_PARTITIONS = Method(13, "create_partitions", CreatePartitionsRequest, AdminReply)
-ALTER_TOPIC_CONFIGS = Method(14, "alter_topic_configs", AlterTopicConfigsRequest, AdminReply)
-ALLOCATE_PRODUCER_IDS = Method(15, "allocate_producer_ids", AllocateProducerIdsRequest, AdminReply)
-UPDATE_FEATURE = Method(16, "update_feature", UpdateFeatureRequest, AdminReply)
-ALTER_BROKER_CONFIGS = Method(17, "alter_broker_configs", AlterBrokerConfigsRequest, AdminReply)
 
 
 class AdminRequest(Protocol):
@@ -188,15 +73,8 @@ class AdminRequest(Protocol):
         ...
 
 
-Placing = TypeVar("Placing", CreateTopic, CreatePartitions)
 Request = TypeVar("Request", bound=AdminRequest)
 Reply = TypeVar("Reply", bound=AdminReply)
-
-
-def check_topic_name(name: str) -> None:
-    """Raise InvalidTopicNameError unless Kafka would take the name (1-249 of a-z A-Z 0-9 . _ -, not . or ..)."""
-    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
-        raise InvalidTopicNameError(f"topic name {name[:260]!r}: 1 to 249 characters of a-z, A-Z, 0-9, '.', '_', '-'")
 
 
 class AdminRequests:
@@ -206,7 +84,7 @@ class AdminRequests:
         controller: raft0 here.
         links: To the other brokers.
         self_node: This broker.
-        rng: Draws ids.
+        rng: Draws ids of topics.
         replicas_max: Returns the replicas that one broker may have, as of now.
         first_levels: The levels of features with which the cluster was founded.
         dynamic: What may be set on brokers while they run.
@@ -228,27 +106,28 @@ class AdminRequests:
         self._links = links
         self._forwarder = Forwarder(links, self_node)
         self._self_node = self_node
-        self._rng = rng
         self.replicas_max = replicas_max
         self._first_levels = dict(first_levels)
         self._dynamic = dynamic
         self._present_features = present_features
-        self.serve(CREATE_TOPIC, self._create_topic)
-        self.serve(DELETE_TOPIC, self._delete_topic)
+        topics = TopicsFrontend(controller, links, self_node, rng, lambda: self.replicas_max())
+        self._topics = topics
+        self.serve(CREATE_TOPIC, topics.create)
+        self.serve(DELETE_TOPIC, topics.delete)
         self.serve(REGISTER_BROKER, self._register_broker)
-        self.serve(CREATE_PARTITIONS, self._create_partitions)
-        self.serve(ALTER_TOPIC_CONFIGS, self._alter_topic_configs)
+        self.serve(CREATE_PARTITIONS, topics.create_partitions)
+        self.serve(ALTER_TOPIC_CONFIGS, topics.alter_configs)
         self.serve(ALLOCATE_PRODUCER_IDS, self._allocate_producer_ids)
         self.serve(UPDATE_FEATURE, self._update_feature)
         self.serve(ALTER_BROKER_CONFIGS, self._alter_broker_configs)
 
     async def create_topic(self, request: CreateTopicRequest) -> AdminReply:
         """Create a topic, or only check whether it could be; see `forward` for the errors all of these share."""
-        return await self.forward(CREATE_TOPIC, request, self._create_topic)
+        return await self.forward(CREATE_TOPIC, request, self._topics.create)
 
     async def delete_topic(self, request: DeleteTopicRequest) -> AdminReply:
         """Delete a topic."""
-        return await self.forward(DELETE_TOPIC, request, self._delete_topic)
+        return await self.forward(DELETE_TOPIC, request, self._topics.delete)
 
     async def register_broker(self, request: RegisterBrokerRequest) -> AdminReply:
         """Make a broker's addresses known."""
@@ -256,11 +135,11 @@ class AdminRequests:
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> AdminReply:
         """Add partitions to a topic, or only check whether they could be."""
-        return await self.forward(CREATE_PARTITIONS, request, self._create_partitions)
+        return await self.forward(CREATE_PARTITIONS, request, self._topics.create_partitions)
 
     async def alter_topic_configs(self, request: AlterTopicConfigsRequest) -> AdminReply:
         """Change what is set on a topic, or only check whether it could be."""
-        return await self.forward(ALTER_TOPIC_CONFIGS, request, self._alter_topic_configs)
+        return await self.forward(ALTER_TOPIC_CONFIGS, request, self._topics.alter_configs)
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AdminReply:
         """Take a block of producer ids that no other broker has or will have."""
@@ -336,141 +215,6 @@ class AdminRequests:
 
     # -- at raft0's leader --------------------------------------------------------------------------------------
 
-    async def _create_topic(self, request: CreateTopicRequest, deadline: float) -> AdminReply:
-        async with self._controller.admission:
-            await self._controller.confirm_office(deadline)
-            check_topic_name(request.name)
-            if self._controller.topics.get(request.name) is not None:
-                raise TopicExistsError(f"topic {request.name!r} already exists")
-            self._check_collision(request.name)
-            chooses = not request.assignment
-            create = await self._place(
-                lambda: self._creation(request), deadline, validate_only=request.validate_only, chooses=chooses
-            )
-            return AdminReply("", "", create.topic_id, len(create.partitions), len(create.partitions[0]))
-
-    def _creation(self, request: CreateTopicRequest) -> CreateTopic:
-        placements = self._placements(request)
-        self._check_room(placements)
-        check_configs(request.configs, len(placements[0]))
-        self._controller.features.require_for_topic(request.configs)
-        topic_id = TopicId(self._rng.randbytes(16).hex())
-        return CreateTopic(request.name, topic_id, self._records(placements), request.configs)
-
-    async def _place(
-        self, command: Callable[[], Placing], deadline: float, *, validate_only: bool, chooses: bool
-    ) -> Placing:
-        """Return the applied command that places partitions, or the one that could be applied.
-
-        Args:
-            command: Returns it, by the tables as of now.
-            deadline: As `propose`.
-            validate_only: Only whether it could be.
-            chooses: Whether `command` chooses the brokers. Then it does so once more if one has left meanwhile.
-
-        Raises:
-            InvalidReplicaAssignmentError: A broker that was asked for gets no replicas, or has left meanwhile.
-            ClusterError: As `propose`.
-        """
-        placing = command()
-        try:
-            await self._propose(placing, deadline, validate_only=validate_only)
-        except InvalidReplicaAssignmentError:
-            if not chooses:
-                raise
-            # What lay in the log before the command is applied by now.
-            placing = command()
-            await self._propose(placing, deadline, validate_only=validate_only)
-        return placing
-
-    async def _propose(self, command: Command, deadline: float, *, validate_only: bool) -> Index | None:
-        """Return the index of the applied command; None where it is only asked for whether it could be."""
-        if not validate_only:
-            return await self._controller.propose(command, deadline)
-        self._controller.check_room(command)
-        return None
-
-    def _check_collision(self, name: str) -> None:
-        """Refuse, as Kafka does, what metrics that know no '.' would take for a topic that there is."""
-        for topic in self._controller.topics.all():
-            if topic.name.replace(".", "_") == name.replace(".", "_"):
-                raise InvalidTopicNameError(f"topic {name!r} collides with {topic.name!r}: '.' and '_' count as one")
-
-    def _placements(self, request: CreateTopicRequest) -> Sequence[Sequence[int]]:
-        check_partition_count(len(request.assignment) or request.partitions)
-        if request.assignment:
-            check_assignment(request.assignment, self._brokers())
-            return request.assignment
-        return self._allocate(request.partitions, request.replication_factor)
-
-    def _brokers(self) -> set[NodeId]:
-        """Return the brokers that may get replicas."""
-        return {NodeId(broker.node_id) for broker in self._controller.members.usable()}
-
-    def _allocate(self, partitions: int, replication_factor: int) -> Sequence[Sequence[int]]:
-        brokers, topics = self._brokers(), self._controller.topics
-        # A partition whose only replica is on a dead broker would be of no use; with more replicas than working
-        # brokers the dead ones take part too and catch up when they return.
-        alive = {node for node in brokers if node == self._self_node or self._links.is_up(node)}
-        candidates = alive if replication_factor <= len(alive) else brokers
-        counts = {node: topics.replica_count(node) for node in sorted(candidates)}
-        return allocate(counts, partitions, replication_factor, shift=topics.revision)
-
-    def _check_room(self, placements: Sequence[Sequence[int]]) -> None:
-        counts = {node: self._controller.topics.replica_count(node) for node in self._brokers()}
-        check_replica_counts(counts, placements, self.replicas_max())
-
-    def _records(self, placements: Sequence[Sequence[int]]) -> list[list[ReplicaRecord]]:
-        directories = {broker.node_id: broker.directory_id for broker in self._controller.members.all()}
-        return [[ReplicaRecord(node, directories[node]) for node in nodes] for nodes in placements]
-
-    async def _delete_topic(self, request: DeleteTopicRequest, deadline: float) -> AdminReply:
-        async with self._controller.admission:
-            await self._controller.confirm_office(deadline)
-            if request.name:
-                topic = self._topic(request.name)
-            elif (found := self._controller.topics.get_by_id(TopicId(request.topic_id))) is not None:
-                topic = found
-            else:
-                raise UnknownTopicError(f"no topic with id {request.topic_id}")
-            await self._controller.propose(DeleteTopic(topic.topic_id), deadline)
-            return AdminReply("", "", topic.topic_id, len(topic.replicas), name=topic.name)
-
-    async def _create_partitions(self, request: CreatePartitionsRequest, deadline: float) -> AdminReply:
-        async with self._controller.admission:
-            await self._controller.confirm_office(deadline)
-            topic = self._topic(request.name)
-            chooses = not request.assignment
-            await self._place(
-                lambda: self._growth(request), deadline, validate_only=request.validate_only, chooses=chooses
-            )
-            return AdminReply("", "", topic.topic_id, request.partitions, topic.replication_factor)
-
-    def _growth(self, request: CreatePartitionsRequest) -> CreatePartitions:
-        topic = self._topic(request.name)
-        check_growth(topic, request.partitions, request.assignment, self._brokers())
-        first = len(topic.replicas)
-        placements = request.assignment or self._allocate(request.partitions - first, topic.replication_factor)
-        self._check_room(placements)
-        return CreatePartitions(topic.topic_id, first, self._records(placements))
-
-    async def _alter_topic_configs(self, request: AlterTopicConfigsRequest, deadline: float) -> AdminReply:
-        async with self._controller.admission:
-            index = await self._controller.confirm_office(deadline)
-            topic = self._topic(request.name)
-            configs = altered_configs(topic, request.changes, replaces_all=request.replaces_all)
-            if configs != topic.overrides:
-                self._controller.features.require_for_topic(configs)
-                command = AlterTopicConfigs(topic.topic_id, configs)
-                index = await self._propose(command, deadline, validate_only=request.validate_only) or index
-            return AdminReply("", "", topic.topic_id, applied_index=index)
-
-    def _topic(self, name: str) -> Topic:
-        topic = self._controller.topics.get(name)
-        if topic is None:
-            raise UnknownTopicError(f"no topic {name[:260]!r}")
-        return topic
-
     async def _register_broker(self, request: RegisterBrokerRequest, deadline: float) -> AdminReply:
         async with self._controller.admission:
             # The broker deletes what it has of topics that are not in the tables as of the answer. A leader that was
@@ -513,7 +257,8 @@ class AdminRequests:
                     raise NotControllerError("raft0 has begun another term while brokers were asked what they have")
                 features.check(request.name, request.level, highest)
                 command = SetFeature(request.name, request.level, {node: dict(highest[node]) for node in highest})
-                index = await self._propose(command, deadline, validate_only=request.validate_only) or index
+                is_dry = request.validate_only
+                index = await self._controller.propose_or_check(command, deadline, validate_only=is_dry) or index
             return AdminReply("", "", applied_index=index)
 
     async def _alter_broker_configs(self, request: AlterBrokerConfigsRequest, deadline: float) -> AdminReply:
@@ -527,7 +272,8 @@ class AdminRequests:
             configs = altered_options(table, node, request.changes, self._dynamic, replaces_all=request.replaces_all)
             if configs != table.of(node):
                 command = AlterBrokerConfigs(node, configs)
-                index = await self._propose(command, deadline, validate_only=request.validate_only) or index
+                is_dry = request.validate_only
+                index = await self._controller.propose_or_check(command, deadline, validate_only=is_dry) or index
             return AdminReply("", "", applied_index=index)
 
     async def _allocate_producer_ids(self, _: AllocateProducerIdsRequest, deadline: float) -> AdminReply:

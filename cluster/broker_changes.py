@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from cluster.admin_requests import AdminReply, AdminRequests
+from cluster.admin_messages import AdminReply
+from cluster.admin_requests import AdminRequests
 from cluster.broker_rules import check_decommission, check_remove, check_unnamed_retirement
 from cluster.commands import OfBrokers, RemoveBroker, RetireDirectory, SetBrokerState
 from cluster.controller import Controller

@@ -162,6 +162,17 @@ class Controller:
             raise refusal
         return result.last_index
 
+    async def propose_or_check(self, command: Command, deadline: float, *, validate_only: bool) -> Index | None:
+        """Return the index of the applied command; None where it is only asked for whether it could be.
+
+        Raises:
+            ClusterError: As `propose`; where it is only asked for, TablesFullError at most.
+        """
+        if not validate_only:
+            return await self.propose(command, deadline)
+        self.check_room(command)
+        return None
+
     async def apply_retention(self, keep_bytes: int, now_ms: int, deadline: float) -> bool:
         """Leader in office: begin the log behind what its snapshots make dispensable; return whether it moved.
 

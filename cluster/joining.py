@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from cluster.admin_requests import AdminReply, AdminRequests
+from cluster.admin_messages import AdminReply
+from cluster.admin_requests import AdminRequests
 from cluster.commands import AdmitBroker
 from cluster.controller import Controller
 from cluster.errors import (

@@ -7,7 +7,8 @@ force. A leader that has the registration already proposes nothing.
 
 import asyncio
 
-from cluster.admin_requests import AdminRequests, RegisterBrokerRequest
+from cluster.admin_messages import RegisterBrokerRequest
+from cluster.admin_requests import AdminRequests
 from cluster.controller import Controller
 from cluster.errors import ClusterError
 

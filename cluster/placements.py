@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cluster.admin_requests import AdminReply, AdminRequests
+from cluster.admin_messages import AdminReply
+from cluster.admin_requests import AdminRequests
 from cluster.commands import AlterPlacements, FinishPlacement, PlacementRecord, ReplicaRecord
 from cluster.controller import Controller
 from cluster.errors import (

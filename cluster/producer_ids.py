@@ -2,7 +2,8 @@
 
 import asyncio
 
-from cluster.admin_requests import AdminRequests, AllocateProducerIdsRequest
+from cluster.admin_messages import AllocateProducerIdsRequest
+from cluster.admin_requests import AdminRequests
 from cluster.errors import ControllerUnavailableError
 from cluster.producer_id_table import BLOCK_SIZE
 

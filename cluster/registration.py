@@ -8,7 +8,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from cluster.admin_requests import AdminRequests, RegisterBrokerRequest
+from cluster.admin_messages import RegisterBrokerRequest
+from cluster.admin_requests import AdminRequests
 from cluster.commands import BrokerRecord
 from cluster.controller import Controller
 from cluster.errors import ClusterError, StartupError

@@ -1,18 +1,26 @@
 """What a change of a topic leads to: checked against the table at raft0's leader before it is proposed. Pure."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from enum import IntEnum
 
 import msgspec
 
-from cluster.errors import InvalidPartitionsError, InvalidReplicaAssignmentError, InvalidTopicConfigError
+from cluster.errors import (
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidTopicConfigError,
+    InvalidTopicNameError,
+)
 from cluster.topic_table import Topic
 from model.config_definition import ConfigType, InvalidConfigError, shorten
 from model.ids import NodeId
 from model.topic_config import TOPIC_CONFIGS, check_topic_config
 
 PARTITIONS_MAX = 10_000
+TOPIC_NAME_MAX = 249
+_TOPIC_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{TOPIC_NAME_MAX}}}")
 _SHOWN_MAX = 5
 
 
@@ -31,6 +39,12 @@ class ConfigChange(msgspec.Struct, frozen=True, array_like=True):
     key: str
     operation: int
     value: str | None
+
+
+def check_topic_name(name: str) -> None:
+    """Raise InvalidTopicNameError unless Kafka would take the name (1-249 of a-z A-Z 0-9 . _ -, not . or ..)."""
+    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        raise InvalidTopicNameError(f"topic name {name[:260]!r}: 1 to 249 characters of a-z, A-Z, 0-9, '.', '_', '-'")
 
 
 def check_configs(configs: Mapping[str, str], replication_factor: int) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from cluster.admin_requests import CreateTopicRequest
+from cluster.admin_messages import CreateTopicRequest
 from cluster.errors import ClusterError, TopicExistsError
 from cluster.node import Node
 from cluster.topic_table import INTERNAL_TOPICS

@@ -12,8 +12,8 @@ on before the old leader's has put the refused batch back.
 
 from dataclasses import dataclass
 
-from cluster.admin_requests import TOPIC_NAME_MAX
 from cluster.producer_batch import SEQUENCE_MASK, BatchSequence, distance
+from cluster.topic_changes import TOPIC_NAME_MAX
 from kafka_api.protocol.error_codes import ErrorCode
 
 # The topic's name or id and the number of the partition.

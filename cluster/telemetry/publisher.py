@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from cluster.admin_requests import AdminRequests, CreateTopicRequest
+from cluster.admin_messages import CreateTopicRequest
+from cluster.admin_requests import AdminRequests
 from cluster.controller import Controller
 from cluster.errors import ClusterError, TopicExistsError
 from cluster.partition import Partition

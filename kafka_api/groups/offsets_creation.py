@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from cluster.admin_requests import CreateTopicRequest
+from cluster.admin_messages import CreateTopicRequest
 from cluster.errors import ClusterError, TopicExistsError
 from cluster.groups.offsets_topic import OFFSETS_TOPIC, OFFSETS_TOPIC_CONFIGS
 from cluster.node import Node

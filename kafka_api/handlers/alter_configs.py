@@ -7,7 +7,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
-from cluster.admin_requests import AdminReply, AlterBrokerConfigsRequest, AlterTopicConfigsRequest
+from cluster.admin_messages import AdminReply, AlterBrokerConfigsRequest, AlterTopicConfigsRequest
 from cluster.errors import ClusterError
 from cluster.topic_changes import ConfigChange, ConfigOperation
 from kafka_api.error_mapping import error_code

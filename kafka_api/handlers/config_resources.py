@@ -3,8 +3,8 @@
 import re
 from enum import IntEnum
 
-from cluster.admin_requests import check_topic_name
 from cluster.errors import ClusterError, UnknownTopicError
+from cluster.topic_changes import check_topic_name
 from cluster.topic_table import Topic
 from kafka_api.error_mapping import error_code
 from kafka_api.protocol.error_codes import ErrorCode

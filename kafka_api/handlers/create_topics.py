@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from cluster.admin_requests import CreateTopicRequest
+from cluster.admin_messages import CreateTopicRequest
 from cluster.errors import ClusterError, InvalidPartitionsError, InvalidReplicaAssignmentError, InvalidTopicConfigError
 from kafka_api.auto_topics import default_replication_factor
 from kafka_api.described_configs import topic_configs

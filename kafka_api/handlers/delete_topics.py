@@ -1,6 +1,6 @@
 """DeleteTopics (20)."""
 
-from cluster.admin_requests import DeleteTopicRequest
+from cluster.admin_messages import DeleteTopicRequest
 from cluster.errors import ClusterError, UnknownTopicError
 from kafka_api.error_mapping import error_code
 from kafka_api.handlers.topic_admin import request_deadline, seconds_left

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from cluster.admin_requests import check_topic_name
 from cluster.errors import InvalidTopicNameError
+from cluster.topic_changes import check_topic_name
 from cluster.topic_table import Topic
 from kafka_api.end_connection import EndConnectionError
 from kafka_api.handlers.cluster_view import alive_brokers, controller_id, partition_view

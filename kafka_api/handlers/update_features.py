@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from cluster.admin_requests import UpdateFeatureRequest as AdminRequest
+from cluster.admin_messages import UpdateFeatureRequest as AdminRequest
 from cluster.errors import ClusterError
 from kafka_api.error_mapping import error_code
 from kafka_api.handlers.topic_admin import request_deadline, seconds_left

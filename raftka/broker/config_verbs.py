@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from cluster.admin_requests import AlterBrokerConfigsRequest
+from cluster.admin_messages import AlterBrokerConfigsRequest
 from cluster.errors import UnknownBrokerError
 from cluster.node import Node
 from cluster.topic_changes import ConfigChange, ConfigOperation

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from cluster.admin_requests import UpdateFeatureRequest
+from cluster.admin_messages import UpdateFeatureRequest
 from cluster.node import Node
 from raftka.broker.admin_verbs import Change, Changing, Outcome, Read, Verb, brokers_away, until_known
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from cluster import (
-    admin_requests,
+    admin_messages,
     broker_changes,
     founding,
     joining,
@@ -75,7 +75,7 @@ def _rpc_frames_of(pieces: Iterator[bytes]) -> tuple[list[tuple[bytes, bytes]], 
 
 
 _MODULES = (
-    *(link_methods, admin_requests, broker_changes, founding, joining, leadership, leadership_moves, move_status),
+    *(link_methods, admin_messages, broker_changes, founding, joining, leadership, leadership_moves, move_status),
     *(node_watch, partition_status, placements, quorum_status, visible_ends, telemetry_relay),
 )
 

@@ -4,7 +4,8 @@ import contextlib
 
 import pytest
 
-from cluster.admin_requests import AdminReply, AdminRequests
+from cluster.admin_messages import AdminReply
+from cluster.admin_requests import AdminRequests
 from cluster.commands import RegisterBroker, encode_command
 from cluster.controller import Controller
 from cluster.controller_backend import ControllerBackend

@@ -11,7 +11,8 @@ import raft.election_timer
 import raft.reconfiguration_stm
 import raft.replica_directories
 import raft.vote_stm
-from cluster.admin_requests import AdminReply, AdminRequests
+from cluster.admin_messages import AdminReply
+from cluster.admin_requests import AdminRequests
 from cluster.commands import FinishPlacement
 from cluster.controller_backend import ControllerBackend
 from cluster.errors import NoReassignmentError, UnknownTopicError

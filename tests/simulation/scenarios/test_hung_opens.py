@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from cluster import controller_backend
-from cluster.admin_requests import CreateTopicRequest, DeleteTopicRequest
+from cluster.admin_messages import CreateTopicRequest, DeleteTopicRequest
 from cluster.errors import ClusterError
 from cluster.node import Node
 from runtime.workers import Pool

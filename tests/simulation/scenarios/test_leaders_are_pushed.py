@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from cluster.admin_requests import CreateTopicRequest
+from cluster.admin_messages import CreateTopicRequest
 from cluster.errors import ClusterError
 from cluster.leadership import Leader, Leadership
 from cluster.node import Node

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.admin_requests import CreateTopicRequest, DeleteTopicRequest
+from cluster.admin_messages import CreateTopicRequest, DeleteTopicRequest
 from cluster.controller_backend import ControllerBackend
 from model.ids import GroupId
 from tests.simulation.scenarios.scenario import Scenario

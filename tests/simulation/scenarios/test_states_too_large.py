@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 import raft.stepped_log_state
-from cluster.admin_requests import CreateTopicRequest
+from cluster.admin_messages import CreateTopicRequest
 from model.ids import RAFT0
 from raft.options import RaftOptions
 from storage.errors import LogPoisonedError

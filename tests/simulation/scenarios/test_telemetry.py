@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from cluster.admin_requests import DeleteTopicRequest
+from cluster.admin_messages import DeleteTopicRequest
 from cluster.telemetry.outbox import KEPT_SECONDS
 from cluster.telemetry.publisher import INTERVAL
 from cluster.telemetry.telemetry_topic import TELEMETRY_TOPIC

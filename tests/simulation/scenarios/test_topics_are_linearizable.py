@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.admin_requests import AdminReply, CreateTopicRequest, DeleteTopicRequest
+from cluster.admin_messages import AdminReply, CreateTopicRequest, DeleteTopicRequest
 from cluster.errors import ClusterError, ControllerUnavailableError, TopicExistsError
 from model.ids import RAFT0
 from tests.simulation.world.cluster import TOPIC, ClusterOptions, SimCluster

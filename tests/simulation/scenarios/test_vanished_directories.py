@@ -5,7 +5,7 @@ import errno
 import pytest
 
 import tests.simulation.world.observer
-from cluster.admin_requests import CreateTopicRequest
+from cluster.admin_messages import CreateTopicRequest
 from cluster.data_directory_watch import DataDirectoryWatch, _Seen
 from tests.simulation.scenarios.scenario import QUORUM, Scenario
 from tests.simulation.world.cluster import DATA_DIR

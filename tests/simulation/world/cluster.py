@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
-from cluster.admin_requests import AdminReply, CreateTopicRequest, RegisterBrokerRequest
+from cluster.admin_messages import AdminReply, CreateTopicRequest, RegisterBrokerRequest
 from cluster.commands import BrokerRecord
 from cluster.data_directory import GROUPS, lock_data_directory
 from cluster.errors import ClusterError, PermanentStartupError, RefusedDirectoryError, StartupError

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from cluster.admin_requests import UpdateFeatureRequest
+from cluster.admin_messages import UpdateFeatureRequest
 from cluster.node import Node
 from model.features import BROKERS_LEVEL, MEMBERSHIP
 from tests.simulation.world.cluster import SimCluster

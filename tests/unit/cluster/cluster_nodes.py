@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from cluster.admin_requests import CreateTopicRequest, DeleteTopicRequest
+from cluster.admin_messages import CreateTopicRequest, DeleteTopicRequest
 from cluster.commands import BrokerRecord
 from cluster.data_directory import DataDirectoryLock, lock_data_directory
 from cluster.dynamic_options import DynamicOptions

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.admin_requests import AlterBrokerConfigsRequest
+from cluster.admin_messages import AlterBrokerConfigsRequest
 from cluster.commands import (
     AlterBrokerConfigs,
     BrokerRecord,

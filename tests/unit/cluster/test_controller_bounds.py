@@ -5,7 +5,7 @@ from cluster_nodes import cluster_of, create_request, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.admin_requests import AlterTopicConfigsRequest, CreatePartitionsRequest, DeleteTopicRequest
+from cluster.admin_messages import AlterTopicConfigsRequest, CreatePartitionsRequest, DeleteTopicRequest
 from cluster.commands import (
     AllocateProducerIds,
     AlterTopicConfigs,

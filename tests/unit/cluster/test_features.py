@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from cluster.admin_requests import RegisterBrokerRequest, UpdateFeatureRequest
+from cluster.admin_messages import RegisterBrokerRequest, UpdateFeatureRequest
 from cluster.commands import (
     AllocateProducerIds,
     BrokerRecord,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster import admin_requests, founding, leadership, partition_status, visible_ends
+from cluster import admin_messages, founding, leadership, partition_status, visible_ends
 from cluster.producer_table import ProducerOptions, ProducerTable
 from raft import service
 from raft.messages import NUMBER_MAX, AppendEntriesRequest, InstallSnapshotRequest
@@ -18,7 +18,7 @@ from rpc.errors import MalformedBodyError
 from rpc.methods import Method
 from storage.errors import CorruptLogError
 
-MODULES = (service, admin_requests, founding, leadership, partition_status, visible_ends)
+MODULES = (service, admin_messages, founding, leadership, partition_status, visible_ends)
 METHODS = [found for module in MODULES for found in vars(module).values() if isinstance(found, Method)]
 SHAPES = sorted(
     {shape for method in METHODS for shape in (method.request, method.reply)}, key=lambda each: each.__name__

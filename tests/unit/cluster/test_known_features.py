@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from cluster.admin_requests import AdminRequests, UpdateFeatureRequest
+from cluster.admin_messages import UpdateFeatureRequest
+from cluster.admin_requests import AdminRequests
 from cluster.commands import RegisterBroker, SetFeature
 from cluster.errors import FeatureUpdateError
 from cluster.founding import Founding

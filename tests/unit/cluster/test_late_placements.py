@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from cluster.admin_requests import CreatePartitionsRequest
+from cluster.admin_messages import CreatePartitionsRequest
 from cluster.commands import (
     AdmitBroker,
     AlterPlacements,

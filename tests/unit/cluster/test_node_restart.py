@@ -4,7 +4,7 @@ import asyncio
 
 from cluster_nodes import SECRET, cluster_of, run, until
 
-from cluster.admin_requests import RegisterBrokerRequest
+from cluster.admin_messages import RegisterBrokerRequest
 from cluster.commands import BrokerRecord
 from cluster.partition_status import PartitionStatusReader
 from model.features import told_features

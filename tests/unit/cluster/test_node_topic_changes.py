@@ -3,7 +3,7 @@
 import pytest
 from cluster_nodes import cluster_of, create_request, run, until
 
-from cluster.admin_requests import AlterTopicConfigsRequest, CreatePartitionsRequest
+from cluster.admin_messages import AlterTopicConfigsRequest, CreatePartitionsRequest
 from cluster.errors import (
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,

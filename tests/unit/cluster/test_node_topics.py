@@ -6,7 +6,7 @@ import os
 import pytest
 from cluster_nodes import cluster_of, create_request, run, until
 
-from cluster.admin_requests import DeleteTopicRequest
+from cluster.admin_messages import DeleteTopicRequest
 from cluster.errors import (
     ControllerUnavailableError,
     InvalidPartitionsError,

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from cluster import controller_tables, raft0_voters
-from cluster.admin_requests import UpdateFeatureRequest
+from cluster.admin_messages import UpdateFeatureRequest
 from cluster.raft0_candidates import raft0_candidates
 from model.features import MEMBERSHIP, OFFERED
 from model.ids import RAFT0

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.admin_requests import AlterTopicConfigsRequest
+from cluster.admin_messages import AlterTopicConfigsRequest
 from cluster.commands import AlterTopicConfigs, CreateTopic
 from cluster.errors import FeatureLevelError, InvalidTopicConfigError
 from cluster.topic_changes import ConfigChange, ConfigOperation

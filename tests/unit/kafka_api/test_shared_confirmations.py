@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from wire_cluster import with_brokers
 
-from cluster.admin_requests import AlterTopicConfigsRequest
+from cluster.admin_messages import AlterTopicConfigsRequest
 from cluster.topic_changes import ConfigChange, ConfigOperation
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.messages import ListOffsetsRequest

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cluster.admin_requests import InvalidTopicNameError, check_topic_name
+from cluster.errors import InvalidTopicNameError
+from cluster.topic_changes import check_topic_name
 from raftka.cli.root import run
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import ClusterInfo, PartitionInfo
