@@ -16,7 +16,7 @@
                           `present_features` asks all brokers before a level is raised.
 * `partition_allocator`   which nodes get the replicas of new partitions.
 * `raft0_voters`          who votes in raft0, at its leader: `raft0_candidates` who could, `raft0_table` who does.
-* `controller_backend`    makes this node's groups match the tables.
+* `controller_backend`    makes this node's groups match the tables, by `group_steps`.
 * `placements`            moves of partitions, at raft0's leader; `placement_reports` tells it when they are done,
                           `move_status` gathers how far they are.
 * `replication_spread`    where a topic goes whose partitions shall have more or fewer replicas.

@@ -11,9 +11,10 @@ this node's registration (RFC 0012 section 2). The same holds for replicas that 
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable
 from functools import partial
 
+from cluster.group_steps import PATIENCE, GroupSteps, Step
 from cluster.leadership import Leadership
 from cluster.members_table import MembersTable
 from cluster.partition import Partition, log_options
@@ -31,11 +32,6 @@ from storage.errors import MismatchedLogError, ReplicaRemovedError, StorageError
 
 _logger = logging.getLogger("cluster")
 _RETRY_PAUSE = 5.0
-# Steps of so many groups are under way at once: each waits for fsyncs most of the time, and they share those of the
-# kvstore.
-_STEPS_AT_ONCE = 16
-# A step that takes longer is left to end by itself, and the groups behind it take their turns.
-_PATIENCE = 5.0
 
 
 class ControllerBackend:
@@ -71,8 +67,7 @@ class ControllerBackend:
         self._deleted: list[Topic] = []
         # What is to be removed, with what to call it and why the disk has refused it, empty if it has not.
         self._unremoved: dict[GroupId, tuple[str, str]] = {}
-        # Groups that are being opened, closed or removed: one step at a time for each, as GroupManager asks.
-        self._under_way: dict[GroupId, asyncio.Future[None]] = {}
+        self._steps = GroupSteps(self._gate, topics.name_of, self._changed.set)
         self._has_leftovers = False
         # The table is as new as what raft0's leader has confirmed for this process.
         self._is_confirmed = False
@@ -99,7 +94,7 @@ class ControllerBackend:
     @property
     def is_reconciled(self) -> bool:
         """Whether every replica placed here has been opened, and every deleted one is gone, or the disk refused it."""
-        return self._is_idle and not self._changed.is_set() and not self._under_way
+        return self._is_idle and not self._changed.is_set() and not self._steps.under_way
 
     @property
     def unleft(self) -> dict[str, str]:
@@ -137,13 +132,13 @@ class ControllerBackend:
             self._forget(self._deleted.pop(0))
         if self._has_leftovers:
             await self._find_leftovers()
-        await self._run_steps(
+        await self._steps.run(
             "removing", {group: partial(self._remove, name, group) for group, (name, _) in self._unremoved.items()}
         )
         damaged = [group for group in self._placed if _is_damaged(self._groups.get(group))]
-        await self._run_steps("closing", {group: partial(self._close, group) for group in damaged})
+        await self._steps.run("closing", {group: partial(self._close, group) for group in damaged})
         self._follow_moves()
-        await self._run_steps("moving away", self._find_moved())
+        await self._steps.run("moving away", self._find_moved())
         due = {
             topic.group(number): partial(self._start, topic, number, topic.created_on(number))
             for topic in self._topics.all()
@@ -151,44 +146,7 @@ class ControllerBackend:
             if self._self_replica in (topic.holders(number) if topic.placements else replicas)
             and topic.group(number) not in self._placed
         }
-        await self._run_steps("opening", due)
-
-    async def _run_steps(self, what: str, steps: Mapping[GroupId, Callable[[], Coroutine[None, None, None]]]) -> None:
-        """Run a step for each group, several at once; one that hangs is left alone, and the others go on."""
-        due = [(group, step) for group, step in steps.items() if group not in self._under_way]
-        while due and len(self._under_way) < _STEPS_AT_ONCE:
-            places = _STEPS_AT_ONCE - len(self._under_way)
-            begun = {group: self._begin(group, step) for group, step in due[:places]}
-            del due[:places]
-            try:
-                async with asyncio.timeout(_PATIENCE):
-                    for done in begun.values():
-                        await asyncio.shield(done)
-            except TimeoutError:
-                for group in [group for group, done in begun.items() if not done.done()]:
-                    name = self._topics.name_of(group)
-                    _logger.error("%s %s has not ended for %g s: the disk hangs", what, name, _PATIENCE)
-
-    def _begin(self, group: GroupId, step: Callable[[], Coroutine[None, None, None]]) -> asyncio.Future[None]:
-        # One step at a time for each group: a removal beside an open would leave a replica without its directory.
-        assert group not in self._under_way
-        done = self._under_way[group] = asyncio.get_running_loop().create_future()
-        self._gate.spawn(self._complete(group, step, done), name=f"reconcile {group}")
-        return done
-
-    async def _complete(
-        self, group: GroupId, step: Callable[[], Coroutine[None, None, None]], done: asyncio.Future[None]
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        try:
-            await step()
-        finally:
-            del self._under_way[group]
-            done.set_result(None)
-            if loop.time() - began >= _PATIENCE:
-                # Nobody waits for it any more, and what was to follow it has been passed over.
-                self._changed.set()
+        await self._steps.run("opening", due)
 
     def _on_members(self) -> None:
         """Who is on its way out of a group leaves first if its directory never counts again."""
@@ -284,11 +242,11 @@ class ControllerBackend:
         if consensus.reconfiguration.target != target:
             consensus.reconfigure(target)
 
-    def _find_moved(self) -> dict[GroupId, Callable[[], Coroutine[None, None, None]]]:
+    def _find_moved(self) -> dict[GroupId, Step]:
         """Return a step for each replica here that was moved elsewhere."""
         if not self._is_confirmed:
             return {}
-        steps: dict[GroupId, Callable[[], Coroutine[None, None, None]]] = {}
+        steps: dict[GroupId, Step] = {}
         for topic in self._moved_topics():
             for number in topic.placements:
                 group = topic.group(number)
@@ -370,7 +328,7 @@ class ControllerBackend:
 
     async def _find_leftovers(self) -> None:
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(PATIENCE):
                 groups = await self._groups.partitions_on_disk()
         except (StorageError, TimeoutError) as error:
             why = "the disk hangs" if isinstance(error, TimeoutError) else reason_of(error)
@@ -384,7 +342,7 @@ class ControllerBackend:
         for group in groups:
             if self._topics.get_by_id(topic_of(group)) is None:
                 self._unremoved.setdefault(group, (f"group {group}", ""))
-            elif group not in self._placed and group not in self._under_way:
+            elif group not in self._placed and group not in self._steps.under_way:
                 self._note_stray(group)
 
     async def _remove(self, name: str, group: GroupId) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster import controller_backend
+from cluster import group_steps
 from cluster.admin_messages import CreateTopicRequest, DeleteTopicRequest
 from cluster.errors import ClusterError
 from cluster.node import Node
@@ -48,7 +48,7 @@ def _an_open_hangs() -> None:
         hung = story.followers[0]
         workers, backend = story.machine(hung).workers, story.cluster.nodes[hung].backend
         _create(story, "hangs")
-        story.wait(lambda: bool(backend._under_way) and workers.hang(Pool.APPEND) > 0)
+        story.wait(lambda: bool(backend._steps.under_way) and workers.hang(Pool.APPEND) > 0)
         story.run_for(1.0)
         assert not _is_open(story, hung, "hangs")()
         _create(story, "other")
@@ -70,6 +70,6 @@ def test_others_are_opened_and_removed_while_one_open_hangs() -> None:
 
 
 def test_others_are_not_opened_if_each_waits_for_the_ones_before(monkeypatch) -> None:
-    monkeypatch.setattr(controller_backend, "_PATIENCE", 3600.0)
+    monkeypatch.setattr(group_steps, "PATIENCE", 3600.0)
     with pytest.raises(AssertionError):
         _an_open_hangs()

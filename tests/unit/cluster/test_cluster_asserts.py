@@ -106,10 +106,10 @@ def test_one_step_of_a_group_is_under_way_at_a_time(tmp_path):
     async def test():
         async with cluster_of(tmp_path, 1) as cluster:
             backend, group = cluster[1].backend, Topic("t", TopicId("a" * 32), ((),), {}, TopicConfig()).group(0)
-            backend._under_way[group] = asyncio.get_running_loop().create_future()
+            backend._steps.under_way[group] = asyncio.get_running_loop().create_future()
             with pytest.raises(AssertionError):
-                backend._begin(group, asyncio.Event().wait)
-            del backend._under_way[group]
+                backend._steps.begin(group, asyncio.Event().wait)
+            del backend._steps.under_way[group]
 
     run(test)
 
