@@ -101,7 +101,10 @@ class HeartbeatManager:
     def _of_replica(
         self, node_id: NodeId, groups: list[Consensus], beats: list[Heartbeat]
     ) -> tuple[list[Consensus], list[Heartbeat]]:
-        """Leave out the groups that know the node by another directory: its answers would count for that one (L9)."""
+        """Leave out the groups that know the node by another directory: its answers would count for that one.
+
+        L9 of RFC 0020: an answer counts only from the directory that the configuration names.
+        """
         replica = self._client.replica_of(node_id)
         meant = [consensus.state.configuration.replica_on(node_id) == replica for consensus in groups]
         if all(meant):

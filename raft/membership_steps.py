@@ -26,7 +26,7 @@ class Target:
     Attributes:
         voters: All voters, at least one, each on a node of its own.
         revision: The request that wants it.
-        retired: Directories that will never be back: a replica in one of them never counts again (L9).
+        retired: Directories that will never be back: a replica in one of them never counts again (L9 of RFC 0020).
         learners: Who learns for good, each on a node of its own: they get all entries and count nowhere.
     """
 

@@ -112,10 +112,10 @@ class Reconfiguration:
             RaftError: It is not known to be committed.
         """
         context, state = self._context, self._context.state
-        # L1: one at a time, and none before the barrier of the term.
+        # L1 of RFC 0019: one at a time, and none before the barrier of the term.
         assert state.is_in_office
         assert state.configurations.is_committed
-        # L10: an older version would open the directory, and skip the entry.
+        # L10 of RFC 0019: an older version would open the directory, and skip the entry.
         assert context.node.configurations.is_open
         term = state.term
         if not configuration.is_joint and not configuration.is_voter(state.self_replica):

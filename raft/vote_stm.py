@@ -52,7 +52,7 @@ class _Ballot:
         client: RaftClient = self._context.client
         for voter in self._voters:
             node = voter.node_id
-            # L9 of RFC 0019: the same node with another directory is no voter, and nobody asks it.
+            # L9 of RFC 0020: the same node with another directory is no voter, and nobody asks it.
             if node == self._context.state.node_id or client.replica_of(node) != voter:
                 continue
             self._pending += 1

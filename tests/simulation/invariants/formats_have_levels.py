@@ -1,4 +1,4 @@
-"""RFC 0018, L10 of RFC 0019: what an older version cannot read is not written before all can."""
+"""RFC 0018, and L10 of RFC 0019: what an older version cannot read is not written before all can."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""RFC 0019 and RFC 0020, L9: a directory that is retired counts nowhere any more.
+"""RFC 0020, L9: a directory that is retired counts nowhere any more.
 
 That a majority is one of the directories that a configuration names is for ElectionsHaveMajorities, CommittedIsDurable
 and MatchesAreTrue: they tell the replicas of a node apart by their directories.

@@ -263,7 +263,7 @@ class Living:
         if self.target is not None and not leader.reconfiguration.has_reached:
             return False
         wanted = self.founders if self.target is None else [voter.node_id for voter in self.target.voters]
-        # L6: the configuration is what was wanted, and all of its voters have all of the log.
+        # L6 of RFC 0019: the configuration is what was wanted, and all of its voters have all of the log.
         learning = () if self.target is None else self.target.learners
         ends = {self.stage.replica(node).log.dirty_index for node in (*wanted, *(each.node_id for each in learning))}
         if set(leader.configuration.learners) != set(learning):

@@ -196,7 +196,7 @@ def test_members_would_change_before_the_barrier_if_whoever_leads_were_in_office
 
 
 def _whoever_votes_with_another_directory_does_not_count(monkeypatch):
-    """L9: node 3 was replaced, and node 1 missed it: the vote of the new directory is none of the old one."""
+    """RFC 0020, L9: node 3 was replaced, and node 1 missed it: the vote of the new directory is none of the old one."""
     real = WireClient.replica_of
     other = replicas(4)[0]
 

@@ -360,7 +360,7 @@ def test_a_snapshot_brings_the_configuration_to_a_replica_that_was_away():
 
 
 def test_a_node_that_came_back_with_another_directory_is_not_asked_for_its_vote(monkeypatch):
-    """L9: the replica that votes lay in the directory that is gone."""
+    """RFC 0020, L9: the replica that votes lay in the directory that is gone."""
     real = WireClient.replica_of
 
     def replica_of(client, node):
