@@ -23,7 +23,7 @@ _NO_MAJORITY = "WITHOUT_MAJORITY"
 
 _node_argument = click.argument("node", type=BoundedInt(0, _NODE_MAX), metavar="N", help="Node id of the broker.")
 _wait_option = click.option(
-    "--wait/--no-wait", default=True, help="Wait for the end, and say on stderr what that waits for."
+    "--wait/--no-wait", default=True, help="Wait until it is done, and say on stderr what that waits for."
 )
 
 
@@ -49,8 +49,9 @@ def list_brokers(brokers: str, output: Format) -> None:
     """List the brokers: state, link, role in raft0, replicas, data directory, address, features.
 
     State: active, draining (leads nothing, gets nothing), decommissioning (its replicas move away). "retired" beside
-    it: its data directory never counts again, and it has not joined with another one. The link is that of the broker
-    that was asked. EPOCH is later for a broker that was admitted later.
+    it: its data directory never counts again, and the broker has not joined with another one. LINK: whether the broker
+    that was asked has a link to it that works. RAFT0: whether it votes in raft0, the group that keeps topics and
+    brokers. LED: how many partitions it leads. EPOCH: higher for a broker that has joined later.
     """
     rows = ask_verb(brokers, "/v1/brokers")["rows"]
     if output is Format.JSON:
@@ -87,9 +88,9 @@ def _link(row: dict[str, Any]) -> str:
 def drain(node: int, wait: bool, timeout: float, dry_run: bool, brokers: str, output: Format) -> None:
     """Let a broker lead nothing and get nothing new.
 
-    Its replicas stay. Drain a broker for example before its machine is restarted. Partitions whose only replica it has
-    stay led by it, and are named. The command waits until other brokers lead the rest, unless --no-wait is given.
-    `raftka broker undrain` ends it; until then `raftka doctor` tells.
+    Its replicas stay. Drain a broker for example before its machine is restarted. It goes on to lead partitions whose
+    only replica it holds; they are named. The command waits until other brokers lead the rest, unless --no-wait is
+    given. `raftka broker undrain` ends it; until then `raftka doctor` names the broker.
     """
     found = _change(brokers, node, "drain", dry_run=dry_run)
     if wait and not dry_run:
@@ -117,7 +118,10 @@ def _leads_nothing(found: Mapping[str, Any]) -> bool:
 @brokers_option
 @format_option
 def undrain(node: int, dry_run: bool, brokers: str, output: Format) -> None:
-    """Let a drained broker lead and get replicas again."""
+    """Let a drained broker lead and get replicas again.
+
+    Leaders do not come back by themselves: `raftka partition elect-preferred --all` brings them back.
+    """
     found = _change(brokers, node, "undrain", dry_run=dry_run)
     _tell(found, [f"broker {node}: {'would be' if dry_run else 'is'} active"], dry_run, output)
 
@@ -147,6 +151,7 @@ def decommission(node: int, wait: bool, timeout: float, dry_run: bool, brokers: 
         lines.append(f"broker {node}: is being decommissioned")
         lines += [f"waits for {found['waits_for']}"] if found["waits_for"] else []
         lines += [f"{each['partition']}: waits for {each['why']}" for each in found["waiting"][:_SHOWN_MAX]]
+        lines.append(f"next: raftka broker decommission {node} waits until it is empty")
     _tell(found, lines, dry_run, output)
 
 
@@ -186,11 +191,15 @@ def remove(node: int, dry_run: bool, brokers: str, output: Format) -> None:
 
 @app.command()
 @_node_argument
-@click.option("--directory", metavar="ID", help="The lost directory. [default: the broker's first one]")
+@click.option(
+    "--directory",
+    metavar="ID",
+    help="Id of the lost directory, as `raftka broker list` shows it. [default: the broker's, if it has replaced none]",
+)
 @click.option(
     "--accept-waiting",
     is_flag=True,
-    help="Also if partitions have no leader for ever without that directory; they are listed first.",
+    help="Go on though some partitions would have no leader for ever without that directory; --dry-run lists them.",
 )
 @click.option(
     "--wait/--no-wait", default=False, help="Wait until the broker has joined again and has its replicas back."
@@ -212,10 +221,10 @@ def replace(
 ) -> None:
     """Give up the lost disk of a broker.
 
-    Its data directory never counts again, and the broker may join with an empty one. Stop the broker first: the command
-    refuses while its link works. Then start it with an empty data.dir. Its replicas and its vote come back by
-    themselves. This cannot be taken back. The command may be typed again: it retires the same directory once. A
-    directory that has come in the place of another one is retired only by --directory.
+    Its data directory never counts again, and the broker may join with an empty one. This cannot be taken back. Stop
+    the broker first: the command refuses while other brokers reach it. Afterwards start it with an empty data.dir; its
+    replicas and its vote come back by themselves. The command may be typed again: it retires the same directory once.
+    If the broker has replaced a directory before, name the lost one by --directory.
     """
     document = {"directory_id": directory or "", "accept_waiting": accept_waiting, "dry_run": dry_run}
     try:

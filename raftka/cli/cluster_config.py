@@ -23,7 +23,7 @@ own_option = click.option(
     *("--node", "--broker", "-n", "node"),
     type=BoundedInt(0),
     metavar="N",
-    help="Only this broker: what is set on it precedes what is set for all. [default: all brokers, also later ones]",
+    help="Only this broker; its own value wins over that of all. [default: all brokers, also those that join later]",
 )
 
 
@@ -84,7 +84,11 @@ def get(key: str, node: int | None, brokers: str, output: Format) -> None:
 @dry_run_option
 @brokers_option
 def set_values(pairs: tuple[str, ...], node: int | None, dry_run: bool, brokers: str) -> None:
-    """Set keys of running brokers, which keep them. docs/configuration.md says which keys of Raftka can be set so."""
+    """Set keys of brokers while they run.
+
+    The cluster keeps the values, also when brokers restart. docs/configuration.md says which keys of Raftka can be set
+    so; the others stand in the brokers' files.
+    """
     _alter(brokers, node, parse_pairs(pairs, "set"), [], dry_run=dry_run)
 
 
@@ -101,7 +105,10 @@ def set_values(pairs: tuple[str, ...], node: int | None, dry_run: bool, brokers:
 @dry_run_option
 @brokers_option
 def unset(keys: tuple[str, ...], node: int | None, dry_run: bool, brokers: str) -> None:
-    """Remove what `set` has set: for all brokers, or on one. What is below it is in force then."""
+    """Remove what `set` has set: for all brokers, or on one.
+
+    Then the next value is in force: that of all brokers, that of the broker's file, or the default.
+    """
     _alter(brokers, node, {}, keys, dry_run=dry_run)
 
 

@@ -54,7 +54,11 @@ def list_features(brokers: str, output: Format) -> None:
 @dry_run_option
 @brokers_option
 def upgrade(pairs: tuple[str, ...], dry_run: bool, brokers: str) -> None:
-    """Raise the levels of features. A level is never lowered: brokers of an older version cannot come back."""
+    """Raise the levels of features.
+
+    Start the newer version on all brokers first. A level is never lowered: brokers of an older version cannot come
+    back. `raftka cluster features list` shows which levels there are.
+    """
     wanted = _levels(pairs)
     answer = try_change(brokers, "/v1/features/upgrade", {"levels": wanted, "dry_run": dry_run})
     wanted = _upgrade_by_kafka(brokers, wanted, dry_run=dry_run) if answer is None else answer["levels"]

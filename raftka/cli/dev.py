@@ -191,8 +191,8 @@ def restart(node: int, data_dir: Path | None) -> None:
 def add(data_dir: Path | None) -> None:
     """Add one broker to the running cluster, and wait until it serves.
 
-    It takes the next number and the next free ports. Partitions stay where they are: `raftka partition move` moves
-    some.
+    It gets the next number and the next ports that are free. Partitions stay where they are: `raftka partition move`
+    moves some to it.
     """
     broker, state, reasons = membership.add_broker(operations.open_folder(data_dir))
     for reason in reasons:
@@ -208,7 +208,7 @@ def add(data_dir: Path | None) -> None:
 def remove(node: int, data_dir: Path | None) -> None:
     """Take an empty broker out of the cluster, and stop it.
 
-    Empty it first: `raftka broker decommission NODE`. Its folder stays, and nothing needs it any more.
+    Empty it first: `raftka broker decommission NODE`. Its folder stays on the disk; you may delete it.
     """
     folder = operations.open_folder(data_dir)
     broker, state = membership.remove_broker(folder, node)

@@ -18,14 +18,27 @@ _LOOKS_IF_RIGHT = 2
 _LOOKS = 10
 _PATIENCE_SECONDS = 60.0
 _SHOWN_MAX = 3
+NO_CURES: Mapping[str, str] = {}
 
 
 def ask_and_report(
-    brokers: str, path: str, document: dict[str, Any], output: Format, done: str
+    brokers: str,
+    path: str,
+    document: dict[str, Any],
+    output: Format,
+    *,
+    is_cancel: bool = False,
+    is_waited_for: bool = False,
+    cures: Mapping[str, str] = NO_CURES,
 ) -> tuple[dict[str, Any], list[Partition]]:
     """Ask a verb that moves partitions, and print what becomes of each; return the answer, and what is accepted.
 
-    `done` is said of an accepted one; empty: where it moves to.
+    Args:
+        brokers, path, document: As `ask_verb`.
+        output: How to print it.
+        is_cancel: The partitions return to where they were.
+        is_waited_for: `wait_until_moved` follows; else the command that shows the moves is named.
+        cures: What helps against an error, by its name.
 
     Raises:
         CommandError: The request is refused as a whole.
@@ -36,20 +49,25 @@ def ask_and_report(
         if "partitions" not in error.body:
             raise
         answer = error.body
-    rows = answer["partitions"]
+    rows, is_dry = answer["partitions"], document["dry_run"]
     if output is Format.JSON:
         print_json(answer)
     else:
         for row in rows:
             name = f"{row['topic']}/{row['partition']}"
             if row["error"]:
-                print(f"raftka: {name}: {row['message']} ({row['error']})", file=sys.stderr)
+                cure = f"; {cures[row['error']]}" if row["error"] in cures else ""
+                print(f"raftka: {name}: {row['message']} ({row['error']}){cure}", file=sys.stderr)
+            elif is_cancel:
+                print(f"{name}: {'would go' if is_dry else 'goes'} back to where it was")
             else:
-                print(f"{name}: {done or 'moves to ' + node_list(row['replicas'])}")
+                print(f"{name}: {'would move' if is_dry else 'moves'} to {node_list(row['replicas'])}")
         if not rows and document.get("all"):
             print("no partition is being moved")
-        if document["dry_run"]:
+        if is_dry:
             print("nothing is changed (--dry-run)")
+        elif answer.get("waits_for") and not is_waited_for:
+            print("raftka: `raftka partition moves` says what this waits for", file=sys.stderr)
     return answer, [(row["topic"], row["partition"]) for row in rows if not row["error"]]
 
 

@@ -43,7 +43,11 @@ _UNCHANGED = "nothing is changed (--dry-run)"
 def elect_preferred(
     topic: str | None, partitions: tuple[int, ...], is_all: bool, dry_run: bool, brokers: str, output: Format
 ) -> None:
-    """Let the preferred replica lead: the first of REPLICAS. Exit with 1 if one of them cannot lead now."""
+    """Let preferred replicas lead.
+
+    The preferred replica of a partition is the first of REPLICAS, as `raftka partition list` shows them. Exit with 1 if
+    one of them cannot lead now; the others do.
+    """
     if is_all == (topic is not None):
         raise click.BadParameter("use either TOPIC [PARTITION]... or --all")
     cluster = kafka_client.read_cluster(brokers)
@@ -157,16 +161,21 @@ def _print_change(name: str, before: int | None, after: int, *, dry_run: bool) -
 def transfer_leadership(
     topic: str, partition: int, target: int | None, dry_run: bool, brokers: str, output: Format
 ) -> None:
-    """Transfer the leadership of a partition to another replica. No record is lost; clients find the new leader."""
+    """Transfer the leadership of a partition to another replica.
+
+    No record is lost; clients find the new leader. A replica that lacks much, or is away, is refused.
+    """
     found = kafka_client.read_cluster(brokers).topic(topic)
     chosen_partitions(topic, found, [partition])
     leader = found[partition].leader
     if leader < 0:
-        raise CommandError(f"{topic}-{partition} has no leader")
+        raise CommandError(f"{topic}-{partition} has no leader that could hand over: `raftka doctor` says why")
     admin = kafka_client.read_broker_config(brokers, leader).get("admin.advertised.listener", "")
     admin = admin.removeprefix("http://")
     if not admin:
-        raise CommandError(f"node {leader}, the leader of {topic}-{partition}, does not publish its admin address")
+        raise CommandError(
+            f"node {leader}, the leader of {topic}-{partition}, does not publish an admin port; is it Raftka's?"
+        )
     asked = ([] if target is None else [f"target={target}"]) + ["dry_run=true"] * dry_run
     query = f"?{'&'.join(asked)}" if asked else ""
     path = f"/v1/partitions/{topic}/{partition}/transfer_leadership{query}"

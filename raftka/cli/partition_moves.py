@@ -53,7 +53,7 @@ def _given_nodes(_: click.Context, __: click.Parameter, text: str) -> list[int]:
     required=True,
     metavar="N,N,...",
     callback=_given_nodes,
-    help="Node ids of the brokers that shall hold the partitions, the preferred leader first.",
+    help="Node ids of all brokers that shall hold the partitions then, the preferred leader first.",
 )
 @click.option("--change-count", is_flag=True, help="Allow more or fewer replicas than the partitions have.")
 @wait_option
@@ -71,13 +71,14 @@ def move(
 ) -> None:
     """Move partitions to other brokers.
 
-    Clients read and write meanwhile. Exit with 1 if one of the partitions is refused. A partition that is being moved
-    goes to the new brokers instead. Without --wait the command ends once the moves have begun: `raftka partition moves`
-    shows them, and `raftka partition cancel` takes them back.
+    Clients read and write meanwhile. If a partition is being moved already, it goes to the brokers of --to instead.
+    Without --wait the command ends once the moves have begun: `raftka partition moves` shows them, and
+    `raftka partition cancel` takes them back. Exit with 1 if one of the partitions is refused; the others are moved.
     """
     wanted = [{"topic": topic, "partition": number, "replicas": target} for topic, number in partitions]
     document = {"moves": wanted, "may_change_count": change_count, "dry_run": dry_run}
-    answer, begun = ask_and_report(brokers, "/v1/moves", document, output, f"moves to {node_list(target)}")
+    cures = {} if change_count else {"INVALID_REPLICATION_FACTOR": "--change-count allows it"}
+    answer, begun = ask_and_report(brokers, "/v1/moves", document, output, is_waited_for=wait, cures=cures)
     if wait and not dry_run:
         wait_until_moved(brokers, dict.fromkeys(begun, target))
     if any(row["error"] for row in answer["partitions"]):
@@ -92,8 +93,9 @@ def moves(brokers: str, output: Format) -> None:
 
     Each row says from where, to where, how far, and what the move waits for.
 
-    State: preparing, copying (the new replicas get the records), joint (old and new replicas decide together),
-    finishing or leaderless. BEHIND is how many entries a replica lacks.
+    State: preparing (not begun yet, or between two steps), copying (the new replicas get the records), joint (old and
+    new replicas decide together), finishing (the new replicas decide alone, and raft0 has yet to note it), or
+    leaderless (nobody leads the partition, so nothing goes on). BEHIND is how many entries of the log a replica lacks.
     """
     found = ask_verb(brokers, "/v1/moves")["moves"]
     if output is Format.JSON:
@@ -138,13 +140,14 @@ def _behind(row: dict[str, Any]) -> str:
 def cancel(partitions: list[Partition], is_all: bool, wait: bool, dry_run: bool, brokers: str, output: Format) -> None:
     """Take moves back.
 
-    Each partition returns to the brokers that it had. Exit with 1 if one of the partitions is refused.
+    Each partition returns to the brokers that it had. Exit with 1 if one of the partitions is refused, for example
+    because it is not being moved.
     """
     if is_all == bool(partitions):
         raise click.BadParameter("use either TOPIC/PARTITION... or --all")
     named = [{"topic": topic, "partition": number} for topic, number in partitions]
     document = {"partitions": named, "all": is_all, "dry_run": dry_run}
-    answer, begun = ask_and_report(brokers, "/v1/moves/cancel", document, output, "goes back to where it was")
+    answer, begun = ask_and_report(*(brokers, "/v1/moves/cancel", document, output), is_cancel=True, is_waited_for=wait)
     if wait and not dry_run:
         wait_until_moved(brokers, dict.fromkeys(begun))
     if any(row["error"] for row in answer["partitions"]):

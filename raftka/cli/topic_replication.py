@@ -29,12 +29,14 @@ from raftka.kafka import client as kafka_client
 def alter_replication(name: str, count: int, wait: bool, dry_run: bool, brokers: str, output: Format) -> None:
     """Give each partition of a topic N replicas, while clients read and write.
 
-    New replicas go to the brokers with the fewest. Those on the brokers with the most are removed, but no leader.
+    New replicas go to the brokers that hold the fewest. If there are too many, those go that are on the brokers that
+    hold the most, but never a leader. Without --wait the command ends once the moves have begun: `raftka partition
+    moves` shows them.
     """
     # Asked first for the sake of a better word than the verb has.
     kafka_client.read_cluster(brokers).topic(name)
     document = {"replication_factor": count, "dry_run": dry_run}
-    answer, begun = ask_and_report(brokers, f"/v1/topics/{name}/replication", document, output, "")
+    answer, begun = ask_and_report(brokers, f"/v1/topics/{name}/replication", document, output, is_waited_for=wait)
     if not answer["partitions"] and output is Format.TEXT:
         print(f"{name}: each partition has {count} replica{'s' if count > 1 else ''}, or is on its way there")
     if wait and not dry_run:

@@ -55,7 +55,7 @@ def test_a_loaded_partition_moves_is_cancelled_and_changes_its_replicas_without_
         load.wait_acked(200)
         # A dry run moves nothing.
         tried = operator.type("partition", "move", "t/0", "--to", str(second), "--dry-run")
-        assert tried.stdout == f"t/0: moves to {second}\nnothing is changed (--dry-run)\n"
+        assert tried.stdout == f"t/0: would move to {second}\nnothing is changed (--dry-run)\n"
         assert operator.moves() == []
         done = operator.type("partition", "move", "t/0", "--to", str(second), "--wait")
         assert done.stdout == f"t/0: moves to {second}\n"
@@ -99,7 +99,7 @@ def test_what_cannot_move_is_refused_with_one_line_for_each(operator: _Operator)
     for arguments, words in (
         (("partition", "move", "t/0", "--to", "9"), "INVALID_REPLICA_ASSIGNMENT"),
         (("partition", "move", "t/0", "--to", f"{first},{first}"), "INVALID_REPLICA_ASSIGNMENT"),
-        (("partition", "move", "t/0", "--to", f"{first},{other}"), "INVALID_REPLICATION_FACTOR"),
+        (("partition", "move", "t/0", "--to", f"{first},{other}"), "(INVALID_REPLICATION_FACTOR); --change-count"),
         (("partition", "move", "t/7", "--to", "1"), "UNKNOWN_TOPIC_OR_PARTITION"),
         (("partition", "cancel", "t/0"), "NO_REASSIGNMENT_IN_PROGRESS"),
         (("topic", "alter-replication", "t", "-r", "4"), "there are 3 brokers"),

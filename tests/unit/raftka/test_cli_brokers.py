@@ -10,6 +10,21 @@ from raftka.cli.root import run
 LEADS = "3 partitions to get another leader"
 
 
+def test_a_decommission_that_nobody_waits_for_names_the_command_that_waits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waiting = [{"partition": "orders-0", "why": "a broker"}]
+    answer = {"waits_for": "4 replicas to move (3 on the way)", "waiting": waiting}
+    monkeypatch.setattr(brokers, "ask_verb", lambda *_: answer)
+    assert run(["broker", "decommission", "2", "--no-wait"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "broker 2: is being decommissioned",
+        "waits for 4 replicas to move (3 on the way)",
+        "orders-0: waits for a broker",
+        "next: raftka broker decommission 2 waits until it is empty",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "waits_for", "lines"),
     [
