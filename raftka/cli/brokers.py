@@ -123,7 +123,13 @@ def undrain(node: int, dry_run: bool, brokers: str, output: Format) -> None:
     Leaders do not come back by themselves: `raftka partition elect-preferred --all` brings them back.
     """
     found = _change(brokers, node, "undrain", dry_run=dry_run)
-    _tell(found, [f"broker {node}: {'would be' if dry_run else 'is'} active"], dry_run, output)
+    _tell(found, _active(node, found, dry_run), dry_run, output)
+
+
+def _active(node: int, found: Mapping[str, Any], dry_run: bool) -> list[str]:
+    lines = [f"broker {node}: {'would be' if dry_run else 'is'} active"]
+    # For example the directory that is to come in the place of a retired one.
+    return lines + ([f"waits for {found['waits_for']}"] if found["waits_for"] else [])
 
 
 @app.command()
@@ -170,7 +176,7 @@ def recommission(node: int, dry_run: bool, brokers: str, output: Format) -> None
     Replicas that have left it, or are on their way, do not come back.
     """
     found = _change(brokers, node, "recommission", dry_run=dry_run)
-    _tell(found, [f"broker {node}: {'would be' if dry_run else 'is'} active"], dry_run, output)
+    _tell(found, _active(node, found, dry_run), dry_run, output)
 
 
 @app.command()

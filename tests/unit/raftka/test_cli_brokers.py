@@ -10,6 +10,16 @@ from raftka.cli.root import run
 LEADS = "3 partitions to get another leader"
 
 
+@pytest.mark.parametrize("change", ["undrain", "recommission"])
+def test_a_broker_that_is_active_again_says_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], change: str
+) -> None:
+    for waits_for, lines in (("", []), ("broker 2 to join", ["waits for broker 2 to join"])):
+        monkeypatch.setattr(brokers, "ask_verb", lambda *_, told=waits_for: {"waits_for": told})
+        assert run(["broker", change, "2"]) == 0
+        assert capsys.readouterr().out.splitlines() == ["broker 2: is active", *lines]
+
+
 def test_a_decommission_that_nobody_waits_for_names_the_command_that_waits(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
