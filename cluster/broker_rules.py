@@ -40,11 +40,8 @@ def _needed(topic: Topic) -> int:
     return max([*map(len, topic.replicas), *counts])
 
 
-def check_placed(members: MembersTable, replicas: Iterable[Replica], held: Iterable[Replica] = ()) -> None:
-    """Raise InvalidReplicaAssignmentError if a replica would be where brokers get none.
-
-    raft0's leader has looked at that before it proposed. The brokers may have changed between its look and this
-    command: what was in its log then, and not applied, comes first.
+def refusal_of_placing(members: MembersTable, replicas: Iterable[Replica], held: Iterable[Replica] = ()) -> str | None:
+    """Return why a partition cannot be placed so; None: it can.
 
     Args:
         members: The brokers.
@@ -60,7 +57,19 @@ def check_placed(members: MembersTable, replicas: Iterable[Replica], held: Itera
             continue
         refusal = members.refusal_of_replica(replica)
         if refusal is not None:
-            raise InvalidReplicaAssignmentError(f"{refusal}; the brokers have changed meanwhile: ask again")
+            return refusal
+    return None
+
+
+def check_placed(members: MembersTable, replicas: Iterable[Replica], held: Iterable[Replica] = ()) -> None:
+    """Raise InvalidReplicaAssignmentError if a replica would be where brokers get none; see `refusal_of_placing`.
+
+    raft0's leader has looked at that before it proposed. The brokers may have changed between its look and this
+    command: what was in its log then, and not applied, comes first.
+    """
+    refusal = refusal_of_placing(members, replicas, held)
+    if refusal is not None:
+        raise InvalidReplicaAssignmentError(f"{refusal}; the brokers have changed meanwhile: ask again")
 
 
 def check_unnamed_retirement(members: MembersTable, member: Member) -> None:

@@ -1,6 +1,7 @@
 """Moves of partitions, asked for at any broker and decided by raft0's leader (RFC 0019 section 6).
 
-The leader checks each partition against its tables and proposes all that may move in one command. The brokers that hold
+The leader checks each partition against its tables and proposes all that may move in one command. Before it looks, its
+tables have all that lies in the log. If they refuse the command all the same, it looks once more. The brokers that hold
 a partition do the rest (`controller_backend`), and tell raft0's leader when the wanted voters are in force
 (`placement_reports`).
 """
@@ -11,6 +12,7 @@ import msgspec
 
 from cluster.admin_messages import AdminReply
 from cluster.admin_requests import AdminRequests
+from cluster.broker_rules import refusal_of_placing
 from cluster.commands import AlterPlacements, FinishPlacement, PlacementRecord, ReplicaRecord
 from cluster.controller import Controller
 from cluster.errors import (
@@ -26,8 +28,16 @@ from cluster.placement import Move
 from cluster.topic_changes import check_assignment, check_replica_counts
 from cluster.topic_table import Topic
 from model.features import MEMBERSHIP, PLACEMENTS_LEVEL
-from model.ids import RAFT0, GroupId, NodeId, number_of, topic_of
+from model.ids import RAFT0, DirectoryId, GroupId, NodeId, Replica, number_of, topic_of
 from rpc.methods import Method
+
+# What the tables may refuse a command of moves for. They take all of it or nothing.
+_REFUSED_AT_APPLY = (
+    InvalidReplicaAssignmentError,
+    NoReassignmentError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 
 
 class WantedMove(msgspec.Struct, frozen=True, array_like=True):
@@ -123,26 +133,38 @@ class Placements:
         async with self._controller.admission:
             index = await self._controller.confirm_office(deadline)
             self._require_level()
-            records: list[PlacementRecord] = []
-            refused: list[RefusedMove] = []
-            added: list[list[int]] = []
-            named: set[tuple[str, int]] = set()
-            for wanted in request.moves:
-                try:
-                    if (wanted.topic, wanted.partition) in named:
-                        raise InvalidReplicaAssignmentError("the partition is named twice")
-                    named.add((wanted.topic, wanted.partition))
-                    record = self._checked(wanted, added, may_change_count=request.may_change_count)
-                except ClusterError as error:
-                    refused.append(RefusedMove(wanted.topic, wanted.partition, type(error).__name__, str(error)))
-                    continue
-                if record is not None:
-                    records.append(record)
+            await self._controller.settle(deadline)
+            records, refused = self._judged(request)
             if records and request.validate_only:
                 self._controller.check_room(AlterPlacements(records))
             elif records:
-                index = await self._controller.propose(AlterPlacements(records), deadline)
+                try:
+                    index = await self._controller.propose(AlterPlacements(records), deadline)
+                except _REFUSED_AT_APPLY:
+                    # A command on its way had no place in the log yet. By now it is applied, so this look sees it.
+                    records, refused = self._judged(request)
+                    if records:
+                        index = await self._controller.propose(AlterPlacements(records), deadline)
             return PlacementsReply("", "", applied_index=index, refused=tuple(refused), moved=len(records))
+
+    def _judged(self, request: AlterPlacementsRequest) -> tuple[list[PlacementRecord], list[RefusedMove]]:
+        """Return what to propose by the tables as of now, and which partitions cannot move."""
+        records: list[PlacementRecord] = []
+        refused: list[RefusedMove] = []
+        added: list[list[int]] = []
+        named: set[tuple[str, int]] = set()
+        for wanted in request.moves:
+            try:
+                if (wanted.topic, wanted.partition) in named:
+                    raise InvalidReplicaAssignmentError("the partition is named twice")
+                named.add((wanted.topic, wanted.partition))
+                record = self._checked(wanted, added, may_change_count=request.may_change_count)
+            except ClusterError as error:
+                refused.append(RefusedMove(wanted.topic, wanted.partition, type(error).__name__, str(error)))
+                continue
+            if record is not None:
+                records.append(record)
+        return records, refused
 
     def _checked(self, wanted: WantedMove, added: list[list[int]], *, may_change_count: bool) -> PlacementRecord | None:
         """Return what to propose for a partition, None if it is there; `added` collects who gets new replicas.
@@ -162,14 +184,17 @@ class Placements:
         now = topic.replicas[number] if move is None else move.target
         if [replica.node_id for replica in now] == wanted.target:
             return None
-        held = {replica.node_id for replica in topic.holders(number)}
-        fresh = [node for node in wanted.target if node not in held]
+        held = topic.holders(number)
+        directories = {broker.node_id: DirectoryId(broker.directory_id) for broker in self._controller.members.all()}
+        target = [Replica(NodeId(node), directories[node]) for node in wanted.target]
+        # As the tables will look: a partition that they refuse would refuse the others of the command, too.
+        refusal = refusal_of_placing(self._controller.members, target, held)
+        if refusal is not None:
+            raise InvalidReplicaAssignmentError(refusal)
+        fresh = [node for node in wanted.target if node not in {replica.node_id for replica in held}]
         self._check_room([*added, fresh])
         added.append(fresh)
-        directories = {broker.node_id: broker.directory_id for broker in self._controller.members.all()}
-        return PlacementRecord(
-            topic.topic_id, number, [ReplicaRecord(node, directories[node]) for node in wanted.target]
-        )
+        return PlacementRecord(topic.topic_id, number, [ReplicaRecord(*replica) for replica in target])
 
     def _topic(self, wanted: WantedMove) -> Topic:
         topic = self._controller.topics.get(wanted.topic)

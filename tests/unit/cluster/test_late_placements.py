@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,10 +20,12 @@ from cluster.commands import (
     SetBrokerState,
 )
 from cluster.errors import InvalidReplicaAssignmentError
+from cluster.placements import AlterPlacementsRequest, Placements, WantedMove
 from model.ids import NodeId
-from tests.unit.cluster.cluster_nodes import create_request, run, until
+from tests.unit.cluster.cluster_nodes import cluster_of, create_request, run, until
 from tests.unit.cluster.test_joins import Growing
 from tests.unit.cluster.test_members import TOPIC, Machine, record
+from tests.unit.kafka_api.wire_client import stuck_disk
 
 OTHER = "b" * 32
 
@@ -106,6 +109,20 @@ def test_a_node_that_has_joined_anew_gets_what_it_held_unless_its_new_directory_
         machine.apply(moved)
 
 
+def test_the_leader_refuses_a_move_to_a_directory_that_was_lost_as_the_tables_do():
+    """The partition was to be in the node's first directory, so that the node still holds it by its number."""
+    machine = machine_of_four()
+    machine.apply(AlterPlacements([PlacementRecord(TOPIC, 0, places(1, 4))]))
+    machine.apply(RetireDirectory(4, "d4"))
+    machine.apply(AdmitBroker(4, "e4", "r", 1))
+    machine.apply(RegisterBroker(record(4, "e4")))
+    machine.apply(RetireDirectory(4, "e4"))
+    controller = SimpleNamespace(members=machine.members, topics=machine.tables.topics)
+    placements = Placements(controller, SimpleNamespace(serve=lambda *_: None, replicas_max=lambda: 10))
+    with pytest.raises(InvalidReplicaAssignmentError, match="the data directory of broker 4 is retired"):
+        placements._checked(WantedMove("t", 0, [4, 1]), [], may_change_count=True)
+
+
 def test_below_the_level_a_topic_is_placed_as_older_versions_have_placed_it():
     machine = Machine(level=0)
     machine.apply(CreateTopic("old", TOPIC, [places(7, 8)], {}))
@@ -114,8 +131,8 @@ def test_below_the_level_a_topic_is_placed_as_older_versions_have_placed_it():
 
 
 @asynccontextmanager
-async def overtaken(directory):
-    """Yield raft0's leader, another node, and the broker whose decommission precedes each topic in the log.
+async def overtaken(directory, *kinds):
+    """Yield raft0's leader, another node, and the broker whose decommission precedes each command of these kinds.
 
     The decommission is not applied when raft0's leader looks at its tables. The broker that leaves does not lead raft0:
     a leader that leaves hands its office over in the middle of the test.
@@ -129,7 +146,7 @@ async def overtaken(directory):
         leaves, propose = leaving.options.node_id, controller.propose
 
         async def propose_behind(command, deadline):
-            if isinstance(command, CreateTopic | CreatePartitions):
+            if isinstance(command, kinds):
                 await propose(SetBrokerState(leaves, "decommissioning"), deadline)
             return await propose(command, deadline)
 
@@ -145,7 +162,7 @@ def brokers_of(topic):
 
 def test_who_asks_for_a_broker_is_told_that_it_has_left_meanwhile(tmp_path):
     async def test():
-        async with overtaken(tmp_path) as (controller, asked, leaves):
+        async with overtaken(tmp_path, CreateTopic, CreatePartitions) as (controller, asked, leaves):
             request = create_request("t", assignment=[[1, 2, 3]])
             with pytest.raises(InvalidReplicaAssignmentError, match=f"broker {leaves} is decommissioning"):
                 await asked.admin.create_topic(request)
@@ -156,7 +173,7 @@ def test_who_asks_for_a_broker_is_told_that_it_has_left_meanwhile(tmp_path):
 
 def test_other_brokers_are_chosen_for_who_asks_for_none(tmp_path):
     async def test():
-        async with overtaken(tmp_path) as (controller, asked, leaves):
+        async with overtaken(tmp_path, CreateTopic, CreatePartitions) as (controller, asked, leaves):
             reply = await asked.admin.create_topic(create_request("t", 6, 2))
             assert (reply.partitions, reply.replication_factor) == (6, 2)
             await until(lambda: controller.topics.get("t") is not None)
@@ -166,5 +183,71 @@ def test_other_brokers_are_chosen_for_who_asks_for_none(tmp_path):
             topic = controller.topics.get("t")
             assert len(topic.replicas) == 12
             assert brokers_of(topic) == {1, 2, 3} - {leaves}
+
+    run(test)
+
+
+def moves_of(*targets):
+    return AlterPlacementsRequest([WantedMove("t", number, [node]) for number, node in enumerate(targets)], False, 10.0)
+
+
+def refused_by(reply):
+    return [(each.partition, each.error) for each in reply.refused]
+
+
+def test_a_partition_whose_new_broker_leaves_meanwhile_does_not_keep_the_others(tmp_path):
+    async def test():
+        async with overtaken(tmp_path, AlterPlacements) as (controller, asked, leaves):
+            leads, stays = controller.consensus.state.node_id, asked.options.node_id
+            await asked.admin.create_topic(create_request("t", assignment=[[leads], [leads]]))
+            reply = await asked.placements.alter(moves_of(leaves, stays))
+            assert refused_by(reply) == [(0, "InvalidReplicaAssignmentError")]
+            assert reply.refused[0].message == f"broker {leaves} is decommissioning"
+            assert reply.moved == 1
+            topic = controller.topics.get("t")
+            assert 0 not in topic.placements
+            assert stays in {replica.node_id for replica in topic.holders(1)}
+
+    run(test)
+
+
+def test_if_no_partition_is_left_to_move_nothing_is_proposed_again(tmp_path):
+    async def test():
+        async with overtaken(tmp_path, AlterPlacements) as (controller, asked, leaves):
+            leads = controller.consensus.state.node_id
+            await asked.admin.create_topic(create_request("t", assignment=[[leads]]))
+            reply = await asked.placements.alter(moves_of(leaves))
+            assert (refused_by(reply), reply.moved) == ([(0, "InvalidReplicaAssignmentError")], 0)
+
+    run(test)
+
+
+def test_a_decommission_that_lies_in_the_log_counts_before_partitions_move(tmp_path):
+    """It took too long for whoever proposed it, and is not committed when the request comes."""
+
+    async def test():
+        async with cluster_of(tmp_path, 1) as cluster:
+            node, deadline = cluster[1], asyncio.get_running_loop().time() + 20
+            controller, propose, moves = node.controller, node.controller.propose, []
+            for number in (2, 3):
+                await propose(AdmitBroker(number, f"d{number}", "r", 1), deadline)
+                await propose(RegisterBroker(record(number)), deadline)
+            await cluster.create_topic("t", assignment=[[1], [1]])
+
+            async def counted(command, deadline):
+                if isinstance(command, AlterPlacements) and command.of_raft0 is None:
+                    moves.append(command)
+                return await propose(command, deadline)
+
+            controller.propose = counted
+            async with stuck_disk(SimpleNamespace(node=node)):
+                late = asyncio.create_task(propose(SetBrokerState(2, "decommissioning"), deadline))
+                await until(lambda: controller.consensus.log.dirty_index > controller.applied_index)
+                asked = asyncio.create_task(node.placements.alter(moves_of(2, 3)))
+                await until(controller.admission.locked)
+            await late
+            reply = await asked
+            assert (refused_by(reply), reply.moved) == ([(0, "InvalidReplicaAssignmentError")], 1)
+            assert len(moves) == 1
 
     run(test)
