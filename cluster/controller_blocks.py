@@ -6,8 +6,8 @@ A format version u8, then items of a length (u32, little endian) and msgpack. Th
     format 2   named blocks, each a `_BlockHead` and its items: "tables" with the items of format 1, "features",
                "options" while something is set on brokers: a `_SavedOptions` for all, and for each that has its own,
                "placements" once a partition was moved: a `SavedPlacement` for each such partition, "raft0" once
-               raft0 was moved: a `SavedRaft0`, and "members" once a broker has joined, left or changed its state
-               (`saved_members`)
+               raft0 was moved: a `SavedRaft0`, and "members" once a broker has joined, left or changed its state, or
+               a founder has an address that it has not registered with (`saved_members`)
 
 Format 2 is written once a feature has a level (RFC 0018): until then a version that knows only format 1 may come back.
 """
@@ -139,7 +139,7 @@ def raft0_size(raft0: Raft0Placement | None) -> int:
 
 
 def members_size(saved: SavedMembers | None) -> int:
-    """Return what the block of members takes, its head included; it is not there for founders alone."""
+    """Return what the block of members takes, its head included; it is not there without any."""
     if saved is None:
         return 0
     items = save_members(saved)

@@ -173,6 +173,9 @@ class MembersTable:
         self._brokers[node] = broker
         if member is not None and member.replica.directory_id == broker.directory_id:
             self._admitted[node] = replace(member, rpc_host=broker.rpc_host, rpc_port=broker.rpc_port)
+        elif member is not None and not only_admitted:
+            # Nothing but registrations tells addresses then, in a snapshot as here.
+            self._admitted[node] = replace(member, rpc_host="", rpc_port=0)
         self.tell()
 
     def apply_features(self, told: Mapping[int, Mapping[str, int]]) -> None:
@@ -275,16 +278,12 @@ class MembersTable:
         Nobody is told: `tell`, once the other tables are of the same moment.
         """
         self._brokers = {NodeId(broker.node_id): broker for broker in brokers}
-        self._found()
-        if saved is not None:
+        if saved is None:
+            self._found()
+            self._admitted = self._by_registrations()
+        else:
             self._admitted = {member.node_id: member for member in saved.members}
             self.retired, self.changed = saved.retired, saved.changed
-        else:
-            for broker in brokers:
-                member = self._admitted.get(NodeId(broker.node_id))
-                if member is not None and member.replica.directory_id == broker.directory_id:
-                    known = replace(member, rpc_host=broker.rpc_host, rpc_port=broker.rpc_port)
-                    self._admitted[member.node_id] = known
 
     def clear(self) -> None:
         """Begin from the founding, and tell nobody: what was here is read again."""
@@ -292,10 +291,23 @@ class MembersTable:
         self._found()
 
     def saved(self) -> "SavedMembers | None":
-        """Return what a snapshot must keep beside the registrations; None while the founders are all."""
-        if self.changed == NO_REVISION:
+        """Return what a snapshot must keep beside the registrations; None: they and the founders tell all.
+
+        Below the level of the feature it is None: no broker is admitted there, so addresses come from registrations.
+        """
+        if self.changed == NO_REVISION and self._admitted == self._by_registrations():
             return None
         return SavedMembers(tuple(self.admitted()), self.retired, self.changed)
+
+    def _by_registrations(self) -> dict[NodeId, Member]:
+        """Return the founders, each with the address that it has registered with, if it has."""
+        founders = {}
+        for replica in self._founders:
+            broker, member = self._brokers.get(replica.node_id), Member(replica, FOUNDING_EPOCH)
+            if broker is not None and broker.directory_id == replica.directory_id:
+                member = replace(member, rpc_host=broker.rpc_host, rpc_port=broker.rpc_port)
+            founders[replica.node_id] = member
+        return founders
 
     def tell(self) -> None:
         """Call the listeners."""

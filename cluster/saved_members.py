@@ -1,7 +1,9 @@
 """How raft0's state holds the admitted brokers: the items of its block "members" (RFC 0020).
 
 The first item has the last change and the retired directories, then comes an item for each admitted broker. Without any
-change since the founding there is no block: the founders are known from the record of the cluster.
+change since the founding there is no block: the founders are known from the record of the cluster, and their addresses
+from their registrations. A founder may have told another address since, as it asked to be let in. Then there is a
+block, and its last change is none.
 """
 
 from collections.abc import Iterator, Sequence
