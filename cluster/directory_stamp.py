@@ -5,7 +5,7 @@ voters. It reads format 1 of `directory.id` only. So a broker makes format 2 dur
 
     it appends an entry of kind 2, or installs a snapshot that has a configuration     `open_soon`, `is_open`
     it applies level 1 of `raftka.membership`, from raft0's log or from a snapshot     `ensure`
-    it begins in a cluster that was founded at level 1                                 `ensure`
+    it is bound to found a cluster at level 1, or writes down that it is in one        `ensure`
 
 Nothing of this happens while the disk refuses or hangs: the stamp is tried again until it succeeds.
 

@@ -5,17 +5,25 @@ same list. Then each computes the same cluster id, a hash of the sorted node and
 majority decides and nobody is first, so three brokers that are cut off from one another found nothing
 (counterexample 22). A broker whose directory was wiped computes another id and is refused by the others.
 
+They must also write down the same levels of features (RFC 0018 section 2), although a seed may be started in another
+version meanwhile. Each tells what its version has as it asks and answers, and the last word counts. Where all have a
+level that older versions must not meet, each seed marks its directory for it (`directory_stamp`) and says so: it is
+*bound*. It founds once all are bound. A bound seed founds nothing without the level, and no older version opens its
+directory. So if one seed founds at that level, no other founds below it.
+
 A seed that answers for a cluster without this broker ends the founding: the broker may join (`joining`).
 """
 
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from cluster.errors import PermanentStartupError, RefusedDirectoryError, StartupError
+from cluster.directory_stamp import DirectoryStamp
+from cluster.errors import ClusterError, PermanentStartupError, RefusedDirectoryError, StartupError
+from model.features import MEMBERSHIP, STAMP_LEVEL
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.errors import HandshakeRefusedError, RefusalCode, RpcError
 from rpc.identity import FOUNDING_EPOCH, Address, Peer
@@ -81,7 +89,17 @@ class FoundReply(msgspec.Struct, frozen=True, array_like=True):
     features: dict[str, int] = {}
 
 
-FOUND = Method(30, "found", FoundRequest, FoundReply, urgent=True, before_founding=True)
+class SeedWord(FoundReply, frozen=True, array_like=True):
+    """What an answer is read as. A seed that is not bound sends a FoundReply, which older versions have sent, too.
+
+    Attributes:
+        is_bound: It is not founded, and founds nothing below STAMP_LEVEL of MEMBERSHIP by itself.
+    """
+
+    is_bound: bool = False
+
+
+FOUND: Method[FoundRequest, FoundReply] = Method(30, "found", FoundRequest, SeedWord, urgent=True, before_founding=True)
 
 
 def found(members: Mapping[int, str], features: Sequence[Mapping[str, int]] = ()) -> ClusterRecord:
@@ -104,7 +122,16 @@ class FoundedElsewhereError(StartupError):
 
 
 class Founding:
-    """Answers other founders for ever, and founds or recalls this node's cluster at start."""
+    """Answers other founders for ever, and founds or recalls this node's cluster at start.
+
+    Args:
+        links: To the other seeds.
+        kvstore: Holds the record of the cluster.
+        replica: This broker.
+        seeds: As configured.
+        features: The highest level of each feature that this broker has.
+        stamp: Marks its data directory; None: nothing is marked, and levels are not agreed on.
+    """
 
     def __init__(
         self,
@@ -113,15 +140,19 @@ class Founding:
         replica: Replica,
         seeds: Sequence[Seed],
         features: Mapping[str, int] | None = None,
+        stamp: DirectoryStamp | None = None,
     ) -> None:
         self._links = links
         self._kvstore = kvstore
         self._replica = replica
         self._seeds = sorted(seeds)
         self._features = dict(features or {})
+        self._stamp = stamp
         self._cluster: ClusterRecord | None = None
+        # By node id: the last word of each other seed that counts.
+        self._answers: dict[int, FoundReply] = {}
         self._missing: list[Seed] = []
-        self._why: dict[int, RpcError] = {}
+        self._why: dict[int, RpcError | ClusterError] = {}
         links.register(FOUND, self._on_found)
 
     def recall(self, *, is_living: bool = False) -> ClusterRecord | None:
@@ -159,33 +190,66 @@ class Founding:
             StartupError: Another seed has another list.
         """
         assert self.is_seed, "who is not among its seeds founds nothing"
-        members = {int(self._replica.node_id): str(self._replica.directory_id)}
-        features = {int(self._replica.node_id): self._features}
-        founded: ClusterRecord | None = None
-        loop = asyncio.get_running_loop()
-        remind_at = loop.time() + _REMIND_INTERVAL
-        while len(members) < len(self._seed_ids()):
-            for seed in self._seeds:
-                if seed.node_id not in members:
-                    reply = await self._ask(NodeId(seed.node_id))
-                    if reply is not None:
-                        members[reply.node_id] = self._checked(reply).directory_id
-                        features[reply.node_id] = reply.features
-                        founded = founded or reply.cluster
-                    self._missing = [each for each in self._seeds if each.node_id not in members]
-            if len(members) < len(self._seed_ids()):
-                await asyncio.sleep(_ASK_PAUSE)
-            if loop.time() >= remind_at:
-                remind_at = loop.time() + _REMIND_INTERVAL
-                _logger.warning("waiting for seeds %s to found the cluster", _shown(self._missing))
+        founded = await self._ask_all(self._has_the_level, until_founded=self._is_bound)
+        if founded is None and self._stamp is not None and _needs_stamp(self._record()):
+            await self._stamp.ensure()
+            founded = await self._ask_all(_is_bound_or_founded, until_founded=True)
         # Who has founded it already may have been of another version then, and began with other levels.
-        cluster = founded or found(members, list(features.values()))
+        cluster = founded or self._record()
         await self.remember(cluster)
         _logger.info("founded cluster %s of nodes %s", cluster.cluster_id, [node for node, _ in cluster.members])
         return cluster
 
+    async def _ask_all(
+        self, counts: Callable[[FoundReply], bool], *, until_founded: bool = False
+    ) -> ClusterRecord | None:
+        """Ask each other seed until its answer counts; return the cluster, if one of them has founded it.
+
+        Args:
+            counts: Whether an answer does.
+            until_founded: Return once one has, though others have not answered.
+        """
+        founded: ClusterRecord | None = None
+        own, ids = int(self._replica.node_id), self._seed_ids()
+        waiting = [seed for seed in self._seeds if seed.node_id != own and seed.node_id in ids]
+        loop = asyncio.get_running_loop()
+        remind_at = loop.time() + _REMIND_INTERVAL
+        while waiting and not (until_founded and founded is not None):
+            for seed in list(waiting):
+                reply = await self._ask(NodeId(seed.node_id))
+                if reply is not None and counts(self._checked(reply)):
+                    self._answers[reply.node_id] = reply
+                    founded = founded or reply.cluster
+                    waiting.remove(seed)
+                elif reply is not None:
+                    self._why[seed.node_id] = ClusterError("it answers, and is not ready to found the cluster")
+                self._missing = list(waiting)
+            if waiting:
+                await asyncio.sleep(_ASK_PAUSE)
+            if loop.time() >= remind_at:
+                remind_at = loop.time() + _REMIND_INTERVAL
+                _logger.warning("waiting for seeds %s to found the cluster", _shown(self._missing))
+        return founded
+
+    def _record(self) -> ClusterRecord:
+        """Return the cluster by what the seeds have said last."""
+        members = {node: reply.directory_id for node, reply in self._answers.items()}
+        features = [self._features, *(reply.features for reply in self._answers.values())]
+        return found({int(self._replica.node_id): str(self._replica.directory_id), **members}, features)
+
+    @property
+    def _is_bound(self) -> bool:
+        is_stamped = self._stamp is not None and self._stamp.is_stamped
+        return is_stamped and self._cluster is None and self._features.get(MEMBERSHIP, 0) >= STAMP_LEVEL
+
+    def _has_the_level(self, reply: FoundReply) -> bool:
+        """Whether an answer counts: a bound seed waits for a version that has the level."""
+        return reply.cluster is not None or not self._is_bound or reply.features.get(MEMBERSHIP, 0) >= STAMP_LEVEL
+
     async def remember(self, cluster: ClusterRecord) -> None:
-        """Write down which cluster this directory belongs to from now on."""
+        """Write down which cluster this directory belongs to; before that mark it, if no older version may open it."""
+        if self._stamp is not None and _needs_stamp(cluster):
+            await self._stamp.ensure()
         self._kvstore.put(_KEY, msgspec.json.encode(cluster))
         await self._kvstore.sync()
         self._cluster = cluster
@@ -200,7 +264,7 @@ class Founding:
         """Whether this directory belongs to a cluster."""
         return self._cluster is not None
 
-    def unanswered(self) -> list[tuple[Seed, RpcError | OSError | None]]:
+    def unanswered(self) -> list[tuple[Seed, RpcError | ClusterError | OSError | None]]:
         """Return the seeds that `found` still waits for, each with the newest reason; None: there is none yet."""
         return [
             (seed, self._links.why_down(NodeId(seed.node_id)) or self._why.get(seed.node_id)) for seed in self._missing
@@ -233,8 +297,13 @@ class Founding:
             )
         return reply
 
-    def _on_found(self, _: Peer, __: FoundRequest, ___: memoryview) -> FoundReply:
-        return FoundReply(self._replica.node_id, self._replica.directory_id, self._seeds, self._cluster, self._features)
+    def _on_found(self, _: Peer, request: FoundRequest, __: memoryview) -> FoundReply:
+        answer = self._answers.get(request.node_id)
+        if answer is not None and answer.directory_id == request.directory_id and not self._is_bound:
+            # It may have been started in another version since it has answered. Who is bound asks again.
+            self._answers[request.node_id] = msgspec.structs.replace(answer, features=request.features)
+        reply = (self._replica.node_id, self._replica.directory_id, self._seeds, self._cluster, self._features)
+        return SeedWord(*reply, is_bound=True) if self._is_bound else FoundReply(*reply)
 
 
 def check_refused_directory(links: Links, node: NodeId, self_node: int) -> None:
@@ -251,6 +320,14 @@ def check_refused_directory(links: Links, node: NodeId, self_node: int) -> None:
             f"node {node} refuses this data directory: it knows node {self_node} by another one;"
             f" name the original data directory of node {self_node} as data.dir, or bring it back"
         )
+
+
+def _needs_stamp(cluster: ClusterRecord) -> bool:
+    return cluster.features.get(MEMBERSHIP, 0) >= STAMP_LEVEL
+
+
+def _is_bound_or_founded(reply: FoundReply) -> bool:
+    return reply.cluster is not None or (isinstance(reply, SeedWord) and reply.is_bound)
 
 
 def addresses(seeds: Sequence[Seed]) -> dict[NodeId, Address]:

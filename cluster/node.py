@@ -190,7 +190,7 @@ class Node:
         self._watch.start()
         self._started.append(self._watch)
         founding = self.founding = Founding(
-            self.links, self._kvstore, self.replica, options.seeds, told_features(options.features)
+            self.links, self._kvstore, self.replica, options.seeds, told_features(options.features), self.stamp
         )
         # From the stamp on, an older version must not speak with this broker any more.
         self.stamp.add_listener(self.links.require_epochs)
@@ -223,6 +223,7 @@ class Node:
             cluster = await self._found_or_join()
         self.cluster = cluster
         if cluster.features.get(MEMBERSHIP, 0) >= STAMP_LEVEL:
+            # It is done, unless a build before this version has written the record down.
             await self.stamp.ensure()
         self.phase = StartPhase.REPLICAS
         await self._start_groups(cluster)
