@@ -120,6 +120,7 @@ class Node:
     quorum: QuorumStatusReader
     visible_ends: VisibleEnds
     health: HealthCounts
+    present_features: PresentFeatures
     admin: AdminRequests
     placements: Placements
     broker_changes: BrokerChanges
@@ -339,6 +340,7 @@ class Node:
         options = self.options
         self.health = HealthCounts(self.controller, self.partitions, self.leadership, self.is_alive, options.node_id)
         self.quorum = QuorumStatusReader(self.controller, self.links, self.env.wall_clock)
+        self.present_features = PresentFeatures(self.links, self.replica, told_features(options.features))
         self.admin = AdminRequests(
             self.controller,
             self.links,
@@ -347,7 +349,7 @@ class Node:
             replicas_max=lambda: self.options.replicas_max,
             first_levels=cluster.features,
             dynamic=self._dynamic,
-            present_features=PresentFeatures(self.links, self.replica, told_features(options.features)),
+            present_features=self.present_features,
         )
         self.placements = Placements(self.controller, self.admin)
         seeds = {NodeId(seed.node_id): seed for seed in options.seeds}

@@ -3,9 +3,13 @@
 GET   /v1/features          a row for each feature: its level, what all brokers have, and what each of them has
 POST  /v1/features/upgrade  {"levels": {NAME: LEVEL}}; without it: each feature as high as all brokers allow
 
+What brokers have is as raft0's tables say, which may be wrong after a roll-back (RFC 0018 section 2). So an upgrade
+without levels asks the brokers first, as raft0's leader does before it raises a level.
+
 An upgrade checks all levels before it raises the first one. Who sends it again raises nothing twice.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -13,6 +17,7 @@ import msgspec
 
 from cluster.admin_messages import UpdateFeatureRequest
 from cluster.node import Node
+from model.ids import NodeId
 from raftka.broker.admin_verbs import Change, Changing, Outcome, Read, Verb, brokers_away, until_known
 
 _Feature = Annotated[str, msgspec.Meta(min_length=1, max_length=249)]
@@ -20,7 +25,7 @@ _Level = Annotated[int, msgspec.Meta(ge=1, lt=2**15)]
 
 
 class UpgradeFeatures(Changing, frozen=True, kw_only=True):
-    """Features and the levels that the cluster shall use; none: what `highest` of `GET /v1/features` says."""
+    """Features and the levels that the cluster shall use; none: as high as all brokers can at this moment."""
 
     levels: dict[_Feature, _Level] = msgspec.field(default_factory=dict)
 
@@ -44,16 +49,23 @@ def _rows(node: Node) -> list[dict[str, object]]:
     ]
 
 
-def _highest(node: Node) -> dict[str, int]:
-    """Return the features that all brokers could use at a higher level than the cluster does."""
-    brokers, features = node.controller.members.all(), node.controller.features
-    names = sorted({name for broker in brokers for name in broker.features})
-    highest = {name: min(broker.features.get(name, 0) for broker in brokers) for name in names}
+async def _highest(node: Node, timeout: float) -> dict[str, int]:
+    """Return the features that all brokers could use at a higher level than the cluster does.
+
+    Raises:
+        FeatureUpdateError: A broker is linked with this one, and does not tell what it has.
+    """
+    members, features = node.controller.members, node.controller.features
+    nodes = {NodeId(each.node_id) for each in members.all()} | {each.node_id for each in members.admitted()}
+    told = await node.present_features.ask(sorted(nodes), asyncio.get_running_loop().time() + timeout)
+    brokers = members.highest_levels(told).values()
+    names = sorted({name for levels in brokers for name in levels})
+    highest = {name: min(levels.get(name, 0) for levels in brokers) for name in names}
     return {name: level for name, level in highest.items() if level > features.level(name)}
 
 
 async def _upgrade(node: Node, body: UpgradeFeatures, _: Mapping[str, str]) -> Outcome:
-    wanted = body.levels or _highest(node)
+    wanted = body.levels or await _highest(node, body.timeout)
     index = 0
     # Each level is checked before the first one is raised: a level is never lowered again.
     for is_check in (True,) if body.dry_run else (True, False):

@@ -2,10 +2,13 @@
 
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from cluster.events import EventKind
+from cluster.founding import FOUND
 from model.features import MEMBERSHIP, LevelRange
+from model.ids import NodeId
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.raftka.admin_ports import ports_of
 
@@ -87,6 +90,45 @@ def test_a_level_that_a_broker_lacks_is_refused_with_its_name_and_one_that_is_aw
             status, body = await ports.ask(UPGRADE, {"levels": {MEMBERSHIP: 1}})
             assert (status, body["error"]) == (409, "FEATURE_UPDATE_FAILED")
             assert await _levels(ports) == {MEMBERSHIP: (0, 0)}
+
+    run(test)
+
+
+def _table_says(node, number, features):
+    """Let a node's table have other features of a broker, as after a roll-back (RFC 0018 section 2)."""
+    table = node.controller.members
+    table.apply_register(msgspec.structs.replace(table.get(NodeId(number)), features=features))
+
+
+def test_an_upgrade_without_levels_asks_the_brokers_that_the_table_knows_less_of(tmp_path):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            for number in (1, 2, 3):
+                _table_says(ports.cluster[2], number, {})
+            status, body = await ports.ask(UPGRADE, {"dry_run": True}, at=2)
+            assert (status, body["levels"]) == (200, {MEMBERSHIP: 1})
+
+    run(test)
+
+
+def test_an_upgrade_without_levels_offers_none_that_a_broker_has_no_longer(tmp_path):
+    async def test():
+        async with _ports(tmp_path, newer=(1, 2)) as ports:
+            for node in ports.cluster.nodes.values():
+                _table_says(node, 3, {MEMBERSHIP: 1})
+            status, body = await ports.ask(UPGRADE, {})
+            assert (status, body["levels"]) == (200, {})
+
+    run(test)
+
+
+def test_an_upgrade_without_levels_is_refused_while_a_linked_broker_does_not_answer(tmp_path):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            ports.cluster[3].links._server._methods.pop(FOUND.number)
+            status, body = await ports.ask(UPGRADE, {})
+            assert (status, body["error"]) == (409, "FEATURE_UPDATE_FAILED")
+            assert "broker 3 is linked and has not told what its version has" in body["message"]
 
     run(test)
 
