@@ -7,8 +7,10 @@ has joined with a new one, and has got back what the old one held.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cluster.evacuation import evacuated
+from cluster.evacuation import evacuated, next_target
 from cluster.members_table import BrokerState, Member, MembersTable
+from cluster.move_places import has_majority
+from cluster.placement import Replicas
 from cluster.raft0_table import Raft0Table
 from cluster.topic_table import Topic
 from model.ids import NodeId, Replica
@@ -43,8 +45,21 @@ def _is_older(member: Member | None, replica: Replica) -> bool:
     return member is not None and member.replica != replica
 
 
-def staying(topic: Topic, number: int, members: MembersTable, is_going: Going) -> Staying | None:
-    """Return what keeps the replicas of a partition that are to go; None: it has none."""
+def staying(
+    topic: Topic,
+    number: int,
+    members: MembersTable,
+    is_going: Going,
+    is_alive: Callable[[NodeId], bool] = lambda _: True,
+) -> Staying | None:
+    """Return what keeps the replicas of a partition that are to go; None: it has none.
+
+    Args:
+        topic, number: The partition.
+        members: The brokers.
+        is_going: Which replicas are to go.
+        is_alive: Whether a broker works, as the asked one sees it.
+    """
     if not any(map(is_going, topic.holders(number))):
         return None
     name, move = topic.partition_name(number), topic.move_of(number)
@@ -52,10 +67,25 @@ def staying(topic: Topic, number: int, members: MembersTable, is_going: Going) -
     kept = [replica for replica in wanted if is_going(replica)]
     if not kept:
         return Staying(name, is_moving=True, why="")
-    target = evacuated(wanted, members, {}, may_shrink=topic.is_internal)
+    target = next_target(topic, number, members, {}, is_alive)
     if target is not None and not any(map(is_going, target)):
         return Staying(name, is_moving=False, why="")
+    if_all_worked = evacuated(wanted, members, {}, may_shrink=topic.is_internal)
+    if if_all_worked is not None and not any(map(is_going, if_all_worked)):
+        return Staying(name, is_moving=False, why=_why_down(topic.replicas[number], if_all_worked, members, is_alive))
     return Staying(name, is_moving=False, why=_why_kept(members, kept[0]))
+
+
+def _why_down(voters: Replicas, target: Replicas, members: MembersTable, is_alive: Callable[[NodeId], bool]) -> str:
+    """Return who must work before replicas can go from some brokers to others."""
+    present = [each for each in dict.fromkeys((*voters, *target)) if members.is_present(each)]
+    working = {each for each in present if is_alive(each.node_id)}
+    if not has_majority(voters, working):
+        needed, what = voters, f"a majority of its {len(voters)} replicas"
+    else:
+        needed, what = target, "brokers that are to hold it"
+    away = sorted(each.node_id for each in needed if each in present and each not in working)
+    return f"{what} to work" + (f": start broker {','.join(map(str, away))}" if away else "")
 
 
 def _why_kept(members: MembersTable, replica: Replica) -> str:

@@ -1,20 +1,24 @@
 """raft0's leader moves partitions away from brokers that are to be empty and from lost disks (RFC 0020).
 
-It looks each second, if a table has changed. A replica must go if its broker is being decommissioned, or if its data
-directory is retired. A node that has joined with a new directory gets back what it had. Everything else goes to the
-active broker with the fewest replicas, working ones first. Internal topics get more replicas as brokers join, up to
-three, and lose those that no active broker is left for. A few partitions move at a time.
+It looks each second, if a table has changed, or a broker has come or gone. A replica must go if its broker is being
+decommissioned, or if its data directory is retired. A node that has joined with a new directory gets back what it had.
+Everything else goes to the active broker with the fewest replicas. Internal topics get more replicas as brokers join,
+up to three, and lose those that no active broker is left for.
+
+A move begins only if it can go on: nothing goes to a broker that is down, and no group is left to replicas without a
+majority that works. A few partitions move at a time (`move_places`).
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cluster.commands import AlterPlacements, PlacementRecord, ReplicaRecord
 from cluster.controller import Controller
 from cluster.errors import ClusterError
 from cluster.members_table import BrokerState, MembersTable
+from cluster.move_places import MovePlaces, can_go_on
 from cluster.placement import Replicas
 from cluster.topic_table import Topic, TopicTable
 from model.features import BROKERS_LEVEL, MEMBERSHIP
@@ -36,14 +40,6 @@ class Wanted(NamedTuple):
     target: Replicas
 
 
-def must_leave(members: MembersTable, replica: Replica) -> bool:
-    """Whether a replica must go elsewhere: its broker is to be empty, or its directory never counts again."""
-    member = members.member(replica.node_id)
-    if replica.directory_id in members.retired or member is None or member.replica != replica:
-        return True
-    return member.state is BrokerState.DECOMMISSIONING
-
-
 def evacuated(
     replicas: Replicas,
     members: MembersTable,
@@ -54,18 +50,19 @@ def evacuated(
 ) -> Replicas | None:
     """Return the replicas with those that must leave replaced; None: nothing can be done now.
 
-    A node whose directory is retired is waited for: it may join again, unless it is to be empty. The order stays, and
-    with it the preferred leader's place.
+    A node whose directory is retired is waited for: it may join again, unless it is to be empty. A broker that is down
+    gets nothing, and is waited for, too. The order stays, and with it the preferred leader's place.
 
     Args:
         replicas: As wanted until now.
         members: The brokers.
         counts: Replicas of each broker.
-        is_alive: Whether a broker works: one that does not would keep the move waiting, so it comes last.
-        may_shrink: Whether a replica that no active broker is left for may go all the same, unless it is the last one.
+        is_alive: Whether a broker works.
+        may_shrink: Whether a replica that no active broker is left for, down or not, may go all the same, unless it is
+            the last one.
     """
     usable = _usable(members)
-    kept = [replica for replica in replicas if not must_leave(members, replica)]
+    kept = [replica for replica in replicas if not members.must_leave(replica)]
     # A node that has joined anew gets its own back, so nobody else's place is there.
     taken = {replica.node_id for replica in replicas if replica in kept or replica.node_id in usable}
     found: dict[NodeId, Replica] = {replica.node_id: replica for replica in kept}
@@ -74,14 +71,15 @@ def evacuated(
         if replica.node_id in found:
             continue
         member = members.member(replica.node_id)
-        if replica.node_id in usable:
+        if replica.node_id in usable and is_alive(replica.node_id):
             found[replica.node_id] = Replica(replica.node_id, usable[replica.node_id])
             is_better = True
             continue
         is_waited_for = member is not None and member.state is not BrokerState.DECOMMISSIONING
-        free = [] if is_waited_for else _by_fill(usable.keys() - taken, counts, is_alive)
+        others = usable.keys() - taken
+        free = [] if is_waited_for else _by_fill(others, counts, is_alive)
         if not free:
-            if may_shrink and not is_waited_for and (kept or is_better):
+            if may_shrink and not is_waited_for and not others and (kept or is_better):
                 is_better = True
             else:
                 found[replica.node_id] = replica
@@ -101,14 +99,8 @@ def _usable(members: MembersTable) -> dict[NodeId, DirectoryId]:
 
 
 def _by_fill(nodes: Iterable[NodeId], counts: Mapping[NodeId, int], is_alive: Callable[[NodeId], bool]) -> list[NodeId]:
-    """Return brokers that work before others, and of these those with the fewest replicas first."""
-    return sorted(nodes, key=lambda node: (not is_alive(node), counts.get(node, 0), node))
-
-
-def can_move(topic: Topic, number: int, retired: Collection[DirectoryId]) -> bool:
-    """Whether the voters that are left may still agree on others: retired directories never answer."""
-    voters = topic.replicas[number]
-    return 2 * sum(voter.directory_id not in retired for voter in voters) > len(voters)
+    """Return the brokers that work, those with the fewest replicas first."""
+    return sorted(filter(is_alive, nodes), key=lambda node: (counts.get(node, 0), node))
 
 
 def raised(
@@ -117,14 +109,58 @@ def raised(
     counts: Mapping[NodeId, int],
     is_alive: Callable[[NodeId], bool] = lambda _: True,
 ) -> Replicas | None:
-    """Return the replicas of a partition of an internal topic with as many as it should have; None: it has them."""
+    """Return the replicas of a partition of an internal topic with more of them; None: it can have no more now."""
     usable = _usable(members)
-    missing = min(INTERNAL_REPLICAS, len(usable)) - len(replicas)
-    if missing <= 0:
-        return None
     held = {replica.node_id for replica in replicas}
-    free = _by_fill(usable.keys() - held, counts, is_alive)[:missing]
+    free = _by_fill(usable.keys() - held, counts, is_alive)[: max(0, INTERNAL_REPLICAS - len(replicas))]
     return (*replicas, *(Replica(node, usable[node]) for node in free)) if free else None
+
+
+def next_target(
+    topic: Topic,
+    number: int,
+    members: MembersTable,
+    counts: Mapping[NodeId, int],
+    is_alive: Callable[[NodeId], bool] = lambda _: True,
+) -> Replicas | None:
+    """Return where a partition is to go now, if it is not on its way there; None: nowhere, or it could not go on.
+
+    Args:
+        topic, number: The partition.
+        members, counts, is_alive: As `evacuated` takes them.
+    """
+    for target in _targets(topic, number, members, counts, is_alive):
+        if target is not None and can_go_on(topic.replicas[number], target, members, is_alive):
+            return target
+    return None
+
+
+def _targets(
+    topic: Topic,
+    number: int,
+    members: MembersTable,
+    counts: Mapping[NodeId, int],
+    is_alive: Callable[[NodeId], bool],
+) -> Iterator[Replicas | None]:
+    """Yield where a partition could go, the best target first."""
+    now, move = topic.replicas[number], topic.move_of(number)
+    wanted = now if move is None else move.target
+    is_left = any(map(members.must_leave, wanted))
+    if is_left:
+        yield evacuated(wanted, members, counts, is_alive, may_shrink=topic.is_internal)
+    if not topic.is_internal:
+        return
+    if is_left:
+        # Those that stay cannot go on alone: what can be replaced is, and the others wait.
+        yield evacuated(wanted, members, counts, is_alive)
+    if move is None and not is_left:
+        yield raised(wanted, members, counts, is_alive)
+    if move is not None and len(wanted) < len(move.origin):
+        # It shrinks, and a broker has come meanwhile. Without it the move may never end.
+        yield raised(wanted, members, counts, is_alive)
+        if not can_go_on(now, wanted, members, is_alive):
+            larger = evacuated(move.origin, members, counts, is_alive)
+            yield larger if larger is not None and len(larger) > len(wanted) else None
 
 
 def wanted_moves(
@@ -132,35 +168,24 @@ def wanted_moves(
 ) -> list[Wanted]:
     """Return which partitions must move now, and where to: up to `places`, and those that move and must go elsewhere.
 
-    A partition whose voters cannot agree on anything any more is left alone: its move would never end, and those of
-    others would wait for its place.
+    A move that could not go on is left alone: those of others would wait for its place.
     """
     counts = {member.node_id: topics.replica_count(member.node_id) for member in members.admitted()}
     found: list[Wanted] = []
-    for topic, number, replicas in _partitions(topics):
-        is_moving = topic.move_of(number) is not None
-        if (places <= 0 and not is_moving) or not can_move(topic, number, members.retired):
-            continue
-        target = None
-        if any(must_leave(members, replica) for replica in replicas):
-            target = evacuated(replicas, members, counts, is_alive, may_shrink=topic.is_internal)
-        elif topic.is_internal and not is_moving:
-            target = raised(replicas, members, counts, is_alive)
-        if target is None:
-            continue
-        places -= not is_moving
-        for replica in target:
-            if replica not in replicas:
-                counts[replica.node_id] = counts.get(replica.node_id, 0) + 1
-        found.append(Wanted(topic, number, target))
-    return found
-
-
-def _partitions(topics: TopicTable) -> Iterator[tuple[Topic, int, Replicas]]:
     for topic in topics.all():
-        for number, replicas in enumerate(topic.replicas):
-            move = topic.move_of(number)
-            yield topic, number, replicas if move is None else move.target
+        for number in range(len(topic.replicas)):
+            is_moving = topic.move_of(number) is not None
+            if places <= 0 and not is_moving:
+                continue
+            target = next_target(topic, number, members, counts, is_alive)
+            if target is None:
+                continue
+            places -= not is_moving
+            for replica in target:
+                if replica not in topic.holders(number):
+                    counts[replica.node_id] = counts.get(replica.node_id, 0) + 1
+            found.append(Wanted(topic, number, target))
+    return found
 
 
 class Evacuation:
@@ -170,8 +195,11 @@ class Evacuation:
         self._controller = controller
         self._is_alive = is_alive
         self._gate = Gate("evacuation")
+        self._places = MovePlaces()
         # Whether anything has changed since a look in office found nothing to move: then no partition is gone through.
         self._is_due = True
+        # Which brokers worked at the last look in office.
+        self._alive: frozenset[NodeId] = frozenset()
 
     def start(self) -> None:
         """Begin to look."""
@@ -191,7 +219,10 @@ class Evacuation:
             await asyncio.sleep(_INTERVAL)
             controller = self._controller
             is_in_use = controller.features.level(MEMBERSHIP) >= BROKERS_LEVEL
-            if not self._is_due or not controller.is_in_office or not is_in_use:
+            if not controller.is_in_office or not is_in_use:
+                continue
+            self._note_time()
+            if not self._is_due:
                 continue
             try:
                 self._is_due = bool(self._due())
@@ -201,16 +232,17 @@ class Evacuation:
                 # The next look tries again, here or at the next leader.
                 _logger.info("partitions have not begun to move away: %s", error)
 
+    def _note_time(self) -> None:
+        """A look is due as well if a broker has come or gone, or a move has had its place for long enough."""
+        admitted = (member.node_id for member in self._controller.members.admitted())
+        alive = frozenset(filter(self._is_alive, admitted))
+        if alive != self._alive or self._places.expires_at <= asyncio.get_running_loop().time():
+            self._alive, self._is_due = alive, True
+
     def _due(self) -> Sequence[Wanted]:
-        topics = self._controller.topics
-        members = self._controller.members
-        # What cannot end takes no place.
-        moving = sum(
-            topic.move_of(number) is not None and can_move(topic, number, members.retired)
-            for topic in topics.all()
-            for number in topic.placements
-        )
-        return wanted_moves(topics, members, MOVES_AT_ONCE - moving, self._is_alive)
+        topics, members = self._controller.topics, self._controller.members
+        taken = self._places.taken(topics, members, self._is_alive, asyncio.get_running_loop().time())
+        return wanted_moves(topics, members, MOVES_AT_ONCE - taken, self._is_alive)
 
     async def _propose(self) -> None:
         """Let the partitions that are due move.

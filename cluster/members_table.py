@@ -117,6 +117,15 @@ class MembersTable:
         """Whether the node's directory is retired: it has none until it joins again."""
         return member.replica.directory_id in self.retired
 
+    def is_present(self, replica: Replica) -> bool:
+        """Whether its node is in the cluster with that directory, which counts."""
+        member = self._admitted.get(replica.node_id)
+        return member is not None and member.replica == replica and replica.directory_id not in self.retired
+
+    def must_leave(self, replica: Replica) -> bool:
+        """Whether a replica must go elsewhere: its broker is to be empty, or its directory never counts again."""
+        return not self.is_present(replica) or self._admitted[replica.node_id].state is BrokerState.DECOMMISSIONING
+
     def usable(self) -> list[BrokerRecord]:
         """Return the registered brokers that may get replicas: active ones, in ascending order of node id.
 

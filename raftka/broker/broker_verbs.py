@@ -181,7 +181,7 @@ async def _described(node: Node, member: Member) -> tuple[dict[str, object], str
         led += leader is not None and leader.node_id == node_id
         if holders == [node_id]:
             only_here.append(topic.partition_name(number))
-        stays = staying(topic, number, members, is_going)
+        stays = staying(topic, number, members, is_going, node.is_alive)
         if stays is None:
             continue
         to_move, moving = to_move + 1, moving + stays.is_moving

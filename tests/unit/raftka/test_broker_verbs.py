@@ -153,7 +153,7 @@ def test_a_decommission_that_cannot_go_on_says_what_it_waits_for_and_is_taken_ba
             assert (await _ask(ports, 3, "decommission"))[0] == 200
             told = await _until_told(ports, 3, lambda found: _waits_for_broker(found, 4), seconds=30)
             assert [each["partition"] for each in told["waiting"]] == ["t-0"]
-            assert "1 replica to move (1 on the way)" in told["waits_for"]
+            assert "1 replica to move (0 on the way)" in told["waits_for"]
             assert (await _ask(ports, 3, "recommission"))[1]["state"] == "active"
             assert (await _ask(ports, 3, "recommission", dry_run=True))[1]["state"] == "active"
 

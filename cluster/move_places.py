@@ -1,0 +1,73 @@
+"""Which moves can go on, and how many of them take a place among those that go on at a time (RFC 0020 section 4).
+
+A move that waits for a broker that is down must not keep others from their turn. It takes no place while it waits. One
+that does not come to its end although all brokers answer, because a disk is full for instance, gives its place up after
+an hour.
+"""
+
+import math
+from collections.abc import Callable, Collection
+
+from cluster.members_table import MembersTable
+from cluster.placement import Replicas
+from cluster.topic_table import TopicTable
+from model.ids import GroupId, NodeId, Replica
+from raft.group_configuration import Revision
+
+PLACE_SECONDS = 3600.0
+
+
+def can_go_on(voters: Replicas, target: Replicas, members: MembersTable, is_alive: Callable[[NodeId], bool]) -> bool:
+    """Whether a group can be led from its voters to a target, as far as raft0's leader sees.
+
+    A majority of each works, and so does every replica that is added: the group waits until all of these have its log.
+
+    Args:
+        voters: As raft0's table has them: while the group moves, those before.
+        target: Where it is to be.
+        members: The brokers; a retired directory does not work, though its node may.
+        is_alive: Whether a broker works.
+    """
+    working = {each for each in (*voters, *target) if members.is_present(each) and is_alive(each.node_id)}
+    added = {each for each in target if each not in voters}
+    return added <= working and has_majority(voters, working) and has_majority(target, working)
+
+
+def has_majority(replicas: Replicas, working: Collection[Replica]) -> bool:
+    """Whether more than half of the replicas are among those that work."""
+    return 2 * sum(each in working for each in replicas) > len(replicas)
+
+
+class MovePlaces:
+    """Counts the moves that take a place; it knows since when each of them is under way.
+
+    Attributes:
+        expires_at: When the next move gives its place up, on the caller's clock, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.expires_at = math.inf
+        # When each move was seen first.
+        self._began: dict[tuple[GroupId, Revision], float] = {}
+
+    def taken(self, topics: TopicTable, members: MembersTable, is_alive: Callable[[NodeId], bool], now: float) -> int:
+        """Return how many moves take a place.
+
+        Args:
+            topics: Where partitions are and where they move to.
+            members, is_alive: As `can_go_on` takes them.
+            now: Of a clock that never goes back, in seconds.
+        """
+        known, self._began, ends = self._began, {}, []
+        for topic in topics.all():
+            for number in topic.placements:
+                move = topic.move_of(number)
+                if move is None:
+                    continue
+                key = topic.group(number), move.revision
+                self._began[key] = known.get(key, now)
+                end = self._began[key] + PLACE_SECONDS
+                if now < end and can_go_on(topic.replicas[number], move.target, members, is_alive):
+                    ends.append(end)
+        self.expires_at = min(ends, default=math.inf)
+        return len(ends)

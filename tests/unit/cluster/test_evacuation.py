@@ -1,0 +1,332 @@
+"""Which moves begin while brokers are down, which of them take a place, and what the leader of raft0 looks at again."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from cluster import evacuation
+from cluster.broker_waits import going_from, staying
+from cluster.commands import (
+    AdmitBroker,
+    AlterPlacements,
+    PlacementRecord,
+    RegisterBroker,
+    ReplicaRecord,
+    RetireDirectory,
+    SetBrokerState,
+)
+from cluster.evacuation import MOVES_AT_ONCE, Evacuation, next_target, wanted_moves
+from cluster.move_places import PLACE_SECONDS, MovePlaces
+from model.ids import NodeId
+from tests.unit.cluster.cluster_nodes import run, until
+from tests.unit.cluster.test_members import Machine, internal, joined, nodes_of, record
+
+OFFSETS = "c" * 32
+MANY = 20
+
+
+def move(machine, topic_id, *nodes, partition=0):
+    target = [ReplicaRecord(node, f"d{node}") for node in nodes]
+    machine.apply(AlterPlacements([PlacementRecord(topic_id, partition, target)]))
+
+
+def leaving(machine, *nodes):
+    for node in nodes:
+        machine.apply(SetBrokerState(node, "decommissioning"))
+
+
+def wanted(machine, *, down=(), places=MOVES_AT_ONCE):
+    """Return the brokers of each topic's first partition that is to move."""
+    tables = machine.tables
+    return nodes_of(wanted_moves(tables.topics, tables.members, places, lambda node: node not in down))
+
+
+def taken(machine, places, *, down=(), now=0.0):
+    tables = machine.tables
+    return places.taken(tables.topics, tables.members, lambda node: node not in down, now)
+
+
+def many_topics(machine, *nodes, count=MANY, prefix="t"):
+    names = [f"{prefix}{number:02}" for number in range(count)]
+    for number, name in enumerate(names):
+        machine.topic(*nodes, name=name, topic_id=f"{ord(prefix[0]):02x}{number:030x}")
+    return names
+
+
+# -- internal topics shrink only to replicas that work --------------------------------------------------------------
+
+
+def test_an_internal_topic_shrinks_only_if_a_majority_of_what_stays_works():
+    machine = Machine()
+    internal(machine, 1, 2, 3)
+    leaving(machine, 3)
+    assert wanted(machine, down=(2,)) == {}
+    assert wanted(machine) == {"__consumer_offsets": [1, 2]}
+    leaving(machine, 1)
+    assert wanted(machine, down=(2,)) == {}
+    assert wanted(machine, down=(1,)) == {"__consumer_offsets": [2]}
+
+
+def test_what_can_be_replaced_of_an_internal_topic_is_while_the_rest_cannot_leave():
+    machine = Machine()
+    internal(machine, 1, 2, 3)
+    joined(machine, 4)
+    leaving(machine, 1, 2)
+    assert wanted(machine) == {"__consumer_offsets": [4, 3]}
+    assert wanted(machine, down=(3,)) == {"__consumer_offsets": [4, 2, 3]}
+    move(machine, OFFSETS, 4, 2, 3)
+    assert wanted(machine, down=(3,)) == {}
+    assert wanted(machine) == {"__consumer_offsets": [4, 3]}
+
+
+def test_a_topic_that_shrinks_is_raised_anew_once_a_broker_has_joined():
+    machine = Machine()
+    internal(machine, 1, 2, 3)
+    leaving(machine, 1)
+    move(machine, OFFSETS, 2, 3)
+    assert wanted(machine, down=(3,), places=0) == {}
+    joined(machine, 4)
+    assert wanted(machine, down=(3, 4), places=0) == {}
+    assert wanted(machine, down=(3,), places=0) == wanted(machine, places=0) == {"__consumer_offsets": [2, 3, 4]}
+    move(machine, OFFSETS, 2, 3, 4)
+    assert wanted(machine, down=(3,)) == wanted(machine) == {}
+
+
+def test_a_topic_that_shrinks_to_a_lost_disk_is_raised_anew_as_well():
+    machine = Machine()
+    internal(machine, 1, 2, 3)
+    leaving(machine, 1)
+    move(machine, OFFSETS, 2, 3)
+    machine.apply(RetireDirectory(3, "d3"))
+    assert wanted(machine) == {}
+    joined(machine, 4)
+    assert wanted(machine) == {"__consumer_offsets": [2, 3, 4]}
+
+
+def test_a_topic_that_shrinks_to_a_broker_that_is_down_goes_to_the_one_that_has_joined_and_one_that_leaves():
+    machine = Machine()
+    internal(machine, 1, 2, 3)
+    leaving(machine, 1, 3)
+    move(machine, OFFSETS, 2)
+    assert wanted(machine, down=(2,)) == {}
+    joined(machine, 4)
+    assert wanted(machine, down=(2,)) == {"__consumer_offsets": [4, 2, 3]}
+    move(machine, OFFSETS, 4, 2, 3)
+    assert wanted(machine, down=(2,)) == {}
+    # Once it is back, nobody is needed who is to leave.
+    assert wanted(machine) == {"__consumer_offsets": [4, 2]}
+    move(machine, OFFSETS, 4, 2)
+    assert wanted(machine) == {}
+
+
+def test_an_internal_topic_waits_for_an_active_broker_that_is_down_and_does_not_shrink():
+    machine = Machine()
+    internal(machine, 1, 2, 3)
+    joined(machine, 4)
+    leaving(machine, 1)
+    assert wanted(machine, down=(4,)) == {}
+    assert wanted(machine) == {"__consumer_offsets": [4, 2, 3]}
+
+
+def test_an_internal_topic_rises_to_brokers_that_work():
+    machine = Machine()
+    internal(machine, 1)
+    assert wanted(machine, down=(2,)) == {"__consumer_offsets": [1, 3]}
+    assert wanted(machine, down=(2, 3)) == {}
+    assert wanted(machine, down=(1,)) == {}
+
+
+# -- a move begins only if it can go on -----------------------------------------------------------------------------
+
+
+def test_nothing_goes_to_a_broker_that_is_down():
+    machine = Machine()
+    machine.topic(1, 2, 3)
+    joined(machine, 4, 5)
+    leaving(machine, 1)
+    assert wanted(machine, down=(4, 5)) == {}
+    leaving(machine, 2)
+    # The other replica waits.
+    assert wanted(machine, down=(5,)) == {"t": [4, 2, 3]}
+
+
+def test_a_broker_that_has_joined_anew_and_is_down_holds_up_no_other_replica():
+    machine = Machine()
+    machine.topic(1, 2, 3)
+    joined(machine, 4)
+    machine.apply(RetireDirectory(2, "d2"))
+    machine.apply(AdmitBroker(2, "new", "r", 1))
+    machine.apply(RegisterBroker(record(2, "new")))
+    leaving(machine, 1)
+    for down, directory in ((2, "d2"), (5, "new")):
+        (found,) = wanted_moves(machine.tables.topics, machine.members, 1, lambda node, down=down: node != down)
+        assert [each.directory_id for each in found.target] == ["d4", directory, "d3"]
+
+
+def test_a_group_without_a_majority_that_works_keeps_no_other_from_its_turn():
+    machine = Machine()
+    many_topics(machine, 1, 2, prefix="a")
+    machine.topic(1, 2, 3, name="z")
+    joined(machine, 4)
+    leaving(machine, 1)
+    assert wanted(machine, down=(1,)) == {"z": [4, 2, 3]}
+    assert len(wanted(machine)) == MOVES_AT_ONCE
+
+
+def test_a_move_that_cannot_go_on_takes_no_place():
+    machine = Machine()
+    names = many_topics(machine, 1, 2, 3)
+    joined(machine, 4, 5)
+    leaving(machine, 1)
+    places = MovePlaces()
+    for number in range(MOVES_AT_ONCE):
+        move(machine, f"{ord('t'):02x}{number:030x}", 4, 2, 3)
+    assert taken(machine, places) == MOVES_AT_ONCE
+    # Who is to get a replica is down, or a majority of those that have one.
+    for down in ((4,), (1, 2)):
+        assert taken(machine, places, down=down) == 0
+    found = wanted(machine, down=(4,), places=MOVES_AT_ONCE - taken(machine, places, down=(4,)))
+    assert found == {name: [5, 2, 3] for name in names[MOVES_AT_ONCE : 2 * MOVES_AT_ONCE]}
+
+
+def test_a_move_gives_its_place_up_after_an_hour():
+    machine = Machine()
+    many_topics(machine, 1, 2, 3, count=2)
+    joined(machine, 4)
+    places = MovePlaces()
+    assert (taken(machine, places, now=5.0), places.expires_at) == (0, float("inf"))
+    move(machine, f"{ord('t'):02x}{0:030x}", 4, 2, 3)
+    assert (taken(machine, places, now=10.0), places.expires_at) == (1, 10.0 + PLACE_SECONDS)
+    move(machine, f"{ord('t'):02x}{1:030x}", 4, 2, 3)
+    assert (taken(machine, places, now=20.0), places.expires_at) == (2, 10.0 + PLACE_SECONDS)
+    assert (taken(machine, places, now=10.0 + PLACE_SECONDS), places.expires_at) == (1, 20.0 + PLACE_SECONDS)
+    # Another target is another move.
+    move(machine, f"{ord('t'):02x}{0:030x}", 2, 4, 3)
+    assert taken(machine, places, now=10.0 + PLACE_SECONDS) == 2
+
+
+# -- the words -------------------------------------------------------------------------------------------------------
+
+
+def why_stays(machine, name, node, *down):
+    topic = machine.tables.topics.get(name)
+    going = going_from(machine.members, NodeId(node))
+    found = staying(topic, 0, machine.members, going, lambda each: each not in down)
+    return found.why
+
+
+@pytest.mark.parametrize(
+    ("down", "why"),
+    [
+        ((), ""),
+        ((4,), "brokers that are to hold it to work: start broker 4"),
+        ((1, 2), "a majority of its 3 replicas to work: start broker 1,2"),
+    ],
+)
+def test_a_replica_that_stays_says_which_brokers_must_work(down, why):
+    machine = Machine()
+    machine.topic(1, 2, 3)
+    joined(machine, 4)
+    leaving(machine, 1)
+    assert why_stays(machine, "t", 1, *down) == why
+
+
+def test_an_internal_topic_that_does_not_shrink_says_whom_it_waits_for():
+    machine = Machine()
+    internal(machine, 1, 2, 3)
+    leaving(machine, 1)
+    assert why_stays(machine, "__consumer_offsets", 1, 2) == "brokers that are to hold it to work: start broker 2"
+
+
+def test_a_lost_disk_is_nothing_to_start():
+    machine = Machine()
+    machine.topic(1, 2)
+    joined(machine, 4)
+    machine.apply(RetireDirectory(1, "d1"))
+    leaving(machine, 1)
+    assert next_target(machine.tables.topics.get("t"), 0, machine.members, {}) is None
+    assert why_stays(machine, "t", 1) == "a majority of its 2 replicas to work"
+
+
+# -- the leader looks again -------------------------------------------------------------------------------------------
+
+
+class Office:
+    """What the leader of raft0 has: tables, and a log that takes each command at once."""
+
+    def __init__(self, machine):
+        self.machine = machine
+        self.down = set()
+        self.looks = 0
+        tables = machine.tables
+        self.controller = SimpleNamespace(
+            topics=tables.topics,
+            members=tables.members,
+            features=tables.features,
+            is_in_office=True,
+            admission=asyncio.Lock(),
+            confirm_office=self.confirm,
+            propose=self.propose,
+        )
+
+    async def confirm(self, deadline):
+        await asyncio.sleep(0)
+
+    async def propose(self, command, deadline):
+        self.machine.apply(command)
+
+    def is_alive(self, node):
+        self.looks += node == 1
+        return node not in self.down
+
+    def targets(self):
+        topics = self.machine.tables.topics.all()
+        return [[each.node_id for each in move.target] for topic in topics if (move := topic.move_of(0)) is not None]
+
+
+def test_a_broker_that_works_again_is_reason_to_look_though_no_table_has_changed(monkeypatch):
+    monkeypatch.setattr(evacuation, "_INTERVAL", 0.001)
+
+    async def test():
+        machine = Machine()
+        machine.topic(1, 2, 3)
+        joined(machine, 4)
+        leaving(machine, 1)
+        office = Office(machine)
+        office.down.add(4)
+        leader = Evacuation(office.controller, office.is_alive)
+        leader.start()
+        try:
+            await until(lambda: office.looks > 10)
+            assert office.targets() == []
+            office.down.clear()
+            await until(lambda: office.targets() == [[4, 2, 3]])
+        finally:
+            await leader.stop()
+
+    run(test)
+
+
+def test_moves_that_cannot_go_on_do_not_hold_up_the_others(monkeypatch):
+    monkeypatch.setattr(evacuation, "_INTERVAL", 0.001)
+
+    async def test():
+        machine = Machine()
+        many_topics(machine, 1, 2, 3, prefix="a")
+        machine.topic(1, 2, 3, name="z", topic_id="f" * 32)
+        joined(machine, 4, 5)
+        for number in range(MOVES_AT_ONCE):
+            move(machine, f"{ord('a'):02x}{number:030x}", 4, 2, 3)
+        leaving(machine, 1)
+        office = Office(machine)
+        office.down.add(4)
+        leader = Evacuation(office.controller, office.is_alive)
+        leader.start()
+        try:
+            await until(lambda: office.targets().count([5, 2, 3]) == MOVES_AT_ONCE)
+            assert office.targets().count([4, 2, 3]) == MOVES_AT_ONCE
+        finally:
+            await leader.stop()
+
+    run(test)
