@@ -2,7 +2,7 @@
 
 The leader compares its tables with the rule `wanted_voters` each second, and proposes a move of raft0 if they differ.
 A voter that is down is not replaced: whoever is to go must be decommissioned, or its directory retired. A broker that
-is to vote, and is lost before it does, gives way.
+is to vote, and is lost before it does, gives way. Voters become fewer only if a majority of those that stay is ready.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from cluster.commands import AlterPlacements, PlacementRecord, ReplicaRecord
 from cluster.controller import Controller
 from cluster.errors import ClusterError
+from cluster.move_places import has_majority
 from cluster.placement import Replicas
 from cluster.raft0_candidates import Candidate, Candidates, raft0_candidates
 from cluster.raft0_table import raft0_target
@@ -47,7 +48,8 @@ def wanted_voters(
 
     Voters stay as long as they qualify, down or not. If they are too many, the leader stays, and those that are ready
     stay before others. One that does not qualify gives way to a ready learner, and stays until there is one; one that
-    is not admitted any more leaves at once.
+    is not admitted any more leaves at once. Nobody else leaves if there would be fewer voters, and no majority of them
+    ready: raft0 would wait for those, and no other voter could be chosen meanwhile.
 
     Args:
         voters: Those that vote.
@@ -73,7 +75,18 @@ def wanted_voters(
         # Four voters bear no more losses than three: one that is to go leaves, or one that is ready waits for another.
         held, fresh = (held[:-1], fresh) if held else (held, fresh[:-1])
     # Nobody who qualifies is ready: whoever votes goes on.
-    return tuple(sorted((*kept, *fresh, *held))) or tuple(v for v in voters if v in leaving) or voters
+    chosen = tuple(sorted((*kept, *fresh, *held))) or tuple(v for v in voters if v in leaving) or voters
+    return _unless_too_few(chosen, voters, candidates, is_ready)
+
+
+def _unless_too_few(
+    chosen: Replicas, voters: Replicas, candidates: Sequence[Candidate], is_ready: Callable[[Replica], bool]
+) -> Replicas:
+    """Return the chosen voters; or, if they are fewer and no majority of them is ready, those that vote already."""
+    admitted = {each.replica for each in candidates}
+    staying = tuple(sorted(voter for voter in voters if voter in admitted))
+    is_shrunk = len(chosen) < len(staying)
+    return staying if is_shrunk and not has_majority(chosen, set(filter(is_ready, chosen))) else chosen
 
 
 def wanted_amid_move(
@@ -83,21 +96,28 @@ def wanted_amid_move(
     leader: NodeId,
     is_ready: Callable[[Replica], bool],
     lost: Collection[Replica],
+    origin: Replicas = (),
 ) -> Replicas:
     """Return who shall vote in raft0 while it moves: the target, unless somebody in it does not qualify or is lost.
 
     Before its configuration is joint, a target waits for all that are in it. One that is lost before it votes would be
-    waited for without end, and no other voter could be replaced meanwhile.
+    waited for without end, and no other voter could be replaced meanwhile. A target with fewer voters than before waits
+    for a majority of them, so it is raised if learners are ready that could vote as well.
 
     Args:
         voting: Who votes by raft0's newest configuration; in a joint one those of both sets.
         target: Who is to vote.
         candidates, leader, is_ready: As `wanted_voters` takes them.
         lost: Who was not ready for a while. Of those that vote already this says nothing.
+        origin: Who voted before the move.
     """
     qualifying = {each.replica for each in candidates if each.qualifies}
     given_up = {each for each in target if each in lost and each not in voting}
     if not given_up and qualifying.issuperset(target):
+        if len(target) < len(origin):
+            grown = wanted_voters(target, candidates, leader, is_ready)
+            if frozenset(grown) > frozenset(target):
+                return grown
         # It comes to its end before anything else is wanted.
         return target
     present = target if set(voting).issuperset(target) else tuple(sorted(voting))
@@ -106,7 +126,8 @@ def wanted_amid_move(
         # Who is on its way keeps its place for a while: any other one would begin anew.
         return replica not in given_up and (replica in target or is_ready(replica))
 
-    return wanted_voters(present, candidates, leader, stays, target)
+    chosen = wanted_voters(present, candidates, leader, stays, target)
+    return _unless_too_few(chosen, present, candidates, is_ready)
 
 
 class Raft0Voters:
@@ -192,7 +213,9 @@ class Raft0Voters:
             present = move.target
             voting = {voter for voters in state.configuration.voter_sets for voter in voters}
             lost = self._lost(move.target)
-            wanted = wanted_amid_move(voting, present, candidates, state.node_id, self._is_ready, lost)
+            wanted = wanted_amid_move(
+                voting, present, candidates, state.node_id, self._is_ready, lost, origin=move.origin
+            )
         return None if frozenset(wanted) == frozenset(present) else wanted
 
     def _lost(self, target: Replicas) -> set[Replica]:

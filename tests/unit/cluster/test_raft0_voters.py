@@ -92,6 +92,18 @@ def test_a_smaller_cluster_has_fewer_voters():
     assert wanted([1], candidates(1, leaving=(1,))) == [1]
 
 
+def test_voters_become_fewer_only_if_a_majority_of_those_that_stay_is_ready():
+    admitted = candidates(1, 2, 3, leaving=(3,))
+    assert wanted([1, 2, 3], admitted, unready=(2,)) == [1, 2, 3]
+    # Another broker has joined: nobody waits for the one that is down.
+    assert wanted([1, 2, 3], candidates(1, 2, 3, 4, leaving=(3,)), unready=(2,)) == [1, 2, 4]
+    five = candidates(1, 2, 3, 4, 5, leaving=(4, 5))
+    assert wanted([1, 2, 3, 4, 5], five, unready=(2, 3)) == [1, 2, 3, 4, 5]
+    assert wanted([1, 2, 3, 4, 5], five, unready=(3,)) == [1, 2, 3]
+    # A lost disk never answers, so it is not waited for.
+    assert wanted([1, 2, 3], candidates(1, 2), unready=(2,)) == [1, 2]
+
+
 def test_a_new_voter_waits_for_another_one_if_the_number_would_be_even():
     assert wanted([1, 2, 3], candidates(1, 2, 3, 4, 5), unready=(5,)) == [1, 2, 3]
     assert wanted([1, 2, 3], candidates(1, 2, 3, 4, 5)) == [1, 2, 3, 4, 5]
@@ -135,11 +147,12 @@ def test_the_rule_comes_to_rest_and_never_takes_who_does_not_qualify(voters, adm
 # -- the rule while raft0 moves ---------------------------------------------------------------------------------------
 
 
-def amid_move(voting, target, admitted, *, leader=1, unready=(), lost=()):
+def amid_move(voting, target, admitted, *, leader=1, unready=(), lost=(), origin=()):
     found = wanted_amid_move(
         *(replicas(*voting), replicas(*target), admitted, NodeId(leader)),
         lambda each: each.node_id not in {*unready, *lost},
         replicas(*lost),
+        replicas(*origin),
     )
     return [each.node_id for each in found]
 
@@ -175,6 +188,21 @@ def test_who_votes_already_is_not_given_up_though_it_is_lost():
 def test_who_is_on_its_way_keeps_its_place_if_another_one_is_lost():
     assert amid_move([1, 2, 3], [1, 2, 3, 6, 7], candidates(*SEVEN), lost=(7,)) == [1, 2, 3, 4, 6]
     assert amid_move([1, 2, 3], [1, 2, 3, 6, 7], candidates(*SEVEN), lost=(7,), unready=(4, 6)) == [1, 2, 3, 5, 6]
+
+
+def test_a_target_with_fewer_voters_is_raised_anew_once_a_learner_is_ready():
+    admitted = candidates(1, 2, 3, 4, leaving=(3,))
+    assert amid_move([1, 2, 3], [1, 2], admitted, unready=(2, 4), origin=[1, 2, 3]) == [1, 2]
+    assert amid_move([1, 2, 3], [1, 2], admitted, unready=(2,), origin=[1, 2, 3]) == [1, 2, 4]
+    # With as many voters as before it comes to its end.
+    more = candidates(1, 2, 3, 4, 5, 6, leaving=(3,))
+    assert amid_move([1, 2, 3], [1, 2, 4], more, origin=[1, 2, 3]) == [1, 2, 4]
+
+
+def test_a_target_that_must_change_becomes_no_smaller_one_that_is_not_ready():
+    admitted = candidates(1, 2, 3, 4, leaving=(3, 4))
+    assert amid_move([1, 2, 3], [1, 2, 4], admitted, unready=(2,)) == [1, 2, 3]
+    assert amid_move([1, 2, 3], [1, 2, 4], admitted) == [1, 2]
 
 
 # -- the table --------------------------------------------------------------------------------------------------------
