@@ -11,7 +11,8 @@
                           which decides; about topics in `topics_frontend`.
 * `topic_changes`         what a change of a topic leads to, checked before it is proposed; `dynamic_options` the same
                           for what is set on brokers while they run.
-* `state_bounds`          how large the tables of raft0 and of groups may become; `controller_sizes` what raft0's are.
+* `state_bounds`          how large the tables of raft0 and of groups may become; `controller_sizes` what raft0's are,
+                          `vital_commands` what raft0's tables take all the same.
 * `known_features`        tells raft0's leader again what this broker can do, while the cluster uses less;
                           `present_features` asks all brokers before a level is raised.
 * `partition_allocator`   which nodes get the replicas of new partitions.

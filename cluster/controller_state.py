@@ -16,21 +16,12 @@ from collections import deque
 from collections.abc import Awaitable, Iterator, Mapping
 from typing import Protocol
 
-from cluster.commands import (
-    AllocateProducerIds,
-    AlterPlacements,
-    Command,
-    FinishPlacement,
-    OfBrokers,
-    RegisterBroker,
-    SetFeature,
-    UnknownCommandError,
-    decode_command,
-)
+from cluster.commands import Command, SetFeature, UnknownCommandError, decode_command
 from cluster.controller_tables import ControllerTables, UnsupportedLevelError
 from cluster.errors import ClusterError, FeatureUpdateError
 from cluster.placement import Replicas
 from cluster.state_bounds import Fill, StateBound, StateFullError, StateOptions
+from cluster.vital_commands import is_vital
 from model.features import MEMBERSHIP, OFFERED, STAMP_LEVEL, LevelRange
 from model.ids import NO_INDEX, Index
 from model.topic_config import InvalidConfigError, TopicConfig
@@ -119,16 +110,15 @@ class ControllerState:
     def judge(self, command: Command) -> StateFullError | None:
         """Return why the tables have no room for a command, behind all that lies in the log; None: they have.
 
-        Brokers, their producer ids, features, raft0's voters and the ends of moves have what lies between the bound and
-        a snapshot's own: a cluster must be able to say where it is.
+        What the cluster needs to say where it is, and to repair itself, has what lies between the bound and a
+        snapshot's own (`vital_commands`).
         """
         tables, reserved = self.tables, self._reserved
         before = tables.size_bytes + reserved
         # Alone, a command's effect is known exactly. Behind others it may not be what it is now.
         after = before + tables.reserve_bytes(command) if self._tail else tables.size_with(command)
-        is_vital = isinstance(command, RegisterBroker | AllocateProducerIds | SetFeature | FinishPlacement | OfBrokers)
-        is_vital |= isinstance(command, AlterPlacements) and command.of_raft0 is not None
-        return self._bound.judge(before, after, allowed=STATE_BYTES_MAX if is_vital else None)
+        allowed = STATE_BYTES_MAX if is_vital(command, tables.topics, tables.members) else None
+        return self._bound.judge(before, after, allowed=allowed)
 
     def admit(self, entry: NewEntry) -> StateFullError | None:
         """Refuse what the tables would have no room for; whether they take it otherwise shows when it is committed."""

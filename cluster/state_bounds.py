@@ -29,7 +29,8 @@ class StateOptions:
 
     Attributes:
         raft0_bytes_max: Encoded bytes of raft0's tables, beyond which no topic is created, grows or is configured.
-            Brokers still register: what is left up to STATE_BYTES_MAX is theirs.
+            Brokers still register, and what must leave them still moves: what is left up to STATE_BYTES_MAX is for
+            that (`vital_commands`).
         groups_bytes_max: Encoded bytes of the groups and offsets in one partition of `__consumer_offsets`.
         group_records_max: How many groups and offsets these may be: each takes some 500 bytes of memory, however few
             bytes it is encoded in.

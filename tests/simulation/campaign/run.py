@@ -173,7 +173,7 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
 
 def _small_tables(nodes: int, *, is_living: bool) -> StateOptions:
     if is_living:
-        # A move takes room for the most that it can become: no partition could leave a broker.
+        # A move takes room for the most that it can become: those that no broker needs would all be refused.
         return StateOptions(groups_bytes_max=_GROUPS_BYTES)
     raft0_bytes = _RAFT0_BYTES + _BYTES_PER_BROKER * (nodes - 3)
     return StateOptions(raft0_bytes_max=raft0_bytes, groups_bytes_max=_GROUPS_BYTES)
