@@ -28,7 +28,10 @@ _GROUPS_PER_PUSH = 2000
 
 
 class LedGroup(msgspec.Struct, frozen=True, array_like=True):
-    """The sender is the leader in office of `group` in `term`; `in_sync` are the replicas in sync as of now."""
+    """The sender is the leader in office of `group` in `term`; `in_sync` are the replicas in sync as of now.
+
+    `group` is the group's name on links (`raft/link_names.py`).
+    """
 
     group: str
     term: int
@@ -76,8 +79,8 @@ class Leadership:
         self._leaders: dict[GroupId, Leader] = {}
         self._news: dict[GroupId, Consensus] = {}
         self._push_scheduled = False
-        # What was last told of each group that is led here.
-        self._told: dict[GroupId, LedGroup] = {}
+        # What was last told of each group that is led here, by its name on links.
+        self._told: dict[str, LedGroup] = {}
         self._listeners: list[Callable[[], None]] = []
         self._gate = Gate("leadership")
         links.register(PUSH_LEADERSHIP, self._on_push)
@@ -121,7 +124,7 @@ class Leadership:
     def forget(self, group: GroupId) -> None:
         """The partition was deleted."""
         self._leaders.pop(group, None)
-        self._told.pop(group, None)
+        self._told.pop(self._groups.link_names.name_of(group), None)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener` after each change; it must not block."""
@@ -144,7 +147,7 @@ class Leadership:
     def _push_news(self) -> None:
         self._push_scheduled = False
         news, self._news = self._news, {}
-        led = [_led(consensus) for consensus in news.values() if consensus.is_in_office]
+        led = [self._led(consensus) for consensus in news.values() if consensus.is_in_office]
         for peer in self._peers():
             self._push(peer, led)
 
@@ -160,7 +163,11 @@ class Leadership:
             self._links.send(peer, PUSH_LEADERSHIP, push, timeout=_PUSH_TIMEOUT)
 
     def _led_here(self) -> list[LedGroup]:
-        return [_led(consensus) for consensus in self._groups if consensus.is_in_office]
+        return [self._led(consensus) for consensus in self._groups if consensus.is_in_office]
+
+    def _led(self, consensus: Consensus) -> LedGroup:
+        name = self._groups.link_names.name_of(consensus.group)
+        return LedGroup(name, consensus.term, list(consensus.in_sync))
 
     async def _repeat(self) -> None:
         looks = 0
@@ -169,15 +176,18 @@ class Leadership:
             looks += 1
             led = self._led_here()
             if looks % _LOOKS_PER_REPEAT:
-                led = [each for each in led if self._told.get(GroupId(each.group)) != each]
-            self._told.update((GroupId(each.group), each) for each in led)
+                led = [each for each in led if self._told.get(each.group) != each]
+            self._told.update((each.group, each) for each in led)
             for peer in self._peers():
                 self._push(peer, led)
 
     def _on_push(self, peer: Peer, push: LeadershipPush, _: memoryview) -> LeadershipAck:
         for led in push.led:
+            group = self._groups.link_names.group_of(led.group)
+            if group is None:
+                continue
             in_sync = tuple(NodeId(node) for node in led.in_sync)
-            self._learn(GroupId(led.group), Leader(Term(led.term), peer.replica.node_id, in_sync))
+            self._learn(group, Leader(Term(led.term), peer.replica.node_id, in_sync))
         return LeadershipAck()
 
     def _learn(self, group: GroupId, leader: Leader) -> None:
@@ -190,7 +200,3 @@ class Leadership:
 
 def _leader_here(consensus: Consensus) -> Leader:
     return Leader(consensus.term, consensus.state.node_id, consensus.in_sync)
-
-
-def _led(consensus: Consensus) -> LedGroup:
-    return LedGroup(consensus.group, consensus.term, list(consensus.in_sync))

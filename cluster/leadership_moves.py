@@ -22,7 +22,7 @@ _LOOK_INTERVAL = 0.01
 
 
 class MoveRequest(msgspec.Struct, frozen=True, array_like=True):
-    """The receiver leads `group` and shall let `target` lead."""
+    """The receiver leads `group`, by its name on links, and shall let `target` lead."""
 
     group: str
     target: int
@@ -56,7 +56,8 @@ class LeadershipMoves:
             LeadershipNotMovedError: Nobody is known to lead, or the leader did not hand over to the target. Where it
                 has not answered before `deadline` (loop time), the target may lead all the same.
         """
-        await self._ask_leader(Forwarded(MOVE_LEADERSHIP, MoveRequest(group, target), self._move_here), deadline)
+        move = Forwarded(MOVE_LEADERSHIP, self._request(group, target), self._move_here)
+        await self._ask_leader(group, move, deadline)
         await self._until_known(group, target, deadline)
 
     async def check(self, group: GroupId, target: NodeId, deadline: float) -> None:
@@ -66,11 +67,14 @@ class LeadershipMoves:
             LeadershipNotMovedError: Nobody is known to lead, or the leader would not, or has not answered before
                 `deadline` (loop time).
         """
-        check = Forwarded(CHECK_LEADERSHIP_MOVE, MoveRequest(group, target), self._check_here)
-        await self._ask_leader(check, deadline)
+        check = Forwarded(CHECK_LEADERSHIP_MOVE, self._request(group, target), self._check_here)
+        await self._ask_leader(group, check, deadline)
 
-    async def _ask_leader(self, move: Forwarded[MoveRequest, MoveReply], deadline: float) -> None:
-        leader = self._leadership.leader_of(GroupId(move.request.group))
+    def _request(self, group: GroupId, target: NodeId) -> MoveRequest:
+        return MoveRequest(self._groups.link_names.name_of(group), target)
+
+    async def _ask_leader(self, group: GroupId, move: Forwarded[MoveRequest, MoveReply], deadline: float) -> None:
+        leader = self._leadership.leader_of(group)
         if leader is None:
             raise LeadershipNotMovedError("nobody leads the partition now")
         left = deadline - asyncio.get_running_loop().time()
@@ -89,7 +93,7 @@ class LeadershipMoves:
         return await self._check_here(request)
 
     async def _check_here(self, request: MoveRequest) -> MoveReply:
-        consensus = self._groups.get(GroupId(request.group))
+        consensus = self._groups.named(request.group)
         if consensus is None:
             return self._without_replica(request)
         try:
@@ -102,7 +106,7 @@ class LeadershipMoves:
         return MoveReply(f"node {self._self_node} has no replica of {request.group}")
 
     async def _move_here(self, request: MoveRequest) -> MoveReply:
-        consensus = self._groups.get(GroupId(request.group))
+        consensus = self._groups.named(request.group)
         if consensus is None:
             return self._without_replica(request)
         target = NodeId(request.target)

@@ -35,6 +35,8 @@ class MovesRequest(msgspec.Struct, frozen=True, array_like=True):
 class MovingReplica(msgspec.Struct, frozen=True, array_like=True):
     """One replica, and the newest configuration in its log, whose last entry is `last_index`.
 
+    `group` is the group's name on links.
+
     `lacks` names, at the leader, members of the configuration that lack entries of the leader's log, as (node, number
     of entries). `idle_ms` says how long nothing of all this has got further, as far as this replica knows. `retired`
     are the nodes whose voting data directory never counts again: they may run, with another one.
@@ -184,7 +186,11 @@ class MoveStatusReader:
             known = best.get(replica.group)
             if known is None or _rank(replica) > _rank(known):
                 best[replica.group] = replica
-        return [self._status(topic, number, move, best.get(topic.group(number))) for topic, number, move in moving]
+        names = self._groups.link_names
+        return [
+            self._status(topic, number, move, best.get(names.name_of(topic.group(number))))
+            for topic, number, move in moving
+        ]
 
     def _status(self, topic: Topic, number: int, move: Move, replica: MovingReplica | None) -> MoveStatus:
         holders = sorted({int(each.node_id) for each in move.replicas})
@@ -228,7 +234,7 @@ class MoveStatusReader:
         known = self._progress.get(group)
         idle = 0.0 if known is None else asyncio.get_running_loop().time() - known.since
         return MovingReplica(
-            group,
+            self._groups.link_names.name_of(group),
             self._self_node,
             consensus.is_in_office,
             consensus.term,

@@ -296,7 +296,7 @@ class Node:
         self._started.append(self.groups)
         self.leadership = Leadership(self.groups, self.links, options.node_id, self._brokers)
         self.moves = LeadershipMoves(self.groups, self.leadership, self.links, options.node_id)
-        self.partitions = PartitionManager()
+        self.partitions = PartitionManager(self.groups.link_names)
         self.visible_ends = VisibleEnds(self.links, self.partitions, self.leadership, options.node_id)
         state = ControllerState(options.topic_defaults, options.state, options.features, cluster.replicas, self.stamp)
         self._follow_tables(state)
@@ -351,7 +351,7 @@ class Node:
             dynamic=self._dynamic,
             present_features=self.present_features,
         )
-        self.placements = Placements(self.controller, self.admin)
+        self.placements = Placements(self.controller, self.admin, self.groups.link_names)
         seeds = {NodeId(seed.node_id): seed for seed in options.seeds}
         self._joins.serve(Admissions(self.controller, self.admin, cluster, seeds))
         self.broker_changes = BrokerChanges(self.controller, self.admin, self.links.heard_replica, self.replica)

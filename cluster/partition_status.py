@@ -19,7 +19,7 @@ _GATHER_TIMEOUT = 1.0
 
 
 class StatusRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Asks for the receiver's replica of one partition."""
+    """Asks for the receiver's replica of one partition, by its group's name on links."""
 
     group: str
 
@@ -73,20 +73,20 @@ class PartitionStatusReader:
     async def _of(self, node: NodeId, group: GroupId) -> ReplicaStatus | None:
         try:
             if node == self._self_node:
-                return await self._local(group)
-            return await self._links.send(node, PARTITION_STATUS, StatusRequest(group), timeout=_GATHER_TIMEOUT)
+                return await self._local(self._partitions.get(group))
+            request = StatusRequest(self._partitions.link_names.name_of(group))
+            return await self._links.send(node, PARTITION_STATUS, request, timeout=_GATHER_TIMEOUT)
         except (RpcError, StorageError):
             return None
 
     async def _answer(self, _: Peer, request: StatusRequest, __: memoryview) -> ReplicaStatus:
         try:
-            return await self._local(GroupId(request.group))
+            return await self._local(self._partitions.named(request.group))
         except StorageError as error:
             # A log that is being truncated or closed: nothing is wrong with the link.
             raise RpcError(f"{request.group}: {error}") from error
 
-    async def _local(self, group: GroupId) -> ReplicaStatus:
-        partition = self._partitions.get(group)
+    async def _local(self, partition: Partition | None) -> ReplicaStatus:
         if partition is None:
             return ReplicaStatus(self._self_node, "-", 0, -1, _NOWHERE, _NOWHERE, _NOWHERE, _NOWHERE, [])
         return await replica_status(partition, self._self_node)

@@ -89,7 +89,8 @@ class PlacementReports:
                     continue
                 way = consensus.reconfiguration
                 if way.has_reached and way.target is not None and way.target.revision == move.revision:
-                    found.append(ReachedPlacement(topic.group(number), move.revision))
+                    name = self._groups.link_names.name_of(topic.group(number))
+                    found.append(ReachedPlacement(name, move.revision))
         return found
 
     def _reached_by_raft0(self) -> list[ReachedPlacement]:

@@ -29,6 +29,7 @@ from cluster.topic_changes import check_assignment, check_replica_counts
 from cluster.topic_table import Topic
 from model.features import MEMBERSHIP, PLACEMENTS_LEVEL
 from model.ids import RAFT0, DirectoryId, GroupId, NodeId, Replica, number_of, topic_of
+from raft.link_names import LinkNames
 from rpc.methods import Method
 
 # What the tables may refuse a command of moves for. They take all of it or nothing.
@@ -74,7 +75,10 @@ class PlacementsReply(AdminReply, frozen=True, array_like=True):
 
 
 class ReachedPlacement(msgspec.Struct, frozen=True, array_like=True):
-    """The group's wanted voters of a revision, (generation, index), are committed."""
+    """The group's wanted voters of a revision, (generation, index), are committed.
+
+    `group` is the group's name on links.
+    """
 
     group: str
     revision: tuple[int, int]
@@ -97,11 +101,13 @@ class Placements:
     Args:
         controller: raft0 here.
         admin: Forwards to raft0's leader.
+        link_names: What messages call the groups.
     """
 
-    def __init__(self, controller: Controller, admin: AdminRequests) -> None:
+    def __init__(self, controller: Controller, admin: AdminRequests, link_names: LinkNames) -> None:
         self._controller = controller
         self._admin = admin
+        self._link_names = link_names
         admin.serve(ALTER_PLACEMENTS, self._alter)
         admin.serve(PLACEMENT_REPORT, self._finish)
 
@@ -234,10 +240,10 @@ class Placements:
         async with self._controller.admission:
             index = await self._controller.confirm_office(deadline)
             for reached in request.reached:
-                group = GroupId(reached.group)
-                move = self._move_of(group)
+                group = self._link_names.group_of(reached.group)
+                move = None if group is None else self._move_of(group)
                 # Told before, or deleted, or another target is wanted by now.
-                if move is not None and move.revision == reached.revision:
+                if group is not None and move is not None and move.revision == reached.revision:
                     index = await self._controller.propose(FinishPlacement(group, reached.revision), deadline)
             return AdminReply("", "", applied_index=index)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from cluster.leadership import Leadership
+from cluster.partition import Partition
 from cluster.partition_manager import PartitionManager
 from model.ids import GroupId, NodeId, Offset
 from rpc.errors import RpcError
@@ -24,7 +25,7 @@ _UNKNOWN = -1
 
 
 class VisibleEndsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Asks for the ends of at most GROUPS_MAX partitions that the receiver leads."""
+    """Asks for the ends of at most GROUPS_MAX partitions that the receiver leads, by their names on links."""
 
     groups: list[str]
 
@@ -59,7 +60,7 @@ class VisibleEnds:
         for number, group in enumerate(groups, start=1):
             if number % _GROUPS_PER_STEP == 0:
                 await asyncio.sleep(0)
-            end = self._here(group)
+            end = _visible_end(self._partitions.get(group))
             if end is not None:
                 ends[group] = end
                 continue
@@ -70,10 +71,6 @@ class VisibleEnds:
             ends |= told
         return ends
 
-    def _here(self, group: GroupId) -> Offset | None:
-        partition = self._partitions.get(group)
-        return partition.high_watermark if partition is not None and partition.is_in_office else None
-
     async def _ask(self, node: NodeId, groups: Sequence[GroupId]) -> dict[GroupId, Offset]:
         """Return what a broker tells before the deadline; one request at a time is on its way to it."""
         loop = asyncio.get_running_loop()
@@ -83,7 +80,7 @@ class VisibleEnds:
             asked, left = groups[first : first + GROUPS_MAX], deadline - loop.time()
             if left <= 0:
                 break
-            request = VisibleEndsRequest([str(group) for group in asked])
+            request = VisibleEndsRequest([self._partitions.link_names.name_of(group) for group in asked])
             try:
                 reply = await self._links.send(node, VISIBLE_ENDS, request, timeout=left)
             except RpcError:
@@ -100,8 +97,12 @@ class VisibleEnds:
             )
         ends: list[int] = []
         for group in request.groups:
-            end = self._here(GroupId(group))
+            end = _visible_end(self._partitions.named(group))
             ends.append(_UNKNOWN if end is None else end)
             if len(ends) % _GROUPS_PER_STEP == 0:
                 await asyncio.sleep(0)
         return VisibleEndsReply(ends)
+
+
+def _visible_end(partition: Partition | None) -> Offset | None:
+    return partition.high_watermark if partition is not None and partition.is_in_office else None

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from cluster.commands import Command
+from model.ids import FORCED_MARK, RAFT0, TopicId, link_name, partition_group
 from rpc.methods import Method
 from storage.entry import EntryKind
 
@@ -42,9 +43,9 @@ HEAD = """\
 
 <!-- Written by `python docs/registry.py` from the code. -->
 
-This page lists the numbers that brokers of different versions must agree on: methods of links, kinds of entries,
-commands of raft0, and formats of files and messages. It is for contributors who add one. A number is never used for
-something else, also when what it stood for is gone. A test compares this page with the code.
+This page lists what brokers of different versions must agree on: the numbers of methods of links, of kinds of entries,
+of commands of raft0, and of formats of files and messages, and the names of groups. It is for contributors who add one.
+A number is never used for something else, also when what it stood for is gone. A test compares this page with the code.
 
 """
 
@@ -90,7 +91,8 @@ def formats() -> list[tuple[str, int, str]]:
 
 def page() -> str:
     """Return the page as the code has it."""
-    return HEAD + "\n".join((*_method_lines(), *_kind_lines(), *_command_lines(), *_format_lines())) + "\n"
+    parts = (_method_lines, _kind_lines, _command_lines, _format_lines, _group_name_lines)
+    return HEAD + "\n".join(line for part in parts for line in part()) + "\n"
 
 
 def _method_lines() -> Iterator[str]:
@@ -128,6 +130,18 @@ def _format_lines() -> Iterator[str]:
     yield from ("## Formats", "", "The newest version that the code writes; an older one may be written as well.", "")
     yield from ("| module | version | what it is about |", "| --- | ---: | --- |")
     yield from (f"| `{module}` | {version} | {about} |" for module, version, about in formats())
+    yield ""
+
+
+def _group_name_lines() -> Iterator[str]:
+    partition = partition_group(TopicId("0123456789abcdef" * 2), 4)
+    yield from ("## Names of groups", "", "What messages call a group (`raft/link_names.py`, RFC 0019 section 8).", "")
+    yield from ("| name | form | example |", "| --- | --- | --- |")
+    yield f"| raft0 | `{RAFT0}` | `{RAFT0}` |"
+    yield f"| a partition | `TOPIC_ID/NUMBER` | `{partition}` |"
+    forced = link_name(partition, (0, 71))
+    yield f"| one whose configuration was forced | `TOPIC_ID/NUMBER{FORCED_MARK}GENERATION.INDEX` | `{forced}` |"
+    yield from ("", f"`{FORCED_MARK}` is in no other name. No command of this version forces a configuration.")
 
 
 def main() -> int:

@@ -19,10 +19,13 @@ DirectoryId = NewType("DirectoryId", str)
 # A topic id: 32 hex digits. A recreated topic has another one.
 TopicId = NewType("TopicId", str)
 
-# A Raft group: "<topic id>/<partition>", or RAFT0.
+# A Raft group: "<topic id>/<partition>", or RAFT0. It never contains FORCED_MARK.
 GroupId = NewType("GroupId", str)
 
 RAFT0 = GroupId("raft0")
+
+# In the names of groups on links it stands before the revision that has forced the group's configuration.
+FORCED_MARK = "~"
 
 # The index before the first entry.
 NO_INDEX = Index(0)
@@ -46,8 +49,24 @@ class ConsistencyLevel(IntEnum):
 def partition_group(topic_id: TopicId, partition: int) -> GroupId:
     """Return the group of one partition."""
     assert len(topic_id) == 32
+    assert FORCED_MARK not in topic_id
     assert partition >= 0
     return GroupId(f"{topic_id}/{partition}")
+
+
+def link_name(group: GroupId, forced: tuple[int, int]) -> str:
+    """Return what messages call a group whose configuration was forced by the revision (generation, index): G~0.7."""
+    assert FORCED_MARK not in group
+    generation, index = forced
+    assert generation >= 0
+    assert index >= 0
+    return f"{group}{FORCED_MARK}{generation}.{index}"
+
+
+def group_of_link_name(name: str) -> GroupId:
+    """Return the group that a name on links is for, whatever revision it has; of an id, the id."""
+    group, _, _ = name.partition(FORCED_MARK)
+    return GroupId(group)
 
 
 def number_of(group: GroupId) -> int:

@@ -40,6 +40,7 @@
 * `replica_opening`         opens a replica's log; sets damaged bytes aside if other voters have them.
 * `vote_floor`              until a replica has again what damage took, it grants no vote to a shorter log.
 * `follower_index_metadata` what the leader knows of one follower.
+* `link_names`              what messages call a group: another name once its configuration was forced.
 * `group_configuration`     voters and learners, and the policy that turns voters into quorums.
 * `configuration_log`       which configuration is in force: the newest in the log; `configuration_entry` has its bytes.
 * `membership_steps`        pure: the next configuration on the way to other voters; `reconfiguration_stm` goes there.

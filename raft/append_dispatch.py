@@ -33,7 +33,7 @@ def append_request(context: ReplicaContext, prev_index: Index, prev_term: Term, 
     """Return a request that follows `prev_index`, with the leader's current commit and visible."""
     state = context.state
     return AppendEntriesRequest(
-        context.group, state.term, prev_index, prev_term, state.commit_index, state.visible_index, flush
+        context.link_name, state.term, prev_index, prev_term, state.commit_index, state.visible_index, flush
     )
 
 

@@ -59,7 +59,7 @@ class GroupHeartbeats:
         if follower.in_flight == 0 and not follower.needs_recovery:
             prev_index = follower.expected_log_end_index
             prev_term = context.log.term_at(follower.expected_log_end_index)
-        return Heartbeat(context.group, state.term, state.commit_index, state.visible_index, prev_index, prev_term)
+        return Heartbeat(context.link_name, state.term, state.commit_index, state.visible_index, prev_index, prev_term)
 
     def on_sent(self, node_id: NodeId) -> tuple[FollowerIndexMetadata, int]:
         """Return the follower on a node, and the number of the part that is sent to it now."""

@@ -44,6 +44,7 @@ class GroupManager:
     Attributes:
         open_files: The segment files that all logs share.
         fsyncs: How long the fsyncs of all logs took.
+        link_names: What messages call the groups.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class GroupManager:
         guard = configurations or OpenGuard()
         self._node = NodeResources(env, options, self_replica, kvstore, client, guard)
         self.limits, self.probe, self.call_figures = self._node.limits, self._node.probe, self._node.call_figures
-        self.fsyncs = self._node.fsyncs
+        self.fsyncs, self.link_names = self._node.fsyncs, self._node.link_names
         self.open_files = OpenFiles(env.files, options.open_segments)
         frugal = replace(env, files=self.open_files)
         self._directories = ReplicaDirectories(frugal, kvstore, self_replica.directory_id, groups_directory, look)
@@ -301,6 +302,11 @@ class GroupManager:
     def get(self, group: GroupId) -> Consensus | None:
         """Return this node's replica of a group."""
         return self._groups.get(group)
+
+    def named(self, link_name: str) -> Consensus | None:
+        """Return this node's replica of the group that a peer calls so; `get` takes the group's id."""
+        group = self.link_names.group_of(link_name)
+        return None if group is None else self._groups.get(group)
 
     def __iter__(self) -> Iterator[Consensus]:
         return iter(list(self._groups.values()))

@@ -184,7 +184,7 @@ class LeadershipTransfer:
             raise TransferTimedOutError(
                 f"node {follower.node_id} holds the log up to {follower.match_index} of {context.log.dirty_index}"
             )
-        request = TimeoutNowRequest(context.group, term, context.log.dirty_index)
+        request = TimeoutNowRequest(context.link_name, term, context.log.dirty_index)
         answer = context.client.timeout_now(follower.node_id, request)
         answer.add_done_callback(lambda _: self.on_reply())
         # The vote for its election may arrive before its answer does.

@@ -1,6 +1,7 @@
 """Bodies of the node-to-node requests of a group (RFC 0003 section 3). Entries travel as raw payload.
 
-Field order is the wire format (cbor arrays); it changes only together with the link's format version.
+Field order is the wire format (cbor arrays); it changes only together with the link's format version. `group` is the
+group's name on links (`raft/link_names.py`).
 """
 
 from enum import IntEnum

@@ -8,6 +8,7 @@ from model.ids import Replica
 from raft.call_figures import CallFigures
 from raft.client import RaftClient
 from raft.deadline_queue import DeadlineQueue
+from raft.link_names import LinkNames
 from raft.node_limits import NodeLimits
 from raft.options import RaftOptions
 from raft.probe import RaftProbe
@@ -55,6 +56,7 @@ class NodeResources:
         probe: Counters over all groups.
         call_figures: Durations and counts by kind of entry, over all groups.
         fsyncs: How long the fsyncs of all logs took.
+        link_names: What messages call the groups.
         limits: Budgets and the state of the disk, shared by all groups.
     """
 
@@ -68,6 +70,7 @@ class NodeResources:
     probe: RaftProbe = field(init=False, default_factory=RaftProbe)
     call_figures: CallFigures = field(init=False, default_factory=CallFigures)
     fsyncs: FixedHistogram = field(init=False, default_factory=FixedHistogram)
+    link_names: LinkNames = field(init=False, default_factory=LinkNames)
     limits: NodeLimits = field(init=False)
 
     def __post_init__(self) -> None:

@@ -184,7 +184,7 @@ class RecoveryPace:
 
     async def _credit(self, size: int) -> Reservation | None:
         """Ask the follower's node for credit; None: it does not answer."""
-        reply = await self._answer(RecoveryCreditRequest(self._context.group, size))
+        reply = await self._answer(RecoveryCreditRequest(self._context.link_name, size))
         if reply is None:
             if self._context.state.followers.get(self._follower.node_id) is self._follower:
                 self._follower.on_lost_contact()

@@ -280,7 +280,7 @@ class RecoveryStm:
             if not await self._pace.admit(len(chunk), self._is_current):
                 return False
             request = InstallSnapshotRequest(
-                *(context.group, self._term, start, snapshot.applied_index, snapshot.applied_term),
+                *(context.link_name, self._term, start, snapshot.applied_index, snapshot.applied_term),
                 *(position, len(state), checksum, snapshot.configuration),
             )
             if context.figures is not None:

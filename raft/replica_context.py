@@ -122,6 +122,11 @@ class ReplicaContext:
             self.log.health.fsync_durations = self.figures.fsync
         self.counts = ReplicaCounts(node.call_figures, self.figures)
 
+    @property
+    def link_name(self) -> str:
+        """What messages to peers call the group."""
+        return self.node.link_names.name_of(self.group)
+
     def now(self) -> float:
         """Return the loop's time in seconds."""
         return asyncio.get_running_loop().time()

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from model.ids import GroupId, Index, Term
+from model.ids import Index, Term
 from raft.configuration_entry import decode_configuration
 from raft.consensus import Consensus
 from raft.group_manager import GroupManager
@@ -108,7 +108,7 @@ class RaftService:
         is one whose link has told its epoch: the links compare directories by what raft0 knows (RFC 0020), and what
         this replica knows may be older. It may even be empty, and know the founders only.
         """
-        consensus = self._groups.get(GroupId(group))
+        consensus = self._groups.named(group)
         if consensus is None:
             return None
         known = consensus.state.configuration.replica_on(peer.replica.node_id)

@@ -197,7 +197,7 @@ class VoteStm:
 
     def _request(self, term: Term, *, pre: bool) -> VoteRequest:
         end = self._context.state.log_end
-        return VoteRequest(self._context.group, term, end.last_index, end.term, pre, self._is_transfer)
+        return VoteRequest(self._context.link_name, term, end.last_index, end.term, pre, self._is_transfer)
 
 
 def _check_log_stands(asked: LogEnd, now: LogEnd) -> None:

@@ -115,7 +115,7 @@ class Voter:
         # Of another node's term, the notice would make its followers stand against a leader that works.
         assert state.is_leader
         for node_id in state.followers:
-            self._context.client.stepped_down(node_id, StepDownNotice(self._context.group, state.term))
+            self._context.client.stepped_down(node_id, StepDownNotice(self._context.link_name, state.term))
 
     def on_leader_stepped_down(self, leader: NodeId, notice: StepDownNotice) -> None:
         """Hear the leader no longer."""

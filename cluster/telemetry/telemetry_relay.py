@@ -31,6 +31,8 @@ class TelemetryError(Exception):
 class PublishRequest(msgspec.Struct, frozen=True, array_like=True):
     """A batch for a partition of the topic, the payload; only while its leader's term is `term`.
 
+    `group` is the name of the partition's group on links.
+
     A request that lay in the buffers of a broker that was stopped for a while, and leads again, comes too late.
     """
 
@@ -67,7 +69,7 @@ class TelemetryRelay:
         leader = self._leadership.leader_of(group)
         if leader is None:
             raise TelemetryError("the partition has no leader")
-        request = PublishRequest(group, leader.term, timeout)
+        request = PublishRequest(self._partitions.link_names.name_of(group), leader.term, timeout)
         publish = Forwarded(PUBLISH_TELEMETRY, request, lambda request: self._append(request, batch), batch)
         try:
             # The leader's own deadline comes first: its answer says more than a timeout.
@@ -85,7 +87,7 @@ class TelemetryRelay:
 
     async def _append(self, request: PublishRequest, batch: bytearray) -> PublishReply:
         """Append a batch to the partition that is led here, and wait until it is committed or that has failed."""
-        partition = self._partitions.get(GroupId(request.group))
+        partition = self._partitions.named(request.group)
         if partition is None or partition.topic.name != TELEMETRY_TOPIC:
             return PublishReply("no such partition of the topic here")
         try:
