@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from model.ids import DirectoryId, Replica
 from raft.group_configuration import GroupConfiguration, Revision
 
+# For what a group waits that no replica can bring any further. `raftka doctor` says the same.
+FORCE = "a decision that loses records: this version has no command for it, and decides nothing by itself"
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -84,7 +87,7 @@ def next_step(
     kept = tuple(voter for voter in voters if voter.directory_id not in target.retired)
     if len(kept) < len(voters):
         if not kept:
-            return WaitFor("all voters are in retired directories: only unsafe-recover helps")
+            return WaitFor(f"all voters are in retired directories, so the group waits for {FORCE}")
         return Append(GroupConfiguration((voters, kept), _learners(current, target, voters), target.revision))
     if _same(voters, target.voters):
         learners = _learners(current, target, voters)
