@@ -4,16 +4,17 @@ A broker that is to be empty waits until its replicas have moved. A directory th
 has joined with a new one, and has got back what the old one held.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from cluster.evacuation import evacuated, next_target
 from cluster.members_table import BrokerState, Member, MembersTable
-from cluster.move_places import has_majority
+from cluster.move_places import can_move, has_majority
 from cluster.placement import Replicas
 from cluster.raft0_table import Raft0Table
 from cluster.topic_table import Topic
-from model.ids import NodeId, Replica
+from model.ids import DirectoryId, NodeId, Replica
+from raft.membership_steps import FORCE
 
 Going = Callable[[Replica], bool]
 
@@ -67,6 +68,8 @@ def staying(
     kept = [replica for replica in wanted if is_going(replica)]
     if not kept:
         return Staying(name, is_moving=True, why="")
+    if not can_move(topic, number, members.retired):
+        return Staying(name, is_moving=False, why=FORCE)
     target = next_target(topic, number, members, {}, is_alive)
     if target is not None and not any(map(is_going, target)):
         return Staying(name, is_moving=False, why="")
@@ -86,6 +89,18 @@ def _why_down(voters: Replicas, target: Replicas, members: MembersTable, is_aliv
         needed, what = target, "brokers that are to hold it"
     away = sorted(each.node_id for each in needed if each in present and each not in working)
     return f"{what} to work" + (f": start broker {','.join(map(str, away))}" if away else "")
+
+
+def retired_voters(topic: Topic, number: int, retired: Collection[DirectoryId]) -> tuple[int, ...]:
+    """Return the nodes whose directory a partition votes with, and which never counts again; () while it is moved."""
+    if not retired or topic.move_of(number) is not None:
+        return ()
+    return tuple(int(voter.node_id) for voter in topic.replicas[number] if voter.directory_id in retired)
+
+
+def waits_for_force(topic: Topic, number: int, retired: Collection[DirectoryId]) -> bool:
+    """Whether a partition that is not being moved can neither be led nor moved: retired directories never agree."""
+    return bool(retired) and topic.move_of(number) is None and not can_move(topic, number, retired)
 
 
 def _why_kept(members: MembersTable, replica: Replica) -> str:

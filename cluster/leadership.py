@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from model.ids import GroupId, NodeId, Term
+from model.ids import GroupId, NodeId, Replica, Term
 from raft.consensus import Consensus
 from raft.group_manager import GroupManager
 from rpc.identity import Peer
@@ -67,16 +67,25 @@ class Leadership:
         links: To the other brokers.
         self_node: This one.
         brokers: All brokers that are there now.
+        is_retired: Whether a data directory never counts again: what it led has no leader.
     """
 
     def __init__(
-        self, groups: GroupManager, links: Links, self_node: NodeId, brokers: Callable[[], Iterable[NodeId]]
+        self,
+        groups: GroupManager,
+        links: Links,
+        self_node: NodeId,
+        brokers: Callable[[], Iterable[NodeId]],
+        is_retired: Callable[[Replica], bool],
     ) -> None:
         self._groups = groups
         self._links = links
         self._self_node = self_node
         self._brokers = brokers
+        self._is_retired = is_retired
         self._leaders: dict[GroupId, Leader] = {}
+        # Which directory of the leader's node has told of it.
+        self._tellers: dict[GroupId, Replica] = {}
         self._news: dict[GroupId, Consensus] = {}
         self._push_scheduled = False
         # What was last told of each group that is led here, by its name on links.
@@ -106,7 +115,9 @@ class Leadership:
             # Our replica has moved on to a term whose leader is not in office yet, or we have just lost the office.
             if leader is None or local.term > leader.term or leader.node_id == self._self_node:
                 return None
-        return leader
+        teller = self._tellers.get(group)
+        # Its node may be back with an empty directory, and then it never tells that it has lost the office.
+        return None if teller is not None and self._is_retired(teller) else leader
 
     def newest_term(self, group: GroupId) -> int:
         """Return the term of the newest leader in office that this node has heard of, -1 where it has of none.
@@ -124,6 +135,7 @@ class Leadership:
     def forget(self, group: GroupId) -> None:
         """The partition was deleted."""
         self._leaders.pop(group, None)
+        self._tellers.pop(group, None)
         self._told.pop(self._groups.link_names.name_of(group), None)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
@@ -134,7 +146,7 @@ class Leadership:
         if consensus.is_in_office:
             known = self._leaders.get(consensus.group)
             if known is None or known.term < consensus.term:
-                self._learn(consensus.group, _leader_here(consensus))
+                self._learn(consensus.group, _leader_here(consensus), consensus.state.self_replica)
                 self._news[consensus.group] = consensus
                 self._schedule_push()
 
@@ -187,13 +199,13 @@ class Leadership:
             if group is None:
                 continue
             in_sync = tuple(NodeId(node) for node in led.in_sync)
-            self._learn(group, Leader(Term(led.term), peer.replica.node_id, in_sync))
+            self._learn(group, Leader(Term(led.term), peer.replica.node_id, in_sync), peer.replica)
         return LeadershipAck()
 
-    def _learn(self, group: GroupId, leader: Leader) -> None:
+    def _learn(self, group: GroupId, leader: Leader, teller: Replica) -> None:
         known = self._leaders.get(group)
         if known is None or known.term < leader.term or (known.term == leader.term and known != leader):
-            self._leaders[group] = leader
+            self._leaders[group], self._tellers[group] = leader, teller
             for listener in self._listeners:
                 listener()
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection
 
 from cluster.members_table import MembersTable
 from cluster.placement import Replicas
-from cluster.topic_table import TopicTable
-from model.ids import GroupId, NodeId, Replica
+from cluster.topic_table import Topic, TopicTable
+from model.ids import DirectoryId, GroupId, NodeId, Replica
 from raft.group_configuration import Revision
 
 PLACE_SECONDS = 3600.0
@@ -31,6 +31,12 @@ def can_go_on(voters: Replicas, target: Replicas, members: MembersTable, is_aliv
     working = {each for each in (*voters, *target) if members.is_present(each) and is_alive(each.node_id)}
     added = {each for each in target if each not in voters}
     return added <= working and has_majority(voters, working) and has_majority(target, working)
+
+
+def can_move(topic: Topic, number: int, retired: Collection[DirectoryId]) -> bool:
+    """Whether the voters that are left may still agree on others: retired directories never answer."""
+    voters = topic.replicas[number]
+    return has_majority(voters, [voter for voter in voters if voter.directory_id not in retired])
 
 
 def has_majority(replicas: Replicas, working: Collection[Replica]) -> bool:

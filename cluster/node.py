@@ -294,11 +294,15 @@ class Node:
         options = self.options
         self.groups.start()
         self._started.append(self.groups)
-        self.leadership = Leadership(self.groups, self.links, options.node_id, self._brokers)
+        state = ControllerState(options.topic_defaults, options.state, options.features, cluster.replicas, self.stamp)
+        members = state.tables.members
+        self.leadership = Leadership(
+            *(self.groups, self.links, options.node_id, self._brokers),
+            lambda replica: replica.directory_id in members.retired,
+        )
         self.moves = LeadershipMoves(self.groups, self.leadership, self.links, options.node_id)
         self.partitions = PartitionManager(self.groups.link_names)
         self.visible_ends = VisibleEnds(self.links, self.partitions, self.leadership, options.node_id)
-        state = ControllerState(options.topic_defaults, options.state, options.features, cluster.replicas, self.stamp)
         self._follow_tables(state)
         raft0 = await self.groups.create(
             RAFT0,

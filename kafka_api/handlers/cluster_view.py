@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from cluster.broker_waits import waits_for_force
 from cluster.commands import BrokerRecord
 from cluster.topic_table import Topic
 from kafka_api.protocol.error_codes import ErrorCode
@@ -49,7 +50,8 @@ def partition_view(context: RequestContext, topic: Topic, number: int) -> Partit
     offline = [replica for replica in replicas if not node.is_alive(NodeId(replica))]
     leader = node.leadership.leader_of(topic.group(number))
     # The last leader that was heard of may be dead, and with a single replica there will be no other.
-    if leader is None or leader.node_id in offline:
+    lost = waits_for_force(topic, number, node.controller.members.retired)
+    if leader is None or leader.node_id in offline or lost:
         # Clients that are told no epoch forget the one they knew, and go back to a leader that was deposed.
         epoch = node.leadership.newest_term(topic.group(number))
         return PartitionView(ErrorCode.LEADER_NOT_AVAILABLE, -1, epoch, replicas, [], offline)

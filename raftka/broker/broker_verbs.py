@@ -141,7 +141,7 @@ def _answers(node: Node, replica: Replica) -> bool:
 
 async def _without_majority(node: Node, lost: Replica) -> list[dict[str, str]]:
     found = {}
-    async for topic, number in _partitions(node):
+    async for topic, number in partitions_in_steps(node):
         why = lost_for_ever(topic, number, lost, lambda replica: _answers(node, replica))
         if why is not None:
             found[topic.partition_name(number)] = why
@@ -151,7 +151,7 @@ async def _without_majority(node: Node, lost: Replica) -> list[dict[str, str]]:
     return [{"partition": name, "why": why} for name, why in found.items()]
 
 
-async def _partitions(node: Node) -> AsyncIterator[tuple[Topic, int]]:
+async def partitions_in_steps(node: Node) -> AsyncIterator[tuple[Topic, int]]:
     """Yield all partitions; other tasks run between steps."""
     places = ((topic, number) for topic in node.controller.topics.all() for number in range(len(topic.replicas)))
     while step := list(islice(places, _PARTITIONS_PER_STEP)):
@@ -172,7 +172,7 @@ async def _described(node: Node, member: Member) -> tuple[dict[str, object], str
     to_move = moving = held = led = 0
     waiting: list[dict[str, str]] = []
     only_here: list[str] = []
-    async for topic, number in _partitions(node):
+    async for topic, number in partitions_in_steps(node):
         holders = [replica.node_id for replica in topic.holders(number)]
         if node_id not in holders:
             continue

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
+from cluster.broker_waits import retired_voters, waits_for_force
 from cluster.members_table import BrokerState
 from cluster.node import Node
 from cluster.topic_table import Topic
@@ -245,8 +246,9 @@ class HealthReader:
     def _partition(self, topic: Topic, number: int, stalled: set[GroupId]) -> PartitionPicture:
         group = topic.group(number)
         leader = self._node.leadership.leader_of(group)
+        retired = self._node.controller.members.retired
         # The last leader that was heard of may be dead, and with a single replica there will be no other.
-        if leader is not None and not self._node.is_alive(leader.node_id):
+        if leader is not None and (not self._node.is_alive(leader.node_id) or waits_for_force(topic, number, retired)):
             leader = None
         return PartitionPicture(
             topic.name,
@@ -256,4 +258,5 @@ class HealthReader:
             () if leader is None else tuple(int(node) for node in leader.in_sync),
             topic.config.min_insync_replicas,
             group in stalled,
+            retired_voters(topic, number, retired),
         )

@@ -1,6 +1,7 @@
 """Verbs that move partitions between brokers (RFC 0019 section 6).
 
-GET   /v1/moves                       the partitions that are being moved, and what each waits for
+GET   /v1/moves                       the partitions that are being moved, and what each waits for; `cannot_move` has
+                                      those of which retired data directories leave no majority
 POST  /v1/moves                       {"moves": [{"topic", "partition", "replicas"}], "may_change_count": false}
 POST  /v1/moves/cancel                {"partitions": [{"topic", "partition"}]}, or {"all": true}
 POST  /v1/topics/{topic}/replication  {"replication_factor": N}: each partition gets so many replicas
@@ -9,11 +10,12 @@ Each partition is accepted or refused by itself. If all are refused, the answer 
 `partitions` all the same.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 
+from cluster.broker_waits import retired_voters, waits_for_force
 from cluster.errors import BY_NAME, ClusterError, NoReassignmentError, UnknownTopicError
 from cluster.move_status import MoveStatus
 from cluster.node import Node
@@ -23,6 +25,7 @@ from cluster.topic_table import Topic
 from kafka_api.error_mapping import error_code
 from model.ids import NodeId
 from raftka.broker.admin_verbs import Change, Changing, Outcome, Read, Verb, VerbError, refusal_of, until_known
+from raftka.broker.broker_verbs import partitions_in_steps
 
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=249)]
@@ -64,7 +67,23 @@ class AlterReplication(Changing, frozen=True, kw_only=True):
 
 
 async def _list(node: Node, _: Mapping[str, str]) -> object:
-    return {"moves": [_row(status) for status in await node.move_status.read()]}
+    moves = [_row(status) for status in await node.move_status.read()]
+    return {"moves": moves, "cannot_move": [each async for each in _cannot_move(node)]}
+
+
+async def _cannot_move(node: Node) -> AsyncIterator[dict[str, object]]:
+    """Yield the partitions whose voters cannot agree on others any more; other tasks run between steps."""
+    retired = node.controller.members.retired
+    if not retired:
+        return
+    async for topic, number in partitions_in_steps(node):
+        if waits_for_force(topic, number, retired):
+            yield {
+                "topic": topic.name,
+                "partition": number,
+                "replicas": [int(each.node_id) for each in topic.replicas[number]],
+                "retired": retired_voters(topic, number, retired),
+            }
 
 
 def _row(status: MoveStatus) -> dict[str, object]:

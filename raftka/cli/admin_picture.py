@@ -5,7 +5,7 @@ Both are looked at as far as they answer.
 """
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -98,11 +98,25 @@ def _levels(found: Any) -> dict[str, int] | None:
     return None if found is None else {str(name): int(level) for name, level in found.items()}
 
 
-def read_moves(admin: str) -> tuple[MovePicture, ...] | None:
-    """Return the partitions that are being moved, as a broker gathers it; None if it does not answer."""
+@dataclass(frozen=True, slots=True)
+class ToldMoves:
+    """The partitions that are being moved, and those that cannot be.
+
+    `retired` has, by (topic, number), the nodes whose voting data directories never count again.
+    """
+
+    moves: tuple[MovePicture, ...]
+    retired: Mapping[tuple[str, int], tuple[int, ...]]
+
+
+def read_moves(admin: str) -> ToldMoves | None:
+    """Return what a broker gathers of moves; None if it does not answer."""
     try:
-        rows = (_answer(admin, "/v1/moves") or {})["moves"]
-        return tuple(_move(row) for row in rows)
+        told = _answer(admin, "/v1/moves") or {}
+        # A broker of an older version does not tell what cannot be moved.
+        stuck = told.get("cannot_move", ())
+        retired = {(str(row["topic"]), int(row["partition"])): tuple(map(int, row["retired"])) for row in stuck}
+        return ToldMoves(tuple(_move(row) for row in told["moves"]), retired)
     except _MALFORMED:
         return None
 

@@ -232,6 +232,9 @@ def replace(
     replicas and its vote come back by themselves. The command may be typed again: it retires the same directory once.
     If the broker has replaced a directory before, name the lost one by --directory.
     """
+    # Imported here, for the sake of `--help`.
+    from raftka.health.move_rules import NO_FORCE
+
     document = {"directory_id": directory or "", "accept_waiting": accept_waiting, "dry_run": dry_run}
     try:
         found = ask_verb(brokers, f"/v1/brokers/{node}/retire-directory", document)
@@ -241,7 +244,10 @@ def replace(
         if output is Format.JSON:
             print_json(error.body)
         _warn(error.body["without_majority"])
-        print(f"raftka: {error}; --accept-waiting goes on all the same", file=sys.stderr)
+        print(
+            f"raftka: {error}; --accept-waiting goes on all the same: where no broker can be started, {NO_FORCE}",
+            file=sys.stderr,
+        )
         raise Exit(FAILED) from None
     _warn(found["without_majority"])
     directory = found["directory_id"]

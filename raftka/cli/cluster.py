@@ -173,15 +173,24 @@ def _retired(cluster: ClusterInfo, missing: list[int], timeout: float) -> set[in
 
 
 def _without_quorum(brokers: str, timeout: float) -> list[dict[str, Any]]:
-    """Return the partitions that are being moved and whose voters cannot decide anything; nothing of another Kafka."""
+    """Return the partitions whose voters cannot decide anything; nothing of another Kafka.
+
+    Of partitions that are not moved (`is_moving`), those of which retired data directories leave no majority.
+    """
     from raftka.cli.admin_verbs import ask_verb
 
     try:
-        moves = ask_verb(brokers, "/v1/moves", seconds=timeout)["moves"]
+        told = ask_verb(brokers, "/v1/moves", seconds=timeout)
     except (CommandError, KafkaClientError):
         return []  # That there are partitions without a leader is reported in any case.
     keys = ("topic", "partition", "lost_voter_sets", "away", "retired")
-    return [{key: row.get(key, []) for key in keys} for row in moves if row["lost_voter_sets"]]
+    moving = [{key: row.get(key, []) for key in keys} for row in told["moves"] if row["lost_voter_sets"]]
+    # A broker of an older version does not tell it.
+    stuck = [
+        {**{key: row.get(key, []) for key in keys}, "lost_voter_sets": [row["replicas"]]}
+        for row in told.get("cannot_move", ())
+    ]
+    return [{**row, "is_moving": True} for row in moving] + [{**row, "is_moving": False} for row in stuck]
 
 
 def _hanging(brokers: dict[int, str], strangers: list[str]) -> "list[Finding]":
@@ -209,11 +218,19 @@ def _print_report(report: dict[str, Any]) -> None:
         more = f" and {len(found) - _LISTED_MAX} more" if len(found) > _LISTED_MAX else ""
         print(f"{title}: {', '.join(found[:_LISTED_MAX]) or 'none'}{more}")
     for each in report["without_quorum"]:
-        sets = " and ".join(node_list(voters) for voters in each["lost_voter_sets"])
-        name, away = f"{each['topic']}-{each['partition']}", node_list(each["away"])
-        retired = f"the data directory that broker {node_list(each['retired'])} voted with is retired"
-        what = f"start broker {away}" if each["away"] else f"{retired}, and `raftka doctor` says what that means"
-        print(f"no quorum: {name} is being moved, and no majority of the voters {sets} answers: {what}")
+        print(f"no quorum: {_in_words(each)}")
     for each in report["hanging"]:
         print(f"{each['what']}: {each['words']}")
         print(f"  cure: {each['cure']}")
+
+
+def _in_words(partition: dict[str, Any]) -> str:
+    """Return what is said of a partition of `without_quorum`: as the doctor says it, but for the cures."""
+    # Imported here, for the sake of `--help`.
+    from raftka.health.move_rules import NO_FORCE, retired_directories
+
+    sets = " and ".join(node_list(voters) for voters in partition["lost_voter_sets"])
+    name = f"{partition['topic']}-{partition['partition']}{' is being moved, and' if partition['is_moving'] else ':'}"
+    away = partition["away"]
+    what = f"start broker {node_list(away)}" if away else f"{retired_directories(partition['retired'])}; {NO_FORCE}"
+    return f"{name} no majority of the voters {sets} answers: {what}"

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from raftka.cli.admin_picture import (
     KnownBroker,
+    ToldMoves,
     merge_known,
     read_details,
     read_known_brokers,
@@ -25,7 +26,6 @@ from raftka.health.picture import (
     RATE_KEYS,
     THROTTLED_KEYS,
     BrokerPicture,
-    MovePicture,
     PartitionPicture,
     Picture,
     TopicPicture,
@@ -113,6 +113,7 @@ def _with_kafka(brokers: str, given: list[str], cluster: ClusterInfo, replies: M
     # librdkafka asks the controller, and waits for it.
     does_controller_answer = replies.get(cluster.brokers.get(cluster.controller, "")) in (Reply.KAFKA, None)
     topics = _topics(brokers, cluster) if does_controller_answer else ()
+    told_moves = _moves(pictures, known)
     return Picture(
         brokers=tuple(pictures),
         controller=cluster.controller,
@@ -120,16 +121,17 @@ def _with_kafka(brokers: str, given: list[str], cluster: ClusterInfo, replies: M
             cluster,
             {each.name: each.min_isr for each in topics},
             {each for _, its_stalled in looks for each in its_stalled},
+            {} if told_moves is None else told_moves.retired,
         ),
         topics=topics,
-        moves=_moves(pictures, known),
+        moves=None if told_moves is None else told_moves.moves,
         silent=_strangers(given, pictures, replies, Reply.UNREACHED),
         hanging=_strangers(given, pictures, replies, Reply.NOTHING),
         is_raftka=is_raftka,
     )
 
 
-def _moves(brokers: Iterable[BrokerPicture], known: Mapping[int, KnownBroker]) -> tuple[MovePicture, ...] | None:
+def _moves(brokers: Iterable[BrokerPicture], known: Mapping[int, KnownBroker]) -> ToldMoves | None:
     """Return what the first broker tells that serves; each gathers it from all. None: none tells it."""
     for broker in brokers:
         if broker.runs and (found := read_moves(known[broker.node_id].admin)) is not None:
@@ -190,7 +192,10 @@ def _set_at_run_time(configs: Iterable[ConfigValue]) -> set[str]:
 
 
 def _partitions(
-    cluster: ClusterInfo, min_isr: Mapping[str, int | None], stalled: set[tuple[str, int]]
+    cluster: ClusterInfo,
+    min_isr: Mapping[str, int | None],
+    stalled: set[tuple[str, int]],
+    retired: Mapping[tuple[str, int], tuple[int, ...]],
 ) -> tuple[PartitionPicture, ...]:
     return tuple(
         PartitionPicture(
@@ -201,6 +206,7 @@ def _partitions(
             () if each.leader < 0 else tuple(each.in_sync),
             min_isr.get(topic),
             (topic, each.partition) in stalled,
+            retired.get((topic, each.partition), ()),
         )
         for topic, partitions in cluster.topics.items()
         for each in partitions

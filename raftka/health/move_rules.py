@@ -1,22 +1,48 @@
 """Rules about partitions that are being moved or were moved, and about features that membership needs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from raftka.health.findings import Finding, Level
-from raftka.health.picture import MovePicture, Picture
+from raftka.health.picture import MovePicture, PartitionPicture, Picture
 
 # So long nothing has got further: somebody must look.
 IDLE_SECONDS = 600.0
 _SHOWN_MAX = 5
 _Sets = tuple[tuple[int, ...], ...]
-_NO_FORCE = (
-    "the partition waits for a decision that loses records: this version has no command for it, and decides nothing by"
-    " itself"
-)
+# As brokers say it (`raft.membership_steps`), which this package cannot import.
+FORCE = "a decision that loses records: this version has no command for it, and decides nothing by itself"
+NO_FORCE = f"the partition waits for {FORCE}"
+
+
+def retired_directories(nodes: Iterable[int]) -> str:
+    """Return why voters on these nodes never answer, in words."""
+    return ", and ".join(f"the data directory that broker {each} voted with is retired" for each in nodes)
 
 
 def check_quorums(picture: Picture) -> Iterator[Finding]:
-    """Name partitions whose voters cannot decide anything: a majority of a voter set does not answer."""
+    """Name partitions whose voters cannot decide anything: a majority of a voter set does not answer.
+
+    Of partitions that are not moved, those of which a retired directory is the reason: no broker can bring it back.
+    """
+    yield from _quorums_of_moves(picture)
+    unmoved: dict[tuple[tuple[int, ...], tuple[int, ...]], list[PartitionPicture]] = {}
+    for each in picture.partitions or ():
+        if each.waits_for_force:
+            unmoved.setdefault((each.replicas, each.retired), []).append(each)
+    for (voters, retired), partitions in unmoved.items():
+        topics = sorted({each.topic for each in partitions})
+        yield Finding(
+            Level.PROBLEM,
+            "quorum",
+            f"no majority of the voters {_nodes(voters)} answers, so there are no writes and no elections:"
+            f" {_names(partitions)}",
+            f"{NO_FORCE}; to give its records up: raftka topic delete {topics[0] if len(topics) == 1 else 'TOPIC'},"
+            " then create it again, or restore it from an archive",
+            retired_directories(retired),
+        )
+
+
+def _quorums_of_moves(picture: Picture) -> Iterator[Finding]:
     alike: dict[tuple[_Sets, tuple[int, ...], tuple[int, ...]], list[MovePicture]] = {}
     for each in picture.moves or ():
         if each.lost_voter_sets:
@@ -24,12 +50,12 @@ def check_quorums(picture: Picture) -> Iterator[Finding]:
     for (lost, away, retired), moves in alike.items():
         sets = " and ".join(_nodes(voters) for voters in lost)
         causes = [f"broker {_nodes(away)} is away"] if away else []
-        causes += [f"the data directory that broker {each} voted with is retired" for each in retired]
+        causes += [retired_directories(retired)] if retired else []
         yield Finding(
             Level.PROBLEM,
             "quorum",
             f"no majority of the voters {sets} answers, so there are no writes and no elections: {_names(moves)}",
-            f"start broker {_nodes(away)}; if their disks are lost, {_NO_FORCE}" if away else _NO_FORCE,
+            f"start broker {_nodes(away)}; if their disks are lost, {NO_FORCE}" if away else NO_FORCE,
             ", and ".join(["they are being moved", *causes]),
         )
 
@@ -111,9 +137,9 @@ def check_features(picture: Picture) -> Iterator[Finding]:
             )
 
 
-def _names(moves: list[MovePicture]) -> str:
-    more = f" and {len(moves) - _SHOWN_MAX} more" if len(moves) > _SHOWN_MAX else ""
-    return ", ".join(f"{each.topic}-{each.number}" for each in moves[:_SHOWN_MAX]) + more
+def _names(partitions: Sequence[MovePicture | PartitionPicture]) -> str:
+    more = f" and {len(partitions) - _SHOWN_MAX} more" if len(partitions) > _SHOWN_MAX else ""
+    return ", ".join(f"{each.topic}-{each.number}" for each in partitions[:_SHOWN_MAX]) + more
 
 
 def _nodes(nodes: tuple[int, ...]) -> str:

@@ -141,6 +141,7 @@ class PartitionPicture:
         in_sync: Those in sync; not known, and so empty, without a leader.
         min_isr: `min.insync.replicas` of its topic; None: not known.
         is_stalled: Whether its newest entries are not committed for STALLED_SECONDS, as its leader says.
+        retired: Nodes whose voting data directory never counts again; empty while it is being moved (MovePicture).
         lagging: The nodes whose replica is not in sync; empty without a leader, who alone knows. Found once, when the
             picture is filled: a broker fills it in short steps, and a rule looks at thousands of partitions in one.
     """
@@ -152,6 +153,7 @@ class PartitionPicture:
     in_sync: tuple[int, ...] = ()
     min_isr: int | None = None
     is_stalled: bool = False
+    retired: tuple[int, ...] = ()
     lagging: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -167,6 +169,11 @@ class PartitionPicture:
     def is_offline(self) -> bool:
         """Whether it serves neither reads nor writes, because nobody leads it."""
         return self.leader is None
+
+    @property
+    def waits_for_force(self) -> bool:
+        """Whether retired data directories leave no majority: nobody can be elected, and it cannot be moved."""
+        return bool(self.retired) and 2 * len(self.retired) >= len(self.replicas)
 
     @property
     def refuses_writes(self) -> bool:

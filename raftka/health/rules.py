@@ -77,8 +77,12 @@ def check_leaders(picture: Picture) -> Iterator[Finding]:
     offline = [each for each in picture.partitions if each.is_offline]
     if not offline:
         yield ok("leaders", "every partition has one")
+    # To bring brokers back does not help those of which retired directories leave no majority: `check_quorums` names
+    # them.
+    offline = [each for each in offline if not each.waits_for_force]
+    if not offline:
         return
-    nodes = sorted({node for each in offline for node in each.replicas})
+    nodes = sorted({node for each in offline for node in each.replicas if node not in each.retired})
     away = [node for node in nodes if node in picture.lost]
     yield Finding(
         Level.PROBLEM,

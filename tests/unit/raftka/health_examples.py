@@ -134,6 +134,10 @@ FIRES: dict[str, tuple[Picture, ...]] = {
         of_moves(_JOINT),
         of_moves(*(replace(_JOINT, number=number) for number in range(7))),
         of_moves(replace(_JOINT, lost_voter_sets=((3,),), away=(), retired=(3,))),
+        of_partitions(partition(leader=None, replicas=(3,), in_sync=(), retired=(3,))),
+        of_partitions(
+            *(partition(name, leader=None, in_sync=(), retired=(2, 3)) for name in ("orders", "payments")),
+        ),
     ),
     "Moves without progress": (
         of_moves(_STUCK),
@@ -203,7 +207,11 @@ QUIET: dict[str, tuple[Picture, ...]] = {
     ),
     "Refused links": (of_brokers(_LOST),),
     "No controller": (replace(WELL, controller=None), replace(WELL, controller=0)),
-    "Partitions without a leader": (replace(WELL, partitions=None), of_partitions(partition(leader=0))),
+    "Partitions without a leader": (
+        replace(WELL, partitions=None),
+        of_partitions(partition(leader=0)),
+        of_partitions(partition(leader=None, replicas=(3,), in_sync=(), retired=(3,))),
+    ),
     "Under-replicated partitions": (
         replace(WELL, partitions=None),
         of_partitions(partition(leader=None, in_sync=())),
@@ -216,7 +224,12 @@ QUIET: dict[str, tuple[Picture, ...]] = {
         of_partitions(partition(leader=None, in_sync=())),
     ),
     "Stalled partitions": (replace(WELL, partitions=None),),
-    "Groups without a quorum": (of_moves(moving()), of_moves(moving(away=(4,)))),
+    "Groups without a quorum": (
+        of_moves(moving()),
+        of_moves(moving(away=(4,))),
+        of_partitions(partition(retired=(3,))),
+        of_partitions(partition(leader=None, in_sync=(), retired=(3,))),
+    ),
     "Moves without progress": (
         of_moves(replace(_STUCK, idle_seconds=599.0)),
         of_moves(replace(_STUCK, idle_seconds=None)),

@@ -13,7 +13,8 @@ from raftka.cli import admin_picture, admin_verbs, cluster
 from raftka.cli.admin_picture import KnownBroker
 from raftka.cli.root import run
 from raftka.health.broker_rules import check_hanging
-from raftka.health.picture import BrokerPicture, MemberPicture, Picture
+from raftka.health.move_rules import NO_FORCE, check_quorums
+from raftka.health.picture import BrokerPicture, MemberPicture, PartitionPicture, Picture
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import ClusterInfo, PartitionInfo
 
@@ -113,15 +114,29 @@ def test_a_group_that_moves_and_can_decide_nothing_is_named_though_metadata_find
     ]
     monkeypatch.setattr(kafka_client, "read_cluster", lambda _: _info(alive))
     monkeypatch.setattr(cluster, "_is_moving", lambda *_: True)
-    monkeypatch.setattr(admin_verbs, "ask_verb", lambda *_, **__: {"moves": moves})
+    stuck = [{"topic": "s", "partition": 4, "replicas": [1, 2, 3], "retired": [2, 3]}]
+    monkeypatch.setattr(admin_verbs, "ask_verb", lambda *_, **__: {"moves": moves, "cannot_move": stuck})
     asked = ["cluster", "health", "--brokers", alive, "--timeout", str(LONG_SECONDS)]
     assert run(asked) == 1
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "NOT HEALTHY"
     named = "is being moved, and no majority of the voters 3 answers"
-    retired = "the data directory that broker 3 voted with is retired, and `raftka doctor` says what that means"
-    assert said[-2:] == [f"no quorum: t-0 {named}: start broker 3", f"no quorum: t-1 {named}: {retired}"]
+    retired = f"the data directory that broker 3 voted with is retired; {NO_FORCE}"
+    assert said[-3:-1] == [f"no quorum: t-0 {named}: start broker 3", f"no quorum: t-1 {named}: {retired}"]
+    # The words are the doctor's.
+    picture = PartitionPicture("s", 4, None, (1, 2, 3), retired=(2, 3))
+    (finding,) = check_quorums(Picture(partitions=(picture,)))
+    voters, cause = "no majority of the voters 1,2,3 answers", finding.cause
+    assert said[-1] == f"no quorum: s-4: {voters}: {cause}; {NO_FORCE}"
+    assert finding.words.startswith(voters)
+    assert finding.cure.startswith(NO_FORCE)
+    assert run([*asked, "-f", "json"]) == 1
+    told = json.loads(capsys.readouterr().out)["without_quorum"]
+    assert [(each["topic"], each["is_moving"]) for each in told] == [("t", True), ("t", True), ("s", False)]
+    assert (told[2]["lost_voter_sets"], told[2]["retired"], told[2]["away"]) == ([[1, 2, 3]], [2, 3], [])
     moves.clear()
+    assert run(asked) == 1
+    stuck.clear()
     assert run(asked) == 0
 
 

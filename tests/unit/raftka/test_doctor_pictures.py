@@ -322,6 +322,18 @@ def test_throttles_count_that_were_set_while_brokers_run(serve: Serve, monkeypat
     assert f"raftka cluster config unset {leader} --node N" in found.cure
 
 
+def test_partitions_that_cannot_be_moved_have_the_words_of_their_brokers(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck = [{"topic": "t", "partition": 0, "replicas": [1], "retired": [1]}]
+    answers: Answers = {READY: (200, {"ready": True}), "/v1/brokers": (200, [member_row(1)])}
+    seen_by_kafka(monkeypatch, serve(answers), topic=ConfigValue("retention.ms", "1", "topic", False, False))
+    for told, retired in (({"moves": []}, ()), ({"moves": [], "cannot_move": stuck}, (1,))):
+        answers["/v1/moves"] = (200, told)
+        (partition,) = cluster_picture.read_picture("127.0.0.1:9").partitions or ()
+        assert (partition.retired, partition.waits_for_force) == (retired, bool(retired))
+
+
 def test_settings_that_cannot_be_read_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise KafkaClientError("not authorized")

@@ -1,11 +1,15 @@
 """Groups of which a majority of a voter set is lost for good: they wait, are named, and nothing guesses for them."""
 
 import asyncio
+from types import SimpleNamespace
 
+from kafka_api.handlers.cluster_view import partition_view
+from raft.membership_steps import FORCE
 from raft.reconfiguration_stm import Reconfiguration
 from raftka.broker.health import HealthReader
 from raftka.broker.stall_watch import StallWatch
 from raftka.health.findings import to_json
+from raftka.health.move_rules import FORCE as DOCTORS_FORCE
 from raftka.health.rules import judge
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.cluster.test_joins import Growing
@@ -27,10 +31,10 @@ async def _named(ports, condition, at=1, seconds=30):
             await asyncio.sleep(0.05)
 
 
-async def _findings(ports, at=1):
+async def _findings(ports, at=1, what="quorum"):
     node = ports.cluster[at]
     judged = judge(await HealthReader(node, StallWatch(node), lambda: None).read_picture())
-    return [to_json(each) for each in judged if each.what == "quorum"]
+    return [to_json(each) for each in judged if each.what == what]
 
 
 def _configuration(node, topic="t"):
@@ -119,3 +123,86 @@ def test_a_group_whose_new_voter_lost_its_disk_is_still_named_when_its_broker_ru
             assert _configuration(cluster[1]).is_joint
 
     run(test, seconds=90)
+
+
+def test_brokers_and_the_doctor_say_with_the_same_words_for_what_a_group_waits():
+    assert DOCTORS_FORCE == FORCE
+
+
+def test_a_partition_whose_only_directory_is_retired_is_named_before_and_after_its_broker_is_back(tmp_path):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            cluster = ports.cluster
+            topic_id = await cluster.create_topic("alone", 1, assignment=[[3]])
+            await cluster.create_topic("well", 1, 3)
+            await cluster.produce("alone", b"lost")
+            await cluster.stop(3)
+            await until(lambda: not any(node.is_alive(3) for node in cluster.nodes.values()))
+            await until(cluster.has_controller)
+            assert (await ports.ask("/v1/brokers/3/retire-directory", {"accept_waiting": True}))[0] == 200
+            await _is_named_everywhere(ports, "alone-0", (1, 2), [3])
+            cluster.wipe(3)
+            await cluster.join(3)
+            await until(lambda: all(node.is_alive(3) for node in cluster.nodes.values()))
+            # Broker 3 answers, and brings nothing of it back. Whoever has heard of it as the leader believes it no more.
+            group = cluster[1].controller.topics.get("alone").group(0)
+            assert [node.leadership.leader_of(group) for node in cluster.nodes.values()] == [None] * 3
+            await _is_named_everywhere(ports, "alone-0", (1, 2, 3), [3])
+            await until(lambda: cluster.has_leaders("well"))
+            # What an operator can do.
+            await until(cluster.has_controller)
+            await cluster.delete_topic(topic_id)
+            await until(lambda: all(node.controller.topics.get("alone") is None for node in cluster.nodes.values()))
+            assert await _findings(ports) == []
+            assert (await ports.ask("/v1/moves"))[1]["cannot_move"] == []
+
+    run(test, seconds=90)
+
+
+def test_a_partition_of_which_one_directory_of_three_is_left_is_named(tmp_path):
+    async def test():
+        async with ports_of(Growing(tmp_path, 5)) as ports:
+            cluster = ports.cluster
+            await cluster.create_topic("most", 1, assignment=[[1, 4, 5]])
+            await cluster.stop(4)
+            await cluster.stop(5)
+            await until(lambda: not any(node.is_alive(away) for node in cluster.nodes.values() for away in (4, 5)))
+            # With one of them a majority is left, which brokers can bring back.
+            await until(cluster.has_controller)
+            assert (await ports.ask("/v1/brokers/5/retire-directory", {"accept_waiting": True}))[0] == 200
+            async with asyncio.timeout(20):
+                while (await _findings(ports, what="leaders"))[0]["level"] != "problem":
+                    await asyncio.sleep(0.05)  # Broker 1 led it, and steps down: no task of the test waits for that.
+            (finding,) = await _findings(ports, what="leaders")
+            assert "(they are on 1, 4)" in finding["cure"]
+            assert await _findings(ports) == []
+            await until(cluster.has_controller)
+            assert (await ports.ask("/v1/brokers/4/retire-directory", {"accept_waiting": True}))[0] == 200
+            await _is_named_everywhere(ports, "most-0", (1, 2, 3), [4, 5])
+
+    run(test, seconds=90)
+
+
+async def _is_named_everywhere(ports, name, brokers, retired):
+    """Each broker, its doctor and its admin port name a partition that can be neither led nor moved."""
+    topic, _, number = name.rpartition("-")
+    for at in brokers:
+        node = ports.cluster[at]
+        await until(lambda node=node: len(node.controller.members.retired) >= len(retired))
+        assert (
+            partition_view(SimpleNamespace(node=node), node.controller.topics.get(topic), int(number)).leader_id == -1
+        )
+        (finding,) = await _findings(ports, at)
+        assert (finding["level"], name in finding["words"]) == ("problem", True)
+        assert all(f"directory that broker {each} voted with is retired" in finding["cause"] for each in retired)
+        assert FORCE in finding["cure"]
+        assert f"raftka topic delete {topic}" in finding["cure"]
+        # To bring brokers back would not help.
+        assert await _findings(ports, at, "leaders") == []
+    (row,) = (await ports.ask("/v1/moves", at=brokers[0]))[1]["cannot_move"]
+    assert (f"{row['topic']}-{row['partition']}", row["retired"]) == (name, retired)
+    # `raftka broker replace` tells what the broker waits for.
+    status, told = await ports.ask(f"/v1/brokers/{retired[-1]}", at=brokers[0])
+    assert status == 200
+    assert {"partition": name, "why": FORCE} in told["waiting"]
+    assert FORCE in told["waits_for"]
