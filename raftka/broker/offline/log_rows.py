@@ -3,9 +3,10 @@
 A row is a dict that JSON can hold; its key `type` says which kind it is:
 
     log       whose log it is, and how many segments it has
-    snapshot  where the log starts
+    snapshot  where the log starts, and the configuration of that moment, if it has one
     segment   a segment file begins
-    entry     an entry with right checksums; of a record batch its header, and never a record
+    entry     an entry with right checksums; of a record batch its header, and never a record; of a configuration its
+              members and revision
     blank     zeros at the end of a segment, made ahead of what is written
     file      a file that is no part of the log
     damage    a file, a byte position and a reason
@@ -20,6 +21,8 @@ from cluster.commands import decode_command
 from model.error_text import reason_of
 from model.ids import RAFT0, GroupId
 from model.record_batch import CODECS, read_header
+from raft.configuration_entry import decode_configuration
+from raft.group_configuration import GroupConfiguration
 from raftka.broker.offline.read_only_files import ReadOnlyFiles
 from raftka.broker.offline.segment_walk import Blank, Damage, Found, walk
 from runtime.files import File
@@ -132,6 +135,12 @@ class LogRows:
             yield self._damage(path, 0, reason_of(error))
             return
         if snapshot is not None:
+            configuration, flaw = None, None
+            if snapshot.configuration:
+                try:
+                    configuration = _configuration(decode_configuration(snapshot.configuration))
+                except StorageError as error:
+                    flaw = reason_of(error)
             yield {
                 "type": "snapshot",
                 "start_index": snapshot.start.index,
@@ -141,7 +150,11 @@ class LogRows:
                 "applied_index": snapshot.applied_index,
                 "applied_term": snapshot.applied_term,
                 "state_bytes": len(snapshot.state),
+                # None: the group's first one, with which it was created.
+                "configuration": configuration,
             }
+            if flaw is not None:
+                yield self._damage(path, 0, flaw)
 
     def _other_files(self) -> Iterator[Row]:
         for name in self._files.listdir(self._directory):
@@ -316,11 +329,22 @@ def _entry_row(position: int, parsed: ParsedEntry, *, is_raft0: bool) -> tuple[R
         elif entry.kind is EntryKind.LOG_START:
             start = decode_log_start(entry.payload)
             row["start"] = {"index": start.index, "offset": start.offset}
+        elif entry.kind is EntryKind.CONFIGURATION:
+            row["configuration"] = _configuration(decode_configuration(entry.payload))
         elif entry.kind is EntryKind.COMMAND and is_raft0:
             row["command"] = str(decode_command(entry.payload).__struct_config__.tag)
     except (StorageError, ValueError) as error:
         flaw = f"entry {entry.index}: {reason_of(error)}"
     return row, flaw
+
+
+def _configuration(configuration: GroupConfiguration) -> Row:
+    """Return who votes and learns, as [node id, directory id], and the revision as [generation, index]."""
+    return {
+        "revision": list(configuration.revision),
+        "voter_sets": [[list(voter) for voter in voters] for voters in configuration.voter_sets],
+        "learners": [list(learner) for learner in configuration.learners],
+    }
 
 
 def _batch(entry: Entry) -> tuple[Row, str | None]:

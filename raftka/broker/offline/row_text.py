@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 from raftka.broker.offline.log_rows import Row
 
+# Two directories that one node had are told apart by so many digits; JSON has all of them.
+_DIRECTORY_SHOWN = 8
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -21,6 +23,8 @@ def lines_of(row: Row) -> Iterator[str]:
                 f" applied up to entry {row['applied_index']} of term {row['applied_term']};"
                 f" {row['state_bytes']} bytes of state"
             )
+            if row["configuration"] is not None:
+                yield f"  configuration of the snapshot: {_members(row['configuration'])}"
         case "segment":
             index = {"none": "no index file", "ok": "index file ok"}.get(row["index_file"], "index file not usable")
             yield f"segment {row['file']}: {row['bytes']} bytes, {index}"
@@ -67,9 +71,23 @@ def _entry(row: Row) -> str:
             )
     if start := row.get("start"):
         line += f"; the log starts at entry {start['index']}, offset {start['offset']}"
+    if configuration := row.get("configuration"):
+        line += f"; {_members(configuration)}"
     if command := row.get("command"):
         line += f"; {command}"
     return line
+
+
+def _members(configuration: Row) -> str:
+    sets = " and ".join(_replicas(voters) for voters in configuration["voter_sets"])
+    learners = f", learners {_replicas(configuration['learners'])}" if configuration["learners"] else ""
+    generation, index = configuration["revision"]
+    return f"voters {sets}{learners}, revision {generation}.{index}"
+
+
+def _replicas(replicas: list[tuple[int, str]]) -> str:
+    """Return node ids with the beginnings of their directory ids."""
+    return ",".join(f"{node} ({directory[:_DIRECTORY_SHOWN]})" for node, directory in replicas)
 
 
 def _times(batch: Row) -> str:

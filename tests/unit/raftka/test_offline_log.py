@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from model.ids import Index, Offset, Term
+from model.ids import DirectoryId, Index, NodeId, Offset, Replica, Term
+from raft.configuration_entry import encode_configuration
+from raft.group_configuration import GroupConfiguration, Revision
 from raftka.broker.dump_log import main
 from raftka.broker.offline.data_directory_rows import place_of
 from raftka.broker.offline.lock_holder import holder_of
@@ -21,7 +23,8 @@ from raftka.broker.offline.log_rows import LogRows, Wanted
 from raftka.broker.offline.read_only_files import ReadOnlyFiles
 from raftka.broker.offline.row_text import lines_of
 from runtime.files import OsFileSystem
-from storage.log_start import LogStart
+from storage.entry import Entry, EntryKind
+from storage.log_start import ORIGIN, LogStart
 from storage.snapshot_file import Snapshot, snapshot_path
 from tests.unit.storage.log_harness import Place, Spec, append, barrier, flip
 
@@ -29,6 +32,15 @@ from tests.unit.storage.log_harness import Place, Spec, append, barrier, flip
 MARKER = b"a-marker-of-a-record"
 
 Row = dict[str, Any]
+
+ONE, TWO, THREE, FOUR = (Replica(NodeId(node), DirectoryId(each * 32)) for node, each in enumerate("abcd", start=1))
+JOINT = GroupConfiguration(((ONE, TWO), (TWO, THREE)), (FOUR,), Revision(0, 41))
+JOINT_ROW = {
+    "revision": [0, 41],
+    "voter_sets": [[[1, "a" * 32], [2, "b" * 32]], [[2, "b" * 32], [3, "c" * 32]]],
+    "learners": [[4, "d" * 32]],
+}
+JOINT_TEXT = "voters 1 (aaaaaaaa),2 (bbbbbbbb) and 2 (bbbbbbbb),3 (cccccccc), learners 4 (dddddddd), revision 0.41"
 
 
 def make_log(folder: Path, *, count: int = 3) -> Place:
@@ -311,7 +323,7 @@ def test_a_damaged_index_file_is_told(tmp_path: Path, dump: Dump) -> None:
     assert damage["file"] == str(index)
 
 
-@pytest.mark.parametrize("configuration", [b"", b"who"], ids=["format 1", "in parts"])
+@pytest.mark.parametrize("configuration", [b"", encode_configuration(JOINT)], ids=["format 1", "in parts"])
 def test_a_snapshot_says_where_the_log_starts(tmp_path: Path, dump: Dump, configuration: bytes) -> None:
     async def scenario() -> Place:
         place = Place(tmp_path)
@@ -329,12 +341,54 @@ def test_a_snapshot_says_where_the_log_starts(tmp_path: Path, dump: Dump, config
     rows = rows_of(dump, place.directory)
     (snapshot,) = of(rows, "snapshot")
     assert (snapshot["start_index"], snapshot["start_offset"], snapshot["state_bytes"]) == (15, 29, 5)
+    assert snapshot["configuration"] == (JOINT_ROW if configuration else None)
+    line = f"  configuration of the snapshot: {JOINT_TEXT}"
+    assert dump(place.directory)[1].splitlines().count(line) == bool(configuration)
     assert indexes(rows)[-1] == 20
     assert indexes(rows)[0] > 1
     flip(path, path.stat().st_size - 1)
     damage = of(rows_of(dump, place.directory, code=1), "damage")[0]
     flaw = "part 1 of 1: wrong checksum" if configuration else "wrong checksum"
     assert (damage["file"], damage["reason"]) == (str(path), f"{path} is damaged: {flaw}")
+
+
+def test_members_and_revision_of_a_configuration_are_shown(tmp_path: Path, dump: Dump) -> None:
+    async def scenario() -> Place:
+        place = Place(tmp_path)
+        async with place.opened() as log:
+            simple = GroupConfiguration(JOINT.voter_sets[1:], revision=JOINT.revision)
+            await append(log, barrier(1))
+            for index, each in ((2, JOINT), (3, simple)):
+                payload = encode_configuration(each)
+                await log.append([Entry(Index(index), Term(1), EntryKind.CONFIGURATION, Offset(0), 0, payload)])
+            await log.flush()
+        return place
+
+    place = asyncio.run(scenario())
+    entries = of(rows_of(dump, place.directory), "entry")
+    simple_row = {**JOINT_ROW, "voter_sets": JOINT_ROW["voter_sets"][1:], "learners": []}
+    assert [row.get("configuration") for row in entries] == [None, JOINT_ROW, simple_row]
+    lines = [line for line in dump(place.directory)[1].splitlines() if " configuration: " in line]
+    simple_text = "voters 2 (bbbbbbbb),3 (cccccccc), revision 0.41"
+    assert [line.partition("checksum ok; ")[2] for line in lines] == [JOINT_TEXT, simple_text]
+
+
+def test_a_configuration_that_cannot_be_read_is_damage(tmp_path: Path, dump: Dump) -> None:
+    async def scenario() -> Place:
+        place = Place(tmp_path)
+        async with place.opened() as log:
+            await append(log, barrier(1), *[Spec()] * 3)
+            await log.flush()
+            await log.save_snapshot(Snapshot(ORIGIN, Index(2), Term(1), b"state", b"who"))
+        return place
+
+    place = asyncio.run(scenario())
+    rows = rows_of(dump, place.directory, code=1)
+    (snapshot,) = of(rows, "snapshot")
+    assert (snapshot["applied_index"], snapshot["configuration"]) == (2, None)
+    (damage,) = of(rows, "damage")
+    assert damage["file"].endswith("/snapshot")
+    assert damage["reason"].startswith("a configuration cannot be read")
 
 
 def test_files_that_are_no_part_of_the_log_are_named(tmp_path: Path, dump: Dump) -> None:
