@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from enum import IntEnum
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from storage.entry import EntryKind
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "docs" / "registry.py"
+
+
+def aliases(kinds: type[IntEnum]) -> list[str]:
+    return [name for name, kind in kinds.__members__.items() if kind.name != name]
 
 
 @pytest.fixture(scope="module", name="registry")
@@ -44,6 +49,17 @@ def test_no_number_or_name_of_a_method_is_used_twice(registry) -> None:
 def test_every_method_is_found(registry) -> None:
     calls = sum(registry.source(module).count("= Method(") for module in registry.modules())
     assert len(registry.methods()) == calls
+
+
+def test_no_number_of_a_kind_is_used_twice() -> None:
+    # A second name with a used number is an alias of the first one: an enumeration yields it nowhere else.
+    assert aliases(EntryKind) == []
+
+
+def test_a_kind_with_a_used_number_would_be_found() -> None:
+    kinds = IntEnum("kinds", {**{kind.name: kind.value for kind in EntryKind}, "NEW": EntryKind.COMMAND.value})
+    assert repeated(int(kind) for kind in kinds) == []
+    assert aliases(kinds) == ["NEW"]
 
 
 def test_nothing_takes_a_number_that_is_reserved(registry) -> None:
