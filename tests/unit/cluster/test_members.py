@@ -1,5 +1,8 @@
 """raft0's table of brokers: admissions, states, retired directories, removals, and how it is saved."""
 
+from contextlib import suppress
+from random import Random
+
 import pytest
 
 from cluster.broker_rules import check_unnamed_retirement
@@ -162,6 +165,31 @@ def test_a_broker_that_joins_again_knows_which_directory_it_has_replaced():
     machine.apply(RetireDirectory(4, "new"))
     # Once more does no harm.
     check_unnamed_retirement(machine.members, machine.members.member(NodeId(4)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_node_and_its_directory_have_one_epoch_for_ever(seed):
+    """So a registration, which names both, need not name the epoch."""
+    rng = Random(seed)
+    machine = Machine()
+    epochs = {}
+    for _ in range(200):
+        node, directory = rng.randint(2, 5), f"d{rng.randint(1, 9)}"
+        command = rng.choice(
+            [
+                AdmitBroker(node, directory, "r", rng.randint(1, 9)),
+                RegisterBroker(record(node, directory)),
+                RetireDirectory(node, directory),
+                RemoveBroker(node),
+            ]
+        )
+        # A founder that votes in raft0 is not removed; others are.
+        with suppress(BrokerAdmittedError, BrokerInUseError, BrokerNotAdmittedError, UnknownBrokerError):
+            machine.apply(command)
+        for member in machine.members.admitted():
+            assert epochs.setdefault(member.replica, member.epoch) == member.epoch
+            assert member.epoch <= Revision(0, machine.index)
+    assert len(epochs) > len(FOUNDERS) + 1
 
 
 def test_a_state_is_set_and_a_directory_is_retired_by_its_name():
