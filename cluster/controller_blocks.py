@@ -45,7 +45,7 @@ _WITHOUT_FEATURES = 1
 _TABLES, _FEATURES, _OPTIONS, _PLACEMENTS, _RAFT0 = "tables", "features", "options", "placements", "raft0"
 _MEMBERS = "members"
 # By name, the version of each block.
-_BLOCKS = {_TABLES: 1, _FEATURES: 1, _OPTIONS: 1, _PLACEMENTS: 1, _RAFT0: 1, _MEMBERS: 1}
+BLOCKS = {_TABLES: 1, _FEATURES: 1, _OPTIONS: 1, _PLACEMENTS: 1, _RAFT0: 1, _MEMBERS: 1}
 _LENGTH = struct.Struct("<I")
 
 
@@ -270,7 +270,7 @@ def _read_blocks(items: Iterator[bytes], defaults: TopicConfig) -> Generator[Non
 
 
 def _check_block(block: _BlockHead, seen: set[str]) -> None:
-    if block.version != _BLOCKS.get(block.name):
+    if block.version != BLOCKS.get(block.name):
         raise ValueError(f"block {block.name[:40]!r} of version {block.version} is unknown to this version")
     if block.name in seen:
         raise ValueError(f"block {block.name!r} is there twice")

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 
 from cluster.commands import Command
+from cluster.controller_blocks import BLOCKS
+from model.features import OFFERED, UNSTABLE
 from model.ids import FORCED_MARK, RAFT0, TopicId, link_name, partition_group
 from rpc.methods import Method
 from storage.entry import EntryKind
@@ -37,6 +39,15 @@ RESERVED_METHODS = {
     **dict.fromkeys(range(80, 84), "in-sync replicas as a commit policy"),
 }
 RESERVED_KINDS = {6: "placeholder of compaction"}
+RESERVED_BLOCKS = ("isr", "security", "transactions")
+RESERVED_FEATURES = (
+    "group.version",
+    "raftka.compaction",
+    "raftka.isr",
+    "raftka.security",
+    "raftka.tables",
+    "transaction.version",
+)
 
 HEAD = """\
 # Registry
@@ -44,8 +55,9 @@ HEAD = """\
 <!-- Written by `python docs/registry.py` from the code. -->
 
 This page lists what brokers of different versions must agree on: the numbers of methods of links, of kinds of entries,
-of commands of raft0, and of formats of files and messages, and the names of groups. It is for contributors who add one.
-A number is never used for something else, also when what it stood for is gone. A test compares this page with the code.
+of commands of raft0, and of formats of files and messages; and the names of groups, of features, and of the blocks of
+raft0's state. It is for contributors who add one. A number or a name is never used for something else, also when what
+it stood for is gone. A test compares this page with the code.
 
 """
 
@@ -91,7 +103,10 @@ def formats() -> list[tuple[str, int, str]]:
 
 def page() -> str:
     """Return the page as the code has it."""
-    parts = (_method_lines, _kind_lines, _command_lines, _format_lines, _group_name_lines)
+    parts = (
+        *(_method_lines, _kind_lines, _command_lines, _format_lines),
+        *(_block_lines, _feature_lines, _group_name_lines),
+    )
     return HEAD + "\n".join(line for part in parts for line in part()) + "\n"
 
 
@@ -130,6 +145,27 @@ def _format_lines() -> Iterator[str]:
     yield from ("## Formats", "", "The newest version that the code writes; an older one may be written as well.", "")
     yield from ("| module | version | what it is about |", "| --- | ---: | --- |")
     yield from (f"| `{module}` | {version} | {about} |" for module, version, about in formats())
+    yield ""
+
+
+def _block_lines() -> Iterator[str]:
+    where = "Format 2 of the state names them (`cluster/controller_blocks.py`, RFC 0018 section 3)."
+    yield from ("## Blocks of raft0's state", "", where, "")
+    yield from ("| block | version |", "| --- | ---: |")
+    yield from (f"| `{name}` | {version} |" for name, version in sorted(BLOCKS.items()))
+    yield from (f"| reserved: `{name}` | |" for name in RESERVED_BLOCKS)
+    yield ""
+
+
+def _feature_lines() -> Iterator[str]:
+    yield from ("## Features", "", "The levels that brokers of this version have (`model/features.py`, RFC 0018).", "")
+    yield from ("| feature | levels | levels that are being built |", "| --- | --- | --- |")
+    for name, levels in sorted(UNSTABLE.items()):
+        offered = OFFERED.get(name)
+        highest = -1 if offered is None else offered.highest
+        told = "" if offered is None else f"{offered.lowest} to {offered.highest}"
+        yield f"| `{name}` | {told} | {', '.join(map(str, range(highest + 1, levels.highest + 1)))} |"
+    yield from (f"| reserved: `{name}` | | |" for name in RESERVED_FEATURES)
     yield ""
 
 

@@ -1,5 +1,6 @@
 """Numbers that brokers of different versions must agree on: none is used twice, and the page tells all of them."""
 
+import ast
 import subprocess
 import sys
 from collections import Counter
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster import controller_blocks
+from model.features import OFFERED, UNSTABLE
 from storage.entry import EntryKind
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +63,24 @@ def test_a_kind_with_a_used_number_would_be_found() -> None:
     kinds = IntEnum("kinds", {**{kind.name: kind.value for kind in EntryKind}, "NEW": EntryKind.COMMAND.value})
     assert repeated(int(kind) for kind in kinds) == []
     assert aliases(kinds) == ["NEW"]
+
+
+def test_no_name_of_a_block_is_used_twice() -> None:
+    source = Path(controller_blocks.__file__).read_text(encoding="utf-8")
+    (table,) = [
+        statement.value
+        for statement in ast.walk(ast.parse(source))
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "BLOCKS"
+    ]
+    assert isinstance(table, ast.Dict)
+    names = [vars(controller_blocks)[ast.unparse(key)] for key in table.keys if key is not None]
+    assert len(names) == len(controller_blocks.BLOCKS)
+    assert repeated(names) == []
+
+
+def test_nothing_takes_a_name_that_is_reserved(registry) -> None:
+    assert controller_blocks.BLOCKS.keys() & set(registry.RESERVED_BLOCKS) == set()
+    assert (OFFERED.keys() | UNSTABLE.keys()) & set(registry.RESERVED_FEATURES) == set()
 
 
 def test_nothing_takes_a_number_that_is_reserved(registry) -> None:
