@@ -51,11 +51,10 @@ class FirstContact:
         Joins(links, lambda: False)
         try:
             await links.start(options.rpc_host, options.rpc_port)
-            KnownBrokers(links, MemoryKvStore(env, {}), options.seeds).start(None)
+            features = told_features(options.features)
+            KnownBrokers(links, MemoryKvStore(env, {}), options.seeds).start(None, features)
             address = options.rpc_host, options.rpc_port
-            request = JoinRequest(
-                *replica, *address, told_features(options.features), is_question=True, timeout=_TIMEOUT
-            )
+            request = JoinRequest(*replica, *address, features, is_question=True, timeout=_TIMEOUT)
             self.joining = Joining(links, others, request)
             await self.joining.run()
         finally:

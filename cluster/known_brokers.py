@@ -65,19 +65,26 @@ class KnownBrokers:
         """Whether brokers have come and gone by raft0's word: the seeds are only whom to ask."""
         return self._stored is not None
 
-    def start(self, cluster: ClusterRecord | None) -> None:
-        """Tell the links what is known before raft0 is read; `cluster`: this node is founded."""
+    def start(self, cluster: ClusterRecord | None, features: Mapping[str, int]) -> None:
+        """Tell the links what is known before raft0 is read.
+
+        Args:
+            cluster: Where this node is; None: in none yet.
+            features: The highest level of each feature that this node has.
+        """
         if self._stored is not None:
             self._tell(self._stored)
             return
+        if cluster is None and features.get(MEMBERSHIP, 0) >= BROKERS_LEVEL:
+            # The other seeds are of the same version, as a rule. Those that are founded may refuse the older format.
+            self._links.prefer_epochs()
         self._links.set_peers(self._seeds)
         if cluster is not None:
             self.know_founders(cluster)
 
     def know_founders(self, cluster: ClusterRecord) -> None:
         """Take the directories of the founders, where nothing newer is known."""
-        if cluster.features.get(MEMBERSHIP, 0) >= BROKERS_LEVEL:
-            self._links.prefer_epochs()
+        self._links.prefer_epochs(is_preferred=cluster.features.get(MEMBERSHIP, 0) >= BROKERS_LEVEL)
         if self._stored is None:
             self._links.set_known_replicas(
                 {replica.node_id: KnownReplica(replica.directory_id) for replica in cluster.replicas}

@@ -216,7 +216,7 @@ class Node:
         if options.has_links:
             await self.links.start(options.rpc_host, options.rpc_port)
             self._started.append(self.links)
-            self.known_brokers.start(cluster)
+            self.known_brokers.start(cluster, told_features(options.features))
             self._started.append(self.known_brokers)
             self._probe_idle_links()
         if cluster is None:

@@ -122,9 +122,9 @@ class Links:
         """
         self._know(self._known._replace(by_node=dict(known), retired=frozenset(retired)))
 
-    def prefer_epochs(self) -> None:
-        """Dial by format 4 first from now on: all brokers are known to have it."""
-        self._prefers_epochs = True
+    def prefer_epochs(self, *, is_preferred: bool = True) -> None:
+        """Dial by format 4 first from now on: all brokers are known, or expected, to have it."""
+        self._prefers_epochs = is_preferred
 
     def require_epochs(self) -> None:
         """Make links by format 4 only from now on; those that were made by format 3 are made again."""

@@ -10,6 +10,7 @@ from cluster_nodes import SECRET, Cluster, cluster_of, run, until
 
 from cluster.errors import RefusedDirectoryError, StartupError
 from cluster.founding import ClusterRecord, FoundRequest, Seed, found
+from model.features import OFFERED
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.errors import RefusalCode
 from tests.feature_levels import LEVEL_0
@@ -73,6 +74,15 @@ def test_three_seeds_found_one_cluster_and_recall_it(tmp_path):
             assert cluster[3].cluster.members == members
 
     run(test)
+
+
+def test_seeds_that_found_a_cluster_refuse_nobody(tmp_path, caplog):
+    async def test():
+        async with cluster_of(tmp_path, 3, features=OFFERED) as cluster:
+            assert all(node.stamp.is_stamped for node in cluster.nodes.values())
+
+    run(test)
+    assert not [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
 
 
 def test_a_founding_that_one_seed_did_not_write_down_is_repeated_with_the_same_result(tmp_path):

@@ -4,7 +4,7 @@ import asyncio
 
 from cluster.commands import AdmitBroker, BrokerRecord, SetFeature
 from cluster.controller_tables import ControllerTables
-from cluster.founding import Seed
+from cluster.founding import Seed, found
 from cluster.known_brokers import KnownBrokers
 from model.features import MEMBERSHIP, OFFERED, told_features
 from model.ids import DirectoryId, Index, NodeId, Replica
@@ -31,19 +31,19 @@ class HeldLinks:
     def require_epochs(self):
         self.needs_epochs = True
 
-    def prefer_epochs(self):
-        self.prefers = True
+    def prefer_epochs(self, *, is_preferred=True):
+        self.prefers = is_preferred
 
 
 class Life:
     """One process on the same kvstore."""
 
-    def __init__(self, durable):
+    def __init__(self, durable, features=None):
         self.links = HeldLinks()
         self.tables = ControllerTables(TopicConfig(), OFFERED, FOUNDERS)
         self.applied = 0
         self.known = KnownBrokers(self.links, MemoryKvStore(system_environment(), durable), SEEDS)
-        self.known.start(None)
+        self.known.start(None, features or {})
         self.known.follow(self.tables.members, self.tables.features, lambda: Index(self.applied))
 
     def apply(self, command):
@@ -62,6 +62,19 @@ def test_below_level_1_the_seeds_are_all_peers_and_nothing_is_stored():
         assert life.links.peers == {1: ("seed1", 1), 2: ("seed2", 2)}
         assert not durable
         assert not life.links.needs_epochs
+
+    asyncio.run(test())
+
+
+def test_who_has_the_feature_dials_by_the_newer_format_until_a_cluster_is_founded_without_it():
+    async def test():
+        assert not Life({}).links.prefers
+        members = {1: "d1", 2: "d2"}
+        for levels, prefers in (({}, False), ({MEMBERSHIP: 1}, True)):
+            life = Life({}, {MEMBERSHIP: 1})
+            assert life.links.prefers
+            life.known.know_founders(found(members, [levels]))
+            assert life.links.prefers == prefers
 
     asyncio.run(test())
 
