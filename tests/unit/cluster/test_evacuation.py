@@ -19,6 +19,7 @@ from cluster.commands import (
 from cluster.evacuation import MOVES_AT_ONCE, Evacuation, next_target, wanted_moves
 from cluster.move_places import PLACE_SECONDS, MovePlaces
 from model.ids import NodeId
+from raft.membership_steps import FORCE
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.cluster.test_members import Machine, internal, joined, nodes_of, record
 
@@ -246,7 +247,7 @@ def test_a_lost_disk_is_nothing_to_start():
     machine.apply(RetireDirectory(1, "d1"))
     leaving(machine, 1)
     assert next_target(machine.tables.topics.get("t"), 0, machine.members, {}) is None
-    assert why_stays(machine, "t", 1) == "a majority of its 2 replicas to work"
+    assert why_stays(machine, "t", 1) == FORCE
 
 
 # -- the leader looks again -------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from cluster.commands import (
 from cluster.errors import InvalidReplicaAssignmentError
 from cluster.placements import AlterPlacementsRequest, Placements, WantedMove
 from model.ids import NodeId
+from raft.link_names import LinkNames
 from tests.unit.cluster.cluster_nodes import cluster_of, create_request, run, until
 from tests.unit.cluster.test_joins import Growing
 from tests.unit.cluster.test_members import TOPIC, Machine, record
@@ -118,7 +119,8 @@ def test_the_leader_refuses_a_move_to_a_directory_that_was_lost_as_the_tables_do
     machine.apply(RegisterBroker(record(4, "e4")))
     machine.apply(RetireDirectory(4, "e4"))
     controller = SimpleNamespace(members=machine.members, topics=machine.tables.topics)
-    placements = Placements(controller, SimpleNamespace(serve=lambda *_: None, replicas_max=lambda: 10))
+    admin = SimpleNamespace(serve=lambda *_: None, replicas_max=lambda: 10)
+    placements = Placements(controller, admin, LinkNames())
     with pytest.raises(InvalidReplicaAssignmentError, match="the data directory of broker 4 is retired"):
         placements._checked(WantedMove("t", 0, [4, 1]), [], may_change_count=True)
 
