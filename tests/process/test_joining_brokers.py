@@ -113,6 +113,7 @@ def test_a_broker_alone_without_a_secret_lets_nobody_join(make_cluster: ClusterM
     del cluster[1].config["cluster.secret.file"]
     cluster[2].config["seeds"] = cluster.seeds[:1]
     cluster[1].start()
+    cluster.wait_ready()
     cluster[2].start()
     _reason(cluster[2], "waiting for seeds to let this broker join")
     assert _names(cluster[2].data_dir) == ["lock"]

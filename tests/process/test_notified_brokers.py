@@ -71,7 +71,9 @@ def test_a_broker_is_ready_when_it_serves_and_says_that_it_lives_and_stops(
     # NotifyAccess=main: nobody else's messages count.
     assert {message.pid for message in double.messages} == {service.process.pid} == {ready.pid}
     assert double.messages[0].status is not None
-    assert get_json(cluster[1].admin, "/v1/status/ready") == (200, {"ready": True, "node_id": 1})
+    # It has registered; its replicas may still be opened.
+    answer = (200, {"ready": True, "node_id": 1})
+    eventually("the broker is ready", lambda: get_json(cluster[1].admin, "/v1/status/ready") == answer)
     for _ in range(3):
         double.wait_for("WATCHDOG=1")
     assert service.stop() == 0

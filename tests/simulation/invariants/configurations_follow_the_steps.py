@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 
-from model.ids import Replica
 from raft.replica_state import Role
 from tests.simulation.invariants.invariant import Invariant
-from tests.simulation.world.replica_view import Ghost, ReplicaView, voter_sets_of
-
-_Sets = Sequence[frozenset[Replica]]
+from tests.simulation.world.replica_view import Ghost, ReplicaView, may_follow, voter_sets_of
 
 
 class ConfigurationsFollowTheSteps(Invariant):
@@ -23,12 +20,5 @@ class ConfigurationsFollowTheSteps(Invariant):
             if ghost.configuration is None or ghost.term != view.now.term:
                 continue
             former, new = voter_sets_of(view.configuration_before(ghost.index)), voter_sets_of(ghost.configuration)
-            if not _may_follow(former, new):
+            if not may_follow(former, new):
                 self.violated(view, f"it appends {ghost} with the voters {new} behind {former}")
-
-
-def _may_follow(former: _Sets, new: _Sets) -> bool:
-    if len(former) == len(new):
-        # Only learners and the revision are others.
-        return len(new) == 1 and former[0] == new[0]
-    return former[0] == new[0] if len(new) == 2 else new[0] in former

@@ -178,6 +178,7 @@ def replicas_leave_whatever_their_logs_say(patch: pytest.MonkeyPatch) -> None:
         topic = backend._topics.get_by_id(topic.topic_id) or topic
         group = topic.group(number)
         if backend._self_replica not in topic.holders(number) and backend._groups.get(group) is not None:
+            await asyncio.sleep(2.0)  # The slow disk: the partition may be wanted here again by then.
             backend._placed.pop(group, None)
             backend._partitions.discard(group)
             await backend._groups.leave(group, topic.placements[number].finished)

@@ -21,7 +21,7 @@ from tests.simulation.clients.history import History, VoterSets, is_majority_of
 from tests.simulation.invariants import ALL
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.world.power_losses import PowerLosses
-from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing
+from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing, may_follow, voter_sets_of
 
 _METHODS = [*(name for name in vars(Invariant) if name.startswith("on_")), "at_end"]
 
@@ -331,17 +331,24 @@ class Observer:
         """Note by which voters an entry is committed: those in force.
 
         A configuration may get its place in the log in the very step in which an entry before it is committed, as
-        often after as before that. Then one of both has done it.
+        often after as before that. Then one of both has done it. It is in force as soon as it has its place, which is
+        before its entry is written (seed 221): also then it comes behind a committed one.
         """
         sets = view.voter_sets
+        possible = [sets]
         if sets != sets_before and view.configured and view.configured[-1].index > newest.index:
+            possible.insert(0, sets_before)
+        in_force = voter_sets_of(view.consensus.configuration)
+        is_next = not view.configured or view.configured[-1].index <= view.now.commit
+        if in_force != sets and is_next and may_follow(sets, in_force):
+            possible.append(in_force)
+        if len(possible) > 1:
             holders = [
                 each.replica
                 for each in self._replicas(view.group)
                 if each.now.flushed >= newest.index and each.chain_at(newest.index) == newest.chain
             ]
-            if is_majority_of(sets_before, holders):
-                sets = sets_before
+            sets = next((each for each in possible if is_majority_of(each, holders)), sets)
         self.history.voter_sets[view.group] = self.history.deciders[view.group] = sets
 
     def _shown(self, view: ReplicaView, before: Standing) -> None:

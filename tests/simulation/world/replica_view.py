@@ -2,7 +2,7 @@
 
 import hashlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -50,6 +50,14 @@ class Ghost(NamedTuple):
 def voter_sets_of(configuration: GroupConfiguration) -> tuple[frozenset[Replica], ...]:
     """Return each voter set."""
     return tuple(frozenset(voters) for voters in configuration.voter_sets)
+
+
+def may_follow(former: Sequence[frozenset[Replica]], new: Sequence[frozenset[Replica]]) -> bool:
+    """Whether one step leads from voter sets to others (RFC 0019 section 3): in only by a joint configuration."""
+    if len(former) == len(new):
+        # Only learners and the revision are others.
+        return len(new) == 1 and former[0] == new[0]
+    return former[0] == new[0] if len(new) == 2 else new[0] in former
 
 
 def content_key(payload: bytes | bytearray | memoryview) -> bytes:

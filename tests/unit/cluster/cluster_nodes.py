@@ -167,12 +167,13 @@ class Cluster:
         return next((node for node in self.nodes.values() if node.controller.is_in_office), None)
 
     def has_controller(self) -> bool:
-        """Every running node knows the same running leader of raft0.
+        """A running node leads raft0 in office, and every running node knows it.
 
         A request to one that has just been stopped fails, and whether it took effect is unknown.
         """
-        leaders = {node.controller.leader_id for node in self.nodes.values()}
-        return len(leaders) == 1 and leaders <= self.nodes.keys()
+        leader = self.controller
+        known = {node.controller.leader_id for node in self.nodes.values()}
+        return leader is not None and known == {leader.options.node_id}
 
     async def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 1, **changes) -> str:
         """Create a topic and wait until every node knows a leader of each partition; return its id."""
