@@ -6,22 +6,25 @@ Source: Kafka protocol guide, "Record" (zigzag varints) and "Record Batch".
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from model.record_batch import HEADER_BYTES, Buffer, new_batch, read_header
+from model.record_batch import HEADER_BYTES, NO_PRODUCER, BatchProducer, Buffer, new_batch, read_header
 from model.record_codec import CorruptRecordsError, read_varint
 
 
 class KeyValue(NamedTuple):
-    """One record; a value of None deletes the key."""
+    """One record; a value of None deletes the key. Headers have a name and a value each."""
 
     key: bytes
     value: bytes | None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-def encode_key_values(records: Sequence[KeyValue], timestamp_ms: int) -> bytearray:
+def encode_key_values(
+    records: Sequence[KeyValue], timestamp_ms: int, producer: BatchProducer = NO_PRODUCER
+) -> bytearray:
     """Return one v2 batch of at least one record, all with the same timestamp; offset and epoch are not stamped yet."""
     assert records
     body = b"".join(_encode_record(delta, record) for delta, record in enumerate(records))
-    return new_batch(body, len(records), timestamp_ms)
+    return new_batch(body, len(records), timestamp_ms, producer)
 
 
 def read_key_values(batch: Buffer) -> Iterator[KeyValue]:
@@ -44,16 +47,29 @@ def read_key_values(batch: Buffer) -> Iterator[KeyValue]:
         _, position = read_varint(data, position + 1)
         _, position = read_varint(data, position)
         key, position = _read_bytes(data, position, end)
-        value, _ = _read_bytes(data, position, end)
+        value, position = _read_bytes(data, position, end)
         if key is not None:
-            yield KeyValue(key, value)
+            yield KeyValue(key, value, _read_headers(data, position, end))
         position = end
 
 
 def _encode_record(offset_delta: int, record: KeyValue) -> bytes:
     value = b"\x01" if record.value is None else _varint(len(record.value)) + record.value
-    body = b"\x00\x00" + _varint(offset_delta) + _varint(len(record.key)) + record.key + value + b"\x00"
+    headers = _varint(len(record.headers)) + b"".join(
+        _varint(len(part)) + part for header in record.headers for part in header
+    )
+    body = b"\x00\x00" + _varint(offset_delta) + _varint(len(record.key)) + record.key + value + headers
     return _varint(len(body)) + body
+
+
+def _read_headers(data: bytes, position: int, end: int) -> tuple[tuple[bytes, bytes], ...]:
+    count, position = read_varint(data, position)
+    headers = []
+    for _ in range(count):
+        name, position = _read_bytes(data, position, end)
+        value, position = _read_bytes(data, position, end)
+        headers.append((name or b"", value or b""))
+    return tuple(headers)
 
 
 def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:

@@ -132,15 +132,32 @@ def check_batch(batch: Buffer) -> BatchHeader:
     return header
 
 
-def new_batch(records: bytes, record_count: int, timestamp_ms: int) -> bytearray:
-    """Return a batch of a broker's own: no producer, no compression, one timestamp; offset and epoch are not stamped.
+class BatchProducer(NamedTuple):
+    """Who writes a batch of a broker's own: a producer id and epoch, and attributes (TRANSACTIONAL_MASK, ...)."""
+
+    producer_id: int = _NONE
+    epoch: int = _NONE
+    attributes: int = 0
+
+
+NO_PRODUCER = BatchProducer()
+
+
+def new_batch(records: bytes, record_count: int, timestamp_ms: int, producer: BatchProducer = NO_PRODUCER) -> bytearray:
+    """Return a batch of a broker's own: not compressed, no sequence numbers, one timestamp.
+
+    Offset and epoch are not stamped.
 
     Args:
         records: Encoded, with offset deltas from 0 and timestamp deltas of 0.
         record_count: At least 1.
+        timestamp_ms: Of every record.
+        producer: Whose transaction it belongs to or ends, if any.
     """
     length, last, times = HEADER_BYTES - _LENGTH_END + len(records), record_count - 1, (timestamp_ms, timestamp_ms)
-    batch = bytearray(_HEADER.pack(0, length, _NONE, _MAGIC, 0, 0, last, *times, _NONE, _NONE, _NONE, record_count))
+    producer_id, epoch, attributes = producer
+    head = (0, length, _NONE, _MAGIC, 0, attributes, last, *times, producer_id, epoch, _NONE, record_count)
+    batch = bytearray(_HEADER.pack(*head))
     batch += records
     _U32.pack_into(batch, _CRC, crc32c.crc32c(memoryview(batch)[CRC_START:]))
     return batch

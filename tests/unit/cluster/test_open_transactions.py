@@ -1,0 +1,112 @@
+"""Open transactions are a function of the log: a model replays the log for each question."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from cluster.transactions.fences import Fences
+from cluster.transactions.open_transactions import OpenTransactions, Transaction
+from model.ids import Index, Offset, Term
+
+PRODUCERS = st.integers(0, 3)
+
+
+def opened(producer, index):
+    return Transaction(producer, 0, Index(index), Offset(10 * index), 0)
+
+
+class AgainstReplay(RuleBasedStateMachine):
+    """The log is a list of ("data" | "marker", producer); the answer of every question is worked out anew from it."""
+
+    def __init__(self):
+        super().__init__()
+        self.log = []
+        self.settled = 0
+        self.transactions = OpenTransactions()
+
+    def open_as_of(self, index):
+        found = {}
+        for at, (kind, producer) in enumerate(self.log[:index], start=1):
+            if kind == "data":
+                found.setdefault(producer, at)
+            else:
+                found.pop(producer, None)
+        return sorted(found.values())
+
+    @rule(producer=PRODUCERS)
+    def write(self, producer):
+        self.log.append(("data", producer))
+        if self.transactions.open_of(producer) is None:
+            self.transactions.begin(opened(producer, len(self.log)))
+
+    @rule(producer=PRODUCERS)
+    def mark(self, producer):
+        self.log.append(("marker", producer))
+        self.transactions.end(producer, Index(len(self.log)))
+
+    @rule(data=st.data())
+    def truncate(self, data):
+        first_removed = data.draw(st.integers(self.settled + 1, len(self.log) + 1))
+        del self.log[first_removed - 1 :]
+        self.transactions.truncate(Index(first_removed))
+
+    @rule(data=st.data())
+    def settle(self, data):
+        self.settled = data.draw(st.integers(self.settled, len(self.log)))
+        self.transactions.settle(Index(self.settled))
+
+    @precondition(lambda self: self.log)
+    @rule()
+    def restart(self):
+        """From a snapshot as of what is settled; what lies behind is noted again."""
+        state = [opened(each.producer_id, each.first_index) for each in self.transactions.open_at(Index(self.settled))]
+        self.transactions = OpenTransactions()
+        self.transactions.restore(state)
+        for at, (kind, producer) in list(enumerate(self.log, start=1))[self.settled :]:
+            if kind == "marker":
+                self.transactions.end(producer, Index(at))
+            elif self.transactions.open_of(producer) is None:
+                self.transactions.begin(opened(producer, at))
+
+    @invariant()
+    def every_question_is_answered_as_the_log_says(self):
+        whole = self.open_as_of(len(self.log))
+        assert len(self.transactions) == len(whole)
+        for visible in range(self.settled, len(self.log) + 1):
+            expected = self.open_as_of(visible)
+            first = self.transactions.first_open_at(Index(visible))
+            assert (None if first is None else first.first_index) == (expected[0] if expected else None)
+            assert [each.first_index for each in self.transactions.open_at(Index(visible))] == expected
+
+
+TestAgainstReplay = AgainstReplay.TestCase
+TestAgainstReplay.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+def test_a_second_transaction_of_a_producer_cannot_hide_the_first():
+    transactions = OpenTransactions()
+    transactions.begin(opened(1, 5))
+    with pytest.raises(AssertionError):
+        transactions.begin(opened(1, 6))
+
+
+def test_a_guard_holds_until_its_producer_is_fenced():
+    fences = Fences()
+    mine, other = fences.guard(1, Term(3)), fences.guard(2, Term(3))
+    fences.fence(1)
+    assert not fences.holds(mine, 1, Term(3))
+    assert fences.holds(other, 2, Term(3))
+    assert fences.holds(fences.guard(1, Term(3)), 1, Term(3))
+    assert not fences.holds(other, 2, Term(4))
+
+
+def test_a_guard_of_a_fenced_producer_never_holds_though_its_fence_is_forgotten():
+    fences = Fences(fences_max=2)
+    guards = {producer: fences.guard(producer, Term(1)) for producer in range(9)}
+    for producer in range(8):
+        fences.fence(producer)
+    assert not any(fences.holds(guards[producer], producer, Term(1)) for producer in range(8))
+    # Nothing has fenced the ninth. Its guard is refused all the same: the coordinator is asked once more.
+    assert not fences.holds(guards[8], 8, Term(1))
+    assert fences.holds(fences.guard(8, Term(1)), 8, Term(1))
