@@ -103,7 +103,7 @@ class GroupTable:
         yield bytes([FORMAT_VERSION])
         parts: list[bytes] = []
         for record in self._records():
-            for data in record:
+            for data in (record.key, record.value):
                 assert data is not None, "what is deleted is not in the table"
                 parts += (_U32.pack(len(data)), data)
             if len(parts) >= 4 * _RECORDS_PER_STEP:

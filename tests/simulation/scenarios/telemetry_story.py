@@ -58,7 +58,7 @@ def told_in(story: Scenario, number: int) -> list[Record]:
     partition = story.cluster.partition(leader, topic.group(number))
     assert partition is not None
     batches = story.world.run(story.machine(leader), _all_batches(partition))
-    return [json.loads(value) for batch in batches for _, value in read_key_values(batch) if value is not None]
+    return [json.loads(each.value) for batch in batches for each in read_key_values(batch) if each.value is not None]
 
 
 async def _all_batches(partition: Partition) -> list[Any]:
