@@ -11,8 +11,9 @@
                           which decides; about topics in `topics_frontend`.
 * `topic_changes`         what a change of a topic leads to, checked before it is proposed; `dynamic_options` the same
                           for what is set on brokers while they run.
-* `state_bounds`          how large the tables of raft0 and of groups may become; `controller_sizes` what raft0's are,
-                          `vital_commands` what raft0's tables take all the same.
+* `state_bounds`          how large the state tables may become; `controller_sizes` what raft0's are, `noted_sizes` what
+                          those of coordinators are once all of the log is committed, `vital_commands` what raft0's
+                          tables take all the same.
 * `known_features`        tells raft0's leader again what this broker can do, while the cluster uses less;
                           `present_features` asks all brokers before a level is raised.
 * `partition_allocator`   which nodes get the replicas of new partitions.
@@ -31,6 +32,8 @@
 * `producer_state`        the idempotent producers of a partition (RFC 0007): `producer_table`, `producer_batch`,
                           `producer_errors`; `producer_ids`, in blocks from raft0's `producer_id_table`.
 * `groups`                committed offsets and consumer groups, as a state of `__consumer_offsets` (RFC 0009).
+* `transactions`          transactions as partitions and coordinators know them from their logs (RFC 0021).
+* `coordinator_partition` which partition keeps a group or a transactional id.
 * `telemetry`             what every replica did and where it stands, each second, in a topic (RFC 0011).
 * `leadership`            who leads which partition, pushed between brokers.
 * `leadership_moves`      lets a chosen replica lead; any broker forwards to the partition's leader.

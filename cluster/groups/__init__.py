@@ -2,7 +2,6 @@
 
 - records: keys and values in Kafka's own formats
 - group_table: the offsets and groups that committed records have left
-- noted_sizes: what the table will have once all of the log is committed
 - offsets_log_state: the table behind a log: noted, committed, in snapshots
 - offsets_topic: the topic's name, its configuration, and which partition keeps a group
 """

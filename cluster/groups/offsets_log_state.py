@@ -12,10 +12,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from cluster.groups.group_table import GroupTable
-from cluster.groups.noted_sizes import NotedSizes
+from cluster.groups.group_table import GroupTable, record_size
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.groups.records import Key, UnreadableRecordError, Value, decode_record
+from cluster.noted_sizes import NotedSizes
 from cluster.state_bounds import Fill, StateBound, StateFullError, StateOptions
 from model.ids import NO_INDEX, Index
 from model.key_value_batch import read_key_values
@@ -51,7 +51,7 @@ class OffsetsLogState:
         self.on_applied: Callable[[], None] = lambda: None
         # Noted and not committed, oldest first.
         self._tail: deque[tuple[Index, _Records]] = deque()
-        self._ahead = NotedSizes(self.table)
+        self._ahead = NotedSizes(self.table, record_size)
         # What was admitted last, which is noted next: its records need not be decoded twice.
         self._admitted: tuple[Buffer, _Records] | None = None
         self._waiters: list[tuple[Index, asyncio.Future[None]]] = []
@@ -138,7 +138,7 @@ class OffsetsLogState:
 
     def _begin(self, table: GroupTable) -> None:
         self._tail.clear()
-        self.table, self._ahead = table, NotedSizes(table)
+        self.table, self._ahead = table, NotedSizes(table, record_size)
 
     def _advance_applied(self, index: Index) -> None:
         self.applied_index = max(self.applied_index, index)

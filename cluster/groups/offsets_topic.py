@@ -1,5 +1,6 @@
 """`__consumer_offsets`: which of its partitions keeps a group, and how it is configured."""
 
+from cluster.coordinator_partition import coordinator_partition
 from model.ids import ConsistencyLevel
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -17,14 +18,7 @@ OFFSETS_TOPIC_CONFIGS = {
 # Everything in it is written so: a commit that was answered is on the disks of a majority.
 OFFSETS_LEVEL = ConsistencyLevel.QUORUM_ACK
 
-_I32_MIN = -(2**31)
-
 
 def offsets_partition(group_id: str, partitions: int) -> int:
-    """Return the partition that keeps a group, by Kafka's rule: `abs(hashCode of the Java string) % partitions`."""
-    value = 0
-    encoded = group_id.encode("utf-16-be")
-    for position in range(0, len(encoded), 2):
-        value = (31 * value + int.from_bytes(encoded[position : position + 2], "big")) & 0xFFFFFFFF
-    signed = value - 2**32 if value >= 2**31 else value
-    return 0 if signed == _I32_MIN else abs(signed) % partitions
+    """Return the partition that keeps a group."""
+    return coordinator_partition(group_id, partitions)

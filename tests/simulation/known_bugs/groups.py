@@ -6,8 +6,9 @@ import cluster.groups.offsets_log_state
 import cluster.groups.records
 import kafka_api.groups.shared_writes
 import kafka_api.handlers.offset_commit
-from cluster.groups.noted_sizes import NotedSizes
+from cluster.groups.group_table import record_size
 from cluster.groups.offsets_log_state import OffsetsLogState
+from cluster.noted_sizes import NotedSizes
 from cluster.state_bounds import StateFullError
 from kafka_api.groups.coordinated_partition import CoordinatedPartition
 from kafka_api.groups.group import Group
@@ -76,7 +77,7 @@ def commits_under_way_take_no_room(patch: pytest.MonkeyPatch) -> None:
         if entry.kind is not EntryKind.DATA:
             return None
         records = cluster.groups.offsets_log_state._decode(entry.payload)
-        size, _ = NotedSizes(state.table).with_records(records)
+        size, _ = NotedSizes(state.table, record_size).with_records(records)
         return state._bytes_bound.judge(state.table.size_bytes, size)
 
     patch.setattr(OffsetsLogState, "admit", admit)
