@@ -1,5 +1,10 @@
-"""Transactions as the logs of partitions tell them (RFC 0021).
+"""Transactions as the logs of partitions and coordinators tell them (RFC 0021).
 
+In a partition that transactions write to:
 - `open_transactions`: which transactions are open in a partition, and up to where its records are stable.
 - `fences`: what an answer of a coordinator was judged by, until its batch gets its place.
+
+In `__transaction_state`:
+- `records`: keys and values in Kafka's own formats.
+- `transactions_topic`: the topic's name, its configuration, and which partition keeps a transactional id.
 """
