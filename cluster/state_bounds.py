@@ -6,6 +6,8 @@ committed or not. What makes a table smaller is always taken, also where it is t
 
     raft0: brokers, topics, producer ids    raft0_bytes_max                        TablesFullError
     a partition of __consumer_offsets       groups_bytes_max, group_records_max    StateFullError
+    a partition of __transaction_state      transactions_bytes_max,                StateFullError
+                                            transactional_ids_max
     a partition's producers                 ProducerOptions.producers_max          the one silent longest is forgotten
 """
 
@@ -34,18 +36,24 @@ class StateOptions:
         groups_bytes_max: Encoded bytes of the groups and offsets in one partition of `__consumer_offsets`.
         group_records_max: How many groups and offsets these may be: each takes some 500 bytes of memory, however few
             bytes it is encoded in.
+        transactions_bytes_max: Encoded bytes of the transactional ids in one partition of `__transaction_state`, beyond
+            which none is added, and no partition to a transaction. What ends transactions may use a few bytes more.
+        transactional_ids_max: How many ids these may be: each takes some 500 bytes of memory.
     """
 
     raft0_bytes_max: int = 40 * _MIB
     groups_bytes_max: int = 40 * _MIB
     group_records_max: int = 250_000
+    transactions_bytes_max: int = 40 * _MIB
+    transactional_ids_max: int = 250_000
 
     def __post_init__(self) -> None:
-        for name in ("raft0_bytes_max", "groups_bytes_max"):
+        for name in ("raft0_bytes_max", "groups_bytes_max", "transactions_bytes_max"):
             if not 0 < getattr(self, name) <= STATE_BYTES_MAX:
                 raise ValueError(f"{name} must be from 1 to {STATE_BYTES_MAX}: a snapshot holds no more")
-        if self.group_records_max <= 0:
-            raise ValueError("group_records_max must be above 0")
+        for name in ("group_records_max", "transactional_ids_max"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0")
 
 
 class StateFullError(RetryableError):

@@ -6,5 +6,7 @@ In a partition that transactions write to:
 
 In `__transaction_state`:
 - `records`: keys and values in Kafka's own formats.
+- `transaction_table`: the states of transactional ids that committed records have left.
+- `transactions_log_state`: the table behind a log: noted, committed, in snapshots.
 - `transactions_topic`: the topic's name, its configuration, and which partition keeps a transactional id.
 """

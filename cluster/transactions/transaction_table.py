@@ -1,0 +1,138 @@
+"""Transactional ids and their states, as the committed records of one partition of `__transaction_state` leave them.
+
+Each state has the place of its record in the log. That of a Prepare names the decision: all markers of the transaction
+carry it, also those that a later coordinator sends again.
+
+The state bytes: format u8 = 1, then for each id, in the order in which they first appeared
+
+    term i64 | index i64 | key: u32 length, bytes | value: u32 length, bytes
+
+with the key and value of its record. So they are the same on every replica.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cluster.transactions.records import (
+    StoredTransaction,
+    UnreadableRecordError,
+    decode_record,
+    encode_record,
+    encoded_size,
+)
+from model.control_batch import Prepare
+from model.key_value_batch import KeyValue
+from storage.errors import CorruptLogError
+
+FORMAT_VERSION = 1
+# The state bytes of an empty table: the format.
+EMPTY_BYTES = 1
+
+_PLACE = struct.Struct(">qq")
+_U32 = struct.Struct(">I")
+_RECORDS_PER_STEP = 100
+# The place, and the lengths of key and value.
+_FRAMING_BYTES = _PLACE.size + 2 * _U32.size
+
+
+class PlacedTransaction(NamedTuple):
+    """A state, and the place of its record: the term and the index of the entry."""
+
+    stored: StoredTransaction
+    place: Prepare
+
+
+class TransactionTable:
+    """States by transactional id. Written by `apply` and `decode` only.
+
+    Attributes:
+        size_bytes: What `encode` yields, in bytes.
+        record_count: How many ids there are.
+    """
+
+    def __init__(self) -> None:
+        self._transactions: dict[str, PlacedTransaction] = {}
+        self.size_bytes = EMPTY_BYTES
+
+    @property
+    def record_count(self) -> int:
+        """See the class."""
+        return len(self._transactions)
+
+    def get(self, transactional_id: str) -> PlacedTransaction | None:
+        """Return what was stored last; None: nothing, or it was deleted."""
+        return self._transactions.get(transactional_id)
+
+    def transactional_ids(self) -> list[str]:
+        """Return all ids in the order of their appearance."""
+        return list(self._transactions)
+
+    def size_of(self, transactional_id: str) -> int:
+        """Return what an id takes of the state bytes; 0 if it is not there."""
+        placed = self._transactions.get(transactional_id)
+        return 0 if placed is None else record_size(transactional_id, placed.stored)
+
+    def apply(self, transactional_id: str, value: StoredTransaction | None, place: Prepare) -> None:
+        """Take one committed record, which lies at `place`; None deletes."""
+        before = self.size_of(transactional_id)
+        if value is None:
+            self._transactions.pop(transactional_id, None)
+        else:
+            self._transactions[transactional_id] = PlacedTransaction(value, place)
+        self.size_bytes += record_size(transactional_id, value) - before
+
+    # -- state bytes --------------------------------------------------------------------------------------------
+
+    def encode(self) -> Iterator[bytes]:
+        """Yield the state bytes, part by part. The table must not change before the end."""
+        yield bytes([FORMAT_VERSION])
+        parts: list[bytes] = []
+        for transactional_id, placed in self._transactions.items():
+            key, value, _ = encode_record(transactional_id, placed.stored)
+            assert value is not None, "what is deleted is not in the table"
+            parts += (_PLACE.pack(*placed.place), _U32.pack(len(key)), key, _U32.pack(len(value)), value)
+            if len(parts) >= 5 * _RECORDS_PER_STEP:
+                yield b"".join(parts)
+                parts.clear()
+        yield b"".join(parts)
+
+    def decode(self, state: bytes) -> Iterator[None]:
+        """Fill this empty table with what `encode` has yielded, in steps; no bytes at all are an empty table.
+
+        Raises:
+            CorruptLogError: Not written by `encode`, or by a newer version.
+        """
+        if not state:
+            return
+        if state[0] != FORMAT_VERSION:
+            raise CorruptLogError(f"transaction state of format {state[0]}, this version reads {FORMAT_VERSION}")
+        position, number = 1, 0
+        while position < len(state):
+            packed, position = _read(state, position, _PLACE.size)
+            key, position = _read_sized(state, position)
+            value, position = _read_sized(state, position)
+            try:
+                transactional_id, stored = decode_record(KeyValue(key, value))
+            except UnreadableRecordError as error:
+                raise CorruptLogError(f"transaction state cannot be read: {error}") from error
+            self.apply(transactional_id, stored, Prepare(*_PLACE.unpack(packed)))
+            number += 1
+            if number % _RECORDS_PER_STEP == 0:
+                yield
+
+
+def _read(state: bytes, position: int, length: int) -> tuple[bytes, int]:
+    if position + length > len(state):
+        raise CorruptLogError(f"transaction state is cut off: {length} bytes where {len(state) - position} are left")
+    return state[position : position + length], position + length
+
+
+def _read_sized(state: bytes, position: int) -> tuple[bytes, int]:
+    packed, position = _read(state, position, _U32.size)
+    return _read(state, position, int.from_bytes(packed, "big"))
+
+
+def record_size(transactional_id: str, value: StoredTransaction | None) -> int:
+    """Return what a record takes of the state bytes; 0 for one that deletes."""
+    return 0 if value is None else _FRAMING_BYTES + encoded_size(transactional_id, value)
