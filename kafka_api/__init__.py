@@ -19,6 +19,7 @@
 - preferred_leaders: lets the first replica of a partition lead, or tells whether it could
 - auto_topics: topics that exist because a client asked for them
 - groups: classic consumer groups: the state machine, and their coordinator
+- transactions: the state machine of a transactional id
 - error_mapping: our errors -> Kafka's error codes
 - compatibility: writes the tables of docs/compatibility.md
 - protocol: the wire codec: frames, messages, schema
