@@ -28,6 +28,8 @@ MAX_TIMESTAMP_BYTES = slice(35, 43)
 # `struct.error`: whoever has not checked its size compares it with HEADER_BYTES first.
 unpack_crc = struct.Struct(">17xI").unpack_from
 unpack_max_timestamp = struct.Struct(">35xq").unpack_from
+# Attributes, largest timestamp.
+unpack_attributes = struct.Struct(">21xh12xq").unpack_from
 unpack_record_count = struct.Struct(">57xi").unpack_from
 unpack_producer_id = struct.Struct(">43xq").unpack_from
 # Last offset delta, producer id, producer epoch, base sequence.

@@ -60,6 +60,7 @@ class RaftOptions:
         verified_entries: Large entries, over all logs of a node, of which is remembered that a read from the files has
             found them whole, and where: they leave by sendfile next time. 0: all are read and checked each time.
         range_bytes_min: Which payloads are large.
+        aborted_rows_bytes: Rows of aborted transactions that were read from index files, over all logs of a node.
         open_segments: Segment files of all logs that are open together; those of closed segments come and go.
         keeps_figures: Each replica notes how long its calls and fsyncs take, for whoever takes these figures.
     """
@@ -99,6 +100,7 @@ class RaftOptions:
     read_ahead_bytes: int = 32 * 1024 * 1024
     verified_entries: int = 256 * 1024
     range_bytes_min: int = RANGE_BYTES_MIN
+    aborted_rows_bytes: int = 16 * 1024 * 1024
     open_segments: int = 4096
     keeps_figures: bool = False
 

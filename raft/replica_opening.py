@@ -26,6 +26,7 @@ from storage.log import Log
 from storage.options import LogIdentity, LogOptions
 from storage.read_ahead import ReadAheadBudget
 from storage.read_cache import CacheBudgets, ReadCacheBudget
+from storage.rows_budget import RowsBudget
 from storage.tail_cache import TailBudget
 from storage.verified_ranges import VerifiedBudget
 
@@ -62,6 +63,7 @@ class ReplicaOpening:
             ReadCacheBudget(options.read_cache_bytes),
             ReadAheadBudget(options.read_ahead_bytes),
             VerifiedBudget(options.verified_entries, options.range_bytes_min),
+            RowsBudget(options.aborted_rows_bytes),
         )
 
     async def open(

@@ -16,6 +16,8 @@
 * `log_directory`    the identity file of a replica's directory.
 * `segment`          one segment file; `segment_index` its sparse index, `index_file` that on disk, written by
                      `segment_indexer`; `segment_writer` how appends and truncations block.
+* `aborted_rows`     which transactions the ABORT markers of a segment end; `aborted_lookup` those that a reader leaves
+                     out, `rows_budget` what is kept of them in memory.
 * `tail_cache`       the newest entries in memory; `read_cache` what consumers read behind them; `read_ahead` what a
                      reader of the files will ask for next; `verified_ranges` what was found whole in the files, and
                      `file_range` how it is sent from there.

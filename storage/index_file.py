@@ -13,13 +13,18 @@ from model.ids import GroupId
 from runtime.files import FileSystem
 from storage.segment_index import TermStart
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+# Without rows of aborted transactions: written when there were no transactions.
+_FORMAT_WITHOUT_ROWS = 2
 TEMPORARY_SUFFIX = ".tmp"
 _CRC_BYTES = 4
 
 
 class IndexRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The content. `terms` begins at the segment's first entry; `data_term` is 0 without data; columns are i64."""
+    """The content. `terms` begins at the segment's first entry; `data_term` is 0 without data; columns are i64.
+
+    `producers`, `firsts` and `markers` are those of the rows of aborted transactions, from format 3 on.
+    """
 
     format_version: int
     group: str
@@ -36,6 +41,24 @@ class IndexRecord(msgspec.Struct, frozen=True, array_like=True):
     offsets: bytes
     timestamps: bytes
     positions: bytes
+    producers: bytes = b""
+    firsts: bytes = b""
+    markers: bytes = b""
+
+    @property
+    def columns(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """Of the sparse index, as `SegmentIndex.columns`."""
+        return self.indexes, self.offsets, self.timestamps, self.positions
+
+    @property
+    def rows(self) -> tuple[bytes, bytes, bytes]:
+        """Of aborted transactions, as `AbortedRows.columns`."""
+        return self.producers, self.firsts, self.markers
+
+    def with_rows(self, columns: tuple[bytes, bytes, bytes]) -> "IndexRecord":
+        """Return the record with these rows of aborted transactions."""
+        producers, firsts, markers = columns
+        return msgspec.structs.replace(self, producers=producers, firsts=firsts, markers=markers)
 
 
 def index_path(segment_path: str) -> str:
@@ -58,13 +81,15 @@ def decode_index(content: bytes, group: GroupId, base_index: int) -> IndexRecord
         record = msgspec.msgpack.decode(body, type=IndexRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    columns = (record.indexes, record.offsets, record.timestamps, record.positions)
-    if (record.format_version, record.group, record.base_index) != (FORMAT_VERSION, group, base_index):
+    if (record.group, record.base_index) != (group, base_index):
+        return None
+    if record.format_version != FORMAT_VERSION and (record.format_version != _FORMAT_WITHOUT_ROWS or any(record.rows)):
         return None
     if not record.terms or record.terms[0].first_index != base_index or record.last_index < base_index:
         return None
-    if len({len(column) for column in columns}) != 1 or len(record.indexes) % 8:
-        return None
+    for columns in (record.columns, record.rows):
+        if len({len(column) for column in columns}) != 1 or len(columns[0]) % 8:
+            return None
     return record
 
 

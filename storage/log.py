@@ -30,6 +30,7 @@ from storage.log_truncation import LogTruncation
 from storage.options import LogIdentity, LogOptions
 from storage.read_ahead import ReadAheadBudget
 from storage.read_cache import CacheBudgets, ReadCache, ReadCacheBudget, free
+from storage.rows_budget import RowsBudget
 from storage.segment import SegmentFacts
 from storage.segment_indexer import SegmentIndexer
 from storage.snapshot_file import Snapshot
@@ -62,7 +63,7 @@ class Log(LogPositions):
     ) -> None:
         super().__init__(recovered.start, recovered.terms, recovered.last_index, recovered.next_offset)
         self.has_damaged_copies = recovered.has_damaged_copies
-        self._segments = LogSegments(recovered.segments)
+        self._segments = LogSegments(recovered.segments, RowsBudget(0) if caches is None else caches.rows)
         self._read_cache = ReadCache(ReadCacheBudget(0) if caches is None else caches.read)
         self._tail = TailCache(
             options.tail_cache_bytes, None if caches is None else caches.tail, self._read_cache.admit
@@ -238,12 +239,12 @@ class Log(LogPositions):
         self._context.check_usable()
         assert self.start_index <= first_removed <= self.dirty_index
         assert self.pending_index == self.dirty_index
-        cut = await self._truncation.locate(self._segments.split(first_removed)[0], first_removed)
+        cut, rows = await self._truncation.locate(self._segments.split(first_removed)[0], first_removed)
         await self._jobs.written()
         self._context.check_usable()
         before = self._segments.size_bytes
         # Looked up again: a saved snapshot may have removed segments at the beginning.
-        last, removed = self._segments.cut_end(first_removed, cut)
+        last, removed = self._segments.cut_end(first_removed, cut, rows)
         next_offset = cut.base_offset if cut is not None else removed[0].base_offset
         self._tail.cut(first_removed)
         self._read_cache.cut(first_removed)

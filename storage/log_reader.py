@@ -11,6 +11,8 @@ from typing import TypeVar
 from model.error_text import reason_of
 from model.ids import NO_INDEX, Index, Offset
 from runtime.open_files import NO_DESCRIPTORS, CachedFile, FileGoneError
+from storage.aborted_lookup import AbortedLookup
+from storage.aborted_rows import AbortedRow
 from storage.entry import Entry, EntryKind
 from storage.errors import CorruptLogError, LogTruncatedError, OpenFilesError, StorageError
 from storage.file_range import FileRange, RangeSource
@@ -38,6 +40,7 @@ class LogReader:
         self._health = context.health
         source = RangeSource(context.jobs, context.health, verified.sent)
         self._verified = VerifiedRanges(verified, context.positions, context.health, source)
+        self._aborted = AbortedLookup(context)
 
     def forget_all(self) -> None:
         """The log is closed: give back the memory of what was read ahead, and of what was found whole."""
@@ -46,25 +49,24 @@ class LogReader:
 
     async def read(self, first: Index, max_bytes: int, last: Index | None) -> list[Entry]:
         """Return entries from `first` up to `last`; see `Log.read`."""
+        return await self._undisturbed(lambda: self._read(first, max_bytes, last))
+
+    async def _read(self, first: Index, max_bytes: int, last: Index | None) -> list[Entry]:
         positions = self._positions
-
-        async def attempt() -> list[Entry]:
-            if first < positions.start_index:
-                raise LogTruncatedError(f"entry {first} is below the start of the log, {positions.start_index}")
-            end = positions.dirty_index if last is None else min(last, positions.dirty_index)
-            if first > end:
-                return []
-            run = self._tail.read(first, end, max_bytes)
-            if run is None:
-                run = self._read_cache.read(first, end, max_bytes)
-            if run is None:
-                run = await self._read_on(first, end, max_bytes)
-            # Section 1: indexes are dense; `read_run` has refused by name whatever the disk may hold instead.
-            assert run[0].index == first
-            assert run[-1].index == first + len(run) - 1 <= end
-            return run
-
-        return await self._undisturbed(attempt)
+        if first < positions.start_index:
+            raise LogTruncatedError(f"entry {first} is below the start of the log, {positions.start_index}")
+        end = positions.dirty_index if last is None else min(last, positions.dirty_index)
+        if first > end:
+            return []
+        run = self._tail.read(first, end, max_bytes)
+        if run is None:
+            run = self._read_cache.read(first, end, max_bytes)
+        if run is None:
+            run = await self._read_on(first, end, max_bytes)
+        # Section 1: indexes are dense; `read_run` has refused by name whatever the disk may hold instead.
+        assert run[0].index == first
+        assert run[-1].index == first + len(run) - 1 <= end
+        return run
 
     async def _read_on(self, first: Index, end: Index, max_bytes: int) -> list[Entry]:
         """Read from the files, or take what was read ahead; and read ahead for whoever goes on from there."""
@@ -125,6 +127,63 @@ class LogReader:
         if self._jobs.is_closing or self._tail.holds(first) or self._read_cache.holds(first):
             return []
         return self._verified.ranges(first, last, max_bytes)
+
+    # -- with rows of aborted transactions ------------------------------------------------------------------------
+
+    async def read_with_aborted(
+        self, first: Index, max_bytes: int, last: Index
+    ) -> tuple[list[Entry], list[AbortedRow]]:
+        """As `read`, with the rows of the aborted transactions that have records in what is returned.
+
+        Both are of one view of the log: no segment that was there when the entries were read has left it before the
+        rows were found. Rows of markers that are written meanwhile may be missing: the caller reads nothing of a
+        transaction that is open (RFC 0021, 6).
+
+        Raises:
+            LogTruncatedError: `first` is below the start of the log, perhaps only since it was read.
+            CorruptLogError, RefusedError: As `index_of_offset`.
+        """
+
+        async def attempt() -> tuple[list[Entry], list[AbortedRow]]:
+            run = await self._read(first, max_bytes, last)
+            return run, await self._rows_within(first, run[0].base_offset, run[-1].end_offset) if run else []
+
+        return await self._undisturbed(attempt)
+
+    async def ranges_with_aborted(
+        self, first: Index, last: Index, max_bytes: int, offset: Offset
+    ) -> tuple[list[FileRange], list[AbortedRow]]:
+        """As `verified_ranges`, with rows as `read_with_aborted`; `offset` is one that entry `first` holds.
+
+        Where `offset` is not the first one of its entry, rows may be among them of transactions that begin up to so
+        many records behind the ranges.
+
+        Raises:
+            LogTruncatedError, CorruptLogError, RefusedError: As `read_with_aborted`.
+        """
+
+        async def attempt() -> tuple[list[FileRange], list[AbortedRow]]:
+            ranges = self.verified_ranges(first, last, max_bytes)
+            end = Offset(offset + sum(each.record_count for each in ranges))
+            return ranges, await self._rows_within(first, offset, end) if ranges else []
+
+        return await self._undisturbed(attempt)
+
+    async def _rows_within(self, first: Index, begin: Offset, end: Offset) -> list[AbortedRow]:
+        """Return the rows of what was read from entry `first` on; `_undisturbed` sees to truncations."""
+        self._check_held(first)
+        rows = await self._aborted.within(first, begin, end)
+        # Segments leave in the order of the log: where that of `first` is still there, all behind it are.
+        self._check_held(first)
+        return rows
+
+    def _check_held(self, first: Index) -> None:
+        # A closed log has no segments, but nothing of it was deleted.
+        self._jobs.check_open()
+        if not self._segments or self._segments[0].base_index > first:
+            raise LogTruncatedError(f"entry {first} is below the start of the log, {self._positions.start_index}")
+
+    # -- lookups --------------------------------------------------------------------------------------------------
 
     async def locate_end_offset(self, index: Index) -> Offset:
         """Return the offset after an entry in [start_index - 1, dirty_index], from the segments if need be.

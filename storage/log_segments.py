@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import overload
 
 from model.ids import NO_INDEX, Index, Offset
+from storage.aborted_rows import AbortedRows
+from storage.rows_budget import RowsBudget
 from storage.segment import Cut, Segment, SegmentFacts
 
 
@@ -18,10 +20,13 @@ class LogSegments(Sequence[Segment]):
     * Each segment begins with the entry after the last one of the segment before it.
     * What is dirty is in the log, and its file is pinned: once for being dirty, once more for each fsync that took it.
     * What is due is closed and in the log, in its order.
+    * Rows of aborted transactions: the active one's are in memory, and a closed one's until its index file has them.
+      What memory keeps beside, as far as the node's budget goes, is of closed ones that are in the log.
     """
 
-    def __init__(self, segments: list[Segment]) -> None:
+    def __init__(self, segments: list[Segment], rows: RowsBudget) -> None:
         self._segments = segments
+        self._rows = rows
         self._dirty: list[Segment] = []
         self._due = [segment for segment in segments[:-1] if not segment.has_index_file]
 
@@ -102,14 +107,19 @@ class LogSegments(Sequence[Segment]):
             self._due.append(closed)
         self._segments.append(segment)
 
-    def cut_end(self, first_removed: Index, cut: Cut | None) -> tuple[Segment | None, list[Segment]]:
-        """Take out what goes by `split`; the last one that stays is active, and cut at `cut` if there is one."""
+    def cut_end(
+        self, first_removed: Index, cut: Cut | None, rows: AbortedRows | None
+    ) -> tuple[Segment | None, list[Segment]]:
+        """Take out what goes by `split`; the last one that stays is active, and cut at `cut` if there is one.
+
+        `rows` are all rows that the last one had before, None without any.
+        """
         last, removed = self.split(first_removed)
         if last is not None:
+            last.reopen(rows)
+            self._rows.forget(last)
             if cut is not None:
                 last.cut(cut)
-            last.closed_ms = None
-            last.file.set_active(True)
         del self._segments[len(self._segments) - len(removed) :]
         self._leave(removed)
         assert last is None or last.last_index == first_removed - 1
@@ -135,6 +145,7 @@ class LogSegments(Sequence[Segment]):
         """They were taken out; what is left may be active again."""
         for segment in removed:
             segment.file.give_up_name()
+            self._rows.forget(segment)
         closed = self._segments[:-1]
         self._due = [segment for segment in self._due if segment in closed]
         left = [segment for segment in self._dirty if segment not in self._segments]
@@ -146,6 +157,7 @@ class LogSegments(Sequence[Segment]):
         _unpin_all(self._dirty)
         for segment in self._segments:
             segment.file.close()
+            self._rows.forget(segment)
         for each in (self._segments, self._dirty, self._due):
             each.clear()
 
@@ -183,6 +195,24 @@ class LogSegments(Sequence[Segment]):
         """The index file of `next_due` is being written; where that fails, nobody tries again before a restart."""
         assert segment is self._due[0]
         del self._due[0]
+
+    def on_index_written(self, segment: Segment) -> None:
+        """The index file has the rows of a closed one, which is in the log: memory need not hold them any more."""
+        assert segment.closed_ms is not None
+        rows, segment.rows = segment.rows, None
+        if rows is not None:
+            self._rows.put(segment, rows)
+
+    # -- rows of aborted transactions -------------------------------------------------------------------------------
+
+    def rows_of(self, segment: Segment) -> AbortedRows | None:
+        """Return the rows of one that has some, as far as memory goes; None: they are in its index file."""
+        return segment.rows if segment.rows is not None else self._rows.get(segment)
+
+    def keep_rows(self, segment: Segment, rows: AbortedRows) -> None:
+        """These were read from the files for a closed one; it may have left the log meanwhile, or be active again."""
+        if segment in self._segments and segment.rows is None and segment.closed_ms is not None:
+            self._rows.put(segment, rows)
 
 
 def _unpin_all(segments: list[Segment]) -> None:

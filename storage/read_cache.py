@@ -12,6 +12,7 @@ from typing import NamedTuple
 from model.ids import Index, Offset
 from storage.entry import Entry
 from storage.read_ahead import ReadAheadBudget
+from storage.rows_budget import RowsBudget
 from storage.tail_cache import TailBudget
 from storage.verified_ranges import VerifiedBudget
 
@@ -61,14 +62,15 @@ class ReadCacheBudget:
 class CacheBudgets(NamedTuple):
     """What all logs of a node share.
 
-    Bounds of the newest entries, of what consumers read behind these, of what is read ahead of them, and of what is
-    remembered of the files.
+    Bounds of the newest entries, of what consumers read behind these, of what is read ahead of them, of what is
+    remembered of the files, and of the rows of aborted transactions that were read from index files.
     """
 
     tail: TailBudget
     read: ReadCacheBudget
     ahead: ReadAheadBudget
     verified: VerifiedBudget
+    rows: RowsBudget
 
 
 class _Block:

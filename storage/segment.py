@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from model.ids import Index, Offset, Term
-from model.record_batch import MAX_TIMESTAMP_BYTES
+from model.record_batch import CONTROL_MASK, MAX_TIMESTAMP_BYTES, unpack_attributes
+from model.record_batch import HEADER_BYTES as BATCH_HEADER_BYTES
 from runtime.files import File
 from runtime.open_files import CachedFile
+from storage.aborted_rows import NO_ROWS, AbortedRows, aborted_row
 from storage.entry import HEADER_BYTES, Entry, EntryHead, EntryKind, ParsedEntry, parse_entry, parse_head
 from storage.errors import CorruptEntryError, CorruptLogError, UnknownFormatError
 from storage.segment_index import SegmentIndex
@@ -38,11 +40,26 @@ def parse_segment_name(name: str) -> tuple[Index, Term] | None:
     return (Index(int(match[1])), Term(int(match[2]))) if match else None
 
 
+def marks_of(entry: Entry) -> tuple[int, int]:
+    """Return the attributes of a data entry's batch and the largest timestamp in it; (0, -1) for other kinds."""
+    if entry.kind is not EntryKind.DATA:
+        return 0, -1
+    payload = entry.payload
+    if len(payload) >= BATCH_HEADER_BYTES:
+        attributes, latest = unpack_attributes(payload)
+        return attributes, latest
+    # No batch that was checked is so short; nothing but its checksum is known to be right.
+    return 0, int.from_bytes(memoryview(payload)[MAX_TIMESTAMP_BYTES], "big", signed=True)
+
+
 def max_timestamp_of(entry: Entry) -> int:
     """Return the largest timestamp in a data entry's batch; -1 for other kinds."""
-    if entry.kind is not EntryKind.DATA:
-        return -1
-    return int.from_bytes(memoryview(entry.payload)[MAX_TIMESTAMP_BYTES], "big", signed=True)
+    return marks_of(entry)[1]
+
+
+def is_control(entry: Entry) -> bool:
+    """Whether an entry holds a control batch: a transaction marker."""
+    return bool(marks_of(entry)[0] & CONTROL_MASK)
 
 
 class SegmentView(NamedTuple):
@@ -74,6 +91,8 @@ class Segment:
         closed_ms: When the next segment began, by the wall clock; after a restart perhaps later. None while active.
         data_term: The term of the data in it, 0 if there is none; a segment holds data of one term only.
         has_index_file: Its facts came from its index file.
+        rows: Those of the ABORT markers in it; None if there are none, or if only its index file has them.
+        lowest_first: The smallest first offset of its rows, wherever they are; NO_ROWS if there are none.
     """
 
     path: str
@@ -88,24 +107,54 @@ class Segment:
     data_term: int = 0
     has_index_file: bool = False
     closed_ms: int | None = None
+    rows: AbortedRows | None = None
+    lowest_first: int = NO_ROWS
 
     @property
     def name(self) -> str:
         """Its file's name."""
         return self.path.rpartition("/")[2]
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether an ABORT marker is in it."""
+        return self.lowest_first != NO_ROWS
+
     def add(self, entry: Entry) -> None:
         """An entry was written at the end."""
         assert entry.index == self.last_index + 1
-        self.index.add(entry.index, entry.base_offset, entry.record_count, max_timestamp_of(entry), self.size)
+        attributes, latest = marks_of(entry)
+        self.index.add(entry.index, entry.base_offset, entry.record_count, latest, self.size)
         self.size += entry.size
         self.last_index = entry.index
         if entry.kind is EntryKind.DATA:
             self.data_term = int(entry.term)
+        if attributes & CONTROL_MASK:
+            self._note_marker(entry)
+
+    def _note_marker(self, entry: Entry) -> None:
+        row = aborted_row(entry)
+        if row is not None:
+            if self.rows is None:
+                # The others would be lost from sight.
+                assert not self.has_rows
+                self.rows = AbortedRows()
+            self.rows.add(row)
+            self.lowest_first = min(self.lowest_first, row.first_offset)
+
+    def reopen(self, rows: AbortedRows | None) -> None:
+        """It is active again. `rows` are all of its rows, None without any: the index file will not have them."""
+        self.closed_ms, self.rows = None, rows
+        assert (rows is not None) == self.has_rows
+        self.file.set_active(True)
 
     def cut(self, cut: "Cut") -> None:
         """Forget what lies at and behind `cut`; the file is cut by others."""
         self.index.cut(cut.position, cut.max_timestamp)
+        if self.rows is not None:
+            self.rows.cut(cut.base_offset)
+            self.lowest_first = self.rows.lowest
+            self.rows = self.rows or None
         self.size, self.last_index = cut.position, Index(cut.first_removed - 1)
         if cut.base_offset == self.base_offset:
             self.data_term = 0

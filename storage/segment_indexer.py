@@ -45,17 +45,23 @@ class SegmentIndexer:
         if segment is None:
             return
         self._context.segments.on_index_begun(segment)
-        await self._context.env.workers.run(Pool.APPEND, self._job(segment))
+        is_written = await self._context.env.workers.run(Pool.APPEND, self._job(segment))
+        if is_written:
+            self._context.segments.on_index_written(segment)
 
-    def _job(self, segment: Segment) -> Callable[[], None]:
+    def _job(self, segment: Segment) -> Callable[[], bool]:
         files, health = self._context.files, self._context.health
-        path, content = index_path(segment.path), encode_index(self._record(segment))
+        path, record, rows = index_path(segment.path), self._record(segment), segment.rows
 
-        def write() -> None:
+        def write() -> bool:
+            # They do not change any more, and there may be some hundred thousand: that is not for the loop.
+            content = encode_index(record if rows is None else record.with_rows(rows.columns()))
             try:
                 write_index_file(files, path, content)
             except OSError as error:
                 health.logger.warning("index file %s was not written: %s", path, reason_of(error))
+                return False
+            return True
 
         return write
 
@@ -64,6 +70,8 @@ class SegmentIndexer:
         positions = self._context.positions
         assert segment.last_index <= positions.flushed_index
         assert segment.closed_ms is not None
+        # Its rows are in memory until a file has them, and no file had them so far.
+        assert segment.rows is not None or not segment.has_rows
         first = TermStart(segment.base_index, segment.term, segment.base_offset)
         return IndexRecord(
             FORMAT_VERSION,

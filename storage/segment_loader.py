@@ -10,6 +10,7 @@ from typing import NamedTuple
 from model.ids import GroupId, Index, Offset, Term
 from runtime.files import File, FileSystem
 from runtime.open_files import OpenFiles
+from storage.aborted_rows import NO_ROWS, AbortedRows
 from storage.entry import MAGIC, Entry, parse_entry, parse_mark
 from storage.errors import CorruptEntryError, CorruptLogError, ForeignSegmentError
 from storage.index_file import IndexRecord, index_path, read_index_file
@@ -173,9 +174,10 @@ class SegmentLoader:
         return True
 
     def _fill(self, segment: Segment, record: IndexRecord) -> None:
-        columns = (record.indexes, record.offsets, record.timestamps, record.positions)
         interval = self._options.index_interval_bytes
-        segment.index = SegmentIndex.from_columns(columns, record.size, record.max_timestamp, interval)
+        segment.index = SegmentIndex.from_columns(record.columns, record.size, record.max_timestamp, interval)
+        # The rows themselves are read again when they are needed.
+        segment.rows, segment.lowest_first = None, AbortedRows.from_columns(record.rows).lowest
         segment.base_offset = record.terms[0].base_offset
         segment.size, segment.last_index = record.size, Index(record.last_index)
         segment.data_term = record.data_term
@@ -187,6 +189,7 @@ class SegmentLoader:
         segment.size, segment.last_index = 0, Index(segment.base_index - 1)
         segment.closed_ms = self._now_ms
         segment.data_term, segment.has_index_file = 0, False
+        segment.rows, segment.lowest_first = None, NO_ROWS
 
     def _start_is_inside(self, segment: Segment) -> bool:
         """Look up the entry at the start if it lies inside; False if the bytes there are damaged."""

@@ -7,10 +7,11 @@ import random
 
 from model.ids import GroupId, Index
 from runtime.open_files import OPEN_FILES_MIN, OpenFiles
+from storage.aborted_rows import NO_ROWS, aborted_row
 from storage.errors import StorageError
 from storage.log_recovery import LogRecovery, RecoveredLog, RecoveryRequest
 from storage.options import LogOptions
-from storage.segment import SegmentView, scan, segment_name
+from storage.segment import SegmentView, is_control, scan, segment_name
 from tests.fuzz.checksums import sealed_body, sealed_entries
 from tests.simulation.world.sim_disk import Inode, SimDisk, SimFileSystem
 from tests.simulation.world.trace import Trace
@@ -99,8 +100,13 @@ def _check_entries(log: RecoveredLog) -> None:
             # Trusted without a look at the entries: that is what the file is for.
             due = Index(segment.last_index + 1)
             continue
+        lowest = NO_ROWS
         for position, parsed in scan(SegmentView(segment.path, segment.file, 0, segment.size)):
             assert parsed.entry.index == due
             assert position + parsed.entry.size <= segment.size
             due = Index(due + 1)
+            row = aborted_row(parsed.entry) if is_control(parsed.entry) else None
+            lowest = min(lowest, NO_ROWS if row is None else row.first_offset)
+        assert segment.lowest_first == lowest
+        assert (segment.rows is not None) == segment.has_rows
     assert due == log.last_index + 1

@@ -46,10 +46,11 @@ from storage.log_start import LogStart, encode_log_start
 from storage.segment_index import TermStart
 from storage.snapshot_file import Snapshot, encode_snapshot
 from tests.fuzz import log_directories as directories
+from tests.fuzz.checksums import sealed_body
 from tests.unit.check.stories import Story
 from tests.unit.kafka_api.protocol.random_messages import random_message
 from tests.unit.model.record_batches import GZIP, LZ4, SNAPPY, ZSTD, build_batch, packed, record, xerial
-from tests.unit.storage.log_harness import Spec, barrier, entries_after
+from tests.unit.storage.log_harness import Spec, barrier, ends, entries_after
 
 _CODECS = (0, GZIP, SNAPPY, LZ4, ZSTD)
 _RECORDS = b"".join(record(b"value" * 9, offset_delta=number, timestamp_delta=number) for number in range(3))
@@ -148,17 +149,27 @@ def _index_record() -> IndexRecord:
     return IndexRecord(INDEX_FORMAT_VERSION, "g", 1, len(content), 2, 2, 1000, 5, 6, 1, terms, *columns)
 
 
+def _with_rows() -> IndexRecord:
+    """As if two transactions had been aborted in the segment."""
+    rows = [struct.pack("<qq", *each) for each in ((7, 9), (0, 0), (0, 1))]
+    names = ("producers", "firsts", "markers")
+    return msgspec.structs.replace(_index_record(), **dict(zip(names, rows, strict=True)))
+
+
 def log_directories() -> list[bytes]:
-    """One segment, several, with an index file, with a snapshot, and one that grew ahead of what was written."""
+    """One segment, several, with index files, with markers, with a snapshot, and one that grew ahead of what was written."""
     first, second = (_segment(each) for each in _two_segments())
     third = _segment(_entries(5, 6, [barrier(2), Spec(term=2)]))
     one, two, three, first_index, _, snapshot = directories.NAMES[:6]
     index, state = encode_index(_index_record()), encode_snapshot(_snapshot())
+    markers = _segment(_entries(3, 2, [ends(7, 0), ends(9, 1)]))
     stories: list[tuple[dict[str, bytes], bool]] = [
         ({one: first}, False),
         ({one: first, two: second, three: third}, False),
         ({one: first + bytes(300)}, False),
         ({one: first, two: second, first_index: index}, True),
+        ({one: first, two: second, first_index: encode_index(_with_rows())}, True),
+        ({one: first, two: markers}, False),
         ({two: second, snapshot: state}, True),
         ({one: first, two: second, snapshot: state}, True),
     ]
@@ -172,9 +183,13 @@ def log_directories() -> list[bytes]:
 
 
 def index_files() -> list[bytes]:
-    """One, with its checksum and without."""
-    whole = encode_index(_index_record())
-    return [b"\x00" + whole, b"\x01" + whole[4:]]
+    """One of each format that is read, with its checksum and without."""
+    fields = msgspec.msgpack.decode(encode_index(msgspec.structs.replace(_index_record(), format_version=2))[4:])
+    format_2 = sealed_body(msgspec.msgpack.encode(fields[:-3]))
+    found = []
+    for whole in (encode_index(_index_record()), encode_index(_with_rows()), format_2):
+        found += [b"\x00" + whole, b"\x01" + whole[4:]]
+    return found
 
 
 def snapshot_files() -> list[bytes]:

@@ -27,7 +27,7 @@ from kafka_api.protocol.codec import decode_request, decode_request_header, deco
 from kafka_api.protocol.errors import InvalidFrameSizeError, ProtocolError
 from kafka_api.protocol.framing import FrameSplitter
 from model import record_codec
-from model.ids import GroupId
+from model.ids import GroupId, Offset
 from model.record_batch import HEADER_BYTES, MalformedBatchError, check_batch, stamp, stamp_append_time
 from model.record_codec import CorruptRecordsError, record_positions, unpack, unpack_records
 from model.topic_config import TopicConfig
@@ -42,6 +42,7 @@ from raftka.check.register_history import read_register_history
 from raftka.check.register_model import check_register
 from rpc.errors import HandshakeRefusedError, MalformedBodyError, MalformedFrameError
 from runtime.environment import Environment
+from storage.aborted_rows import AbortedRows
 from storage.errors import CorruptEntryError, CorruptLogError, StorageError
 from storage.index_file import decode_index
 from storage.log_start import decode_log_start
@@ -171,13 +172,17 @@ def index_file(data: bytes) -> None:
     record = decode_index(sealed_body(data[1:]) if data[:1] and data[0] & 1 else data[1:], GROUP, 1)
     if record is None:
         raise CorruptLogError("not used")
-    columns = (record.indexes, record.offsets, record.timestamps, record.positions)
-    index = SegmentIndex.from_columns(columns, record.size, record.max_timestamp, 4096)
+    index = SegmentIndex.from_columns(record.columns, record.size, record.max_timestamp, 4096)
+    rows = AbortedRows.from_columns(record.rows)
+    assert rows.columns() == record.rows
     for wanted in (0, 1, record.last_index, record.end_offset, -(2**63), 2**63 - 1):
         index.position_of_index(wanted)
         index.position_of_offset(wanted)
         index.position_of_timestamp(wanted)
         index.max_timestamp_before(wanted)
+        assert all(each.first_offset < wanted for each in rows.within(Offset(0), Offset(wanted)))
+    rows.cut(Offset(record.end_offset))
+    assert rows.lowest >= -(2**63)
 
 
 def snapshot_file(data: bytes) -> None:

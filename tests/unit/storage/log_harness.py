@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 
 import crc32c
 
+from model.control_batch import NO_PREPARE, Marker, MarkerType, encode_marker
 from model.ids import DirectoryId, GroupId, Index, Offset, Term
+from model.record_batch import stamp
 from runtime.environment import Environment
 from runtime.files import Buffer, DirectoryLock, File, OsFileSystem
 from runtime.network import OsNetwork
@@ -47,6 +49,12 @@ class Spec:
     timestamp: int = 1000
     size: int = 20
     kind: EntryKind = EntryKind.DATA
+    marker: Marker | None = None
+
+
+def ends(producer_id: int, first_offset: int, how: MarkerType = MarkerType.ABORT, term: int = 1) -> Spec:
+    """The marker of a transaction that begins at `first_offset`."""
+    return Spec(term=term, marker=Marker(producer_id, 0, how, 0, first_offset, NO_PREPARE))
 
 
 def barrier(term: int) -> Spec:
@@ -58,7 +66,11 @@ def entries_after(index: int, offset: int, specs: Sequence[Spec]) -> list[Entry]
     for spec in specs:
         index += 1
         is_data = spec.kind is EntryKind.DATA
-        payload = batch(offset, spec.records, spec.timestamp, spec.size) if is_data else b"p" * spec.size
+        if spec.marker is not None:
+            payload: bytes | bytearray = encode_marker(spec.marker, spec.timestamp)
+            stamp(payload, offset, spec.term)
+        else:
+            payload = batch(offset, spec.records, spec.timestamp, spec.size) if is_data else b"p" * spec.size
         records = spec.records if is_data else 0
         made.append(Entry(Index(index), Term(spec.term), spec.kind, Offset(offset), records, payload))
         offset += records

@@ -8,6 +8,7 @@ from log_harness import Disk
 from model.ids import NO_INDEX, Index, Offset, Term
 from runtime.open_files import OPEN_FILES_MIN, OpenFiles
 from storage.log_segments import LogSegments
+from storage.rows_budget import RowsBudget
 from storage.segment import Cut, Segment, segment_name
 from storage.segment_index import SegmentIndex
 
@@ -21,7 +22,7 @@ class Stage:
     def __init__(self, directory: Path, count: int) -> None:
         self._directory = directory
         self._files = OpenFiles(Disk(), OPEN_FILES_MIN)
-        self.log = LogSegments([])
+        self.log = LogSegments([], RowsBudget(0))
         for _ in range(count):
             self.begin()
 
@@ -46,7 +47,7 @@ def three(tmp_path: Path) -> Stage:
 
 
 def test_a_log_without_an_entry_has_no_segment() -> None:
-    log = LogSegments([])
+    log = LogSegments([], RowsBudget(0))
     assert (len(log), log.active, log.size_bytes, log.closed_index, log.newest_timestamp) == (0, None, 0, NO_INDEX, -1)
     assert log.split(Index(1)) == (None, [])
 
@@ -74,7 +75,7 @@ def test_a_segment_begins_where_the_one_before_it_ends(three: Stage) -> None:
 
 def test_the_end_is_cut_within_a_segment_which_is_active_again(three: Stage) -> None:
     first, second, third = three.log
-    last, removed = three.log.cut_end(Index(15), Cut(Index(15), 4 * SIZE, Offset(14), -1))
+    last, removed = three.log.cut_end(Index(15), Cut(Index(15), 4 * SIZE, Offset(14), -1), None)
     assert (last, removed) == (second, [third])
     assert three.log[:] == [first, second]
     assert (second.last_index, second.size, second.closed_ms, second.file.is_active) == (14, 4 * SIZE, None, True)
@@ -88,9 +89,9 @@ def test_the_end_is_cut_within_a_segment_which_is_active_again(three: Stage) -> 
 
 def test_the_end_is_cut_between_two_segments(three: Stage) -> None:
     first, second, third = three.log
-    assert three.log.cut_end(Index(11), None) == (first, [second, third])
+    assert three.log.cut_end(Index(11), None, None) == (first, [second, third])
     assert three.log.active is first
-    assert three.log.cut_end(Index(1), None) == (None, [first])
+    assert three.log.cut_end(Index(1), None, None) == (None, [first])
     assert three.log.active is None
     assert three.open_files() == 0, "nothing is dirty any more"
 
@@ -115,7 +116,7 @@ def test_what_was_written_during_an_fsync_is_dirty_after_it(three: Stage) -> Non
 
 def test_an_fsync_that_crossed_a_truncation_leaves_dirty_what_is_still_there(three: Stage) -> None:
     taken = three.log.take_dirty()
-    three.log.cut_end(Index(21), None)
+    three.log.cut_end(Index(21), None, None)
     three.log.mark_dirty(taken[1])
     three.log.on_fsync_crossed(taken)
     assert three.log.take_dirty() == taken[:2]

@@ -13,6 +13,7 @@ from storage.errors import CorruptLogError
 from storage.log import Log
 from storage.read_ahead import ReadAheadBudget
 from storage.read_cache import CacheBudgets, ReadCacheBudget
+from storage.rows_budget import RowsBudget
 from storage.tail_cache import TailBudget
 from storage.verified_ranges import VerifiedBudget
 
@@ -21,7 +22,7 @@ COUNT = 40
 
 
 def budgets(ahead: int = 10_000) -> CacheBudgets:
-    return CacheBudgets(TailBudget(1), ReadCacheBudget(0), ReadAheadBudget(ahead), VerifiedBudget(0))
+    return CacheBudgets(TailBudget(1), ReadCacheBudget(0), ReadAheadBudget(ahead), VerifiedBudget(0), RowsBudget(0))
 
 
 async def filled(log: Log) -> list[Entry]:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import crc32c
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,11 +108,29 @@ def test_an_index_file_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert index_path("/x/00000000000000000007-2.log") == "/x/00000000000000000007-2.index"
 
 
+def test_an_index_file_has_the_rows_of_aborted_transactions() -> None:
+    with_rows = record(producers=b"p" * 16, firsts=b"f" * 16, markers=b"m" * 16)
+    found = decode_index(encode_index(with_rows), GROUP, 7)
+    assert found == with_rows
+    assert found.rows == (b"p" * 16, b"f" * 16, b"m" * 16)
+
+
+def test_an_index_file_of_format_2_is_one_without_rows() -> None:
+    fields = msgspec.msgpack.decode(encode_index(record(format_version=2))[4:])[:15]
+    body = msgspec.msgpack.encode(fields)
+    found = decode_index(crc32c.crc32c(body).to_bytes(4, "big") + body, GROUP, 7)
+    assert found == record(format_version=2)
+    assert found.rows == (b"", b"", b"")
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {"format_version": FORMAT_VERSION + 1},
         {"format_version": 1},
+        {"format_version": 2, "producers": bytes(8), "firsts": bytes(8), "markers": bytes(8)},
+        {"producers": bytes(8), "firsts": bytes(8)},
+        {"producers": bytes(4), "firsts": bytes(4), "markers": bytes(4)},
         {"group": "another"},
         {"base_index": 8},
         {"terms": []},

@@ -19,6 +19,7 @@ from storage.log import Log
 from storage.log_start import LogStart
 from storage.read_ahead import ReadAheadBudget
 from storage.read_cache import CacheBudgets, ReadCacheBudget
+from storage.rows_budget import RowsBudget
 from storage.snapshot_file import Snapshot
 from storage.tail_cache import TailBudget
 from storage.verified_ranges import VerifiedBudget
@@ -28,7 +29,9 @@ EVERYTHING = 1 << 20
 
 
 def budgets(entries: int = 1000, tail: int = 1) -> CacheBudgets:
-    return CacheBudgets(TailBudget(tail), ReadCacheBudget(0), ReadAheadBudget(0), VerifiedBudget(entries, LARGE))
+    return CacheBudgets(
+        TailBudget(tail), ReadCacheBudget(0), ReadAheadBudget(0), VerifiedBudget(entries, LARGE), RowsBudget(0)
+    )
 
 
 @asynccontextmanager
