@@ -10,7 +10,7 @@ broker. numpy computes; it belongs to the extra `check`.
                       `printable` what may reach a terminal.
 
 `log` judges a partition as a log. Beside it lie what its parts share: `value_numbers`, `sessions` (which polls follow
-each other), `slots`, `sorting` and `running`.
+each other), `slots`, `sorting` and `running`. `transactions` judges what such a history says of transactions.
 
 The register, with and without compare-and-set:
 

@@ -37,6 +37,18 @@ EXPLANATIONS = {
     "future-latest": "ListOffsets latest covers a record that was sent only after the answer, or offsets that no record"
     " ever had: the log ends before them, and too few sends can have been lost to fill them.",
     "nonmonotonic-latest": "ListOffsets latest was answered with less than to an earlier question.",
+    "precommitted-read": "A consumer at read_committed got a record before the commit of its transaction was asked for:"
+    " nobody can have decided it by then.",
+    "torn-read": "A consumer at read_committed got a record of a transaction, and another record of it was"
+    " passed over, or is in no final read (Adya's G1b). A transaction is there as a whole, or not at all.",
+    "circular-read": "Transactions have read records of each other at read_committed, in a circle: each would have had"
+    " to be committed before the next one (Adya's G1c).",
+    "doubled-input": "Two transactions have worked off the same input, and the outputs of both are visible.",
+    "lost-input": "An input has no visible output, and its consumer group has gone on behind it.",
+    "nonmonotonic-lso": "A process was told a last stable offset, and later a lower one: what was decided is not any"
+    " more.",
+    "read-beyond-lso": "A poll at read_committed returned a record at or beyond the last stable offset that came with"
+    " it: a transaction that begins there may still be open.",
     "not-linearizable": "No order of the operations, each taking effect between its beginning and its end, explains"
     " what was read. Shown are what was under way when the last explanation was lost, and who wrote the values.",
 }
@@ -49,6 +61,10 @@ MEASURES = {
     "polled-twice": "of these, records that the same process had polled before",
     "polled-twice-subscribed": "of these, in a group, where rebalances repeat some",
     "worst-realtime-lag-ms": "longest that a record was known to be there when a poll began that had yet to get it",
+    "transactions": "transactions that were begun",
+    "committed": "of these, committed, by an answer or because somebody has seen them",
+    "unsure": "of these, committed or aborted for all that is known",
+    "late-ends": "of these, read as they must not be, where a late end of their producer's own may be the cause",
     "keys": "registers",
     "widest-window": "most operations under way at a time on one key",
 }

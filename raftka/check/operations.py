@@ -22,7 +22,11 @@ class Operation(msgspec.Struct, tag_field="f"):
 
 
 class Send(Operation, tag="send"):
-    """One record that a producer sent; `val` is unique within its partition."""
+    """One record that a producer sent; `val` is unique within its partition.
+
+    `txn` names the transaction that it belongs to. `of` is the partition and the offset of the input that it was made
+    of, by the consumer group `group`.
+    """
 
     type: Outcome
     proc: Process
@@ -35,6 +39,9 @@ class Send(Operation, tag="send"):
     off: Offset | None = None
     epoch: Number | None = None
     err: str | None = None
+    txn: str | None = None
+    of: tuple[str, Offset] | None = None
+    group: str = ""
 
 
 class Poll(Operation, tag="poll"):
@@ -42,6 +49,9 @@ class Poll(Operation, tag="poll"):
 
     `epoch` is the leader epoch that the fetch named, so that only the leader of that epoch may answer it; -1: none was
     named. None: not written down, and the client is taken to go back to no older leader.
+
+    `iso` is the isolation level of the consumer, and `lso` the last stable offset that came with the answer. `txn`
+    names the transaction that the poll was made for.
     """
 
     type: Literal["ok", "info"]
@@ -53,6 +63,9 @@ class Poll(Operation, tag="poll"):
     hw: Offset | None = None
     final: bool = False
     epoch: FetchEpoch | None = None
+    iso: Literal["read_committed", "read_uncommitted"] | None = None
+    lso: Offset | None = None
+    txn: str | None = None
 
 
 class Latest(Operation, tag="latest"):
@@ -109,6 +122,33 @@ class Trim(Operation, tag="trim"):
     ret: Number | None = None
 
 
+class Txn(Operation, tag="txn"):
+    """In a log: a producer begins, commits or aborts a transaction. In a history of lists: a whole transaction.
+
+    In a log it has `txn` and `do`. `id` and `epoch` are the producer's, `version` is that of the EndTxn request, and
+    `attempts` says how often that was sent. `offsets` are the positions that the transaction commits for `group`.
+
+    In a history of lists it has `ops`, and `asked` is when its commit was asked for.
+    """
+
+    type: Outcome
+    proc: Process
+    inv: Number
+    ret: Number | None = None
+    txn: str | None = None
+    do: Literal["begin", "commit", "abort"] | None = None
+    id: str | None = None
+    epoch: Number | None = None
+    version: Annotated[int, msgspec.Meta(ge=0, le=2**15 - 1)] | None = None
+    attempts: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 1
+    offsets: dict[str, Offset] = {}
+    group: str = ""
+    err: str | None = None
+    ops: list[list[Any]] | None = None
+    asked: Number | None = None
+    final: bool = False
+
+
 class Fault(Operation, tag="fault"):
     """Something was done to the cluster. A name that begins with `power` took what was not fsynced."""
 
@@ -151,6 +191,6 @@ class Cas(Operation, tag="cas"):
     out: bool | None = None
 
 
-Line = Send | Poll | Latest | Assign | Subscribe | Seek | Trim | Fault | Read | Write | Cas
+Line = Send | Poll | Latest | Assign | Subscribe | Seek | Trim | Txn | Fault | Read | Write | Cas
 REGISTER_OPERATIONS = (Read, Write, Cas)
-LOG_OPERATIONS = (Send, Poll, Latest, Assign, Subscribe, Seek, Trim)
+LOG_OPERATIONS = (Send, Poll, Latest, Assign, Subscribe, Seek, Trim, Txn)

@@ -36,8 +36,9 @@ from raftka.check.log.columns import (
     Sends,
 )
 from raftka.check.log.contradictions import check_contradictions
-from raftka.check.operations import Assign, Fault, Latest, Line, Poll, Seek, Send, Subscribe, Trim
+from raftka.check.operations import Assign, Fault, Latest, Line, Poll, Seek, Send, Subscribe, Trim, Txn
 from raftka.check.places import Places
+from raftka.check.transactions.marks import TransactionMarks
 from raftka.check.value_numbers import ValueNumbers
 
 _TYPES = {"ok": OK, "fail": FAIL, "info": INFO}
@@ -63,6 +64,7 @@ class LogHistoryBuilder:
     _power_losses: list[int] = field(default_factory=list)
     _tps: defaultdict[str, int] = field(default_factory=lambda: defaultdict(count().__next__))
     _values: ValueNumbers = field(default_factory=ValueNumbers)
+    _marks: TransactionMarks = field(default_factory=TransactionMarks)
     _poll_count: int = 0
 
     def add(self, first_line: int, operations: list[Line]) -> None:
@@ -86,6 +88,7 @@ class LogHistoryBuilder:
         trims = zip(lines.pop(Trim, []), sorts.pop(Trim, []), strict=True)
         self._trims.extend((line, each) for line, each in trims if each.type != "fail")
         self._power_losses.extend(each.inv for each in sorts.pop(Fault, []) if each.name.startswith("power"))
+        self._marks.add_ends(self.places, lines.pop(Txn, []), sorts.pop(Txn, []))
         if sorts:
             kind = min(sorts, key=lambda kind: lines[kind][0])
             raise HistoryError(
@@ -101,6 +104,7 @@ class LogHistoryBuilder:
         columns["idem"] = _column([each.idem for each in sends])
         columns["val"] = self._values.of_sends(columns["tp"], columns["off"], [each.val for each in sends])
         self._sends.append(columns)
+        self._marks.add_sends(lines, sends)
 
     def _add_polls(self, lines: list[int], polls: list[Poll]) -> None:
         columns = self._common(lines, polls)
@@ -110,6 +114,7 @@ class LogHistoryBuilder:
         columns["size"] = size = _column([len(each.recs) for each in polls])
         columns["begin"] = np.zeros(len(polls), np.int64)
         self._polls.append(columns)
+        self._marks.add_polls(lines, polls)
         pairs = list(chain.from_iterable([each.recs for each in polls]))
         offsets = np.fromiter(map(_OFFSET, pairs), np.int64, len(pairs))
         self._records.append(
@@ -196,6 +201,7 @@ class LogHistoryBuilder:
             deletions,
             sorted(self._power_losses),
             self.places,
+            self._marks.build(),
         )
 
 

@@ -6,13 +6,14 @@ knows its poll.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raftka.check.errors import HistoryError
-from raftka.check.operations import Assign, Seek, Subscribe, Trim
+from raftka.check.operations import Assign, Seek, Subscribe, Trim, Txn
 from raftka.check.places import Places
 
 Numbers = NDArray[np.int64]
@@ -22,7 +23,8 @@ NEVER = np.iinfo(np.int64).max
 UNKNOWN = -1
 # Of a poll's epoch: it was not written down. UNKNOWN says that the fetch named none.
 UNRECORDED = -2
-OK, FAIL, INFO = 0, 1, 2
+# UNSETTLED is no line's word: an acknowledged send of a transaction that is not known to be committed.
+OK, FAIL, INFO, UNSETTLED = 0, 1, 2, 3
 # In the order of their promises.
 NO_ACK, LEADER_ACK, QUORUM_ACK = 0, 1, 2
 
@@ -103,6 +105,51 @@ class Latests:
         return len(self.line)
 
 
+class Input(NamedTuple):
+    """The input that a send was made of, by a consumer group; `line` is that of the send."""
+
+    line: int
+    tp: str
+    off: int
+    group: str
+
+
+def _none() -> Numbers:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """What a history says of transactions, by line. Sends and polls that say nothing of them have no row here.
+
+    Attributes:
+        names: The transactions, in the order in which they first appear.
+        ends: The `txn` lines, with their numbers.
+        inputs: The sends that carry the position of their input.
+        send_line: The lines of sends in a transaction, ascending.
+        send_txn: For each of them the number of the transaction.
+        poll_line: The lines of polls that have an isolation level, a last stable offset or a transaction, ascending.
+        poll_iso: For each of them 1 if it was at read_committed, else 0.
+        poll_lso: For each of them the last stable offset, or UNKNOWN.
+        poll_txn: For each of them the number of the transaction that it was made for, or UNKNOWN.
+    """
+
+    names: list[str] = field(default_factory=list)
+    ends: list[tuple[int, Txn]] = field(default_factory=list)
+    inputs: list[Input] = field(default_factory=list)
+    send_line: Numbers = field(default_factory=_none)
+    send_txn: Numbers = field(default_factory=_none)
+    poll_line: Numbers = field(default_factory=_none)
+    poll_iso: Numbers = field(default_factory=_none)
+    poll_lso: Numbers = field(default_factory=_none)
+    poll_txn: Numbers = field(default_factory=_none)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the history says nothing of transactions."""
+        return not (self.names or self.inputs or len(self.poll_line))
+
+
 @dataclass(frozen=True, slots=True)
 class LogHistory:
     """A whole history.
@@ -113,6 +160,7 @@ class LogHistory:
         deletions: The trims that were answered, with their lines.
         power_losses: Times at which a fault took what was not fsynced.
         places: Which line of which file a line is.
+        transactions: What it says of them.
     """
 
     sends: Sends
@@ -126,6 +174,7 @@ class LogHistory:
     deletions: list[tuple[int, Trim]]
     power_losses: list[int]
     places: Places
+    transactions: Transactions = field(default_factory=Transactions)
 
     @property
     def operations(self) -> int:

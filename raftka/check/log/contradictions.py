@@ -4,6 +4,7 @@ Both are found in pieces as well: a value within its partition, a process by who
 the next one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from raftka.check.errors import HistoryError
 from raftka.check.log.columns import NEVER, UNKNOWN, LogHistory, Numbers
+from raftka.check.operations import Txn
 from raftka.check.places import Places
 from raftka.check.sorting import stable_order
 
@@ -25,6 +27,8 @@ def check_contradictions(history: LogHistory) -> None:
         raise HistoryError(again.text)
     if overlap := ProcessEnds.of(history).overlap:
         raise HistoryError(overlap.text(history.places))
+    if conflict := ended_twice(history.transactions.ends, history.places):
+        raise HistoryError(conflict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,21 @@ def sent_again(history: LogHistory) -> SentAgain | None:
         " be told apart"
     )
     return SentAgain(int(sends.line[second]), text)
+
+
+def ended_twice(ends: Sequence[tuple[int, Txn]], places: Places) -> str | None:
+    """Return what is wrong with the first transaction that was certainly committed and certainly aborted; None: no."""
+    known: dict[str, tuple[int, str]] = {}
+    for line, each in ends:
+        if each.type != "ok" or each.do == "begin" or each.txn is None or each.do is None:
+            continue
+        before, do = known.setdefault(each.txn, (line, each.do))
+        if do != each.do:
+            return (
+                f"{_both(places, before, line)}: transaction {each.txn!r} is committed and aborted; each transaction"
+                " has a name of its own, and one end"
+            )
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +111,13 @@ class ProcessEnds:
     def of(cls, history: LogHistory) -> Self:
         """Return what a history says."""
         sorts = (history.sends, history.polls, history.latests)
-        steps = np.concatenate(
-            [
-                np.stack([each.proc, each.line, each.inv, each.ret, np.full(len(each), each is history.polls)])
-                for each in sorts
-            ],
-            axis=1,
-        )
+        columns = [
+            np.stack([each.proc, each.line, each.inv, each.ret, np.full(len(each), each is history.polls)])
+            for each in sorts
+        ]
+        if history.transactions.ends:
+            columns.append(_steps_of(history.transactions.ends))
+        steps = np.concatenate(columns, axis=1)
         # By line, which no two share: written where they belong, for to sort them takes longer.
         base = int(steps[1].min(initial=NEVER))
         rows = np.full(int(steps[1].max(initial=base)) - base + 1, UNKNOWN)
@@ -122,6 +141,11 @@ class ProcessEnds:
             _united(other.lasts, self.lasts),
             min(known, key=lambda each: (each.proc, each.second), default=None),
         )
+
+
+def _steps_of(ends: Sequence[tuple[int, Txn]]) -> Numbers:
+    rows = [(each.proc, line, each.inv, NEVER if each.ret is None else each.ret, 0) for line, each in ends]
+    return np.array(rows, np.int64).T
 
 
 def _overlap(one: Numbers, two: Numbers) -> Overlap | None:

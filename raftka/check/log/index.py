@@ -9,6 +9,7 @@ from raftka.check.log.columns import FAIL, NEVER, OK, UNKNOWN, Flags, LogHistory
 from raftka.check.log.ends import LogEnds
 from raftka.check.sessions import Sessions
 from raftka.check.slots import Slots
+from raftka.check.transactions.view import TransactionView
 
 # raft.flush.interval.ms is 100 by default; the rest is for the clocks and for the answer's way.
 FLUSH_SECONDS = 1.0
@@ -26,6 +27,11 @@ class LogIndex:
         for tp, offset in history.trims.items():
             self.trim[tp] = offset
         self.ends = LogEnds(history)
+        # None: the history says nothing of them.
+        self.transactions: TransactionView | None = None
+        if not history.transactions.is_empty:
+            self.transactions = TransactionView(history, self.send_of)
+            self.history = self.transactions.settled
 
     @cached_property
     def sessions(self) -> Sessions:
@@ -237,6 +243,31 @@ class LogIndex:
         keys: Numbers = np.sort(np.concatenate([self.record_key, self._claim_key]))
         is_new: Flags = np.diff(keys, prepend=-1) != 0
         return keys[is_new]
+
+    def due_before(self, records: Numbers) -> Numbers:
+        """Return for each of these records which of `offsets` a reader of it must have got last before it; -1: none.
+
+        At read_committed, an offset is not due if only transactions lie there that are not known to be committed.
+        """
+        before: Numbers = self.position[records] - 1
+        if self.transactions is None:
+            return before
+        is_committed = self.transactions.is_committed_poll[self.history.records.poll[records]]
+        found = np.flatnonzero(is_committed & (before >= 0))
+        before[found] = self._last_due[before[found]]
+        return before
+
+    @cached_property
+    def _last_due(self) -> Numbers:
+        """For each of `offsets` the last one up to it that read_committed must return; -1: there is none."""
+        assert self.transactions is not None, "only transactions hide records"
+        known = self.send_of != UNKNOWN
+        is_hidden = np.zeros(len(self.send_of), np.bool_)
+        is_hidden[known] = self.transactions.is_hidden[self.send_of[known]]
+        is_due = np.zeros(len(self.offsets), np.bool_)
+        is_due[self.position[~is_hidden]] = True
+        is_due[self.claim_position] = True
+        return np.maximum.accumulate(np.where(is_due, np.arange(len(is_due)), UNKNOWN))
 
     @cached_property
     def record_key(self) -> Numbers:

@@ -1,12 +1,15 @@
 """The operations of a log history as the lines they were read from, for the proofs of a verdict."""
 
+from bisect import bisect_left
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from raftka.check.log.columns import LEADER_ACK, NEVER, OK, QUORUM_ACK, UNKNOWN, UNRECORDED, LogHistory
+from raftka.check.log.columns import LEADER_ACK, NEVER, OK, QUORUM_ACK, UNKNOWN, UNRECORDED, LogHistory, Numbers
 
-_TYPES = ("ok", "fail", "info")
+# The last one is UNSETTLED.
+_TYPES = ("ok", "fail", "info", "ok")
 _ACKS = {QUORUM_ACK: "all", LEADER_ACK: "1"}
 
 
@@ -25,6 +28,7 @@ def send_line(history: LogHistory, row: int) -> dict[str, Any]:
         "val": history.values[sends.val[row]],
         "off": _known(sends.off[row]),
         "epoch": _known(sends.epoch[row]),
+        **_of_send(history, int(sends.line[row])),
     }
 
 
@@ -42,6 +46,7 @@ def poll_line(history: LogHistory, poll: int, *records: int) -> dict[str, Any]:
         "hw": _known(polls.hw[poll]),
         "final": bool(polls.final[poll]),
         **({} if polls.epoch[poll] == UNRECORDED else {"epoch": int(polls.epoch[poll])}),
+        **_of_poll(history, int(polls.line[poll])),
     }
 
 
@@ -80,6 +85,38 @@ def trim_line(history: LogHistory, line: int) -> dict[str, Any]:
     """Return the answered trim of a line."""
     fields: dict[str, Any] = next(msgspec.to_builtins(trim) for its_line, trim in history.deletions if its_line == line)
     return history.places.of(line) | fields
+
+
+def _of_send(history: LogHistory, line: int) -> dict[str, Any]:
+    """Return what a send says of transactions."""
+    marks = history.transactions
+    fields: dict[str, Any] = {}
+    at = _row(marks.send_line, line)
+    if at is not None:
+        fields["txn"] = marks.names[marks.send_txn[at]]
+    for given in marks.inputs[bisect_left(marks.inputs, line, key=lambda each: each.line) :][:1]:
+        if given.line == line:
+            fields |= {"of": [given.tp, given.off]} | ({"group": given.group} if given.group else {})
+    return fields
+
+
+def _of_poll(history: LogHistory, line: int) -> dict[str, Any]:
+    """Return what a poll says of transactions."""
+    marks = history.transactions
+    at = _row(marks.poll_line, line)
+    if at is None:
+        return {}
+    fields: dict[str, Any] = {"iso": "read_committed"} if marks.poll_iso[at] else {}
+    if marks.poll_lso[at] != UNKNOWN:
+        fields["lso"] = int(marks.poll_lso[at])
+    if marks.poll_txn[at] != UNKNOWN:
+        fields["txn"] = marks.names[marks.poll_txn[at]]
+    return fields
+
+
+def _row(lines: Numbers, line: int) -> int | None:
+    at = int(np.searchsorted(lines, line))
+    return at if at < len(lines) and lines[at] == line else None
 
 
 def _time(number: int) -> int | None:

@@ -39,6 +39,7 @@ def _check_reads(index: LogIndex, report: Report) -> None:
     """What a consumer has seen stays: at every level it was on a majority, which only power takes from all."""
     history, sends = index.history, index.history.sends
     gone = np.flatnonzero(index.polled & ~index.read_at_last & ~_is_trimmed(index, index.place, sends.tp))
+    gone = gone[~_is_left_out(index, gone)]
     is_allowed = index.is_excused(gone)
     records = np.flatnonzero(index.is_ok_record & (index.send_of != UNKNOWN))
     first = np.full(len(sends), UNKNOWN)
@@ -57,6 +58,15 @@ def _check_reads(index: LogIndex, report: Report) -> None:
         order=lambda row: (sends.line[row],),
         allowed=int(is_allowed.sum()),
     )
+
+
+def _is_left_out(index: LogIndex, sends: Numbers) -> Flags:
+    """Return which of these sends final reads at read_committed leave out: their transaction was not committed."""
+    if index.transactions is None:
+        return np.zeros(len(sends), np.bool_)
+    tp = index.history.sends.tp[sends]
+    flags: Flags = index.transactions.is_hidden[sends] & index.transactions.is_read_committed_at_last[tp]
+    return flags
 
 
 def _why_not_cut_off(index: LogIndex, row: int) -> str:

@@ -7,6 +7,8 @@ import numpy as np
 from raftka.check.log.columns import OK, UNKNOWN, Flags
 from raftka.check.log.index import LogIndex
 from raftka.check.sessions import AT_START
+from raftka.check.transactions.outcomes import UNSURE
+from raftka.check.transactions.reads import exposed
 from raftka.check.verdict import Report
 
 _WORST = "worst-realtime-lag-ms"
@@ -25,6 +27,14 @@ def measure(index: LogIndex, report: Report) -> None:
         "polled-twice-subscribed": polled_twice(index, known & index.sessions.is_subscribed[records.poll]),
         _WORST: _worst_lag_ns(index) / 1e6,
     }
+    view = index.transactions
+    if view is not None:
+        report.measures |= {
+            "transactions": len(view.seen),
+            "committed": int(view.is_committed.sum()),
+            "unsure": int(((view.outcomes.state == UNSURE) & ~view.is_committed).sum()),
+            "late-ends": exposed(index),
+        }
 
 
 def together(measures: Sequence[dict[str, float]]) -> dict[str, float]:

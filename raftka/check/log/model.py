@@ -20,6 +20,10 @@ from raftka.check.log.sessions import (
 )
 from raftka.check.log.values import check_acks, check_duplicates, check_offsets, check_sources
 from raftka.check.log.wholeness import Wholeness
+from raftka.check.transactions.circular import check_circular
+from raftka.check.transactions.inputs import check_inputs
+from raftka.check.transactions.reads import check_reads
+from raftka.check.transactions.stable_offsets import check_stable_offsets
 from raftka.check.verdict import Report, Verdict
 
 Check = Callable[[LogIndex, Report], None]
@@ -41,6 +45,10 @@ CHECKS: tuple[Check, ...] = (
     check_latests,
     check_epochs,
     check_overclaims,
+    check_reads,
+    check_circular,
+    check_inputs,
+    check_stable_offsets,
 )
 
 

@@ -14,11 +14,12 @@ import numpy as np
 
 from raftka.check.history_file import Part, read_lines
 from raftka.check.log.builder import LogHistoryBuilder, collector_paused, trimmed
-from raftka.check.log.columns import Latests, LogHistory, Numbers, Polls, Records, Sends
+from raftka.check.log.columns import Latests, LogHistory, Numbers, Polls, Records, Sends, Transactions
 from raftka.check.log.contradictions import ProcessEnds
 from raftka.check.operations import Assign, Seek, Subscribe, Trim
 from raftka.check.places import Places
 from raftka.check.sorting import stable_order
+from raftka.check.transactions.marks import united_marks
 
 Rows = TypeVar("Rows", Sends, Polls, Records, Latests)
 Lines = TypeVar("Lines", Sends, Latests)
@@ -34,6 +35,7 @@ class LogPart:
         trims: With their lines.
         offset: The largest offset of a record or an answer.
         processes: What each process did.
+        transactions: What it says of them.
     """
 
     partitions: list[str]
@@ -43,6 +45,7 @@ class LogPart:
     power_losses: list[int]
     offset: int
     processes: ProcessEnds
+    transactions: Transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class Shared:
     deletions: list[tuple[int, Trim]]
     power_losses: list[int]
     places: Places
+    transactions: Transactions
 
     @classmethod
     def of(cls, parts: Sequence[LogPart], places: Places) -> Self:
@@ -69,7 +73,8 @@ class Shared:
         moves = [each for part in parts for each in part.moves]
         losses = sorted(each for part in parts for each in part.power_losses)
         ends, deletions = trimmed(trims, numbers)
-        return cls(list(numbers), moves, ends, deletions, losses, places)
+        transactions = united_marks([part.transactions for part in parts])
+        return cls(list(numbers), moves, ends, deletions, losses, places, transactions)
 
     def history(
         self, sends: Sends, polls: Polls, records: Records, latests: Latests, values: Sequence[str]
@@ -87,6 +92,7 @@ class Shared:
             self.deletions,
             self.power_losses,
             self.places,
+            self.transactions,
         )
 
 
@@ -112,6 +118,7 @@ def read_part(path: Path, part: Part, before: int, places: Places) -> tuple[LogP
         history.power_losses,
         history.largest_offset,
         ProcessEnds.of(history),
+        history.transactions,
     )
     return summary, pieces
 

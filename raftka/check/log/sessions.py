@@ -19,7 +19,7 @@ def check_within(index: LogIndex, report: Report) -> None:
     def describe(row: int) -> Anomaly:
         return _step(history, int(records.poll[row]), row, int(records.poll[row]), row + 1)
 
-    skips = _missed(index, rows + 1, steps > 1)
+    skips = _missed(index, rows + 1, steps > 1, index.position[rows])
     order = partial(record_order, history)
     report.add("int-poll-skip", rows[skips], describe, order=order)
     report.add("int-nonmonotonic-poll", rows[steps < 1], describe, order=order)
@@ -44,7 +44,7 @@ def check_across(index: LogIndex, report: Report) -> None:
 
     is_group = sessions.is_subscribed[two]
     for name, flags in (
-        ("poll-skip", _missed(index, first[two], steps > 1)),
+        ("poll-skip", _missed(index, first[two], steps > 1, index.position[last[one]])),
         ("nonmonotonic-poll", steps < 1),
     ):
         is_wrong = np.flatnonzero(flags & ~is_group)
@@ -58,7 +58,8 @@ def check_after_seeks(index: LogIndex, report: Report) -> None:
     first, sought = polls.first[rows], sessions.sought[rows]
     # Beyond every record all are the same; keys have no room for more.
     end = np.minimum(sought, int(history.records.off.max(initial=0)) + 1)
-    behind = index.position[first] - np.searchsorted(index.offsets, history.key(polls.tp[rows], end))
+    begin = np.searchsorted(index.offsets, history.key(polls.tp[rows], end))
+    behind = index.position[first] - begin
 
     def describe(at: int) -> Anomaly:
         poll, record = int(rows[at]), int(first[at])
@@ -71,7 +72,7 @@ def check_after_seeks(index: LogIndex, report: Report) -> None:
 
     is_group = sessions.is_subscribed[rows]
     for name, flags in (
-        ("poll-skip", _missed(index, first, behind > 0)),
+        ("poll-skip", _missed(index, first, behind > 0, begin - 1)),
         ("nonmonotonic-poll", history.records.off[first] < sought),
     ):
         is_wrong = np.flatnonzero(flags & ~is_group)
@@ -139,11 +140,14 @@ def _step(history: LogHistory, one: int, before: int, two: int, after: int) -> A
     return Anomaly(history.partitions[history.polls.tp[one]], text, lines)
 
 
-def _missed(index: LogIndex, records: Numbers, is_skip: Flags) -> Flags:
-    """Return which of these records come after a skip that left out what was not deleted on purpose."""
+def _missed(index: LogIndex, records: Numbers, is_skip: Flags, last: Numbers) -> Flags:
+    """Return which of these records come after a skip that left out what was due and not deleted on purpose.
+
+    `last` says for each of them which of the index's offsets came before it.
+    """
     found = np.flatnonzero(is_skip)
     tp = index.history.records.tp[records[found]]
-    before = index.offsets[index.position[records[found]] - 1]
+    due = index.due_before(records[found])
     flags = np.zeros(len(records), np.bool_)
-    flags[found] = before >= index.history.key(tp, index.trim[tp])
+    flags[found] = (due > last[found]) & (index.offsets[due] >= index.history.key(tp, index.trim[tp]))
     return flags

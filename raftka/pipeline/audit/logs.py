@@ -9,7 +9,7 @@ from pathlib import Path
 from raftka.check.errors import HistoryError
 from raftka.check.levels import Level
 from raftka.check.log.columns import NEVER, check_offsets
-from raftka.check.log.contradictions import ProcessEnds, SentAgain, sent_again
+from raftka.check.log.contradictions import ProcessEnds, SentAgain, ended_twice, sent_again
 from raftka.check.log.index import LogIndex
 from raftka.check.log.measures import measure, together
 from raftka.check.log.model import judged
@@ -100,8 +100,13 @@ def audit_log(
     pieces = _by_partition(read, shared)
     largest = max((each.offset for each in summaries), default=0)
     too_large = _too_large(largest, shared)
-    # Where it is clear that no verdict follows, only the reason that comes first is wanted.
-    giants, bundles = _bundles(summaries, pieces, sizes if too_large is None else replace(sizes, giant=NEVER))
+    # Where it is clear that no verdict follows, only the reason that comes first is wanted: no blocks.
+    if too_large is not None:
+        sizes = replace(sizes, giant=NEVER)
+    if not shared.transactions.is_empty:
+        # Transactions reach over partitions: one task judges all of them.
+        sizes = replace(sizes, giant=NEVER, operations=NEVER)
+    giants, bundles = _bundles(summaries, pieces, sizes)
     tasks = [[kept for name in bundle for kept in pieces[name]] for bundle in bundles]
     found = cluster.map(partial(_judge, shared, level, too_large is None), tasks)
     for name, operations in giants.items():
@@ -195,5 +200,7 @@ def _check(found: Sequence[_Judged], summaries: Sequence[LogPart], shared: Share
     processes = reduce(ProcessEnds.followed_by, (each.processes for each in summaries))
     if processes.overlap is not None:
         raise HistoryError(processes.overlap.text(shared.places))
+    if conflict := ended_twice(shared.transactions.ends, shared.places):
+        raise HistoryError(conflict)
     nothing = Wholeness(0, is_answered=False, unread=[], late=None, short=None)
     reduce(Wholeness.and_of, (each.wholeness for each in found), nothing).check(shared.partitions)
