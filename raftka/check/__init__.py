@@ -17,4 +17,6 @@ The register, with and without compare-and-set:
 * `register_history`  RegisterHistory: what each operation does to which key.
 * `register_model`    just-in-time linearization: `check_register`.
 * `register_pieces`   a history taken apart by lines and by keys.
+
+`lists` judges transactions that append to keys and read them.
 """

@@ -49,6 +49,12 @@ EXPLANATIONS = {
     " more.",
     "read-beyond-lso": "A poll at read_committed returned a record at or beyond the last stable offset that came with"
     " it: a transaction that begins there may still be open.",
+    "write-cycle": "Transactions have appended to several keys in different orders (Adya's G0). Kafka's transactions do"
+    " not isolate writers from each other.",
+    "write-read-cycle": "A transaction has read of another one, and has appended to a key before it (Adya's G1c, by way"
+    " of an order of writes).",
+    "anti-dependency-cycle": "A circle of transactions, some of which have not read what others of them have appended"
+    " (Adya's G2).",
     "not-linearizable": "No order of the operations, each taking effect between its beginning and its end, explains"
     " what was read. Shown are what was under way when the last explanation was lost, and who wrote the values.",
 }
@@ -65,6 +71,8 @@ MEASURES = {
     "committed": "of these, committed, by an answer or because somebody has seen them",
     "unsure": "of these, committed or aborted for all that is known",
     "late-ends": "of these, read as they must not be, where a late end of their producer's own may be the cause",
+    "appended": "values that transactions appended",
+    "read": "values that transactions read",
     "keys": "registers",
     "widest-window": "most operations under way at a time on one key",
 }

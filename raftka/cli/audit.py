@@ -94,6 +94,10 @@ def _judged(files: "list[HistoryFile]", model: Model, level: LevelName, cluster:
         from raftka.pipeline.audit.logs import audit_log
 
         return audit_log(files, Level[level.name], cluster, folder)
+    if model is Model.APPEND:
+        from raftka.pipeline.audit.lists import audit_lists
+
+        return audit_lists(files, cluster)
     from raftka.pipeline.audit.registers import audit_registers
 
     return audit_registers(files, model.value, cluster, folder)

@@ -27,6 +27,7 @@ class Model(StrEnum):
     LOG = "log"
     REGISTER = "register"
     CAS = "cas"
+    APPEND = "append"
 
 
 class LevelName(StrEnum):
@@ -122,6 +123,14 @@ def _judged(files: Sequence[Path], model: Model, level: LevelName) -> "Verdict":
             log = read_log_history(files, note)
         with underway(_JUDGING):
             return check_log(log, Level[level.name])
+    if model is Model.APPEND:
+        from raftka.check.lists.history import read_list_history
+        from raftka.check.lists.model import check_lists
+
+        with ProgressBar("bytes", _total_bytes(files)) as bar:
+            lists = read_list_history(files, note)
+        with underway(_JUDGING):
+            return check_lists(lists)
     from raftka.check.register_history import read_register_history
     from raftka.check.register_model import check_register
 

@@ -7,6 +7,6 @@
 * `stable_offsets` nonmonotonic-lso and read-beyond-lso.
 * `inputs`         lost-input and doubled-input: consume, transform, produce.
 * `circular`       circular-read: transactions that have read each other's records.
-* `cycles`         strongly connected components and short cycles.
+* `cycles`         strongly connected components and short cycles; `raftka.check.lists` uses it, too.
 * `evidence`       the transactions of a history as the lines they were read from.
 """

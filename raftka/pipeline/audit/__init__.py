@@ -8,5 +8,6 @@ All of it but `topic` is plain Python: tests run it in one process, `raftka audi
 * `logs`       partitions as logs.
 * `giants`     a large partition whose records are read often; `numbering` numbers its values.
 * `registers`  registers, key by key.
+* `lists`      transactions over lists, in one task.
 * `topic`      a history that lies in a topic.
 """

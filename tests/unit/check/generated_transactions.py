@@ -303,3 +303,43 @@ FAULTS = {
     "nonmonotonic-lso": take_back_the_stable_offset,
     "read-beyond-lso": read_beyond_the_stable_offset,
 }
+
+
+def as_lists(cluster):
+    """Return the same run as a history of lists: one line per transaction; plain records and polls are alone."""
+    txns, lines, proc = {}, [], 1000
+    for line in cluster.lines:
+        proc += 1
+        if line["f"] == "poll" and line["iso"] == COMMITTED:
+            ops = [["read", line["tp"], line["recs"]]]
+            times = {"inv": line["inv"], "ret": line["ret"], "final": line.get("final", False)}
+            lines.append({"f": "txn", "type": "ok", "proc": proc, "ops": ops, **times})
+        elif line["f"] == "send":
+            append = ["append", line["tp"], line["val"], line["off"]]
+            its = txns.get(line.get("txn"))
+            if its is None:
+                its = {
+                    "f": "txn",
+                    "type": line["type"],
+                    "proc": proc,
+                    "inv": line["inv"],
+                    "ret": line["ret"],
+                    "ops": [],
+                }
+                lines.append(its)
+            its["ops"].append(append)
+        elif line["f"] == "txn" and line["do"] == "begin":
+            its = txns[line["txn"]] = {
+                "f": "txn",
+                "type": "fail",
+                "proc": proc,
+                "inv": line["inv"],
+                "ret": None,
+                "ops": [],
+            }
+            lines.append(its)
+        elif line["f"] == "txn":
+            its = txns[line["txn"]]
+            kind = {"ok": "ok", "info": "info"}[line["type"]] if line["do"] == "commit" else "fail"
+            its |= {"type": kind, "ret": line["ret"], "asked": line["inv"]}
+    return lines

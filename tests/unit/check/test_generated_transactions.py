@@ -6,11 +6,13 @@ import random
 import msgspec
 import pytest
 from audits import BLOCKS, BUNDLES, same_of_log, text_of
-from generated_transactions import FAULTS, transactional_history
+from generated_transactions import FAULTS, as_lists, transactional_history
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from stories import judge
 
+from raftka.check.lists.history import ListHistory
+from raftka.check.lists.model import check_lists
 from raftka.check.operations import Line
 from raftka.check.transactions.cycles import components, shortest_cycle
 from raftka.cli.root import run
@@ -23,6 +25,13 @@ DRAWN = settings(
 
 def verdict_on(lines):
     return judge([_decoder.decode(msgspec.json.encode(each)) for each in lines])
+
+
+def verdict_on_lists(lines):
+    history = ListHistory()
+    for number, line in enumerate(lines, 1):
+        history.take(number, _decoder.decode(msgspec.json.encode(line)))
+    return check_lists(history)
 
 
 def is_judged(lines):
@@ -38,6 +47,15 @@ def test_nothing_is_reported_of_a_valid_history(rng):
     assert verdict.findings == [], "\n".join(map(str, lines))
 
 
+@DRAWN
+@given(rng=st.randoms(use_true_random=True))
+def test_nothing_is_reported_of_the_same_history_as_lists(rng):
+    lines = as_lists(transactional_history(rng))
+    assume(any(operation[0] == "append" for each in lines for operation in each["ops"]))
+    verdict = verdict_on_lists(lines)
+    assert verdict.findings == [], "\n".join(map(str, lines))
+
+
 @pytest.mark.parametrize("name", FAULTS)
 @settings(DRAWN, max_examples=15)
 @given(rng=st.randoms(use_true_random=True))
@@ -45,6 +63,16 @@ def test_a_planted_fault_is_reported_by_its_name(name, rng):
     cluster = transactional_history(rng, steps=160)
     assume(FAULTS[name](cluster, rng))
     assert name in {each.name for each in verdict_on(cluster.lines).findings}, "\n".join(map(str, cluster.lines))
+
+
+@pytest.mark.parametrize("name", ["aborted-read", "precommitted-read", "torn-read"])
+@settings(DRAWN, max_examples=15)
+@given(rng=st.randoms(use_true_random=True))
+def test_a_planted_fault_is_reported_of_lists_too(name, rng):
+    cluster = transactional_history(rng, steps=160)
+    assume(FAULTS[name](cluster, rng))
+    lines = as_lists(cluster)
+    assert name in {each.name for each in verdict_on_lists(lines).findings}, "\n".join(map(str, lines))
 
 
 @pytest.mark.parametrize("sizes", [BUNDLES, BLOCKS], ids=["bundles", "blocks"])
@@ -106,3 +134,18 @@ def test_the_command_judges_transactions(checked):
         code, out, _ = checked(seeded(name).lines, "--explain")
         assert code == 1
         assert f"{name}: " in out
+
+
+def test_the_command_judges_lists(checked):
+    code, out, error = checked(as_lists(seeded()), "--model", "append")
+    assert (code, error) == (0, "")
+    assert "operations judged (append)" in out
+    code, out, _ = checked(as_lists(seeded("aborted-read")), "--model", "append", "--explain")
+    assert code == 1
+    assert "aborted-read: 1 case" in out
+    code, _, error = checked(as_lists(seeded()))
+    assert code == 2
+    assert "--model append" in error
+    code, _, error = checked(seeded().lines, "--model", "append")
+    assert code == 2
+    assert "--model log" in error
