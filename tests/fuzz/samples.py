@@ -314,7 +314,7 @@ def admin_numbers() -> list[bytes]:
 
 
 def histories() -> list[bytes]:
-    """A log's history that is valid, one that is not, and one of registers; read in pieces and whole."""
+    """A log's history that is valid, one that is not, ones of registers and of transactions; in pieces and whole."""
     story = Story().send("a", 0).send("b", 1, acks="1").poll((0, "a"), hw=2).latest(2).fault("kill")
     story.add("seek", type="ok", proc=1, tp="t-0", off=0).send("c", type="info", ret=None)
     story.final((0, "a"), (1, "b"))
@@ -323,11 +323,19 @@ def histories() -> list[bytes]:
         Story().add("write", type="ok", proc=1, key="k", **{"in": 1}).add("read", type="ok", proc=2, key="k", out=1)
     )
     cas = Story().add("cas", type="ok", proc=3, key="k", out=True, **{"in": [None, "x"]})
+    marks = {"id": "p", "epoch": 1, "version": 4, "attempts": 2}
+    transactions = Story().add("txn", type="ok", proc=5, txn="T", do="begin", **marks)
+    transactions.send("a", 0, txn="T", of=["t-0", 3], group="g").poll((0, "a"), iso="read_committed", lso=0, txn="U")
+    transactions.add("txn", type="info", proc=5, txn="T", do="commit", offsets={"t-0": 9}, group="g", **marks).final()
+    lists = Story().add("txn", type="ok", proc=5, ops=[["append", "x", "a", 0], ["append", "y", "b", None]], asked=9)
+    lists.add("txn", type="ok", proc=6, ops=[["read", "x", [[0, "a"], [2, "c"]]], ["read", "y", []]], final=True)
     both = [
         (0, story.lines),
         (0x40, story.lines),
         (0, lost.lines),
         (2, registers.lines),
         (3, registers.lines + cas.lines),
+        (0, transactions.lines),
+        (0, lists.lines),
     ]
     return [bytes([flags]) + b"\n".join(map(msgspec.json.encode, lines)) + b"\n" for flags, lines in both]
