@@ -29,8 +29,10 @@
 * `append_clock`          the leader's time for record batches.
 * `partition_status`      where every replica of a partition stands, gathered; `visible_ends` up to where consumers may
                           read many partitions, as their leaders say.
-* `producer_state`        the idempotent producers of a partition (RFC 0007): `producer_table`, `producer_batch`,
-                          `producer_errors`; `producer_ids`, in blocks from raft0's `producer_id_table`.
+* `producer_state`        the producers of a partition (RFC 0007): `producer_tail` uncommitted, `producer_table`
+                          committed, `producer_batch`, `producer_errors`; `producer_ids`, in blocks from raft0's
+                          `producer_id_table`.
+* `transactions`          what is open in a partition, who may open it, and how it ends (RFC 0021).
 * `groups`                committed offsets and consumer groups, as a state of `__consumer_offsets` (RFC 0009).
 * `transactions`          transactions as partitions and coordinators know them from their logs (RFC 0021).
 * `coordinator_partition` which partition keeps a group or a transactional id.

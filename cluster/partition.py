@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from cluster.append_clock import AppendClock
 from cluster.errors import OffsetOutOfRangeError
+from cluster.producer_state import ProducerState
 from cluster.replica_gauges import ReplicaGauges
 from cluster.retention_rule import RetentionPolicy
 from cluster.retention_start import retention_start
@@ -56,6 +57,8 @@ class Partition:
         self._consensus = consensus
         # What the replica's log has built up: producers, or in __consumer_offsets the groups.
         self.log_state = log_state
+        if isinstance(log_state, ProducerState):
+            log_state.visible = lambda: consensus.state.visible_index
         # What is in force now; the topic is the one of the table when the replica was started.
         self.config = topic.config
         self.append_clock = AppendClock(consensus.log)

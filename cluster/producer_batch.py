@@ -6,18 +6,36 @@ number of its first record; the last one follows from the number of its records.
 
 from typing import NamedTuple
 
-from model.record_batch import HEADER_BYTES, Buffer, unpack_max_timestamp, unpack_producer_id, unpack_sequence
+from model.record_batch import (
+    CONTROL_MASK,
+    HEADER_BYTES,
+    TRANSACTIONAL_MASK,
+    Buffer,
+    unpack_attributes,
+    unpack_max_timestamp,
+    unpack_producer_id,
+    unpack_sequence,
+)
 
 SEQUENCE_MASK = 2**31 - 1
+_NOT_NUMBERED = -1
 
 
 class BatchSequence(NamedTuple):
-    """The producer's side of one batch; both sequence numbers inclusive."""
+    """The producer's side of one batch; both sequence numbers inclusive.
+
+    A batch that a broker writes for a producer, such as a marker, has no sequence numbers: `is_numbered` is False.
+    """
 
     producer_id: int
     epoch: int
     first: int
     last: int
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the records have sequence numbers."""
+        return self.first != _NOT_NUMBERED
 
     @property
     def record_count(self) -> int:
@@ -39,7 +57,19 @@ def read_sequence(batch: Buffer) -> BatchSequence | None:
     if len(batch) < HEADER_BYTES or unpack_producer_id(batch)[0] < 0:
         return None
     last_offset_delta, producer_id, epoch, first = unpack_sequence(batch)
+    if first == _NOT_NUMBERED:
+        return BatchSequence(producer_id, epoch, _NOT_NUMBERED, _NOT_NUMBERED)
     return BatchSequence(producer_id, epoch, first & SEQUENCE_MASK, (first + last_offset_delta) & SEQUENCE_MASK)
+
+
+def is_transactional(batch: Buffer) -> bool:
+    """Whether a batch that `read_sequence` has read is part of a transaction, or its marker."""
+    return bool(unpack_attributes(batch)[0] & TRANSACTIONAL_MASK)
+
+
+def is_marker(batch: Buffer) -> bool:
+    """Whether a batch that `read_sequence` has read ends a transaction."""
+    return bool(unpack_attributes(batch)[0] & CONTROL_MASK)
 
 
 def read_timestamp(batch: Buffer) -> int:

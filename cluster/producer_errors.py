@@ -28,3 +28,18 @@ class DuplicateSequenceError(ProducerRefusedError):
 
 class InvalidProducerEpochError(ProducerRefusedError):
     """The producer has written with a newer epoch."""
+
+
+class TransactionStateError(ProducerRefusedError):
+    """The batch does not fit what its producer has open here, or too many transactions are open."""
+
+
+class NotAdmittedError(ProducerRefusedError):
+    """The batch would open a transaction, and nothing holds that the coordinator has said since it was asked.
+
+    Ask the coordinator, and offer the batch again with a new guard.
+    """
+
+
+class MarkerRefusedError(ProducerRefusedError):
+    """The marker does not end what is open: a batch got its place while it was made. Make it anew."""

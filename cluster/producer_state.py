@@ -1,4 +1,4 @@
-"""The idempotent producers of one partition: what makes a retry of a batch harmless (RFC 0007).
+"""The producers of one partition: what makes a retry of a batch harmless (RFC 0007), and what is open (RFC 0021).
 
     tail   uncommitted batches of producers, in log order    note -> +    truncate -> -    commit -> settled
     table  what committed entries say of each producer       snapshot, restore
@@ -7,29 +7,56 @@ A lookup sees the tail first, then the table. So a batch that is written but not
 shares its outcome instead of being answered from memory (counterexample 8), and when it is truncated, the retry is
 appended anew. Batches without a producer cost one look at 8 bytes of their header.
 
-Source: KIP-98, KIP-360; Raft's rule that state is a function of the log.
+The transactions that are open follow the log in the same way (`cluster.transactions.open_transactions`).
+
+Source: KIP-98, KIP-360, KIP-890; Raft's rule that state is a function of the log.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from cluster.producer_batch import BatchSequence, read_sequence, read_timestamp
+from cluster.producer_batch import BatchSequence, is_marker, is_transactional, read_sequence, read_timestamp
 from cluster.producer_errors import (
     DuplicateSequenceError,
     InvalidProducerEpochError,
+    MarkerRefusedError,
+    NotAdmittedError,
     OutOfOrderSequenceError,
     ProducerRefusedError,
+    TransactionStateError,
 )
-from cluster.producer_table import PlacedBatch, ProducerOptions, ProducerTable
+from cluster.producer_table import PlacedBatch, PlacedMark, Producer, ProducerOptions, ProducerTable
+from cluster.producer_tail import ProducerTail
 from cluster.state_bounds import Fill
-from model.ids import Index, Offset, Term
+from cluster.transactions.fences import Fences
+from cluster.transactions.open_transactions import OpenTransactions, Transaction
+from model.control_batch import NO_PREPARE, Marker, Prepare, decode_marker
+from model.ids import NO_INDEX, Index, Offset, Term
+from model.record_codec import CorruptRecordsError
 from raft.replicate_item import NewEntry, ReplicateResult
-from storage.entry import Entry, EntryKind
+from storage.entry import Buffer, Entry, EntryKind
+from storage.errors import CorruptLogError
 
 _CURE_MANY_PRODUCERS = (
     "let clients keep their producers: whoever has been silent longest is forgotten, and a retry of its last batches"
     " may be written twice"
 )
+_NO_SEQUENCE = -1
+
+
+class KnownProducer(NamedTuple):
+    """What a partition knows of a producer, committed or not.
+
+    `last_sequence` is -1 behind a marker with a new epoch; `timestamp` is of its newest entry, in milliseconds;
+    `coordinator_epoch` of its newest marker, -1 without one; `first_offset` of its open transaction, None without one.
+    """
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    timestamp: int
+    coordinator_epoch: int
+    first_offset: Offset | None
 
 
 class ProducerState:
@@ -41,6 +68,12 @@ class ProducerState:
         options: Bounds of the table.
         older_producers: Producers with smaller ids may have written to another topic of this name before, and go on
             where they were. The same on all replicas.
+
+    Attributes:
+        transactions: What is open.
+        fences: Guards of batches that ask the coordinator.
+        restored_index: What the state was restored as of. Below it nothing is known of what was open.
+        visible: Tells up to where readers see the log; transactions that ended below are forgotten.
     """
 
     def __init__(
@@ -50,10 +83,12 @@ class ProducerState:
         self._options = options or ProducerOptions()
         self._older_producers = older_producers
         self._table = ProducerTable(self._options)
-        self._tail: deque[PlacedBatch] = deque()
-        # The same batches by producer; nobody without any.
-        self._tails: dict[int, deque[PlacedBatch]] = {}
-        self._settled_index = 0
+        self._tail = ProducerTail()
+        self._settled_index = NO_INDEX
+        self.transactions = OpenTransactions()
+        self.fences = Fences()
+        self.restored_index = NO_INDEX
+        self.visible: Callable[[], Index] = lambda: self._settled_index
 
     @property
     def producer_count(self) -> int:
@@ -70,11 +105,30 @@ class ProducerState:
         """How many producers this life of the replica has forgotten because there were too many."""
         return self._table.evicted
 
-    def newest_batches(self) -> list[PlacedBatch]:
-        """Return the newest batch of every producer that is known, committed or not, in order of producer id."""
-        newest = {producer_id: self._table.newest_batch(producer_id) for producer_id in self._table}
-        newest |= {producer_id: batches[-1] for producer_id, batches in self._tails.items()}
-        return [newest[producer_id] for producer_id in sorted(newest)]
+    def known(self) -> list[KnownProducer]:
+        """Return what is known of every producer, committed or not, in order of producer id."""
+        return [self._known(producer_id) for producer_id in sorted({*self._table, *self._tail.producers})]
+
+    def _known(self, producer_id: int) -> KnownProducer:
+        last = self._last(producer_id)
+        producer, tail = self._table.get(producer_id), self._tail.of(producer_id)
+        assert last is not None
+        markers = [each for each in tail if isinstance(each, PlacedMark)]
+        timestamp = tail[-1].timestamp if tail else _settled(producer).timestamp
+        coordinator_epoch = (
+            markers[-1].coordinator_epoch if markers else -1 if producer is None else producer.coordinator_epoch
+        )
+        transaction = self.transactions.open_of(producer_id)
+        return KnownProducer(
+            producer_id,
+            last.epoch,
+            _NO_SEQUENCE if last.batch is None else last.batch.sequence.last,
+            timestamp,
+            coordinator_epoch,
+            None if transaction is None else transaction.first_offset,
+        )
+
+    # -- what is judged before it gets its place ----------------------------------------------------------------
 
     def admit(self, entry: NewEntry) -> ReplicateResult | ProducerRefusedError | None:
         """Judge an entry before it gets its place: None to append it, the original's place, or why it is refused."""
@@ -83,13 +137,45 @@ class ProducerState:
         batch = read_sequence(entry.payload)
         if batch is None:
             return None
-        newest = self._newest(batch.producer_id)
-        if newest is None:
+        if is_marker(entry.payload):
+            return self._judge_marker(decode_marker(entry.payload))
+        verdict = self._judge_sequence(batch)
+        return self._judge_transaction(entry, batch) if verdict is None else verdict
+
+    def opens_transaction(self, payload: Buffer) -> bool:
+        """Whether a batch needs a guard now: it is transactional, and nothing of its producer is open here.
+
+        A batch that is a duplicate, or is refused, asks nobody.
+        """
+        batch = read_sequence(payload)
+        if batch is None or not is_transactional(payload):
+            return False
+        return not self._is_part_of_open(batch) and self._judge_sequence(batch) is None
+
+    def _is_part_of_open(self, batch: BatchSequence) -> bool:
+        # A client of KIP-890 goes on in its next epoch as soon as the end of its transaction is decided. Its next batch
+        # may come before the marker, which would end the next transaction together with the former.
+        transaction = self.transactions.open_of(batch.producer_id)
+        return transaction is not None and transaction.epoch == batch.epoch
+
+    def last_prepare(self, producer_id: int) -> tuple[Prepare, Index]:
+        """Return the newest decision that a marker of this producer names, committed or not, and the marker's entry.
+
+        The entry is NO_INDEX where it is committed; the decision is NO_PREPARE where no marker is known.
+        """
+        for placed in reversed(self._tail.of(producer_id)):
+            if isinstance(placed, PlacedMark) and placed.prepare != NO_PREPARE:
+                return placed.prepare, Index(placed.log_index)
+        producer = self._table.get(producer_id)
+        return (NO_PREPARE if producer is None else producer.prepare), NO_INDEX
+
+    def _judge_sequence(self, batch: BatchSequence) -> ReplicateResult | ProducerRefusedError | None:
+        last = self._last(batch.producer_id)
+        if last is None:
             return self._judge_unknown(batch)
-        last = newest.sequence
         if batch.epoch != last.epoch:
-            return _judge_other_epoch(batch, newest)
-        if batch.is_next_after(last.last):
+            return _judge_other_epoch(batch, last)
+        if not batch.is_numbered or batch.is_next_after(last.sequence):
             return None
         # Without the look at the original a retry whose first answer was lost would be refused, and its producer would
         # send it again under another number: the records would be in the log twice (I1 of RFC 0007).
@@ -97,54 +183,104 @@ class ProducerState:
         if original is not None:
             index = Index(original.log_index)
             return ReplicateResult(index, index, Offset(original.base_offset), Term(original.term), original.timestamp)
-        return self._refuse_out_of_order(batch, newest)
+        return self._refuse_out_of_order(batch, last)
+
+    def _judge_transaction(self, entry: NewEntry, batch: BatchSequence) -> ProducerRefusedError | None:
+        producer_id = batch.producer_id
+        transaction = self.transactions.open_of(producer_id)
+        if not is_transactional(entry.payload):
+            if transaction is not None:
+                return TransactionStateError(
+                    f"producer {producer_id} has a transaction open here, and this is no part of it"
+                )
+            return None
+        if transaction is not None:
+            if transaction.epoch == batch.epoch:
+                return None
+            return NotAdmittedError(
+                f"producer {producer_id}: the marker of its transaction of epoch {transaction.epoch} is missing here"
+            )
+        # X7 of RFC 0021: what was decided since the coordinator was asked holds for this batch, too.
+        if entry.guard is None or entry.guard != self.fences.guard(producer_id):
+            return NotAdmittedError(f"producer {producer_id}: the coordinator has not been asked since the last marker")
+        if len(self.transactions) >= self._options.producers_max:
+            return TransactionStateError(
+                f"{len(self.transactions)} transactions are open in this partition, the most there may be"
+            )
+        return None
+
+    def _judge_marker(self, marker: Marker) -> ProducerRefusedError | None:
+        last, transaction = self._last(marker.producer_id), self.transactions.open_of(marker.producer_id)
+        if last is not None and marker.epoch < last.epoch:
+            return InvalidProducerEpochError(
+                f"producer {marker.producer_id}: a marker of epoch {marker.epoch}, which is older than {last.epoch}"
+            )
+        if transaction is None or transaction.first_offset != marker.first_offset:
+            return MarkerRefusedError(
+                f"producer {marker.producer_id} has no transaction open from {marker.first_offset} on"
+            )
+        if marker.prepare == NO_PREPARE and marker.epoch != transaction.epoch:
+            return MarkerRefusedError(
+                f"producer {marker.producer_id} has a transaction open in epoch {transaction.epoch}"
+            )
+        return None
+
+    # -- following the log --------------------------------------------------------------------------------------
 
     def note(self, entry: Entry) -> None:
-        """Take an entry that got its place at the end of the log."""
+        """Take an entry that got its place at the end of the log.
+
+        Raises:
+            CorruptLogError: A marker that cannot be read.
+        """
         if entry.kind is not EntryKind.DATA or entry.index <= self._settled_index:
             return
         sequence = read_sequence(entry.payload)
         if sequence is None:
             return
-        batch = PlacedBatch(sequence, entry.base_offset, entry.index, entry.term, read_timestamp(entry.payload))
-        assert not self._tail or self._tail[-1].log_index < batch.log_index, "entries are noted in log order"
-        self._tail.append(batch)
-        self._tails.setdefault(sequence.producer_id, deque()).append(batch)
+        self._tail.add(self._placed(entry, sequence))
+
+    def _placed(self, entry: Entry, sequence: BatchSequence) -> PlacedBatch | PlacedMark:
+        timestamp = read_timestamp(entry.payload)
+        if is_transactional(entry.payload):
+            if is_marker(entry.payload):
+                return self._placed_marker(entry, timestamp)
+            if self.transactions.open_of(sequence.producer_id) is None:
+                begun = Transaction(sequence.producer_id, sequence.epoch, entry.index, entry.base_offset, timestamp)
+                self.transactions.begin(begun)
+        if not sequence.is_numbered:
+            return PlacedMark(sequence.producer_id, sequence.epoch, entry.index, entry.term, timestamp)
+        return PlacedBatch(sequence, entry.base_offset, entry.index, entry.term, timestamp)
+
+    def _placed_marker(self, entry: Entry, timestamp: int) -> PlacedMark:
+        try:
+            marker = decode_marker(entry.payload)
+        except CorruptRecordsError as error:
+            raise CorruptLogError(f"entry {entry.index}: {error}") from error
+        self.transactions.end(marker.producer_id, entry.index)
+        place = (entry.index, entry.term, timestamp)
+        return PlacedMark(marker.producer_id, marker.epoch, *place, marker.prepare, marker.coordinator_epoch)
 
     def truncate(self, first_removed: Index) -> None:
-        """Forget the batches from `first_removed` on; none of them is committed."""
-        while self._tail and self._tail[-1].log_index >= first_removed:
-            batch = self._tail.pop()
-            producer_id = batch.sequence.producer_id
-            batches = self._tails[producer_id]
-            # I2 of RFC 0007: the newest batch of the log is the newest of its producer. Otherwise the removed batch
-            # would stay here, and its retry would be answered as a duplicate.
-            assert batches[-1] is batch
-            batches.pop()
-            if not batches:
-                del self._tails[producer_id]
+        """Forget the entries from `first_removed` on; none of them is committed."""
+        # A state that was restored may be ahead of the log: what is settled stays.
+        self.transactions.truncate(max(first_removed, Index(self._settled_index + 1)))
+        self._tail.truncate(first_removed)
 
     def commit(self, index: Index) -> None:
         """Everything up to `index` is final."""
         self._settled_index = max(self._settled_index, index)
-        if not self._tail or self._tail[0].log_index > index:
+        self.transactions.settle(min(self._settled_index, self.visible()))
+        if not self._tail.reaches(index):
             return
         now_ms = self._now_ms()
-        while self._tail and self._tail[0].log_index <= index:
-            batch = self._tail.popleft()
-            producer_id = batch.sequence.producer_id
-            batches = self._tails[producer_id]
-            # I2 of RFC 0007: the oldest batch of the log is the oldest of its producer.
-            assert batches[0] is batch
-            batches.popleft()
-            if not batches:
-                del self._tails[producer_id]
-            self._table.settle(batch, now_ms)
-        self._table.expire(now_ms)
+        for placed in self._tail.settle(index):
+            self._table.settle(placed, now_ms)
+        self._table.expire(now_ms, self.transactions.holds)
 
     def snapshot(self) -> Iterator[bytes]:
-        """Yield the table as of the last `commit`, part by part."""
-        return self._table.encode()
+        """Yield the table, and what is open, as of the last `commit`, part by part."""
+        return self._table.encode(list(self.transactions.open_at(self._settled_index)))
 
     def restore(self, state: bytes, applied_index: Index) -> Iterator[None]:
         """Begin from a snapshot; entries at or below `applied_index` are in it and are skipped when noted.
@@ -153,33 +289,40 @@ class ProducerState:
             CorruptLogError: The state cannot be read.
         """
         table = ProducerTable(self._options)
-        yield from table.decode(state, self._now_ms())
+        transactions = yield from table.decode(state, self._now_ms())
         self.reset()
         self._table = table
-        self._settled_index = applied_index
+        self.transactions.restore(transactions)
+        self._settled_index = self.restored_index = applied_index
 
     def reset(self) -> None:
         """Begin from nothing."""
         self._table = ProducerTable(self._options)
         self._tail.clear()
-        self._tails.clear()
-        self._settled_index = 0
+        self.transactions.reset()
+        self._settled_index = self.restored_index = NO_INDEX
 
-    def _newest(self, producer_id: int) -> PlacedBatch | None:
-        tail = self._tails.get(producer_id)
-        if tail:
-            return tail[-1]
+    def _last(self, producer_id: int) -> "_Last | None":
+        """Return the newest epoch of a producer, and its newest batch in that epoch."""
+        epoch = None
+        for placed in reversed(self._tail.of(producer_id)):
+            if isinstance(placed, PlacedMark):
+                epoch = placed.epoch if epoch is None else epoch
+            elif epoch in (None, placed.sequence.epoch):
+                return _Last(placed.sequence.epoch, placed)
+            else:
+                assert epoch is not None
+                return _Last(epoch, None)
         producer = self._table.get(producer_id)
-        return None if producer is None else producer.batches[-1]
+        if producer is None or epoch not in (None, producer.epoch):
+            return None if epoch is None else _Last(epoch, None)
+        return _Last(producer.epoch, producer.batches[-1] if producer.batches else None)
 
     def _find(self, batch: BatchSequence) -> PlacedBatch | None:
-        for placed in reversed(self._tails.get(batch.producer_id, ())):
-            if placed.sequence == batch:
-                return placed
         producer = self._table.get(batch.producer_id)
-        if producer is not None:
-            for placed in reversed(producer.batches):
-                if placed.sequence == batch:
+        for known in (self._tail.of(batch.producer_id), () if producer is None else producer.batches):
+            for placed in reversed(known):
+                if isinstance(placed, PlacedBatch) and placed.sequence == batch:
                     return placed
         return None
 
@@ -187,13 +330,13 @@ class ProducerState:
         # Who was never here begins with 0: a later batch that overtook the first one on its way through a change of
         # leaders must not become the beginning. Who may have been forgotten goes on where it was (KIP-360).
         is_older = batch.producer_id < self._older_producers
-        if batch.first == 0 or is_older or self._table.may_have_forgotten(batch.producer_id):
+        if batch.first <= 0 or is_older or self._table.may_have_forgotten(batch.producer_id):
             return None
         return OutOfOrderSequenceError(
             f"producer {batch.producer_id} has written nothing here and begins with sequence {batch.first}, not 0"
         )
 
-    def _refuse_out_of_order(self, batch: BatchSequence, newest: PlacedBatch) -> ProducerRefusedError:
+    def _refuse_out_of_order(self, batch: BatchSequence, last: "_Last") -> ProducerRefusedError:
         producer = self._table.get(batch.producer_id)
         if producer is not None and producer.has_had(batch):
             return DuplicateSequenceError(
@@ -201,18 +344,39 @@ class ProducerState:
                 " but their offset is no longer known"
             )
         return OutOfOrderSequenceError(
-            f"producer {batch.producer_id}: sequence {batch.first} does not follow {newest.sequence.last}", newest.term
+            f"producer {batch.producer_id}: sequence {batch.first} does not follow {last.sequence}", last.term
         )
 
 
-def _judge_other_epoch(batch: BatchSequence, newest: PlacedBatch) -> ProducerRefusedError | None:
-    last = newest.sequence
+class _Last(NamedTuple):
+    """The newest epoch of a producer; its newest batch in it, None where only a marker has told the epoch."""
+
+    epoch: int
+    batch: PlacedBatch | None
+
+    @property
+    def sequence(self) -> int:
+        """The last sequence number; the next one is 0 without any."""
+        return _NO_SEQUENCE if self.batch is None else self.batch.sequence.last
+
+    @property
+    def term(self) -> int:
+        """In which the batch got its place; 0 without one."""
+        return 0 if self.batch is None else self.batch.term
+
+
+def _settled(producer: Producer | None) -> Producer:
+    assert producer is not None
+    return producer
+
+
+def _judge_other_epoch(batch: BatchSequence, last: _Last) -> ProducerRefusedError | None:
     if batch.epoch < last.epoch:
         return InvalidProducerEpochError(
             f"producer {batch.producer_id}: epoch {batch.epoch} is older than {last.epoch}"
         )
-    if batch.first != 0:
+    if batch.first > 0:
         return OutOfOrderSequenceError(
-            f"producer {batch.producer_id}: epoch {batch.epoch} begins with sequence {batch.first}, not 0", newest.term
+            f"producer {batch.producer_id}: epoch {batch.epoch} begins with sequence {batch.first}, not 0", last.term
         )
     return None

@@ -23,6 +23,9 @@ _CODES: dict[type[Exception], ErrorCode] = {
     producer_errors.OutOfOrderSequenceError: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     producer_errors.DuplicateSequenceError: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     producer_errors.InvalidProducerEpochError: ErrorCode.INVALID_PRODUCER_EPOCH,
+    producer_errors.TransactionStateError: ErrorCode.INVALID_TXN_STATE,
+    # Every client sends such a batch again, and the coordinator is asked then.
+    producer_errors.NotAdmittedError: ErrorCode.NOT_ENOUGH_REPLICAS,
     # Only group tables refuse what clients write; raft0's speak as TablesFullError.
     state_bounds.StateFullError: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     storage_errors.StorageError: ErrorCode.KAFKA_STORAGE_ERROR,

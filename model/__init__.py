@@ -5,6 +5,7 @@
 * `record_batch`  the Kafka v2 record batch: header fields, validation, in-place stamping.
 * `record_codec`  the records inside a batch, for lookups by time.
 * `key_value_batch`  batches that brokers write themselves: keys and values.
+* `control_batch`  the markers by which brokers end transactions.
 * `duration_histogram`  durations of one interval, in buckets that can be added up.
 * `fixed_histogram`  durations since the start in fixed buckets, and the longest of the last minute.
 * `bounded_names`  names that are labels of metrics, and how many there may be.

@@ -42,7 +42,7 @@ class Prepare(NamedTuple):
     """
 
     term: int
-    index: int
+    index: int  # type: ignore[assignment]  # It hides a method of tuples that nobody calls.
 
 
 NO_PREPARE = Prepare(0, 0)

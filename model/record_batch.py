@@ -32,6 +32,7 @@ unpack_max_timestamp = struct.Struct(">35xq").unpack_from
 unpack_attributes = struct.Struct(">21xh12xq").unpack_from
 unpack_record_count = struct.Struct(">57xi").unpack_from
 unpack_producer_id = struct.Struct(">43xq").unpack_from
+unpack_attributes = struct.Struct(">21xh").unpack_from
 # Last offset delta, producer id, producer epoch, base sequence.
 unpack_sequence = struct.Struct(">23xi16xqhi").unpack_from
 

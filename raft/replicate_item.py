@@ -15,11 +15,14 @@ class NewEntry(NamedTuple):
 
     `payload` belongs to the engine from the call on: a data payload (a Kafka v2 batch) is stamped in place with its
     base offset and leader epoch, so it must be a bytearray that nobody else writes to.
+
+    `guard` is what the group's log state compares when the entry gets its place (RFC 0021, section 4).
     """
 
     kind: EntryKind
     payload: bytearray | bytes
     record_count: int
+    guard: int | None = None
 
 
 class ReplicateResult(NamedTuple):

@@ -4,22 +4,12 @@ The coordinator says yes, the batch waits for memory, and meanwhile the transact
 open here, and the batch behind it would open a transaction that nobody ends. So each request for markers raises a count
 of its producer, and a batch is placed only if the count is what it was before the question.
 
-The counts are this leader's, in this process. A guard names the term, too: a new leader begins its own.
+The counts are this replica's, in this process. A batch with a guard is offered in the term in which it was taken, and
+in no other: fences of other leaders in between are not counted here.
 """
-
-from typing import NamedTuple
-
-from model.ids import Term
 
 # Producers whose counts are known exactly, some 100 bytes each.
 _FENCES_MAX = 20_000
-
-
-class Guard(NamedTuple):
-    """What must not have changed when the batch gets its place: the leader's term, and the producer's fence count."""
-
-    term: Term
-    count: int
 
 
 class Fences:
@@ -35,13 +25,9 @@ class Fences:
         # The count of all that are not known: the largest that was forgotten.
         self._forgotten = 0
 
-    def guard(self, producer_id: int, term: Term) -> Guard:
-        """Return the guard of a batch that is about to ask."""
-        return Guard(term, self._counts.get(producer_id, self._forgotten))
-
-    def holds(self, guard: Guard, producer_id: int, term: Term) -> bool:
-        """Whether nothing has fenced the producer since `guard` was taken, in the same term."""
-        return self.guard(producer_id, term) == guard
+    def guard(self, producer_id: int) -> int:
+        """Return the guard of a batch that is about to ask; it holds while this is what `guard` returns."""
+        return self._counts.get(producer_id, self._forgotten)
 
     def fence(self, producer_id: int) -> None:
         """A coordinator ends a transaction of the producer: guards that were taken before do not hold."""

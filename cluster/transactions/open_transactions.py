@@ -57,6 +57,10 @@ class OpenTransactions:
         """Return what a producer has open, by all that the log holds, committed or not."""
         return self._open.get(producer_id)
 
+    def holds(self, producer_id: int) -> bool:
+        """Whether a producer has something open, or something whose marker not all readers see yet."""
+        return producer_id in self._open or any(each.producer_id == producer_id for each in self._ended)
+
     def begin(self, transaction: Transaction) -> None:
         """A batch opens a transaction; its producer has none open."""
         # X2 of RFC 0021: a second one would hide the first one's end.

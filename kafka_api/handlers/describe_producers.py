@@ -1,9 +1,8 @@
-"""DescribeProducers (61): the idempotent producers that a replica remembers, the leader's or another one."""
+"""DescribeProducers (61): the producers that a replica remembers, and what they have open."""
 
 import asyncio
 
-from cluster.producer_state import ProducerState
-from cluster.producer_table import PlacedBatch
+from cluster.producer_state import KnownProducer, ProducerState
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from kafka_api.request_context import RequestContext
@@ -11,7 +10,7 @@ from kafka_api.request_context import RequestContext
 _Partition = DescribeProducersResponse.PartitionResponse
 _Producer = DescribeProducersResponse.ProducerState
 
-_NO_COORDINATOR_EPOCH = -1
+_NO_TRANSACTION = -1
 # Of one answer: some 10 MB in memory.
 _PRODUCERS_MAX = 20_000
 
@@ -52,18 +51,19 @@ def _describe(context: RequestContext, name: str, number: int, room: int) -> _Pa
     if state.producer_count > room and room < _PRODUCERS_MAX:
         why = f"more than {_PRODUCERS_MAX} producers: ask for fewer partitions at once"
         return _refused(number, ErrorCode.INVALID_REQUEST, why)
-    return _Partition(partition_index=number, active_producers=[_described(batch) for batch in state.newest_batches()])
+    return _Partition(partition_index=number, active_producers=[_described(each) for each in state.known()])
 
 
 def _refused(number: int, code: ErrorCode, message: str | None = None) -> _Partition:
     return _Partition(partition_index=number, error_code=code, error_message=message, active_producers=[])
 
 
-def _described(batch: PlacedBatch) -> _Producer:
+def _described(producer: KnownProducer) -> _Producer:
     return _Producer(
-        producer_id=batch.sequence.producer_id,
-        producer_epoch=batch.sequence.epoch,
-        last_sequence=batch.sequence.last,
-        last_timestamp=batch.timestamp,
-        coordinator_epoch=_NO_COORDINATOR_EPOCH,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=_NO_TRANSACTION if producer.first_offset is None else producer.first_offset,
     )

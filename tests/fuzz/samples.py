@@ -31,9 +31,11 @@ from cluster.commands import (
 from cluster.controller_tables import ControllerTables
 from cluster.data_directory import DirectoryRecord
 from cluster.producer_batch import BatchSequence
-from cluster.producer_table import PlacedBatch, ProducerOptions, ProducerTable
+from cluster.producer_table import PlacedBatch, PlacedMark, ProducerOptions, ProducerTable
+from cluster.transactions.open_transactions import Transaction
 from kafka_api.protocol.codec import encode_request, encode_response, versions
 from kafka_api.protocol.schema.message_schema import Direction, api_keys, schema_of
+from model.control_batch import Prepare
 from model.features import MEMBERSHIP, LevelRange
 from model.ids import DirectoryId, Index, NodeId, Offset, Replica, Term
 from model.topic_config import TopicConfig
@@ -287,7 +289,10 @@ def replica_states() -> list[bytes]:
     ]
     states.append((1, encode_log_start(_snapshot().start)))
     states += [(4, encode_configuration(each)) for each in configurations()]
-    states += [(2, b"".join(producers.encode())), (3, b"".join(tables.encode()))]
+    states.append((2, b"".join(producers.encode())))
+    producers.settle(PlacedMark(1, 3, 30, 2, 1001, Prepare(5, 6), 4), 0)
+    begun = [Transaction(2, 0, Index(9), Offset(40), 1000)]
+    states += [(2, b"".join(producers.encode(begun))), (3, b"".join(tables.encode()))]
     for later in (raised, altered, moved, members):
         for index, command in enumerate(later, start=9):
             tables.apply(command, Index(index))

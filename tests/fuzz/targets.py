@@ -5,13 +5,13 @@ be consistent with itself, read alike however the bytes came, and lie within the
 """
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import TypeVar, cast
 from unittest.mock import patch
 
 import crc32c
@@ -60,6 +60,8 @@ from tests.fuzz.pieces import pieces
 KAFKA_FRAME_BYTES_MAX, KAFKA_SCRATCH_BYTES = 2048, 256
 UNPACKED_BYTES_MAX = 4 * 1024 * 1024
 HISTORY_CONFIGURATIONS_MAX = 2000
+
+T = TypeVar("T")
 
 GROUP = GroupId("g")
 
@@ -242,21 +244,26 @@ def replica_state(data: bytes) -> None:
             assert decode_log_start(body).flaw() is None
         case 2:
             table = ProducerTable(ProducerOptions())
-            list(table.decode(body, 0))
-            list(ProducerTable(ProducerOptions()).decode(b"".join(table.encode()), 0))
+            begun = _end_of(table.decode(body, 0))
+            again = ProducerTable(ProducerOptions())
+            assert _end_of(again.decode(b"".join(table.encode(begun)), 0)) == begun
         case 3:
             tables = ControllerTables(TopicConfig(), samples.OFFERED)
-            steps = tables.decode(body)
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    tables.replace(end.value)
-                    break
+            tables.replace(_end_of(tables.decode(body)))
             list(ControllerTables(TopicConfig(), samples.OFFERED).decode(b"".join(tables.encode())))
         case 4:
             configuration = decode_configuration(body)
             assert decode_configuration(encode_configuration(configuration)) == configuration
+
+
+def _end_of(steps: Generator[None, None, T]) -> T:
+    """Return what a generator returns at its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
 
 
 # -- what people send and keep

@@ -247,15 +247,10 @@ def cache_is_not_rolled_back(patch: pytest.MonkeyPatch) -> None:
 
     def truncate(state: ProducerState, first_removed: Index) -> None:
         now_ms = state._now_ms()
-        kept = [batch for batch in state._tail if batch.log_index < first_removed]
-        for batch in state._tail:
-            if batch.log_index >= first_removed:
-                state._table.settle(batch, now_ms)
-        state._tail.clear()
-        state._tails.clear()
-        for batch in kept:
-            state._tail.append(batch)
-            state._tails.setdefault(batch.sequence.producer_id, type(state._tail)()).append(batch)
+        removed = [placed for placed in state._tail if placed.log_index >= first_removed]
+        for placed in removed:
+            state._table.settle(placed, now_ms)
+        state._tail.truncate(first_removed)
 
     patch.setattr(ProducerState, "truncate", truncate)
 

@@ -81,7 +81,7 @@ def _producers_out_of_order():
     state = ProducerState(lambda: 0)
     for index in (1, 2):
         state.note(placed(new_batch(_PRODUCER, index - 1), index, index - 1))
-    state._tails[_PRODUCER].reverse()
+    state._tail.of(_PRODUCER).reverse()
     return state
 
 

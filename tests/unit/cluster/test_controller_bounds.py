@@ -21,11 +21,13 @@ from cluster.commands import (
 from cluster.controller_state import ControllerState
 from cluster.errors import TablesFullError
 from cluster.producer_batch import BatchSequence
-from cluster.producer_table import PlacedBatch, ProducerOptions, ProducerTable
+from cluster.producer_table import PlacedBatch, PlacedMark, ProducerOptions, ProducerTable
 from cluster.state_bounds import StateFullError, StateOptions
 from cluster.topic_changes import ConfigChange, ConfigOperation
+from cluster.transactions.open_transactions import Transaction
 from kafka_api.error_mapping import error_code
 from kafka_api.protocol.error_codes import ErrorCode
+from model.control_batch import Prepare
 from model.ids import Index, Offset, Term
 from model.topic_config import TopicConfig
 from raft.replicate_item import NewEntry
@@ -174,8 +176,15 @@ def test_the_largest_table_of_producers_fits_into_a_snapshot_many_times():
             first = (largest - 20 + 2 * number) & largest
             sequence = BatchSequence(2**63 - 1 - producer, 2**15 - 1, first, (first + 1) & largest)
             table.settle(PlacedBatch(sequence, *[2**63 - 1] * 4), 0)
-    table.expire(0)
-    size = len(b"".join(table.encode()))
+        place = (2**63 - 1 - producer, 2**15 - 1, *[2**63 - 1] * 3)
+        table.settle(PlacedMark(*place, Prepare(2**63 - 1, 2**63 - 1), 2**31 - 1), 0)
+    table.expire(0, lambda producer: False)
+    # Each has one open, at the largest places that a log could have.
+    open_ = [
+        Transaction(2**63 - 1 - producer, 2**15 - 1, Index(2**63 - 1), Offset(2**63 - 1), 2**63 - 1)
+        for producer in range(options.producers_max)
+    ]
+    size = len(b"".join(table.encode(open_)))
     assert len(table) == options.producers_max
     assert size <= options.state_bytes_max < STATE_BYTES_MAX / 50
 

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from cluster.transactions.fences import Fences
 from cluster.transactions.open_transactions import OpenTransactions, Transaction
-from model.ids import Index, Offset, Term
+from model.ids import Index, Offset
 
 PRODUCERS = st.integers(0, 3)
 
@@ -93,20 +93,19 @@ def test_a_second_transaction_of_a_producer_cannot_hide_the_first():
 
 def test_a_guard_holds_until_its_producer_is_fenced():
     fences = Fences()
-    mine, other = fences.guard(1, Term(3)), fences.guard(2, Term(3))
+    mine, other = fences.guard(1), fences.guard(2)
     fences.fence(1)
-    assert not fences.holds(mine, 1, Term(3))
-    assert fences.holds(other, 2, Term(3))
-    assert fences.holds(fences.guard(1, Term(3)), 1, Term(3))
-    assert not fences.holds(other, 2, Term(4))
+    assert fences.guard(1) != mine
+    assert fences.guard(2) == other
 
 
 def test_a_guard_of_a_fenced_producer_never_holds_though_its_fence_is_forgotten():
     fences = Fences(fences_max=2)
-    guards = {producer: fences.guard(producer, Term(1)) for producer in range(9)}
+    guards = {producer: fences.guard(producer) for producer in range(9)}
     for producer in range(8):
         fences.fence(producer)
-    assert not any(fences.holds(guards[producer], producer, Term(1)) for producer in range(8))
+    assert not any(fences.guard(producer) == guards[producer] for producer in range(8))
     # Nothing has fenced the ninth. Its guard is refused all the same: the coordinator is asked once more.
-    assert not fences.holds(guards[8], 8, Term(1))
-    assert fences.holds(fences.guard(8, Term(1)), 8, Term(1))
+    assert fences.guard(8) != guards[8]
+    guard = fences.guard(8)
+    assert fences.guard(8) == guard

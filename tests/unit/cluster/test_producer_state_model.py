@@ -138,7 +138,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
     def the_tail_is_what_is_not_committed(self):
         tail = [entry[4][0] for entry in self.entries if entry[0] >= 0 and entry[4][0] > self.committed]
         assert [batch.log_index for batch in self.state._tail] == tail
-        assert sum(map(len, self.state._tails.values())) == len(tail)
+        assert sum(len(self.state._tail.of(producer)) for producer in self.state._tail.producers) == len(tail)
 
 
 ProducerStateMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)

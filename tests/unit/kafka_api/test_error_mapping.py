@@ -75,9 +75,12 @@ MAPPED = {
     cluster.producer_errors.OutOfOrderSequenceError: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     cluster.producer_errors.DuplicateSequenceError: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     cluster.producer_errors.InvalidProducerEpochError: ErrorCode.INVALID_PRODUCER_EPOCH,
+    cluster.producer_errors.TransactionStateError: ErrorCode.INVALID_TXN_STATE,
+    cluster.producer_errors.NotAdmittedError: ErrorCode.NOT_ENOUGH_REPLICAS,
 }
 
 UNREACHABLE = {
+    cluster.producer_errors.MarkerRefusedError: "the marker is made anew (cluster.transactions.markers)",
     raft.errors.RaftError: "a base: only its subclasses are raised",
     raft.errors.RetryableError: "a base: only its subclasses are raised",
     raft.errors.AmbiguousError: "a base: only its subclasses are raised",

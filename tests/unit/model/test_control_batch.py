@@ -26,7 +26,12 @@ def test_a_marker_is_read_as_it_was_written(marker):
     batch = encode_marker(marker, 1000)
     assert decode_marker(batch) == marker
     header = check_batch(batch)
-    assert (header.is_control, header.is_transactional, header.base_sequence, header.record_count) == (True, True, -1, 1)
+    assert (header.is_control, header.is_transactional, header.base_sequence, header.record_count) == (
+        True,
+        True,
+        -1,
+        1,
+    )
 
 
 def test_a_marker_has_the_bytes_of_kafkas():
