@@ -6,11 +6,12 @@ from typing import NamedTuple, TypeVar, cast
 
 from cluster.append_clock import AppendClock
 from cluster.errors import OffsetOutOfRangeError
-from cluster.producer_state import ProducerState
 from cluster.replica_gauges import ReplicaGauges
 from cluster.retention_rule import RetentionPolicy
 from cluster.retention_start import retention_start
 from cluster.topic_table import Topic
+from cluster.transactions.aborted import AbortedTransaction, aborted_in
+from cluster.transactions.log_state import TransactionalLogState
 from model.ids import NO_INDEX, ConsistencyLevel, GroupId, Index, NodeId, Offset, Term
 from model.throttled_replicas import parse_throttled_replicas
 from model.topic_config import TopicConfig
@@ -57,8 +58,10 @@ class Partition:
         self._consensus = consensus
         # What the replica's log has built up: producers, or in __consumer_offsets the groups.
         self.log_state = log_state
-        if isinstance(log_state, ProducerState):
-            log_state.visible = lambda: consensus.state.visible_index
+        # The same where clients' transactions may be open in the log; None: they never are.
+        self.transactional = log_state if isinstance(log_state, TransactionalLogState) else None
+        if self.transactional is not None:
+            self.transactional.visible = lambda: consensus.state.visible_index
         # What is in force now; the topic is the one of the table when the replica was started.
         self.config = topic.config
         self.append_clock = AppendClock(consensus.log)
@@ -189,6 +192,41 @@ class Partition:
         return offset
 
     @property
+    def knows_stable(self) -> bool:
+        """Whether the log has reached what the restored state is as of.
+
+        Before that, what was open at a lower index is not known: a state as of entry 1000 over a log that ends at 500
+        has forgotten the transaction that began at 90 and was aborted at 900.
+        """
+        state = self._consensus.state
+        restored = NO_INDEX if self.transactional is None else self.transactional.restored_index
+        return min(state.commit_index, state.visible_index) >= restored
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """The first offset that readers at read_committed must not see yet (RFC 0021, section 3).
+
+        Raises:
+            NotLeaderError: It is not known what is open: ask again.
+        """
+        return self._stable_end()[1]
+
+    def _last_read(self, *, read_committed: bool) -> Index:
+        return self._stable_end()[0] if read_committed else self._consensus.state.visible_index
+
+    def _stable_end(self) -> tuple[Index, Offset]:
+        """Return the last entry that readers at read_committed see, and the last stable offset."""
+        visible = self._consensus.state.visible_index
+        if self.transactional is None:
+            return visible, self.high_watermark
+        if not self.knows_stable:
+            raise NotLeaderError(f"{self.name}: the log has not reached what the state was saved as of")
+        first = self.transactional.transactions.first_open_at(visible)
+        if first is None:
+            return visible, self.high_watermark
+        return Index(first.first_index - 1), max(first.first_offset, self.start_offset)
+
+    @property
     def end_offset(self) -> Offset:
         """The offset of the next record, visible or not."""
         return self._log.next_offset
@@ -202,9 +240,21 @@ class Partition:
         level: ConsistencyLevel,
         deadline: float,
         expected_term: Term | None = None,
+        *,
+        guard: int | None = None,
+        is_transactional: bool = False,
     ) -> ReplicateStages:
-        """Append one checked v2 batch, which belongs to the engine from now on; in no other term than this one."""
-        entry = NewEntry(EntryKind.DATA, batch, record_count)
+        """Append one checked v2 batch, which belongs to the engine from now on; in no other term than this one.
+
+        `guard` was taken before the coordinator was asked, in `expected_term`.
+        """
+        entry = NewEntry(EntryKind.DATA, batch, record_count, guard, is_transactional)
+        return self._consensus.replicate([entry], level, expected_term=expected_term, deadline=deadline)
+
+    def write_marker(self, marker: bytearray, expected_term: Term, deadline: float) -> ReplicateStages:
+        """Append the batch of one marker; it has the reserves of the system's own writes."""
+        entry = NewEntry(EntryKind.DATA, marker, 1, is_durable=True, is_urgent=True)
+        level = ConsistencyLevel.QUORUM_ACK
         return self._consensus.replicate([entry], level, expected_term=expected_term, deadline=deadline)
 
     async def delete_records(self, offset: int, deadline: float) -> Offset:
@@ -274,27 +324,34 @@ class Partition:
         """Whether the entry that holds `offset` is in memory; what follows it may not be."""
         return self._log.reader.is_in_memory(offset)
 
-    async def fetch(self, offset: Offset, max_bytes: int) -> list[Buffer]:
+    async def fetch(self, offset: Offset, max_bytes: int, *, read_committed: bool = False) -> list[Buffer]:
         """Return whole visible batches from the one that holds `offset` on, at least one if there is any.
+
+        With `read_committed` they end before the last stable offset.
 
         Raises:
             StorageError: The log cannot be read.
             NotLeaderError: This leadership has ended meanwhile.
         """
-        batches = await self._fetch(offset, max_bytes, from_files=False)
+        batches = await self._fetch(offset, max_bytes, from_files=False, read_committed=read_committed)
         return cast(list[Buffer], batches)
 
-    async def fetch_to_send(self, offset: Offset, max_bytes: int) -> Sequence[Buffer | FileRange]:
+    async def fetch_to_send(
+        self, offset: Offset, max_bytes: int, *, read_committed: bool = False
+    ) -> Sequence[Buffer | FileRange]:
         """As `fetch`; batches may be told as ranges of files, which need not be read to be sent.
 
         Raises:
             StorageError: The log cannot be read.
             NotLeaderError: This leadership has ended meanwhile.
         """
-        return await self._fetch(offset, max_bytes, from_files=True)
+        return await self._fetch(offset, max_bytes, from_files=True, read_committed=read_committed)
 
-    async def _fetch(self, offset: Offset, max_bytes: int, *, from_files: bool) -> Sequence[Buffer | FileRange]:
-        term, visible = self.leader_epoch, self._consensus.state.visible_index
+    async def _fetch(
+        self, offset: Offset, max_bytes: int, *, from_files: bool, read_committed: bool
+    ) -> Sequence[Buffer | FileRange]:
+        # X5 of RFC 0021: what is open now may be aborted; a read that ended behind it would show it.
+        term, visible = self.leader_epoch, self._last_read(read_committed=read_committed)
         first = await self._in_term(term, self._log.reader.index_of_offset(offset))
         batches: list[Buffer] = []
         # Entries without records (a barrier after each election) do not count as an answer.
@@ -329,13 +386,27 @@ class Partition:
             raise NotLeaderError(f"the leadership of epoch {term} ended while the log was read")
         return found
 
-    async def find_timestamp(self, timestamp_ms: int, *, first: Index = NO_INDEX) -> TimestampHit | None:
-        """Return the first visible batch, in entry `first` or later, with a record at or after `timestamp_ms`.
+    async def aborted_transactions(self, first: Offset, end: Offset) -> list[AbortedTransaction]:
+        """Return the aborted transactions that readers of the offsets from `first` to before `end` leave out.
 
         Raises:
             StorageError, NotLeaderError: As `fetch`.
         """
-        term, visible = self.leader_epoch, self._consensus.state.visible_index
+        if self.transactional is None or first >= end:
+            return []
+        return await self._in_term(self.leader_epoch, aborted_in(self._log, first, end))
+
+    async def find_timestamp(
+        self, timestamp_ms: int, *, first: Index = NO_INDEX, read_committed: bool = False
+    ) -> TimestampHit | None:
+        """Return the first visible batch, in entry `first` or later, with a record at or after `timestamp_ms`.
+
+        With `read_committed` it lies before the last stable offset.
+
+        Raises:
+            StorageError, NotLeaderError: As `fetch`.
+        """
+        term, visible = self.leader_epoch, self._last_read(read_committed=read_committed)
         hit = await self._in_term(term, self._log.reader.offset_of_timestamp(timestamp_ms, visible, first=first))
         if hit is None:
             return None
@@ -360,13 +431,15 @@ class Partition:
         """Return the epoch in which the record at `offset` was (or the next record would be) written."""
         return self._log.term_of_offset(offset)
 
-    async def max_timestamp(self, *, first: Index = NO_INDEX) -> int | None:
+    async def max_timestamp(self, *, first: Index = NO_INDEX, read_committed: bool = False) -> int | None:
         """Return the largest timestamp of any visible batch in entry `first` or later, None if there is none.
+
+        With `read_committed` only batches before the last stable offset count.
 
         Raises:
             StorageError, NotLeaderError: As `fetch`.
         """
-        visible = self._consensus.state.visible_index
+        visible = self._last_read(read_committed=read_committed)
         return await self._in_term(self.leader_epoch, self._log.reader.max_timestamp(visible, first=first))
 
     def watch(self, callback: Callable[[], None]) -> int:

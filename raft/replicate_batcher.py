@@ -8,7 +8,7 @@ order of the calls, while
     this group's batchers hold too much                                      batcher_bytes
     all groups of the node hold too much, the reserve left out               node_batcher_bytes
 
-and what is not a producer's (barriers, configurations, commands, internal topics) waits only for the last, its
+and what is not a producer's (barriers, configurations, commands, markers, internal topics) waits only for the last, its
 reserve included (counterexample 12).
 
 Source: Redpanda's RFC 20220119 (one path for all levels) and its replicate_batcher.
@@ -151,7 +151,7 @@ class ReplicateBatcher:
         self._items = []
 
     def _is_producers(self, item: ReplicateItem) -> bool:
-        return item.is_data and not self._context.is_internal
+        return item.is_data and not self._context.is_internal and not item.is_urgent
 
     def _is_held(self) -> bool:
         context = self._context
@@ -285,9 +285,10 @@ class ReplicateBatcher:
                 refusals.append((item, refusal))
                 continue
             placed.items.append(item)
-            # Only what producers send may be answered without an fsync: terms and configurations are always durable.
+            # Only what producers send may be answered without an fsync: terms, configurations and transactions are
+            # always durable.
             item.asks_flush = item.level is ConsistencyLevel.QUORUM_ACK and not (
-                self._context.state.write_caching and item.is_data
+                self._context.state.write_caching and item.is_data and not item.is_durable
             )
             if item.result is not None:
                 continue

@@ -16,13 +16,17 @@ class NewEntry(NamedTuple):
     `payload` belongs to the engine from the call on: a data payload (a Kafka v2 batch) is stamped in place with its
     base offset and leader epoch, so it must be a bytearray that nobody else writes to.
 
-    `guard` is what the group's log state compares when the entry gets its place (RFC 0021, section 4).
+    `guard` is what the group's log state compares when the entry gets its place (RFC 0021, section 4). An entry of a
+    transaction is `is_durable`: at quorum_ack it waits for fsyncs, whatever the topic says of its other data. A marker
+    `is_urgent`, too: it goes on where producers are held back, or refused for a full disk.
     """
 
     kind: EntryKind
     payload: bytearray | bytes
     record_count: int
     guard: int | None = None
+    is_durable: bool = False
+    is_urgent: bool = False
 
 
 class ReplicateResult(NamedTuple):
@@ -62,6 +66,8 @@ class ReplicateItem:
         "entries",
         "expected_term",
         "is_data",
+        "is_durable",
+        "is_urgent",
         "kind",
         "level",
         "result",
@@ -86,6 +92,7 @@ class ReplicateItem:
         # No caller mixes kinds.
         self.kind = entries[0].kind
         self.is_data = self.kind is EntryKind.DATA
+        self.is_durable, self.is_urgent = entries[0].is_durable, entries[0].is_urgent
         # Nearly every call has one entry, and a generator costs more than the rest of this line.
         self.size = len(entries[0].payload) if len(entries) == 1 else sum(len(entry.payload) for entry in entries)
         self.units = 0

@@ -25,8 +25,10 @@ from storage.file_range import FileRange
 
 _Partition = FetchResponse.PartitionData
 _Asked = FetchRequest.FetchPartition
+_Aborted = FetchResponse.AbortedTransaction
 
 _READ_COMMITTED = 1
+_NOT_KNOWN = -1
 # Clients ask for 1 MiB of a partition, and Kafka's largest batch is 12 bytes larger.
 _SLACK_BYTES = 64 * 1024
 _FIRST_VERSION_WITH_TOPIC_ID = 13
@@ -40,6 +42,8 @@ class _Target:
     found: Partition | ErrorCode
     topic: Topic | ErrorCode
     result: _Partition
+    # Only up to the last stable offset, and with the aborted transactions.
+    read_committed: bool = False
     # Its read, where it was begun beside those of other partitions.
     begun: asyncio.Task[Sequence[Buffer | FileRange]] | None = None
 
@@ -52,6 +56,12 @@ class _Target:
     def offset(self) -> Offset:
         """From where on."""
         return Offset(self.asked.fetch_offset)
+
+    @property
+    def end(self) -> Offset:
+        """Up to where the client may read, as the result tells."""
+        result = self.result
+        return Offset(result.last_stable_offset if self.read_committed else result.high_watermark)
 
 
 async def handle_fetch(context: RequestContext, version: int, request: FetchRequest) -> FetchResponse:
@@ -70,13 +80,13 @@ async def handle_fetch(context: RequestContext, version: int, request: FetchRequ
     read_committed = request.isolation_level == _READ_COMMITTED
     while True:
         # Watch before reading: what becomes visible in between must not be missed.
-        targets = _targets(context, fetch.asked(), by_id=by_id)
+        targets = _targets(context, fetch.asked(), by_id=by_id, read_committed=read_committed)
         changed = asyncio.Event()
         watched = [
             (target.found, target.found.watch(changed.set)) for target in targets if isinstance(target.found, Partition)
         ]
         try:
-            total, is_final = await _fill(context, targets, bytes_max, read_committed=read_committed)
+            total, is_final = await _fill(context, targets, bytes_max)
             if is_final or total >= bytes_min or loop.time() >= deadline:
                 lease.shrink(sum(map(_bytes_in_memory, targets)))
                 _note(context, targets)
@@ -97,7 +107,9 @@ async def handle_fetch(context: RequestContext, version: int, request: FetchRequ
                 partition.unwatch(watcher)
 
 
-def _targets(context: RequestContext, asked: Sequence[AskedPartition], *, by_id: bool) -> list[_Target]:
+def _targets(
+    context: RequestContext, asked: Sequence[AskedPartition], *, by_id: bool, read_committed: bool
+) -> list[_Target]:
     targets: list[_Target] = []
     for named in asked:
         topic = find_topic(context, named.topic, named.topic_id, by_id=by_id)
@@ -105,7 +117,7 @@ def _targets(context: RequestContext, asked: Sequence[AskedPartition], *, by_id:
         found = topic if isinstance(topic, ErrorCode) else find_leader(context, topic, number, epoch)
         # Never null records: librdkafka takes them for a malformed response, error or not, and drops all of it.
         result = _Partition(partition_index=number, high_watermark=-1, records=[], aborted_transactions=None)
-        targets.append(_Target(named, found, topic, result))
+        targets.append(_Target(named, found, topic, result, read_committed))
     return targets
 
 
@@ -140,14 +152,12 @@ def _name_leaders(context: RequestContext, targets: Sequence[_Target]) -> list[F
     ]
 
 
-async def _fill(
-    context: RequestContext, targets: Sequence[_Target], bytes_max: int, *, read_committed: bool
-) -> tuple[int, bool]:
+async def _fill(context: RequestContext, targets: Sequence[_Target], bytes_max: int) -> tuple[int, bool]:
     """Read for every target; return the bytes found, and whether the response is final, however few they are.
 
     It is with an error, and where memory did not allow more.
     """
-    readable = [target for target in targets if _begin(target, read_committed=read_committed)]
+    readable = [target for target in targets if _begin(target)]
     # Where nothing is asked for there is nothing to wait for.
     is_final = not targets or any(target.result.error_code or target.result.diverging_epoch for target in targets)
     if not readable:
@@ -176,25 +186,37 @@ async def _fill(
     return total, is_final or lease.granted == 0
 
 
-def _begin(target: _Target, *, read_committed: bool) -> bool:
+def _begin(target: _Target) -> bool:
     """Set positions or the error of a target; return whether there is something to read."""
     found, result, asked = target.found, target.result, target.asked
     if isinstance(found, ErrorCode):
         _set_error(result, found)
         return False
-    _tell_positions(result, found)
-    result.aborted_transactions = [] if read_committed else None
+    try:
+        _tell_positions(target, found)
+    except NotLeaderError as error:
+        _set_error(result, error_code(error))
+        return False
+    result.aborted_transactions = [] if target.read_committed else None
     if _has_diverged(found, asked, result):
         return False
     if not found.start_offset <= asked.fetch_offset <= found.end_offset:
         _set_error(result, ErrorCode.OFFSET_OUT_OF_RANGE)
         return False
-    # Between the high watermark and the end of the log there is nothing to see yet, and no error.
-    return asked.fetch_offset < found.high_watermark
+    # Between what may be seen and the end of the log there is nothing to see yet, and no error.
+    return asked.fetch_offset < target.end
 
 
-def _tell_positions(result: _Partition, partition: Partition) -> None:
-    result.high_watermark = result.last_stable_offset = partition.high_watermark
+def _tell_positions(target: _Target, partition: Partition) -> None:
+    """Set the positions as they are now.
+
+    Raises:
+        NotLeaderError: The client reads what is committed, and it is not known what is open.
+    """
+    result = target.result
+    result.high_watermark = partition.high_watermark
+    is_known = target.read_committed or partition.knows_stable
+    result.last_stable_offset = partition.last_stable_offset if is_known else _NOT_KNOWN
     result.log_start_offset = partition.start_offset
 
 
@@ -246,8 +268,8 @@ async def _batches(target: _Target, size: int, positions: ReadPositions) -> Sequ
     """Read; only a client that reads forward gets batches that were checked before, and are not checked again."""
     partition, offset = _partition(target), target.offset
     if positions.reads_forward(partition.group, offset):
-        return await partition.fetch_to_send(offset, size)
-    return await partition.fetch(offset, size)
+        return await partition.fetch_to_send(offset, size, read_committed=target.read_committed)
+    return await partition.fetch(offset, size, read_committed=target.read_committed)
 
 
 async def _read(target: _Target, room: int, total: int, lease: FetchLease, positions: ReadPositions) -> int:
@@ -258,11 +280,14 @@ async def _read(target: _Target, room: int, total: int, lease: FetchLease, posit
         try:
             begun, target.begun = target.begun, None
             batches = await (begun or _batches(target, max(room, 1), positions))
+            # What became visible while others were read is in the batches: no record may be beyond the end that is
+            # told.
+            _tell_positions(target, found)
+            if target.read_committed and batches:
+                result.aborted_transactions = await _aborted(target)
         except (StorageError, NotLeaderError) as error:
             _set_error(result, error_code(error))
             return 0
-        # What became visible while others were read is in the batches: no record may be beyond the end that is told.
-        _tell_positions(result, found)
         size = _take(result, batches, room, is_first=total == 0)
         del batches
         if await lease.cover(total + size):
@@ -271,6 +296,11 @@ async def _read(target: _Target, room: int, total: int, lease: FetchLease, posit
         result.records = []
         if lease.granted == 0:
             return 0
+
+
+async def _aborted(target: _Target) -> list[_Aborted]:
+    rows = await _partition(target).aborted_transactions(target.offset, target.end)
+    return [_Aborted(producer_id=row.producer_id, first_offset=row.first_offset) for row in rows]
 
 
 def _set_error(result: _Partition, code: ErrorCode) -> None:

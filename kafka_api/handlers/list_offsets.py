@@ -33,6 +33,7 @@ _SINCE = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 _FIRST_VERSION_WITH_NOT_AVAILABLE = 5
+_READ_COMMITTED = 1
 # Nothing is tiered: they have no offset, and no epoch.
 _OF_TIERS = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 # What does not depend on the newest records.
@@ -51,6 +52,7 @@ class _Read:
     result: _Partition
     end: Offset
     epoch: Term
+    read_committed: bool
     begun: asyncio.Future[None] | None
 
 
@@ -61,10 +63,11 @@ async def handle_list_offsets(
 
     What depends on the newest records is a linearizable read, unless the topic has `list.offsets.linearizable=false`:
     a leader that was deposed without knowing it does not answer. All partitions of the request wait at the same time.
-    The isolation level changes nothing: there are no transactions, so every visible record is stable.
+    At read_committed nothing at or behind the last stable offset is told.
     """
     topics = []
     reads: list[_Read] = []
+    read_committed = request.isolation_level == _READ_COMMITTED
     async for asked_topic in in_steps(request.topics):
         topic = find_topic(context, asked_topic.name, "", by_id=False)
         results = []
@@ -81,16 +84,22 @@ async def handle_list_offsets(
             elif asked.timestamp < 0 and version < _SINCE.get(asked.timestamp, version + 1):
                 result.error_code = ErrorCode.UNSUPPORTED_VERSION
             else:
-                reads.append(_begin(found, asked.timestamp, result))
+                try:
+                    reads.append(_begin(found, asked.timestamp, result, read_committed=read_committed))
+                except NotLeaderError as error:
+                    result.error_code = error_code(error)
         topics.append(_Topic(name=asked_topic.name, partitions=results))
     async for read in in_steps(reads):
         await _finish(context, read, version)
     return ListOffsetsResponse(topics=topics)
 
 
-def _begin(partition: Partition, timestamp: int, result: _Partition) -> _Read:
+def _begin(partition: Partition, timestamp: int, result: _Partition, *, read_committed: bool) -> _Read:
+    end = partition.high_watermark
+    if read_committed and timestamp not in _OF_THE_PAST:
+        end = partition.last_stable_offset
     begun = partition.begin_read() if _is_confirmed(partition, timestamp) else None
-    return _Read(partition, timestamp, result, partition.high_watermark, partition.leader_epoch, begun)
+    return _Read(partition, timestamp, result, end, partition.leader_epoch, read_committed, begun)
 
 
 def _is_confirmed(partition: Partition, timestamp: int) -> bool:
@@ -143,28 +152,31 @@ async def _answer(context: RequestContext, read: _Read) -> None:
         start = partition.start_offset
         result.offset, result.leader_epoch = start, partition.epoch_of(start)
     elif read.timestamp not in _OF_TIERS:
-        await _by_timestamp(context, partition, read.timestamp, result)
+        await _by_timestamp(context, read)
 
 
-async def _by_timestamp(context: RequestContext, partition: Partition, timestamp: int, result: _Partition) -> None:
+async def _by_timestamp(context: RequestContext, read: _Read) -> None:
+    partition, timestamp, result, read_committed = read.partition, read.timestamp, read.result, read.read_committed
     # The log start may lie inside a batch (DeleteRecords): what is below it was deleted, whatever the batch holds.
     workers, start = context.node.env.workers, partition.start_offset
-    wanted = await _max_timestamp(workers, partition, start) if timestamp == MAX_TIMESTAMP else timestamp
+    wanted = await _max_timestamp(workers, read, start) if timestamp == MAX_TIMESTAMP else timestamp
     if wanted is None:
         return
-    hit = await partition.find_timestamp(wanted)
+    hit = await partition.find_timestamp(wanted, read_committed=read_committed)
     record = await first_record_at(workers, hit.batch, wanted, start) if hit else None
     if hit and record is None:
-        hit = await partition.find_timestamp(wanted, first=Index(hit.log_index + 1))
+        first = Index(hit.log_index + 1)
+        hit = await partition.find_timestamp(wanted, first=first, read_committed=read_committed)
         record = await first_record_at(workers, hit.batch, wanted, start) if hit else None
     if hit and record:
         result.offset, result.timestamp, result.leader_epoch = record.offset, record.timestamp, hit.term
 
 
-async def _max_timestamp(workers: Workers, partition: Partition, start: Offset) -> int | None:
-    """Return the largest timestamp of the visible records from `start` on."""
-    largest = await partition.max_timestamp()
-    hit = None if largest is None else await partition.find_timestamp(largest)
+async def _max_timestamp(workers: Workers, read: _Read, start: Offset) -> int | None:
+    """Return the largest timestamp of the records from `start` on that the client may see."""
+    partition, read_committed = read.partition, read.read_committed
+    largest = await partition.max_timestamp(read_committed=read_committed)
+    hit = None if largest is None else await partition.find_timestamp(largest, read_committed=read_committed)
     if hit is None:
         return largest
     header = read_header(hit.batch)
@@ -179,7 +191,7 @@ async def _max_timestamp(workers: Workers, partition: Partition, start: Offset) 
         return False
 
     await _first_record(workers, hit.batch, keep)
-    others = await partition.max_timestamp(first=Index(hit.log_index + 1))
+    others = await partition.max_timestamp(first=Index(hit.log_index + 1), read_committed=read_committed)
     return max(left if others is None else [*left, others], default=None)
 
 
