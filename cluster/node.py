@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 import msgspec
 
-from cluster.admin_requests import AdminRequests
+from cluster.admin_requests import AdminRequests, UpdateFeatureRequest
 from cluster.broker_changes import BrokerChanges
 from cluster.broker_events import BrokerWatch
 from cluster.commands import BrokerRecord
@@ -25,6 +25,7 @@ from cluster.data_directory_watch import DataDirectoryWatch
 from cluster.directory_stamp import DirectoryStamp
 from cluster.draining import Draining
 from cluster.dynamic_options import DynamicOptions, FixedOptions
+from cluster.errors import ControllerUnavailableError
 from cluster.evacuation import Evacuation
 from cluster.events import Events
 from cluster.founding import ClusterRecord, FoundedElsewhereError, Founding
@@ -54,9 +55,11 @@ from cluster.retention import Retention
 from cluster.telemetry.publisher import TelemetryPublisher
 from cluster.telemetry.telemetry_relay import TelemetryRelay
 from cluster.topic_table import Topic, TopicTable
+from cluster.transactions.admission import CoordinatorAdmissions
+from cluster.transactions.markers import Markers
 from cluster.visible_ends import VisibleEnds
 from model.features import MEMBERSHIP, STAMP_LEVEL, told_features
-from model.ids import RAFT0, NodeId, Replica
+from model.ids import RAFT0, Index, NodeId, Replica
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
 from raft.links_raft_client import LinksRaftClient
@@ -343,6 +346,7 @@ class Node:
     def _serve_requests(self, cluster: ClusterRecord, tables: ControllerTables) -> None:
         options = self.options
         self.health = HealthCounts(self.controller, self.partitions, self.leadership, self.is_alive, options.node_id)
+        self.admissions = CoordinatorAdmissions(self.links, options.node_id)
         self.quorum = QuorumStatusReader(self.controller, self.links, self.env.wall_clock)
         self.present_features = PresentFeatures(self.links, self.replica, told_features(options.features))
         self.admin = AdminRequests(
@@ -355,6 +359,10 @@ class Node:
             dynamic=self._dynamic,
             present_features=self.present_features,
         )
+        self.markers = Markers(
+            *(self.links, self.partitions, self.leadership, tables.topics, options.node_id, self.env.wall_clock),
+            self._catch_up,
+        )
         self.placements = Placements(self.controller, self.admin, self.groups.link_names)
         seeds = {NodeId(seed.node_id): seed for seed in options.seeds}
         self._joins.serve(Admissions(self.controller, self.admin, cluster, seeds))
@@ -365,6 +373,20 @@ class Node:
             *(tables.topics, self.groups, self.links, self.replica, self.is_alive),
             lambda replica: replica.directory_id in tables.members.retired,
         )
+
+    async def _catch_up(self, timeout: float) -> None:
+        """Return once raft0's tables here are as new as its leader knows now."""
+        level = self.controller.features.level(MEMBERSHIP)
+        # A feature that stays where it is: the leader confirms its office, and tells its commit index.
+        question = UpdateFeatureRequest(MEMBERSHIP, level, validate_only=True, timeout=timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                reply = await self.admin.update_feature(question)
+                await self.controller.wait_applied(Index(reply.applied_index))
+        except TimeoutError:
+            raise ControllerUnavailableError(
+                f"raft0's tables are not known to be current after {timeout:g} s"
+            ) from None
 
     def _start_fibers(self, tables: ControllerTables) -> None:
         self._retention = Retention(

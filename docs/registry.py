@@ -30,8 +30,6 @@ RESERVED_METHODS = {
     26: "reads of visible entries",
     **dict.fromkeys((40, 41), "security"),
     50: "bounds of compaction",
-    51: "a partition joins a transaction",
-    52: "markers of transactions",
     **dict.fromkeys(range(60, 68), "tables"),
     71: "offer of whole segments",
     72: "chunk of a segment",

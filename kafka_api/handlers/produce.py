@@ -2,18 +2,25 @@
 
 Answers in two stages: the handler returns once every batch has its place in the order, and the connection may read
 its next request; the response follows when every partition has reached the level (or failed).
+
+A batch that opens a transaction is the exception (RFC 0021): the connection waits until it is in the log or refused.
+What comes behind it would be out of order where it is refused.
 """
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from cluster.partition import Partition
 from cluster.producer_batch import read_sequence
-from cluster.producer_errors import OutOfOrderSequenceError
+from cluster.producer_errors import NotAdmittedError, OutOfOrderSequenceError
 from cluster.topic_table import Topic
+from cluster.transactions.level import transactions_level
 from kafka_api.error_mapping import error_code
 from kafka_api.handlers.leader_hints import LeaderHints
 from kafka_api.handlers.partition_lookup import find_changeable, find_topic
+from kafka_api.handlers.produce_admission import Guard, RequestAdmission, judge_transactional
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ProduceRequest, ProduceResponse
 from kafka_api.refused_batches import PartitionName
@@ -41,7 +48,8 @@ _FIRST_VERSION_WITH_TOPIC_ID = 13
 _NO_PRODUCER_ID = -1
 _NO_TIMESTAMP = -1
 
-# With TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which ends a producer in every client: RFC 0007 says why this one.
+# With TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which ends a producer in every client: RFC 0007 says why this one. As in
+# Kafka it is also what a transactional batch gets in a request without a transactional id.
 NO_TRANSACTIONS = "transactions are not supported yet"
 
 
@@ -63,12 +71,12 @@ async def handle_produce(
         return _refuse_all(
             context, request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1"
         )
-    if request.transactional_id is not None:
-        return _refuse_all(context, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
-    answer = _PendingAnswer(context, request.acks != 0)
-    clock = context.node.env.wall_clock
     timeout = min(max(request.timeout_ms / 1000, 0.0), context.options.produce_timeout_max)
     deadline = asyncio.get_running_loop().time() + timeout
+    if request.transactional_id is not None:
+        return await _handle_transactional(context, version, request, level, deadline)
+    answer = _PendingAnswer(context, request.acks != 0)
+    clock = context.node.env.wall_clock
     for asked in request.topic_data:
         topic = find_topic(context, asked.name, asked.topic_id, by_id=version >= _FIRST_VERSION_WITH_TOPIC_ID)
         results = answer.add_topic(asked.name, asked.topic_id)
@@ -89,14 +97,111 @@ async def handle_produce(
     return answer.finish()
 
 
+@dataclass(slots=True)
+class _Batch:
+    """One batch of a transactional request, whose partition is led here."""
+
+    partition: Partition
+    data: _Data
+    results: list[_Partition]
+    sender: "_Sender"
+
+
+async def _handle_transactional(
+    context: RequestContext, version: int, request: ProduceRequest, level: ConsistencyLevel, deadline: float
+) -> asyncio.Future[ProduceResponse] | ProduceResponse | None:
+    """Append the batches of a request with a transactional id; some of them may be in no transaction."""
+    assert request.transactional_id is not None
+    if not transactions_level(context.node.controller):
+        return _refuse_all(context, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+    refusal = judge_transactional(request)
+    if refusal is not None:
+        return _refuse_all(context, request, *refusal)
+    answer = _PendingAnswer(context, request.acks != 0)
+    batches: list[_Batch] = []
+    for asked in request.topic_data:
+        topic = find_topic(context, asked.name, asked.topic_id, by_id=version >= _FIRST_VERSION_WITH_TOPIC_ID)
+        results = answer.add_topic(asked.name, asked.topic_id)
+        for data in asked.partition_data:
+            found = topic if isinstance(topic, ErrorCode) else find_changeable(context, topic, data.index)
+            sender = _Sender(context, (asked.name, asked.topic_id, data.index), data)
+            if isinstance(found, ErrorCode):
+                answer.add_error(results, data.index, sender.code(found), None, topic)
+            else:
+                batches.append(_Batch(found, data, results, sender))
+    admission = RequestAdmission(context, request.transactional_id, version, deadline)
+    offer = _TransactionalOffer(context, version, level, deadline, admission, answer)
+    # A guard that has changed since it was taken is taken once more, before the producer is told to come again.
+    again = await offer.run(batches, is_last=False)
+    if again:
+        await offer.run(again, is_last=True)
+    return answer.finish()
+
+
+@dataclass(slots=True)
+class _TransactionalOffer:
+    """Asks for the batches of a request, and offers them."""
+
+    context: RequestContext
+    version: int
+    level: ConsistencyLevel
+    deadline: float
+    admission: RequestAdmission
+    answer: "_PendingAnswer"
+
+    async def run(self, batches: Sequence[_Batch], *, is_last: bool) -> list[_Batch]:
+        """Ask, offer, and wait for those that open transactions; return those whose guard has changed."""
+        await self.admission.ask((each.partition, each.data) for each in batches)
+        guarded: list[tuple[_Batch, tuple[ReplicateStages, int, int]]] = []
+        for batch in batches:
+            refusal = self.admission.refusal(batch.data)
+            if refusal is not None:
+                code = batch.sender.code(refusal)
+                self.answer.add_error(batch.results, batch.data.index, code, None, batch.partition.topic)
+                continue
+            guard = self.admission.guard(batch.data)
+            try:
+                offered = _append(
+                    *(batch.partition, batch.data, self.version, self.level, self.deadline),
+                    self.context.node.env.wall_clock.now_ms(),
+                    guard=guard,
+                    allows_transactions=True,
+                )
+            except RefusedBatchError as error:
+                self.answer.add_error(batch.results, batch.data.index, error.code, str(error))
+                continue
+            if guard is None:
+                self.answer.add(batch.results, batch.data, batch.partition, *offered, batch.sender)
+            else:
+                guarded.append((batch, offered))
+            await offered[0].enqueued
+        again = []
+        for batch, offered in guarded:
+            with contextlib.suppress(RaftError):
+                await offered[0].replicated
+            if not is_last and isinstance(offered[0].replicated.exception(), NotAdmittedError):
+                again.append(batch)
+            else:
+                self.answer.add(batch.results, batch.data, batch.partition, *offered, batch.sender)
+        return again
+
+
 def _append(
-    partition: Partition, data: _Data, version: int, level: ConsistencyLevel, deadline: float, now_ms: int
+    partition: Partition,
+    data: _Data,
+    version: int,
+    level: ConsistencyLevel,
+    deadline: float,
+    now_ms: int,
+    *,
+    guard: Guard | None = None,
+    allows_transactions: bool = False,
 ) -> tuple[ReplicateStages, int, int]:
     """Offer one batch to the engine; then the time that the broker has given it or -1, and how many records it has."""
     # Copied once, out of the receive buffer: the engine stamps and keeps it.
     batch = bytearray(data.records or b"")
     config = partition.config
-    header = check_produced(batch, version, config.max_message_bytes)
+    header = check_produced(batch, version, config.max_message_bytes, allows_transactions=allows_transactions)
     if config.message_timestamp_type == LOG_APPEND_TIME:
         append_time = partition.append_clock.stamp(partition.leader_epoch, now_ms)
         stamp_append_time(batch, append_time)
@@ -104,10 +209,19 @@ def _append(
         append_time = _NO_TIMESTAMP
         check_timestamps(header, config, now_ms)
         partition.append_clock.observe(partition.leader_epoch, header.max_timestamp)
-    return partition.produce(batch, header.record_count, level, deadline), append_time, header.record_count
+    if header.is_transactional:
+        term, fences = (None, None) if guard is None else guard
+        stages = partition.produce(
+            *(batch, header.record_count, level, deadline, term), guard=fences, is_transactional=True
+        )
+    else:
+        stages = partition.produce(batch, header.record_count, level, deadline)
+    return stages, append_time, header.record_count
 
 
-def check_produced(batch: bytearray, version: int, max_message_bytes: int) -> BatchHeader:
+def check_produced(
+    batch: bytearray, version: int, max_message_bytes: int, *, allows_transactions: bool = False
+) -> BatchHeader:
     """Return the header of a batch that may be appended.
 
     Raises:
@@ -125,9 +239,9 @@ def check_produced(batch: bytearray, version: int, max_message_bytes: int) -> Ba
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, str(error)) from error
     if header.is_control:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
-    if header.is_transactional:
+    if header.is_transactional and not allows_transactions:
         raise RefusedBatchError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
-    if header.producer_id != _NO_PRODUCER_ID:
+    if header.producer_id != _NO_PRODUCER_ID or header.is_transactional:
         _check_producer(header)
     if header.uses_log_append_time:
         raise RefusedBatchError(ErrorCode.INVALID_TIMESTAMP, "only the broker may write the time of the append")

@@ -1,0 +1,13 @@
+"""The level of the feature `transaction.version` (RFC 0021, section 1)."""
+
+from cluster.controller import Controller
+
+TRANSACTION_VERSION = "transaction.version"
+
+
+def transactions_level(controller: Controller) -> int:
+    """Return 0: transactional ids are refused; 1: clients add partitions; 2: brokers add them, too (KIP-890).
+
+    It is 0 in every cluster as long as this version does not offer the feature.
+    """
+    return controller.features.level(TRANSACTION_VERSION)
