@@ -46,9 +46,9 @@ def told_high_watermark_is_the_end_of_the_log(patch: pytest.MonkeyPatch) -> None
     """Fetch tells the end of the leader's log as the high watermark; it returns no more than is visible."""
     tell = kafka_api.handlers.fetch._tell_positions
 
-    def tell_the_end(result, partition: Partition) -> None:
-        tell(result, partition)
-        result.high_watermark = partition.end_offset
+    def tell_the_end(target, partition: Partition) -> None:
+        tell(target, partition)
+        target.result.high_watermark = partition.end_offset
 
     patch.setattr(kafka_api.handlers.fetch, "_tell_positions", tell_the_end)
 
@@ -118,8 +118,9 @@ def latest_is_not_confirmed(patch: pytest.MonkeyPatch) -> None:
 def _latest_is_not_confirmed(patch: pytest.MonkeyPatch) -> None:
     read = kafka_api.handlers.list_offsets._Read
 
-    def begin(partition, timestamp, result):
-        return read(partition, timestamp, result, partition.high_watermark, partition.leader_epoch, None)
+    def begin(partition, timestamp, result, *, read_committed):
+        end, epoch = partition.high_watermark, partition.leader_epoch
+        return read(partition, timestamp, result, end, epoch, read_committed, None)
 
     patch.setattr(kafka_api.handlers.list_offsets, "_begin", begin)
 
@@ -128,8 +129,8 @@ def latest_is_the_last_record(patch: pytest.MonkeyPatch) -> None:
     """ListOffsets latest is the offset of the last record, not the one behind it."""
     whole_begin = kafka_api.handlers.list_offsets._begin
 
-    def begin(partition, timestamp, result):
-        found = whole_begin(partition, timestamp, result)
+    def begin(partition, timestamp, result, **how):
+        found = whole_begin(partition, timestamp, result, **how)
         found.end = Offset(max(partition.start_offset, found.end - 1))
         return found
 
@@ -140,8 +141,8 @@ def latest_is_the_end_of_the_leaders_log(patch: pytest.MonkeyPatch) -> None:
     """ListOffsets latest is what the leader has written, whether or not a majority has it."""
     whole_begin = kafka_api.handlers.list_offsets._begin
 
-    def begin(partition, timestamp, result):
-        found = whole_begin(partition, timestamp, result)
+    def begin(partition, timestamp, result, **how):
+        found = whole_begin(partition, timestamp, result, **how)
         found.end = partition.end_offset
         return found
 

@@ -20,9 +20,9 @@ def acks_all_is_taken_for_acks_1(patch: pytest.MonkeyPatch) -> None:
     """A producer that asks for acks=all is answered when the leader has written."""
     append = kafka_api.handlers.produce._append
 
-    def append_weakly(partition, data, version, level, deadline, now_ms):
+    def append_weakly(partition, data, version, level, deadline, now_ms, **how):
         weaker = ConsistencyLevel.LEADER_ACK if level is ConsistencyLevel.QUORUM_ACK else level
-        return append(partition, data, version, weaker, deadline, now_ms)
+        return append(partition, data, version, weaker, deadline, now_ms, **how)
 
     patch.setattr(kafka_api.handlers.produce, "_append", append_weakly)
 

@@ -42,14 +42,14 @@ def watch_partitions(node: Node, node_id: int, life: int, observer: Observer) ->
 def _watch(node: Node, node_id: int, life: int, observer: Observer, partition: Partition) -> None:
     produce, group = partition.produce, partition.group
 
-    def produced(batch, record_count, level, deadline, expected_term=None):
+    def produced(batch, record_count, level, deadline, expected_term=None, **how):
         content = content_key(batch)
         if partition.topic.is_internal:
             # The coordinator's own.
             observer.history.sent.add(content)
         if level is ConsistencyLevel.QUORUM_ACK and not consensus_of(partition).state.write_caching:
             observer.history.sent_at_quorum.add(content)
-        stages = produce(batch, record_count, level, deadline, expected_term)
+        stages = produce(batch, record_count, level, deadline, expected_term, **how)
 
         def answered(replicated) -> None:
             if not replicated.cancelled() and replicated.exception() is None:
@@ -66,9 +66,9 @@ def _watch(node: Node, node_id: int, life: int, observer: Observer, partition: P
         return stages
 
     def watched(fetch):
-        async def fetched(offset, max_bytes):
+        async def fetched(offset, max_bytes, **how):
             term = partition.leader_epoch
-            batches = await fetch(offset, max_bytes)
+            batches = await fetch(offset, max_bytes, **how)
             if partition.is_in_office and partition.leader_epoch == term:
                 with reported():
                     observer.observe(node, node_id, life)

@@ -168,7 +168,7 @@ def test_what_another_version_configures_is_refused_by_name():
         state.note(entry)
 
 
-def test_the_largest_table_of_producers_fits_into_a_snapshot_many_times():
+def test_the_largest_table_of_producers_fits_into_a_snapshot_ten_times():
     options = ProducerOptions()
     table, largest = ProducerTable(options), 2**31 - 1
     for producer in range(options.producers_max):
@@ -186,7 +186,7 @@ def test_the_largest_table_of_producers_fits_into_a_snapshot_many_times():
     ]
     size = len(b"".join(table.encode(open_)))
     assert len(table) == options.producers_max
-    assert size <= options.state_bytes_max < STATE_BYTES_MAX / 50
+    assert size <= options.state_bytes_max < STATE_BYTES_MAX / 10
 
 
 def test_no_table_of_producers_is_allowed_that_a_snapshot_cannot_hold():

@@ -106,9 +106,9 @@ def test_what_becomes_visible_during_a_fetch_is_below_the_high_watermark_that_is
             two = produce_request("t", build_batch(b"a"), build_batch(b"b"))
             await client.call(ApiKey.PRODUCE, PRODUCE, two)
 
-            async def read_while_another_produces(partition, offset, max_bytes):
+            async def read_while_another_produces(partition, offset, max_bytes, **how):
                 monkeypatch.setattr(Partition, "fetch", read)
-                batches = await read(partition, offset, max_bytes)
+                batches = await read(partition, offset, max_bytes, **how)
                 await producer.call(ApiKey.PRODUCE, PRODUCE, two)
                 return batches
 
@@ -333,12 +333,12 @@ def test_partitions_are_read_from_files_side_by_side_where_a_batch_has_room(
         async with four_on_disk(tmp_path) as client:
             fetch, running, most = Partition.fetch, 0, 0
 
-            async def counted(partition, offset, max_bytes):
+            async def counted(partition, offset, max_bytes, **how):
                 nonlocal running, most
                 running += 1
                 most = max(most, running)
                 try:
-                    return await fetch(partition, offset, max_bytes)
+                    return await fetch(partition, offset, max_bytes, **how)
                 finally:
                     running -= 1
 
@@ -358,10 +358,10 @@ def test_a_partition_that_cannot_be_read_leaves_the_others_of_the_fetch_as_they_
         async with four_on_disk(tmp_path) as client:
             fetch = Partition.fetch
 
-            async def damaged(partition, offset, max_bytes):
+            async def damaged(partition, offset, max_bytes, **how):
                 if partition.partition in (1, 3):
                     raise CorruptLogError("damaged")
-                return await fetch(partition, offset, max_bytes)
+                return await fetch(partition, offset, max_bytes, **how)
 
             monkeypatch.setattr(Partition, "fetch", damaged)
             response = await client.call(ApiKey.FETCH, FETCH, _of_four(1_048_576))
