@@ -12,6 +12,7 @@ from cluster.retention_start import retention_start
 from cluster.topic_table import Topic
 from cluster.transactions.aborted import AbortedTransaction, aborted_in
 from cluster.transactions.log_state import TransactionalLogState
+from cluster.transactions.open_transactions import Transaction
 from model.ids import NO_INDEX, ConsistencyLevel, GroupId, Index, NodeId, Offset, Term
 from model.throttled_replicas import parse_throttled_replicas
 from model.topic_config import TopicConfig
@@ -192,39 +193,53 @@ class Partition:
         return offset
 
     @property
-    def knows_stable(self) -> bool:
-        """Whether the log has reached what the restored state is as of.
-
-        Before that, what was open at a lower index is not known: a state as of entry 1000 over a log that ends at 500
-        has forgotten the transaction that began at 90 and was aborted at 900.
-        """
-        state = self._consensus.state
-        restored = NO_INDEX if self.transactional is None else self.transactional.restored_index
-        return min(state.commit_index, state.visible_index) >= restored
-
-    @property
     def last_stable_offset(self) -> Offset:
         """The first offset that readers at read_committed must not see yet (RFC 0021, section 3).
 
         Raises:
             NotLeaderError: It is not known what is open: ask again.
         """
-        return self._stable_end()[1]
+        offset = self.stable_end(self.high_watermark)
+        if offset is None:
+            raise NotLeaderError(f"{self.name}: the log has not reached what the state was saved as of")
+        return offset
+
+    def stable_end(self, high_watermark: Offset) -> Offset | None:
+        """As `last_stable_offset`, where the caller has the high watermark of this moment; None: it is not known."""
+        if not self._knows_what_is_open():
+            return None
+        first = self._first_open()
+        return high_watermark if first is None else max(first.first_offset, self.start_offset)
+
+    def _knows_what_is_open(self) -> bool:
+        """Whether the log has reached what the restored state is as of.
+
+        Before that, what was open at a lower index is not known: a state as of entry 1000 over a log that ends at 500
+        has forgotten the transaction that began at 90 and was aborted at 900.
+        """
+        if self.transactional is None:
+            return True
+        state = self._consensus.state
+        return min(state.commit_index, state.visible_index) >= self.transactional.restored_index
+
+    def _first_open(self) -> Transaction | None:
+        if self.transactional is None:
+            return None
+        return self.transactional.transactions.first_open_at(self._consensus.state.visible_index)
 
     def _last_read(self, *, read_committed: bool) -> Index:
-        return self._stable_end()[0] if read_committed else self._consensus.state.visible_index
+        """Return the last entry that readers see.
 
-    def _stable_end(self) -> tuple[Index, Offset]:
-        """Return the last entry that readers at read_committed see, and the last stable offset."""
+        Raises:
+            NotLeaderError: As `last_stable_offset`.
+        """
         visible = self._consensus.state.visible_index
-        if self.transactional is None:
-            return visible, self.high_watermark
-        if not self.knows_stable:
+        if not read_committed:
+            return visible
+        if not self._knows_what_is_open():
             raise NotLeaderError(f"{self.name}: the log has not reached what the state was saved as of")
-        first = self.transactional.transactions.first_open_at(visible)
-        if first is None:
-            return visible, self.high_watermark
-        return Index(first.first_index - 1), max(first.first_offset, self.start_offset)
+        first = self._first_open()
+        return visible if first is None else Index(first.first_index - 1)
 
     @property
     def end_offset(self) -> Offset:

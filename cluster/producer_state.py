@@ -15,7 +15,14 @@ Source: KIP-98, KIP-360, KIP-890; Raft's rule that state is a function of the lo
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from cluster.producer_batch import BatchSequence, is_marker, is_transactional, read_sequence, read_timestamp
+from cluster.producer_batch import (
+    SEQUENCE_MASK,
+    BatchSequence,
+    is_marker,
+    is_transactional,
+    read_sequence,
+    read_timestamp,
+)
 from cluster.producer_errors import (
     DuplicateSequenceError,
     InvalidProducerEpochError,
@@ -26,12 +33,13 @@ from cluster.producer_errors import (
     TransactionStateError,
 )
 from cluster.producer_table import PlacedBatch, PlacedMark, Producer, ProducerOptions, ProducerTable
-from cluster.producer_tail import ProducerTail
+from cluster.producer_tail import NO_SEQUENCE, LastKnown, ProducerTail, last_known
 from cluster.state_bounds import Fill
 from cluster.transactions.fences import Fences
 from cluster.transactions.open_transactions import OpenTransactions, Transaction
 from model.control_batch import NO_PREPARE, Marker, Prepare, decode_marker
 from model.ids import NO_INDEX, Index, Offset, Term
+from model.record_batch import CONTROL_MASK, TRANSACTIONAL_MASK, unpack_attributes
 from model.record_codec import CorruptRecordsError
 from raft.replicate_item import NewEntry, ReplicateResult
 from storage.entry import Buffer, Entry, EntryKind
@@ -41,7 +49,6 @@ _CURE_MANY_PRODUCERS = (
     "let clients keep their producers: whoever has been silent longest is forgotten, and a retry of its last batches"
     " may be written twice"
 )
-_NO_SEQUENCE = -1
 
 
 class KnownProducer(NamedTuple):
@@ -122,7 +129,7 @@ class ProducerState:
         return KnownProducer(
             producer_id,
             last.epoch,
-            _NO_SEQUENCE if last.batch is None else last.batch.sequence.last,
+            NO_SEQUENCE if last.batch is None else last.batch.sequence.last,
             timestamp,
             coordinator_epoch,
             None if transaction is None else transaction.first_offset,
@@ -134,13 +141,18 @@ class ProducerState:
         """Judge an entry before it gets its place: None to append it, the original's place, or why it is refused."""
         if entry.kind is not EntryKind.DATA:
             return None
-        batch = read_sequence(entry.payload)
+        payload = entry.payload
+        batch = read_sequence(payload)
         if batch is None:
             return None
-        if is_marker(entry.payload):
-            return self._judge_marker(decode_marker(entry.payload))
-        verdict = self._judge_sequence(batch)
-        return self._judge_transaction(entry, batch) if verdict is None else verdict
+        attributes = unpack_attributes(payload)[0]
+        if attributes & CONTROL_MASK:
+            return self._judge_marker(decode_marker(payload))
+        # Nearly every batch comes right after the producer's last one.
+        verdict = None if self._is_next(batch) else self._judge_sequence(batch)
+        if verdict is not None or not (attributes & TRANSACTIONAL_MASK or self.transactions.is_open):
+            return verdict
+        return self._judge_transaction(entry, batch)
 
     def opens_transaction(self, payload: Buffer) -> bool:
         """Whether a batch needs a guard now: it is transactional, and nothing of its producer is open here.
@@ -168,6 +180,18 @@ class ProducerState:
                 return placed.prepare, Index(placed.log_index)
         producer = self._table.get(producer_id)
         return (NO_PREPARE if producer is None else producer.prepare), NO_INDEX
+
+    def _is_next(self, batch: BatchSequence) -> bool:
+        last = self._tail.newest(batch.producer_id)
+        if last is None:
+            producer = self._table.get(batch.producer_id)
+            if producer is None or not producer.batches:
+                return False
+            last = producer.batches[-1]
+        if not isinstance(last, PlacedBatch):
+            return False
+        sequence = last.sequence
+        return batch.epoch == sequence.epoch and batch.first == (sequence.last + 1) & SEQUENCE_MASK
 
     def _judge_sequence(self, batch: BatchSequence) -> ReplicateResult | ProducerRefusedError | None:
         last = self._last(batch.producer_id)
@@ -238,7 +262,12 @@ class ProducerState:
         sequence = read_sequence(entry.payload)
         if sequence is None:
             return
-        self._tail.add(self._placed(entry, sequence))
+        if sequence.first < 0 or unpack_attributes(entry.payload)[0] & TRANSACTIONAL_MASK:
+            placed = self._placed(entry, sequence)
+        else:
+            timestamp = read_timestamp(entry.payload)
+            placed = PlacedBatch(sequence, entry.base_offset, entry.index, entry.term, timestamp)
+        self._tail.add(placed, sequence.producer_id)
 
     def _placed(self, entry: Entry, sequence: BatchSequence) -> PlacedBatch | PlacedMark:
         timestamp = read_timestamp(entry.payload)
@@ -270,7 +299,8 @@ class ProducerState:
     def commit(self, index: Index) -> None:
         """Everything up to `index` is final."""
         self._settled_index = max(self._settled_index, index)
-        self.transactions.settle(min(self._settled_index, self.visible()))
+        if self.transactions.has_ended:
+            self.transactions.settle(min(self._settled_index, self.visible()))
         if not self._tail.reaches(index):
             return
         now_ms = self._now_ms()
@@ -302,21 +332,8 @@ class ProducerState:
         self.transactions.reset()
         self._settled_index = self.restored_index = NO_INDEX
 
-    def _last(self, producer_id: int) -> "_Last | None":
-        """Return the newest epoch of a producer, and its newest batch in that epoch."""
-        epoch = None
-        for placed in reversed(self._tail.of(producer_id)):
-            if isinstance(placed, PlacedMark):
-                epoch = placed.epoch if epoch is None else epoch
-            elif epoch in (None, placed.sequence.epoch):
-                return _Last(placed.sequence.epoch, placed)
-            else:
-                assert epoch is not None
-                return _Last(epoch, None)
-        producer = self._table.get(producer_id)
-        if producer is None or epoch not in (None, producer.epoch):
-            return None if epoch is None else _Last(epoch, None)
-        return _Last(producer.epoch, producer.batches[-1] if producer.batches else None)
+    def _last(self, producer_id: int) -> LastKnown | None:
+        return last_known(self._tail.of(producer_id), self._table.get(producer_id))
 
     def _find(self, batch: BatchSequence) -> PlacedBatch | None:
         producer = self._table.get(batch.producer_id)
@@ -336,7 +353,7 @@ class ProducerState:
             f"producer {batch.producer_id} has written nothing here and begins with sequence {batch.first}, not 0"
         )
 
-    def _refuse_out_of_order(self, batch: BatchSequence, last: "_Last") -> ProducerRefusedError:
+    def _refuse_out_of_order(self, batch: BatchSequence, last: LastKnown) -> ProducerRefusedError:
         producer = self._table.get(batch.producer_id)
         if producer is not None and producer.has_had(batch):
             return DuplicateSequenceError(
@@ -348,29 +365,12 @@ class ProducerState:
         )
 
 
-class _Last(NamedTuple):
-    """The newest epoch of a producer; its newest batch in it, None where only a marker has told the epoch."""
-
-    epoch: int
-    batch: PlacedBatch | None
-
-    @property
-    def sequence(self) -> int:
-        """The last sequence number; the next one is 0 without any."""
-        return _NO_SEQUENCE if self.batch is None else self.batch.sequence.last
-
-    @property
-    def term(self) -> int:
-        """In which the batch got its place; 0 without one."""
-        return 0 if self.batch is None else self.batch.term
-
-
 def _settled(producer: Producer | None) -> Producer:
     assert producer is not None
     return producer
 
 
-def _judge_other_epoch(batch: BatchSequence, last: _Last) -> ProducerRefusedError | None:
+def _judge_other_epoch(batch: BatchSequence, last: LastKnown) -> ProducerRefusedError | None:
     if batch.epoch < last.epoch:
         return InvalidProducerEpochError(
             f"producer {batch.producer_id}: epoch {batch.epoch} is older than {last.epoch}"

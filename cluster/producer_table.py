@@ -244,9 +244,12 @@ class ProducerTable:
 
     def settle(self, placed: PlacedBatch | PlacedMark, now_ms: int) -> None:
         """Take a committed entry: the log is right, whatever was known of the producer."""
-        producer_id, epoch = (placed.sequence if isinstance(placed, PlacedBatch) else placed)[:2]
+        named = placed.sequence if isinstance(placed, PlacedBatch) else placed
+        producer_id = named.producer_id
         # Taken out and put in again: the table's order is that of the last writes.
-        producer = self._producers.pop(producer_id, None) or Producer(epoch, now_ms)
+        producer = self._producers.pop(producer_id, None)
+        if producer is None:
+            producer = Producer(named.epoch, now_ms)
         if isinstance(placed, PlacedBatch):
             producer.add(placed)
         else:

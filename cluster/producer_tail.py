@@ -1,12 +1,18 @@
-"""The uncommitted part of the producer state: entries of producers, in log order, and the same by producer."""
+"""The uncommitted part of the producer state: entries of producers, in log order, and the same by producer.
+
+What is known of a producer is looked for here first, then in the table.
+"""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from cluster.producer_table import PlacedBatch, PlacedMark
+from cluster.producer_table import PlacedBatch, PlacedMark, Producer
 from model.ids import Index
 
 Placed = PlacedBatch | PlacedMark
+
+NO_SEQUENCE = -1
 
 
 class ProducerTail:
@@ -29,11 +35,19 @@ class ProducerTail:
         """Return a producer's entries, oldest first."""
         return self._by_producer.get(producer_id, ())
 
-    def add(self, placed: Placed) -> None:
-        """Take an entry that got its place at the end of the log."""
+    def newest(self, producer_id: int) -> Placed | None:
+        """Return a producer's newest entry."""
+        of_producer = self._by_producer.get(producer_id)
+        return of_producer[-1] if of_producer else None
+
+    def add(self, placed: Placed, producer_id: int) -> None:
+        """Take an entry of a producer that got its place at the end of the log."""
         assert not self._entries or self._entries[-1].log_index < placed.log_index, "entries are noted in log order"
         self._entries.append(placed)
-        self._by_producer.setdefault(producer_of(placed), deque()).append(placed)
+        of_producer = self._by_producer.get(producer_id)
+        if of_producer is None:
+            of_producer = self._by_producer[producer_id] = deque()
+        of_producer.append(placed)
 
     def truncate(self, first_removed: Index) -> None:
         """Forget the entries from `first_removed` on."""
@@ -55,12 +69,13 @@ class ProducerTail:
         """Take out the entries up to `index`, and yield them in log order."""
         while self._entries and self._entries[0].log_index <= index:
             placed = self._entries.popleft()
-            of_producer = self._by_producer[producer_of(placed)]
+            producer_id = producer_of(placed)
+            of_producer = self._by_producer[producer_id]
             # I2 of RFC 0007: the oldest entry of the log is the oldest of its producer.
             assert of_producer[0] is placed
             of_producer.popleft()
             if not of_producer:
-                del self._by_producer[producer_of(placed)]
+                del self._by_producer[producer_id]
             yield placed
 
     def clear(self) -> None:
@@ -71,4 +86,42 @@ class ProducerTail:
 
 def producer_of(placed: Placed) -> int:
     """Return whose an entry is."""
-    return placed.producer_id if isinstance(placed, PlacedMark) else placed.sequence.producer_id
+    return placed.sequence.producer_id if isinstance(placed, PlacedBatch) else placed.producer_id
+
+
+class LastKnown(NamedTuple):
+    """The newest epoch of a producer; its newest batch in it, None where only a marker has told the epoch."""
+
+    epoch: int
+    batch: PlacedBatch | None
+
+    @property
+    def sequence(self) -> int:
+        """The last sequence number; the next one is 0 without any."""
+        return NO_SEQUENCE if self.batch is None else self.batch.sequence.last
+
+    @property
+    def term(self) -> int:
+        """In which the batch got its place; 0 without one."""
+        return 0 if self.batch is None else self.batch.term
+
+
+def last_known(tail: Sequence[Placed], producer: Producer | None) -> LastKnown | None:
+    """Return the newest epoch of a producer, and its newest batch in that epoch.
+
+    Args:
+        tail: Its entries that are not committed.
+        producer: What committed entries say of it.
+    """
+    epoch = None
+    for placed in reversed(tail):
+        if isinstance(placed, PlacedMark):
+            epoch = placed.epoch if epoch is None else epoch
+        elif epoch in (None, placed.sequence.epoch):
+            return LastKnown(placed.sequence.epoch, placed)
+        else:
+            assert epoch is not None
+            return LastKnown(epoch, None)
+    if producer is None or epoch not in (None, producer.epoch):
+        return None if epoch is None else LastKnown(epoch, None)
+    return LastKnown(producer.epoch, producer.batches[-1] if producer.batches else None)

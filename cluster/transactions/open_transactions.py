@@ -53,6 +53,16 @@ class OpenTransactions:
         """Transactions without a marker."""
         return len(self._open)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether anything is without a marker."""
+        return bool(self._open)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is a marker that not all readers are known to see."""
+        return bool(self._ended)
+
     def open_of(self, producer_id: int) -> Transaction | None:
         """Return what a producer has open, by all that the log holds, committed or not."""
         return self._open.get(producer_id)

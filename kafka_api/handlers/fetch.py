@@ -214,9 +214,11 @@ def _tell_positions(target: _Target, partition: Partition) -> None:
         NotLeaderError: The client reads what is committed, and it is not known what is open.
     """
     result = target.result
-    result.high_watermark = partition.high_watermark
-    is_known = target.read_committed or partition.knows_stable
-    result.last_stable_offset = partition.last_stable_offset if is_known else _NOT_KNOWN
+    result.high_watermark = high_watermark = partition.high_watermark
+    stable_end = partition.stable_end(high_watermark)
+    if stable_end is None and target.read_committed:
+        raise NotLeaderError(f"{partition.name}: it is not known what is open")
+    result.last_stable_offset = _NOT_KNOWN if stable_end is None else stable_end
     result.log_start_offset = partition.start_offset
 
 
