@@ -1,0 +1,173 @@
+"""Markers between three brokers: leaders that change, leaders that were deposed, and what a marker may do that data may
+not."""
+
+import asyncio
+
+import pytest
+from wire_client import PRODUCE, broker_in, produce_request
+from wire_cluster import with_brokers
+
+from cluster.transactions.admission import AddToTransactionReply, Admission
+from cluster.transactions.markers import DecidedTransaction, EndingTransaction, MarkerResult, WriteMarkersRequest
+from kafka_api.handlers import produce
+from kafka_api.protocol.api_keys import ApiKey
+from kafka_api.protocol.error_codes import ErrorCode
+from model.control_batch import MarkerType, Prepare
+from model.ids import ConsistencyLevel
+from raft.replicate_item import ReplicateItem
+from tests.engine import consensus_of
+from tests.unit.cluster.cluster_nodes import run, until
+from tests.unit.model.record_batches import TRANSACTIONAL, build_batch
+
+PRODUCER = 1000
+
+
+def batch(first, epoch=0):
+    return bytearray(
+        build_batch(b"v", producer_id=PRODUCER, producer_epoch=epoch, base_sequence=first, attributes=TRANSACTIONAL)
+    )
+
+
+def deadline():
+    return asyncio.get_running_loop().time() + 10
+
+
+async def begin(partition, first):
+    """Append a batch that opens a transaction, as a leader does whose coordinator has said yes."""
+    guard, term = partition.log_state.fences.guard(PRODUCER), partition.leader_epoch
+    level = ConsistencyLevel.QUORUM_ACK
+    stages = partition.produce(batch(first), 1, level, deadline(), term, guard=guard, is_transactional=True)
+    await stages.replicated
+
+
+async def end(node, index, kind=MarkerType.COMMIT):
+    """Send the marker until a leader has answered, as a coordinator does."""
+    decided = DecidedTransaction(PRODUCER, 0, kind, 5, Prepare(3, index), (("t", 0),))
+    while True:
+        (results,) = await node.markers.send([decided], 5.0)
+        if results[("t", 0)] is MarkerResult.DONE:
+            return
+        # A coordinator waits as well: a leader that has changed is not known everywhere at once.
+        await asyncio.sleep(0.02)
+
+
+def test_a_marker_reaches_the_leader_from_any_broker(tmp_path):
+    async def test(brokers):
+        leader = brokers.cluster.leader_of("t")
+        await begin(leader, 0)
+        await end(brokers.cluster[brokers.other], 1)
+        assert leader.log_state.transactions.open_of(PRODUCER) is None
+        assert leader.last_stable_offset == leader.high_watermark == 2
+
+    with_brokers(tmp_path, test)
+
+
+def test_a_new_leader_knows_what_is_open_and_which_decision_ended_it(tmp_path):
+    async def test(brokers):
+        cluster, old = brokers.cluster, brokers.cluster.leader_of("t")
+        await begin(old, 0)
+        await end(cluster[brokers.other], 1)
+        await begin(old, 1)
+        await old.transfer_to(None)
+        await until(lambda: cluster.find_leader("t") not in (None, old))
+        new = cluster.leader_of("t")
+        assert new.last_stable_offset == 2
+        # The marker of the former transaction comes again: it is known.
+        await end(cluster[brokers.other], 1)
+        assert new.log_state.transactions.open_of(PRODUCER).first_offset == 2
+        await end(cluster[brokers.other], 2, MarkerType.ABORT)
+        assert new.last_stable_offset == new.high_watermark == 4
+        await until(lambda: old.log_state.transactions.open_of(PRODUCER) is None)
+
+    with_brokers(tmp_path, test)
+
+
+def test_a_leader_that_no_majority_confirms_does_not_say_that_nothing_is_open(tmp_path):
+    """Schedule 6: it may have been deposed, and the log of its successor may have what it lacks."""
+
+    async def test(brokers):
+        cluster, leader = brokers.cluster, brokers.cluster.leader_of("t")
+        term, node = leader.leader_epoch, cluster[brokers.leader]
+        ending = EndingTransaction(PRODUCER, 0, True, 5, 3, 1, [(leader.group, term)])
+        others = [number for number in cluster.nodes if number != brokers.leader]
+        await cluster.stop(*others)
+        reply = await node.markers.writer.write(WriteMarkersRequest([ending], 10.0))
+        assert reply.results[0][0] in (MarkerResult.FAILED, MarkerResult.NOT_LEADER)
+
+    with_brokers(tmp_path, test)
+
+
+def test_a_marker_that_is_known_is_done_only_once_it_is_committed(tmp_path):
+    async def test(brokers):
+        cluster, leader = brokers.cluster, brokers.cluster.leader_of("t")
+        await begin(leader, 0)
+        term, node = leader.leader_epoch, cluster[brokers.leader]
+        await cluster.stop(*[number for number in cluster.nodes if number != brokers.leader])
+        ending = EndingTransaction(PRODUCER, 0, True, 5, 3, 1, [(leader.group, term)])
+        both = [node.markers.writer.write(WriteMarkersRequest([ending], 10.0)) for _ in range(2)]
+        for reply in await asyncio.gather(*both):
+            assert reply.results[0][0] in (MarkerResult.FAILED, MarkerResult.NOT_LEADER)
+
+    with_brokers(tmp_path, test)
+
+
+def test_a_full_disk_refuses_data_and_takes_markers(tmp_path):
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t")
+            await begin(broker.partition("t"), 0)
+            broker.node.groups.limits.disk.update_free(0)
+            assert (await client.produce("t")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            await end(broker.node, 1)
+            assert broker.partition("t").high_watermark == 2
+
+    run(test)
+
+
+def test_transactions_are_flushed_though_other_data_of_the_topic_is_not(tmp_path, monkeypatch):
+    asked = []
+    succeed = ReplicateItem.succeed
+
+    def remember(item):
+        if item.is_data:
+            asked.append(item.asks_flush)
+        succeed(item)
+
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t")
+            partition = broker.partition("t")
+            consensus_of(partition).state.write_caching = True
+            monkeypatch.setattr(ReplicateItem, "succeed", remember)
+            assert (await client.produce("t")).error_code == 0
+            await begin(partition, 0)
+            await end(broker.node, 1)
+            assert asked == [False, True, True]
+
+    run(test)
+
+
+@pytest.mark.parametrize("says", [Admission.YES, Admission.NOT_IN_TRANSACTION])
+def test_a_partitions_leader_asks_the_coordinator_over_the_link(tmp_path, monkeypatch, says):
+    monkeypatch.setattr(produce, "transactions_level", lambda controller: 2)
+
+    async def test(brokers):
+        asked = []
+
+        async def answer(request):
+            asked.append(request)
+            return AddToTransactionReply([says])
+
+        for node in brokers.cluster.nodes.values():
+            node.admissions.serve(lambda transactional_id: brokers.other, answer)
+        request = produce_request("t", batch(0), transactional_id="sink")
+        response = await brokers.clients[brokers.leader].call(ApiKey.PRODUCE, PRODUCE, request)
+        code = response.responses[0].partition_responses[0].error_code
+        assert code == (0 if says is Admission.YES else ErrorCode.INVALID_TXN_STATE)
+        (question,) = asked
+        assert (question.transactional_id, question.producer_id, question.epoch) == ("sink", PRODUCER, 0)
+        assert (question.partitions, question.is_add) == ([("t", 0)], False)
+
+    with_brokers(tmp_path, test)
