@@ -1,13 +1,21 @@
 """The level of the feature `transaction.version` (RFC 0021, section 1)."""
 
+from typing import Protocol
+
 from cluster.controller import Controller
 
 TRANSACTION_VERSION = "transaction.version"
 
 
-def transactions_level(controller: Controller) -> int:
+class _HasController(Protocol):
+    """A `cluster.node.Node`, which imports this package."""
+
+    controller: Controller
+
+
+def transactions_level(node: _HasController) -> int:
     """Return 0: transactional ids are refused; 1: clients add partitions; 2: brokers add them, too (KIP-890).
 
     It is 0 in every cluster as long as this version does not offer the feature.
     """
-    return controller.features.level(TRANSACTION_VERSION)
+    return node.controller.features.level(TRANSACTION_VERSION)

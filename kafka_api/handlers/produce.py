@@ -112,7 +112,7 @@ async def _handle_transactional(
 ) -> asyncio.Future[ProduceResponse] | ProduceResponse | None:
     """Append the batches of a request with a transactional id; some of them may be in no transaction."""
     assert request.transactional_id is not None
-    if not transactions_level(context.node.controller):
+    if not transactions_level(context.node):
         return _refuse_all(context, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     refusal = judge_transactional(request)
     if refusal is not None:

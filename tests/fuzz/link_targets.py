@@ -21,6 +21,7 @@ from cluster import (
     visible_ends,
 )
 from cluster.telemetry import telemetry_relay
+from cluster.transactions import admission, markers
 from model.ids import DirectoryId, NodeId, Replica
 from raft import link_methods
 from raft.messages import AppendEntriesRequest, InstallSnapshotRequest
@@ -76,7 +77,7 @@ def _rpc_frames_of(pieces: Iterator[bytes]) -> tuple[list[tuple[bytes, bytes]], 
 
 _MODULES = (
     *(link_methods, admin_messages, broker_changes, founding, joining, leadership, leadership_moves, move_status),
-    *(node_watch, partition_status, placements, quorum_status, visible_ends, telemetry_relay),
+    *(node_watch, partition_status, placements, quorum_status, visible_ends, telemetry_relay, admission, markers),
 )
 
 

@@ -1,20 +1,23 @@
 """A log state that can be compared with the log itself: the production one, and the chain of all entries before it."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from cluster.producer_state import ProducerState
+from cluster.transactions.fences import Fences
+from cluster.transactions.open_transactions import OpenTransactions
+from model.control_batch import Prepare
 from model.ids import Index
 from raft.errors import RaftError
-from raft.log_state import LogState
 from raft.replicate_item import NewEntry, ReplicateResult
-from storage.entry import Entry
+from storage.entry import Buffer, Entry
 from tests.simulation.world.replica_view import CHAIN_BYTES, chain_of
 
 
 class DigestedState:
     """`raft.log_state.LogState`; what is settled begins with the chain of the newest settled entry."""
 
-    def __init__(self, inner: LogState) -> None:
+    def __init__(self, inner: ProducerState) -> None:
         self._inner = inner
         self._settled: tuple[int, bytes] = (0, b"")
         self._tail: deque[tuple[int, bytes]] = deque()
@@ -54,6 +57,34 @@ class DigestedState:
         self._inner.reset()
         self._settled = (0, b"")
         self._tail.clear()
+
+    # -- `cluster.transactions.log_state.TransactionalLogState` --------------------------------------------------
+
+    @property
+    def transactions(self) -> OpenTransactions:
+        return self._inner.transactions
+
+    @property
+    def fences(self) -> Fences:
+        return self._inner.fences
+
+    @property
+    def restored_index(self) -> Index:
+        return self._inner.restored_index
+
+    @property
+    def visible(self) -> Callable[[], Index]:
+        return self._inner.visible
+
+    @visible.setter
+    def visible(self, visible: Callable[[], Index]) -> None:
+        self._inner.visible = visible
+
+    def opens_transaction(self, payload: Buffer) -> bool:
+        return self._inner.opens_transaction(payload)
+
+    def last_prepare(self, producer_id: int) -> tuple[Prepare, Index]:
+        return self._inner.last_prepare(producer_id)
 
 
 def digest_of(state: bytes) -> bytes:

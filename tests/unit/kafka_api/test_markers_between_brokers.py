@@ -151,7 +151,7 @@ def test_transactions_are_flushed_though_other_data_of_the_topic_is_not(tmp_path
 
 @pytest.mark.parametrize("says", [Admission.YES, Admission.NOT_IN_TRANSACTION])
 def test_a_partitions_leader_asks_the_coordinator_over_the_link(tmp_path, monkeypatch, says):
-    monkeypatch.setattr(produce, "transactions_level", lambda controller: 2)
+    monkeypatch.setattr(produce, "transactions_level", lambda node: 2)
 
     async def test(brokers):
         asked = []

@@ -48,7 +48,7 @@ def decided(kind, index, *partitions, epoch=0):
 
 def with_broker(tmp_path, monkeypatch, test, partitions=1):
     """Run a test with a broker at level 2, a topic, and a coordinator that says yes."""
-    monkeypatch.setattr(produce, "transactions_level", lambda controller: 2)
+    monkeypatch.setattr(produce, "transactions_level", lambda node: 2)
 
     async def body():
         async with broker_in(tmp_path) as broker:
@@ -220,7 +220,7 @@ def test_a_batch_that_the_coordinator_does_not_admit_has_its_code_by_version(
 
 
 def test_a_broker_without_a_coordinator_asks_the_producer_to_come_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(produce, "transactions_level", lambda controller: 1)
+    monkeypatch.setattr(produce, "transactions_level", lambda node: 1)
 
     async def test():
         async with broker_in(tmp_path) as broker:
@@ -279,7 +279,7 @@ def test_a_plain_batch_inside_a_transaction_is_refused(tmp_path, monkeypatch):
 
 def test_at_level_0_a_transactional_request_is_refused_as_before(tmp_path, monkeypatch):
     async def test(broker, client, coordinator):
-        monkeypatch.setattr(produce, "transactions_level", lambda controller: 0)
+        monkeypatch.setattr(produce, "transactions_level", lambda node: 0)
         assert await send(client, batch(0)) == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
         assert coordinator.asked == []
 
