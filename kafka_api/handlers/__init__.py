@@ -1,8 +1,8 @@
 """One module per API: a coroutine from request to response. `registry` says which keys and versions are served.
 
 * `api_versions`, `metadata`, `describe_cluster`, `describe_topic_partitions`: what and where.
-* `produce` with `produce_admission` for transactions, `init_producer_id`, `fetch`, `list_offsets`,
-  `offset_for_leader_epoch`: records.
+* `produce` with `produced_batch` (what may be appended) and `produce_admission` (transactions), `init_producer_id`,
+  `fetch`, `list_offsets`, `offset_for_leader_epoch`: records.
 * `fetch_context`: what a Fetch is about, with and without a session.
 * `create_topics`, `delete_topics`, `create_partitions`: administration; `topic_admin` is what they share.
 * `alter_partition_reassignments`, `list_partition_reassignments`: partitions move between brokers (RFC 0019).
