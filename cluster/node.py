@@ -11,7 +11,8 @@ from enum import Enum, auto
 
 import msgspec
 
-from cluster.admin_requests import AdminRequests, UpdateFeatureRequest
+from cluster.admin_messages import UpdateFeatureRequest
+from cluster.admin_requests import AdminRequests
 from cluster.broker_changes import BrokerChanges
 from cluster.broker_events import BrokerWatch
 from cluster.commands import BrokerRecord
