@@ -29,7 +29,7 @@ MAX_TIMESTAMP_BYTES = slice(35, 43)
 unpack_crc = struct.Struct(">17xI").unpack_from
 unpack_max_timestamp = struct.Struct(">35xq").unpack_from
 # Attributes, largest timestamp.
-unpack_attributes = struct.Struct(">21xh12xq").unpack_from
+unpack_attributes_and_timestamp = struct.Struct(">21xh12xq").unpack_from
 unpack_record_count = struct.Struct(">57xi").unpack_from
 unpack_producer_id = struct.Struct(">43xq").unpack_from
 unpack_attributes = struct.Struct(">21xh").unpack_from

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from model.ids import Index, Offset, Term
-from model.record_batch import CONTROL_MASK, MAX_TIMESTAMP_BYTES, unpack_attributes
+from model.record_batch import CONTROL_MASK, MAX_TIMESTAMP_BYTES, unpack_attributes_and_timestamp
 from model.record_batch import HEADER_BYTES as BATCH_HEADER_BYTES
 from runtime.files import File
 from runtime.open_files import CachedFile
@@ -46,7 +46,7 @@ def marks_of(entry: Entry) -> tuple[int, int]:
         return 0, -1
     payload = entry.payload
     if len(payload) >= BATCH_HEADER_BYTES:
-        attributes, latest = unpack_attributes(payload)
+        attributes, latest = unpack_attributes_and_timestamp(payload)
         return attributes, latest
     # No batch that was checked is so short; nothing but its checksum is known to be right.
     return 0, int.from_bytes(memoryview(payload)[MAX_TIMESTAMP_BYTES], "big", signed=True)
