@@ -49,9 +49,10 @@ def list_brokers(brokers: str, output: Format) -> None:
     """List the brokers: state, link, role in raft0, replicas, data directory, address, features.
 
     State: active, draining (leads nothing, gets nothing), decommissioning (its replicas move away). "retired" beside
-    it: its data directory never counts again, and the broker has not joined with another one. LINK: whether the broker
-    that was asked has a link to it that works. RAFT0: whether it votes in raft0, the group that keeps topics and
-    brokers. LED: how many partitions it leads. EPOCH: higher for a broker that has joined later.
+    it: its data directory never counts again, and the broker has not joined with another one. LINK: up, down or
+    refused, as the broker sees it that was asked. RAFT0: voter or learner of raft0, the group that keeps topics and
+    brokers. LED: how many partitions it leads. EPOCH: higher for a broker that has joined later. KAFKA and RPC: its
+    addresses for clients and for other brokers.
     """
     rows = ask_verb(brokers, "/v1/brokers")["rows"]
     if output is Format.JSON:

@@ -86,8 +86,8 @@ def get(key: str, node: int | None, brokers: str, output: Format) -> None:
 def set_values(pairs: tuple[str, ...], node: int | None, dry_run: bool, brokers: str) -> None:
     """Set keys of brokers while they run.
 
-    The cluster keeps the values, also when brokers restart. docs/configuration.md says which keys of Raftka can be set
-    so; the others stand in the brokers' files.
+    The cluster keeps the values, also when brokers restart. `raftka cluster config unset` removes them.
+    docs/configuration.md says which keys of Raftka can be set so; the others stand in the brokers' files.
     """
     _alter(brokers, node, parse_pairs(pairs, "set"), [], dry_run=dry_run)
 

@@ -24,7 +24,10 @@ def app() -> None:
 @brokers_option
 @format_option
 def list_features(brokers: str, output: Format) -> None:
-    """Show the level of each feature, and the highest level that each broker has."""
+    """Show the level of each feature, and the highest level that each broker has.
+
+    HIGHEST is the highest level that all brokers have: `raftka cluster features upgrade` raises the feature to it.
+    """
     rows = _rows(_read(kafka_client.read_cluster(brokers).brokers))
     if output is Format.JSON:
         print_json(rows)
