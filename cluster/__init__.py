@@ -32,7 +32,6 @@
 * `producer_state`        the producers of a partition (RFC 0007): `producer_tail` uncommitted, `producer_table`
                           committed, `producer_batch`, `producer_errors`; `producer_ids`, in blocks from raft0's
                           `producer_id_table`.
-* `transactions`          what is open in a partition, who may open it, and how it ends (RFC 0021).
 * `groups`                committed offsets and consumer groups, as a state of `__consumer_offsets` (RFC 0009).
 * `transactions`          transactions as partitions and coordinators know them from their logs (RFC 0021).
 * `coordinator_partition` which partition keeps a group or a transactional id.
