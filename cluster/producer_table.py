@@ -61,7 +61,7 @@ class ProducerOptions:
     """
 
     expiration_ms: int = 24 * 3600 * 1000
-    producers_max: int = 20_000
+    producers_max: int = 2000
 
     def __post_init__(self) -> None:
         if not self.producers_max > 0 or self.state_bytes_max > STATE_BYTES_MAX:

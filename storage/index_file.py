@@ -14,8 +14,10 @@ from runtime.files import FileSystem
 from storage.segment_index import TermStart
 
 FORMAT_VERSION = 3
-# Without rows of aborted transactions: written when there were no transactions.
-_FORMAT_WITHOUT_ROWS = 2
+# Without rows of aborted transactions: written where there are none, so that an older version need not scan these
+# segments again.
+FORMAT_WITHOUT_ROWS = 2
+_ROW_COLUMNS = 3
 TEMPORARY_SUFFIX = ".tmp"
 _CRC_BYTES = 4
 
@@ -56,9 +58,11 @@ class IndexRecord(msgspec.Struct, frozen=True, array_like=True):
         return self.producers, self.firsts, self.markers
 
     def with_rows(self, columns: tuple[bytes, bytes, bytes]) -> "IndexRecord":
-        """Return the record with these rows of aborted transactions."""
+        """Return the record with these rows of aborted transactions, in the format that has them."""
         producers, firsts, markers = columns
-        return msgspec.structs.replace(self, producers=producers, firsts=firsts, markers=markers)
+        return msgspec.structs.replace(
+            self, format_version=FORMAT_VERSION, producers=producers, firsts=firsts, markers=markers
+        )
 
 
 def index_path(segment_path: str) -> str:
@@ -68,7 +72,11 @@ def index_path(segment_path: str) -> str:
 
 def encode_index(record: IndexRecord) -> bytes:
     """Return the bytes of an `.index` file: CRC32C, then msgpack."""
-    body = msgspec.msgpack.encode(record)
+    fields = msgspec.structs.astuple(record)
+    if record.format_version == FORMAT_WITHOUT_ROWS:
+        assert not any(record.rows)
+        fields = fields[:-_ROW_COLUMNS]
+    body = msgspec.msgpack.encode(fields)
     return crc32c.crc32c(body).to_bytes(_CRC_BYTES, "big") + body
 
 
@@ -83,7 +91,7 @@ def decode_index(content: bytes, group: GroupId, base_index: int) -> IndexRecord
         return None
     if (record.group, record.base_index) != (group, base_index):
         return None
-    if record.format_version != FORMAT_VERSION and (record.format_version != _FORMAT_WITHOUT_ROWS or any(record.rows)):
+    if record.format_version != FORMAT_VERSION and (record.format_version != FORMAT_WITHOUT_ROWS or any(record.rows)):
         return None
     if not record.terms or record.terms[0].first_index != base_index or record.last_index < base_index:
         return None

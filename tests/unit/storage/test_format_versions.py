@@ -123,6 +123,7 @@ def test_an_index_file_of_an_unknown_format_is_scanned_around_and_written_again(
         async with place.opened() as log:
             assert plain(await log.read(Index(2), 1 << 20)) == plain(written[1:])
             await steps(50)
-        assert msgspec.msgpack.decode(path.read_bytes()[4:])[0] == 3
+        # Without rows of aborted transactions.
+        assert msgspec.msgpack.decode(path.read_bytes()[4:])[0] == 2
 
     asyncio.run(scenario())

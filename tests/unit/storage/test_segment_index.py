@@ -123,12 +123,17 @@ def test_an_index_file_of_format_2_is_one_without_rows() -> None:
     assert found.rows == (b"", b"", b"")
 
 
+def test_an_index_file_of_format_2_with_rows_is_not_used() -> None:
+    columns = {"producers": bytes(8), "firsts": bytes(8), "markers": bytes(8)}
+    body = msgspec.msgpack.encode(record(format_version=2, **columns))
+    assert decode_index(crc32c.crc32c(body).to_bytes(4, "big") + body, GROUP, 7) is None
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {"format_version": FORMAT_VERSION + 1},
         {"format_version": 1},
-        {"format_version": 2, "producers": bytes(8), "firsts": bytes(8), "markers": bytes(8)},
         {"producers": bytes(8), "firsts": bytes(8)},
         {"producers": bytes(4), "firsts": bytes(4), "markers": bytes(4)},
         {"group": "another"},
