@@ -220,7 +220,7 @@ class Observer:
         if isinstance(stepped.state, OffsetsLogState):
             # A table of groups keeps no order, so neither does a comparison.
             records = stepped.state.table._records()
-            rows = tuple(sorted(b"%d %b%b" % (len(key or b""), key, value) for key, value in records))
+            rows = tuple(sorted(b"%d %b%b" % (len(each.key), each.key, each.value or b"") for each in records))
         elif isinstance(stepped.state, ControllerState):
             rows = tuple(stepped.state.snapshot())
         else:
