@@ -6,7 +6,8 @@ a partition do the rest (`controller_backend`), and tell raft0's leader when the
 (`placement_reports`).
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -25,8 +26,8 @@ from cluster.errors import (
     UnknownTopicError,
 )
 from cluster.placement import Move
-from cluster.topic_changes import check_assignment, check_replica_counts
-from cluster.topic_table import Topic
+from cluster.topic_changes import check_assignment, check_replica_count
+from cluster.topic_table import Topic, TopicTable
 from model.features import MEMBERSHIP, PLACEMENTS_LEVEL
 from model.ids import RAFT0, DirectoryId, GroupId, NodeId, Replica, number_of, topic_of
 from raft.link_names import LinkNames
@@ -157,14 +158,16 @@ class Placements:
         """Return what to propose by the tables as of now, and which partitions cannot move."""
         records: list[PlacementRecord] = []
         refused: list[RefusedMove] = []
-        added: list[list[int]] = []
+        room = _Room(self._controller.topics, self._admin.replicas_max())
+        brokers = self._controller.members.all()
+        directories = {NodeId(broker.node_id): DirectoryId(broker.directory_id) for broker in brokers}
         named: set[tuple[str, int]] = set()
         for wanted in request.moves:
             try:
                 if (wanted.topic, wanted.partition) in named:
                     raise InvalidReplicaAssignmentError("the partition is named twice")
                 named.add((wanted.topic, wanted.partition))
-                record = self._checked(wanted, added, may_change_count=request.may_change_count)
+                record = self._checked(wanted, room, directories, may_change_count=request.may_change_count)
             except ClusterError as error:
                 refused.append(RefusedMove(wanted.topic, wanted.partition, type(error).__name__, str(error)))
                 continue
@@ -172,8 +175,15 @@ class Placements:
                 records.append(record)
         return records, refused
 
-    def _checked(self, wanted: WantedMove, added: list[list[int]], *, may_change_count: bool) -> PlacementRecord | None:
-        """Return what to propose for a partition, None if it is there; `added` collects who gets new replicas.
+    def _checked(
+        self,
+        wanted: WantedMove,
+        room: "_Room",
+        directories: Mapping[NodeId, DirectoryId],
+        *,
+        may_change_count: bool,
+    ) -> PlacementRecord | None:
+        """Return what to propose for a partition, None if it is there; `room` counts who gets new replicas.
 
         Raises:
             ClusterError: It cannot move there.
@@ -191,15 +201,12 @@ class Placements:
         if [replica.node_id for replica in now] == wanted.target:
             return None
         held = topic.holders(number)
-        directories = {broker.node_id: DirectoryId(broker.directory_id) for broker in self._controller.members.all()}
-        target = [Replica(NodeId(node), directories[node]) for node in wanted.target]
+        target = [Replica(NodeId(node), directories[NodeId(node)]) for node in wanted.target]
         # As the tables will look: a partition that they refuse would refuse the others of the command, too.
         refusal = refusal_of_placing(self._controller.members, target, held)
         if refusal is not None:
             raise InvalidReplicaAssignmentError(refusal)
-        fresh = [node for node in wanted.target if node not in {replica.node_id for replica in held}]
-        self._check_room([*added, fresh])
-        added.append(fresh)
+        room.take([replica.node_id for replica in target if replica.node_id not in {each.node_id for each in held}])
         return PlacementRecord(topic.topic_id, number, [ReplicaRecord(*replica) for replica in target])
 
     def _topic(self, wanted: WantedMove) -> Topic:
@@ -227,15 +234,6 @@ class Placements:
                 " not allow another number"
             )
 
-    def _check_room(self, added: Sequence[Sequence[int]]) -> None:
-        topics = self._controller.topics
-        nodes = {NodeId(node) for nodes in added for node in nodes}
-        counts = {node: topics.replica_count(node) for node in nodes}
-        try:
-            check_replica_counts(counts, added, self._admin.replicas_max())
-        except InvalidPartitionsError as error:
-            raise InvalidReplicaAssignmentError(str(error)) from error
-
     async def _finish(self, request: PlacementReport, deadline: float) -> AdminReply:
         async with self._controller.admission:
             index = await self._controller.confirm_office(deadline)
@@ -252,3 +250,28 @@ class Placements:
             return self._controller.raft0.move
         topic = self._controller.topics.get_by_id(topic_of(group))
         return None if topic is None else topic.move_of(number_of(group))
+
+
+class _Room:
+    """How many replicas brokers may get by the moves of one request. To count a broker's takes long: once is enough."""
+
+    def __init__(self, topics: TopicTable, replicas_max: int) -> None:
+        self._topics = topics
+        self._replicas_max = replicas_max
+        self._there: dict[NodeId, int] = {}
+        self._added: Counter[NodeId] = Counter()
+
+    def take(self, nodes: Sequence[NodeId]) -> None:
+        """Let each of these brokers get one more.
+
+        Raises:
+            InvalidReplicaAssignmentError: One of them would have more than it may; nobody gets any.
+        """
+        for node in nodes:
+            if node not in self._there:
+                self._there[node] = self._topics.replica_count(node)
+            try:
+                check_replica_count(node, self._there[node], self._added[node] + 1, self._replicas_max)
+            except InvalidPartitionsError as error:
+                raise InvalidReplicaAssignmentError(str(error)) from error
+        self._added.update(nodes)

@@ -125,12 +125,16 @@ def check_replica_counts(now: Mapping[NodeId, int], placements: Sequence[Sequenc
     """
     added = Counter(node for nodes in placements for node in nodes)
     for node, count in sorted(added.items()):
-        there = now.get(NodeId(node), 0)
-        if there + count > replicas_max:
-            raise InvalidPartitionsError(
-                f"broker {node} has {there} replicas and would get {count} more: it may have {replicas_max}"
-                " (broker.replicas.max); take fewer partitions, or more brokers"
-            )
+        check_replica_count(node, now.get(NodeId(node), 0), count, replicas_max)
+
+
+def check_replica_count(node: int, there: int, count: int, replicas_max: int) -> None:
+    """As `check_replica_counts`, of one broker that has so many replicas and would get `count` more."""
+    if there + count > replicas_max:
+        raise InvalidPartitionsError(
+            f"broker {node} has {there} replicas and would get {count} more: it may have {replicas_max}"
+            " (broker.replicas.max); take fewer partitions, or more brokers"
+        )
 
 
 def check_growth(topic: Topic, count: int, assignment: Sequence[Sequence[int]], brokers: Collection[NodeId]) -> None:

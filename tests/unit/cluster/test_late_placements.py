@@ -20,7 +20,7 @@ from cluster.commands import (
     SetBrokerState,
 )
 from cluster.errors import InvalidReplicaAssignmentError
-from cluster.placements import AlterPlacementsRequest, Placements, WantedMove
+from cluster.placements import AlterPlacementsRequest, Placements, WantedMove, _Room
 from model.ids import NodeId
 from raft.link_names import LinkNames
 from tests.unit.cluster.cluster_nodes import cluster_of, create_request, run, until
@@ -121,8 +121,9 @@ def test_the_leader_refuses_a_move_to_a_directory_that_was_lost_as_the_tables_do
     controller = SimpleNamespace(members=machine.members, topics=machine.tables.topics)
     admin = SimpleNamespace(serve=lambda *_: None, replicas_max=lambda: 10)
     placements = Placements(controller, admin, LinkNames())
+    room, directories = _Room(controller.topics, 10), {NodeId(1): "d1", NodeId(4): "e4"}
     with pytest.raises(InvalidReplicaAssignmentError, match="the data directory of broker 4 is retired"):
-        placements._checked(WantedMove("t", 0, [4, 1]), [], may_change_count=True)
+        placements._checked(WantedMove("t", 0, [4, 1]), room, directories, may_change_count=True)
 
 
 def test_below_the_level_a_topic_is_placed_as_older_versions_have_placed_it():
