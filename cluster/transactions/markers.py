@@ -34,7 +34,9 @@ from storage.errors import StorageError
 
 # Of one message.
 TRANSACTIONS_MAX = 64
-_PARTITIONS_MAX = 1000
+PARTITIONS_MAX = 1000
+# Seconds: a sender asks again.
+_TIMEOUT_MAX = 30.0
 
 _Int16 = Annotated[int, msgspec.Meta(ge=0, le=2**15 - 1)]
 _Int32 = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -67,7 +69,7 @@ class EndingTransaction(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WriteMarkersRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Up to 64 transactions; `timeout`: for how many seconds the sender waits."""
+    """Up to 64 transactions with 1,000 partitions; `timeout`: for how many seconds the sender waits, at most 30."""
 
     transactions: Annotated[list[EndingTransaction], msgspec.Meta(max_length=TRANSACTIONS_MAX)]
     timeout: float
@@ -91,7 +93,10 @@ class MarkerWriter:
 
     async def write(self, request: WriteMarkersRequest) -> WriteMarkersReply:
         """Answer for every partition before the sender's time is over; never raises."""
-        deadline = asyncio.get_running_loop().time() + max(0.0, request.timeout)
+        deadline = asyncio.get_running_loop().time() + min(max(0.0, request.timeout), _TIMEOUT_MAX)
+        if sum(len(ending.partitions) for ending in request.transactions) > PARTITIONS_MAX:
+            # No sender asks for so many: each takes a task here.
+            return WriteMarkersReply([[MarkerResult.FAILED] * len(each.partitions) for each in request.transactions])
         asked = [(ending, *place) for ending in request.transactions for place in ending.partitions]
         found = iter(await asyncio.gather(*(self._write_one(*each, deadline) for each in asked)))
         return WriteMarkersReply([[next(found) for _ in ending.partitions] for ending in request.transactions])
@@ -329,7 +334,7 @@ def _in_messages(places: Sequence[_Place]) -> list[list[_Place]]:
     transactions: set[int] = set()
     for place in places:
         is_full = len(transactions | {place.number}) > TRANSACTIONS_MAX
-        if not messages or is_full or len(messages[-1]) >= _PARTITIONS_MAX:
+        if not messages or is_full or len(messages[-1]) >= PARTITIONS_MAX:
             messages.append([])
             transactions = set()
         messages[-1].append(place)

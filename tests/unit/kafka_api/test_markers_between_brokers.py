@@ -8,7 +8,13 @@ from wire_client import PRODUCE, broker_in, produce_request
 from wire_cluster import with_brokers
 
 from cluster.transactions.admission import AddToTransactionReply, Admission
-from cluster.transactions.markers import DecidedTransaction, EndingTransaction, MarkerResult, WriteMarkersRequest
+from cluster.transactions.markers import (
+    PARTITIONS_MAX,
+    DecidedTransaction,
+    EndingTransaction,
+    MarkerResult,
+    WriteMarkersRequest,
+)
 from kafka_api.handlers import produce
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
@@ -175,5 +181,19 @@ def test_a_partitions_leader_asks_the_coordinator_over_the_link(tmp_path, monkey
         (question,) = asked
         assert (question.transactional_id, question.producer_id, question.epoch) == ("sink", PRODUCER, 0)
         assert (question.partitions, question.is_add) == ([("t", 0)], False)
+
+    with_brokers(tmp_path, test)
+
+
+def test_a_message_with_more_partitions_than_a_sender_asks_for_is_refused(tmp_path):
+    async def test(brokers):
+        leader = brokers.cluster.leader_of("t")
+        await begin(leader, 0)
+        place = (leader.group, leader.leader_epoch)
+        ending = EndingTransaction(PRODUCER, 0, True, 5, 3, 1, [place] * (PARTITIONS_MAX + 1))
+        node = next(each for each in brokers.cluster.nodes.values() if each.partitions.get(leader.group) is leader)
+        reply = await node.markers.writer.write(WriteMarkersRequest([ending], 5.0))
+        assert set(reply.results[0]) == {MarkerResult.FAILED}
+        assert leader.log_state.transactions.open_of(PRODUCER) is not None
 
     with_brokers(tmp_path, test)
