@@ -272,6 +272,7 @@ class Office:
         )
 
     async def confirm(self, deadline):
+        # As the real one: other tasks run meanwhile.
         await asyncio.sleep(0)
 
     async def propose(self, command, deadline):

@@ -82,6 +82,7 @@ def _travelled(body, shape):
 class Seeds:
     """Three seeds, each with a directory that outlives its processes."""
 
+    # A stamp takes at least one step of the loop, as on a disk: the others run meanwhile.
     def __init__(self, pause=lambda: asyncio.sleep(0)):
         self._pause = pause
         self.handlers, self.answered, self.gates = {}, set(), {}
@@ -240,6 +241,7 @@ def test_a_bound_seed_waits_for_a_version_that_has_the_level():
 async def _random_founding(number):
     rng = random.Random(number)
 
+    # A random number of steps of the loop for each write, and between restarts: that draws the schedule.
     async def pause():
         for _ in range(rng.choice([0, 0, 1, 5, 20])):
             await asyncio.sleep(0)

@@ -20,6 +20,7 @@ from cluster.errors import (
 from cluster.topic_changes import PARTITIONS_MAX
 from model.ids import NodeId
 from model.topic_config import TopicConfig
+from raft.replica_directories import ReplicaDirectories
 
 REFUSED = [
     (create_request(""), InvalidTopicNameError),
@@ -240,12 +241,22 @@ def test_a_topic_deleted_while_a_node_was_down_leaves_its_disk_when_it_returns(t
     run(test)
 
 
-def test_a_removal_that_was_cut_short_by_the_end_of_the_process_is_finished_by_the_next_one(tmp_path):
+def test_a_removal_that_was_cut_short_by_the_end_of_the_process_is_finished_by_the_next_one(tmp_path, monkeypatch):
+    begin, begun = ReplicaDirectories.begin_removal, []
+
+    async def begin_and_hang(directories, group):
+        await begin(directories, group)
+        begun.append(group)
+        await asyncio.Event().wait()
+
     async def test():
         async with cluster_of(tmp_path, 1) as cluster:
-            await cluster.delete_topic(await cluster.create_topic("gone", 5, 1))
-            await cluster.stop(1)
-            assert cluster.group_directories(1), "the node was stopped before it could remove anything"
+            with monkeypatch.context() as patch:
+                patch.setattr(ReplicaDirectories, "begin_removal", begin_and_hang)
+                await cluster.delete_topic(await cluster.create_topic("gone", 5, 1))
+                await until(lambda: len(begun) == 5)
+                await cluster.stop(1)
+            assert len(cluster.group_directories(1)) == 5
             await cluster.start(1)
             await until(lambda: os.listdir(f"{cluster.data_dir(1)}/groups") == ["raft0"])
 
