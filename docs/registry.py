@@ -52,10 +52,10 @@ HEAD = """\
 
 <!-- Written by `python docs/registry.py` from the code. -->
 
-This page lists what brokers of different versions must agree on: the numbers of methods of links, of kinds of entries,
-of commands of raft0, and of formats of files and messages; and the names of groups, of features, and of the blocks of
-raft0's state. It is for contributors who add one. A number or a name is never used for something else, also when what
-it stood for is gone. A test compares this page with the code.
+This page lists what brokers of different versions must agree on. These are the numbers of methods of links, of kinds of
+entries, of commands of raft0, and of formats of files and messages. The names of groups, of features, and of the blocks
+of raft0's state are here, too. The page is for contributors who add one. A number or a name is never used for something
+else, also when what it stood for is gone. A test compares this page with the code.
 
 """
 
