@@ -34,7 +34,8 @@
                           `producer_id_table`.
 * `groups`                committed offsets and consumer groups, as a state of `__consumer_offsets` (RFC 0009).
 * `transactions`          transactions as partitions and coordinators know them from their logs (RFC 0021).
-* `coordinator_partition` which partition keeps a group or a transactional id.
+* `coordinator_log_state` a coordinator's table behind its log; `coordinator_partition` which partition keeps what,
+                          `record_reader` reads what is stored.
 * `telemetry`             what every replica did and where it stands, each second, in a topic (RFC 0011).
 * `leadership`            who leads which partition, pushed between brokers.
 * `leadership_moves`      lets a chosen replica lead; any broker forwards to the partition's leader.

@@ -1,7 +1,19 @@
-"""Which partition of a coordinators' topic keeps a group or a transactional id: Kafka's rule, and so that of its tools.
+"""What the topics of coordinators have in common: their configuration, and which partition keeps what.
+
+A group or a transactional id is kept where Kafka's rule says, and so that of its tools.
 
 Source: `abs(String.hashCode()) % partitions`, Apache Kafka's GroupMetadataManager and TransactionStateManager.
 """
+
+# The table is in every snapshot, so of the log only the newest segments are kept: what is deleted there has been
+# replaced, or stands in the snapshot that moves with the log's start (RFC 0008).
+COORDINATOR_TOPIC_CONFIGS = {
+    "segment.bytes": str(16 * 1024 * 1024),
+    "retention.bytes": str(16 * 1024 * 1024),
+    "retention.ms": "-1",
+    "max.message.bytes": str(16 * 1024 * 1024),
+    "write.caching": "false",
+}
 
 _I32_MIN = -(2**31)
 

@@ -13,12 +13,12 @@ from cluster.groups.records import (
     Key,
     OffsetKey,
     StoredGroup,
-    UnreadableRecordError,
     Value,
     decode_record,
     encode_record,
     encoded_size,
 )
+from cluster.record_reader import UnreadableRecordError, read_sized_part
 from model.key_value_batch import KeyValue
 from storage.errors import CorruptLogError
 
@@ -130,8 +130,8 @@ class GroupTable:
             raise CorruptLogError(f"group state of format {state[0]}, this version reads {FORMAT_VERSION}")
         position, number = 1, 0
         while position < len(state):
-            key, position = _read_sized(state, position)
-            value, position = _read_sized(state, position)
+            key, position = read_sized_part(state, position, "group state")
+            value, position = read_sized_part(state, position, "group state")
             try:
                 self.apply(*decode_record(KeyValue(key, value)))
             except UnreadableRecordError as error:
@@ -139,16 +139,6 @@ class GroupTable:
             number += 1
             if number % _RECORDS_PER_STEP == 0:
                 yield
-
-
-def _read_sized(state: bytes, position: int) -> tuple[bytes, int]:
-    start = position + _U32.size
-    if start > len(state):
-        raise CorruptLogError("group state is cut off")
-    (length,) = _U32.unpack_from(state, position)
-    if start + length > len(state):
-        raise CorruptLogError(f"group state is cut off: {length} bytes where {len(state) - start} are left")
-    return state[start : start + length], start + length
 
 
 def record_size(key: Key, value: Value | None) -> int:

@@ -17,21 +17,16 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cluster.record_reader import STRING_BYTES_MAX, RecordReader, UnreadableRecordError
 from model.key_value_batch import KeyValue
 
 _OFFSET_KEY_VERSIONS = (0, 1)
 _GROUP_KEY_VERSION = 2
 _VALUE_VERSION = 3
-# As of every string of the protocol.
-STRING_BYTES_MAX = 2**15 - 1
 
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
-
-
-class UnreadableRecordError(ValueError):
-    """A key or value that no version known here has written."""
 
 
 class OffsetKey(NamedTuple):
@@ -115,10 +110,10 @@ def decode_record(record: KeyValue) -> tuple[Key, Value | None]:
     Raises:
         UnreadableRecordError: Of another version, or damaged.
     """
-    key = _decode_key(_Reader(record.key))
+    key = _decode_key(RecordReader(record.key))
     if record.value is None:
         return key, None
-    reader = _Reader(record.value)
+    reader = RecordReader(record.value)
     if (version := reader.i16()) != _VALUE_VERSION:
         raise UnreadableRecordError(f"a value of version {version}")
     return key, _decode_offset(reader) if isinstance(key, OffsetKey) else _decode_group(reader)
@@ -191,53 +186,7 @@ def _encode_group(value: StoredGroup) -> bytes:
     return b"".join(parts)
 
 
-class _Reader:
-    """Takes fields from the front of some bytes; raises UnreadableRecordError at their end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def i16(self) -> int:
-        return self._number(_I16)
-
-    def i32(self) -> int:
-        return self._number(_I32)
-
-    def i64(self) -> int:
-        return self._number(_I64)
-
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise UnreadableRecordError("a string is missing")
-        return text
-
-    def nullable_string(self) -> str | None:
-        length = self.i16()
-        if length < 0:
-            return None
-        try:
-            return self._read(length).decode()
-        except UnicodeDecodeError:
-            raise UnreadableRecordError("a string is not UTF-8") from None
-
-    def blob(self) -> bytes:
-        return self._read(max(0, self.i32()))
-
-    def _number(self, layout: struct.Struct) -> int:
-        (number,) = layout.unpack(self._read(layout.size))
-        return int(number)
-
-    def _read(self, length: int) -> bytes:
-        taken = self._data[self._position : self._position + length]
-        if len(taken) < length:
-            raise UnreadableRecordError(f"{length} bytes where {len(taken)} are left")
-        self._position += length
-        return taken
-
-
-def _decode_key(reader: _Reader) -> Key:
+def _decode_key(reader: RecordReader) -> Key:
     version = reader.i16()
     if version in _OFFSET_KEY_VERSIONS:
         return OffsetKey(reader.string(), reader.string(), reader.i32())
@@ -246,17 +195,17 @@ def _decode_key(reader: _Reader) -> Key:
     raise UnreadableRecordError(f"a key of version {version}")
 
 
-def _decode_offset(reader: _Reader) -> CommittedOffset:
+def _decode_offset(reader: RecordReader) -> CommittedOffset:
     return CommittedOffset(reader.i64(), reader.i32(), reader.string(), reader.i64())
 
 
-def _decode_group(reader: _Reader) -> StoredGroup:
+def _decode_group(reader: RecordReader) -> StoredGroup:
     head = (reader.string(), reader.i32(), reader.nullable_string(), reader.nullable_string(), reader.i64())
     members = tuple(_decode_member(reader) for _ in range(reader.i32()))
     return StoredGroup(*head, members)
 
 
-def _decode_member(reader: _Reader) -> StoredMember:
+def _decode_member(reader: RecordReader) -> StoredMember:
     return StoredMember(
         reader.string(),
         reader.nullable_string(),

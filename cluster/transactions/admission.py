@@ -9,7 +9,6 @@ which of them were added before.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
-from typing import Protocol
 
 import msgspec
 
@@ -58,22 +57,6 @@ class AddToTransactionReply(msgspec.Struct, frozen=True, array_like=True):
 ADD_TO_TRANSACTION = Method(51, "add_to_transaction", AddToTransactionRequest, AddToTransactionReply)
 
 
-class Admissions(Protocol):
-    """Who asks."""
-
-    async def ask(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        epoch: int,
-        partitions: Sequence[PartitionName],
-        is_add: bool,
-        deadline: float,
-    ) -> list[Admission]:
-        """Return what the coordinator says of each partition before `deadline` (loop time). Never raises."""
-        ...
-
-
 class CoordinatorAdmissions:
     """Asks over the links. Until the coordinator's side calls `serve`, there is none: everybody is told AWAY."""
 
@@ -110,7 +93,7 @@ class CoordinatorAdmissions:
         is_add: bool,
         deadline: float,
     ) -> list[Admission]:
-        """As `Admissions.ask`."""
+        """Return what the coordinator says of each partition before `deadline` (loop time). Never raises."""
         away = [Admission.AWAY] * len(partitions)
         coordinator = self._find(transactional_id)
         if coordinator is None:

@@ -20,10 +20,9 @@ from enum import IntEnum
 from itertools import groupby
 from typing import NamedTuple
 
+from cluster.record_reader import STRING_BYTES_MAX, RecordReader, UnreadableRecordError
 from model.key_value_batch import KeyValue
 
-# As of every string of the protocol.
-STRING_BYTES_MAX = 2**15 - 1
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 # The start of a transaction that has not begun.
@@ -33,7 +32,6 @@ _KEY_VERSION = 0
 _PLAIN_VERSION = 0
 _VALUE_VERSION = 1
 _PREVIOUS_TAG, _NEXT_TAG, _CLIENT_TAG = range(3)
-_VARINT_BYTES_MAX = 5
 
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
@@ -43,10 +41,6 @@ _TIMES = struct.Struct(">qq")
 # The count of tagged fields, and the tag and size before each of them.
 _TAG_COUNT_BYTES = 1
 _TAG_HEAD_BYTES = 2
-
-
-class UnreadableRecordError(ValueError):
-    """A key or value that no version known here has written."""
 
 
 class TransactionState(IntEnum):
@@ -148,14 +142,14 @@ def decode_record(record: KeyValue) -> tuple[str, StoredTransaction | None]:
     Raises:
         UnreadableRecordError: Of another version, or damaged.
     """
-    reader = _Reader(record.key)
-    if (version := reader.number(_I16)) != _KEY_VERSION:
+    reader = RecordReader(record.key)
+    if (version := reader.i16()) != _KEY_VERSION:
         raise UnreadableRecordError(f"a key of version {version}")
-    transactional_id = reader.text(reader.number(_I16))
+    transactional_id = reader.text(reader.i16())
     if record.value is None:
         return transactional_id, None
-    reader = _Reader(record.value)
-    if (version := reader.number(_I16)) not in (_PLAIN_VERSION, _VALUE_VERSION):
+    reader = RecordReader(record.value)
+    if (version := reader.i16()) not in (_PLAIN_VERSION, _VALUE_VERSION):
         raise UnreadableRecordError(f"a value of version {version}")
     return transactional_id, _decode_value(reader, version == _VALUE_VERSION)
 
@@ -220,49 +214,13 @@ def _text_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-class _Reader:
-    """Takes fields from the front of some bytes; raises UnreadableRecordError at their end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def number(self, layout: struct.Struct) -> int:
-        (number,) = layout.unpack(self.take(layout.size))
-        return int(number)
-
-    def varint(self) -> int:
-        value = 0
-        for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
-            (byte,) = self.take(1)
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise UnreadableRecordError(f"a varint of more than {_VARINT_BYTES_MAX} bytes")
-
-    def text(self, length: int) -> str:
-        if length < 0:
-            raise UnreadableRecordError("a string is missing")
-        try:
-            return self.take(length).decode()
-        except UnicodeDecodeError:
-            raise UnreadableRecordError("a string is not UTF-8") from None
-
-    def take(self, length: int) -> bytes:
-        taken = self._data[self._position : self._position + length]
-        if len(taken) < length:
-            raise UnreadableRecordError(f"{length} bytes where {len(taken)} are left")
-        self._position += length
-        return taken
-
-
-def _decode_value(reader: _Reader, is_flexible: bool) -> StoredTransaction:
-    producer_id, epoch = reader.number(_I64), reader.number(_I16)
-    timeout_ms, state = reader.number(_I32), reader.take(1)[0]
+def _decode_value(reader: RecordReader, is_flexible: bool) -> StoredTransaction:
+    producer_id, epoch = reader.i64(), reader.i16()
+    timeout_ms, state = reader.i32(), reader.take(1)[0]
     if state not in _WRITTEN_STATES:
         raise UnreadableRecordError(f"a state of number {state}")
     partitions = _decode_partitions(reader, is_flexible)
-    updated_ms, started_ms = reader.number(_I64), reader.number(_I64)
+    updated_ms, started_ms = reader.i64(), reader.i64()
     tagged = _decode_tagged(reader) if is_flexible else {}
     if state == TransactionState.EMPTY:
         # As Kafka reads it, whatever stands there.
@@ -281,23 +239,23 @@ def _decode_value(reader: _Reader, is_flexible: bool) -> StoredTransaction:
     )
 
 
-def _decode_partitions(reader: _Reader, is_flexible: bool) -> frozenset[TopicPartition]:
+def _decode_partitions(reader: RecordReader, is_flexible: bool) -> frozenset[TopicPartition]:
     found: list[TopicPartition] = []
     for _ in range(_decode_length(reader, is_flexible)):
-        topic = reader.text(reader.varint() - 1 if is_flexible else reader.number(_I16))
+        topic = reader.text(reader.varint() - 1 if is_flexible else reader.i16())
         count = _decode_length(reader, is_flexible)
-        found += [TopicPartition(topic, reader.number(_I32)) for _ in range(count)]
+        found += [TopicPartition(topic, reader.i32()) for _ in range(count)]
         if is_flexible:
             _decode_tagged(reader)
     return frozenset(found)
 
 
-def _decode_length(reader: _Reader, is_flexible: bool) -> int:
+def _decode_length(reader: RecordReader, is_flexible: bool) -> int:
     """Read how many elements an array has; null has none."""
-    return max(0, reader.varint() - 1 if is_flexible else reader.number(_I32))
+    return max(0, reader.varint() - 1 if is_flexible else reader.i32())
 
 
-def _decode_tagged(reader: _Reader) -> dict[int, bytes]:
+def _decode_tagged(reader: RecordReader) -> dict[int, bytes]:
     """Read tagged fields by their tags, unknown ones too: a newer Kafka may have written the record."""
     return {reader.varint(): reader.take(reader.varint()) for _ in range(reader.varint())}
 

@@ -14,9 +14,9 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from cluster.record_reader import UnreadableRecordError, read_part, read_sized_part
 from cluster.transactions.records import (
     StoredTransaction,
-    UnreadableRecordError,
     decode_record,
     encode_record,
     encoded_size,
@@ -32,6 +32,7 @@ EMPTY_BYTES = 1
 _PLACE = struct.Struct(">qq")
 _U32 = struct.Struct(">I")
 _RECORDS_PER_STEP = 100
+_WHAT = "transaction state"
 # The place, and the lengths of key and value.
 _FRAMING_BYTES = _PLACE.size + 2 * _U32.size
 
@@ -109,9 +110,9 @@ class TransactionTable:
             raise CorruptLogError(f"transaction state of format {state[0]}, this version reads {FORMAT_VERSION}")
         position, number = 1, 0
         while position < len(state):
-            packed, position = _read(state, position, _PLACE.size)
-            key, position = _read_sized(state, position)
-            value, position = _read_sized(state, position)
+            packed, position = read_part(state, position, _PLACE.size, _WHAT)
+            key, position = read_sized_part(state, position, _WHAT)
+            value, position = read_sized_part(state, position, _WHAT)
             try:
                 transactional_id, stored = decode_record(KeyValue(key, value))
             except UnreadableRecordError as error:
@@ -120,17 +121,6 @@ class TransactionTable:
             number += 1
             if number % _RECORDS_PER_STEP == 0:
                 yield
-
-
-def _read(state: bytes, position: int, length: int) -> tuple[bytes, int]:
-    if position + length > len(state):
-        raise CorruptLogError(f"transaction state is cut off: {length} bytes where {len(state) - position} are left")
-    return state[position : position + length], position + length
-
-
-def _read_sized(state: bytes, position: int) -> tuple[bytes, int]:
-    packed, position = _read(state, position, _U32.size)
-    return _read(state, position, int.from_bytes(packed, "big"))
 
 
 def record_size(transactional_id: str, value: StoredTransaction | None) -> int:

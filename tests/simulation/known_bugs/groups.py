@@ -76,7 +76,7 @@ def commits_under_way_take_no_room(patch: pytest.MonkeyPatch) -> None:
     def admit(state: OffsetsLogState, entry: NewEntry) -> StateFullError | None:
         if entry.kind is not EntryKind.DATA:
             return None
-        records = cluster.groups.offsets_log_state._decode(entry.payload)
+        records = state.decode(entry.payload)
         size, _ = NotedSizes(state.table, record_size).with_records(records)
         return state._bytes_bound.judge(state.table.size_bytes, size)
 

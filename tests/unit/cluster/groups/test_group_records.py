@@ -9,10 +9,10 @@ from cluster.groups.records import (
     OffsetKey,
     StoredGroup,
     StoredMember,
-    UnreadableRecordError,
     decode_record,
     encode_record,
 )
+from cluster.record_reader import UnreadableRecordError
 from model.key_value_batch import KeyValue, encode_key_values, read_key_values
 from model.record_batch import check_batch
 from model.record_codec import CorruptRecordsError

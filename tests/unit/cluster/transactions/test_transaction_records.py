@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cluster.record_reader import UnreadableRecordError
 from cluster.transactions.records import (
     StoredTransaction,
     TopicPartition,
     TransactionState,
-    UnreadableRecordError,
     decode_record,
     encode_record,
     encoded_size,

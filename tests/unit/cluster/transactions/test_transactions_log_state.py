@@ -182,7 +182,7 @@ def test_a_table_has_a_bound_for_many_small_ids_too():
 def test_what_was_admitted_is_noted_without_decoding_it_again(monkeypatch):
     state, payload = TransactionsLogState(), _payload([("a", EMPTY)])
     assert state.admit(NewEntry(EntryKind.DATA, payload, 1)) is None
-    monkeypatch.setattr("cluster.transactions.transactions_log_state._decode", lambda batch: pytest.fail("decoded"))
+    monkeypatch.setattr(state, "decode", lambda batch: pytest.fail("decoded"))
     state.note(Entry(Index(1), Term(1), EntryKind.DATA, Offset(0), 1, payload))
     state.commit(Index(1))
     assert state.table.get("a") == PlacedTransaction(EMPTY, Prepare(1, 1))
@@ -235,6 +235,7 @@ def test_a_caller_waits_until_an_index_is_applied():
         state = TransactionsLogState()
         async with asyncio.timeout(5):
             waiting = asyncio.ensure_future(state.wait_applied(Index(1)))
+            # The task begins to wait.
             await asyncio.sleep(0)
             assert not waiting.done()
             _committed(state, ("a", EMPTY))
