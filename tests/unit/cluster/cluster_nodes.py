@@ -19,6 +19,7 @@ from cluster.state_bounds import StateOptions
 from model.features import LevelRange
 from model.ids import ConsistencyLevel, NodeId
 from model.topic_config import TopicConfig
+from raft.consensus import Consensus
 from raft.options import RaftOptions
 from runtime.environment import system_environment
 from storage.memory_kvstore import MemoryKvStore
@@ -56,6 +57,15 @@ async def until(condition: Callable[[], object], *, seconds: float = 10) -> None
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.005)
+
+
+def can_take_over(consensus: Consensus, number: int) -> bool:
+    """Return whether a leader hands over to this voter: it is in sync, and no recovery of it is due or under way.
+
+    A leader that has just been elected takes all voters for in sync until they have had time to answer.
+    """
+    follower = consensus.state.followers.get(NodeId(number))
+    return follower is not None and number in consensus.in_sync and not follower.needs_recovery
 
 
 def free_port(host: str) -> int:

@@ -11,7 +11,7 @@ from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeQuorumRequest, ElectLeadersRequest
 from model.ids import NodeId
 from tests.engine import consensus_of
-from tests.unit.cluster.cluster_nodes import until
+from tests.unit.cluster.cluster_nodes import can_take_over, until
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -51,7 +51,7 @@ async def move_away(cluster, name, number):
     consensus = consensus_of(cluster.leader_of(name, number))
     if consensus.state.node_id != target:
         # A leader that has just been elected does not know yet which replicas are in sync.
-        await until(lambda: target in consensus.in_sync)
+        await until(lambda: can_take_over(consensus, target))
         await consensus.transfer.run(target)
     group = cluster[1].controller.topics.get(name).group(number)
     await until(lambda: is_led_by(cluster, name, number, target))

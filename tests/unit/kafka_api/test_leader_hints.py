@@ -12,7 +12,7 @@ from kafka_api.protocol.messages import MetadataRequest
 from model.ids import NodeId
 from raft.errors import TransferRefusedError
 from tests.engine import consensus_of
-from tests.unit.cluster.cluster_nodes import FAST, until
+from tests.unit.cluster.cluster_nodes import FAST, can_take_over, until
 from tests.unit.model.record_batches import build_batch
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -27,7 +27,7 @@ def _is_led(cluster, name, number):
 async def _hand_over(cluster, target):
     consensus = consensus_of(cluster.leader_of("t"))
     # A leader that has just been elected does not know yet which replicas are in sync.
-    await until(lambda: target in consensus.in_sync)
+    await until(lambda: can_take_over(consensus, target))
     return await consensus.transfer.run(NodeId(target))
 
 

@@ -10,7 +10,7 @@ from raftka.broker.admin_listener import AdminListener
 from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import Starting
 from tests.engine import consensus_of
-from tests.unit.cluster.cluster_nodes import Cluster, run, until
+from tests.unit.cluster.cluster_nodes import Cluster, can_take_over, run, until
 
 
 async def _ask(port, path, method="POST"):
@@ -56,7 +56,7 @@ def test_the_leader_moves_and_what_cannot_be_is_refused(tmp_path):
                     found, body = await _ask(port, asked + also)
                     assert (found, words in body["error"]) == (status, True), json.dumps(body)
             # A leader that has just been elected does not know yet who is in sync, and refuses whoever may not be.
-            await until(lambda: _is_fit(consensus_of(cluster.leader_of("t")), third))
+            await until(lambda: can_take_over(consensus_of(cluster.leader_of("t")), third))
             status, body = await _ask(ports[leader], f"{path}?target={third}")
             assert status == 200, json.dumps(body)
             assert (body["partition"], body["leader"]) == (0, third)
@@ -84,7 +84,7 @@ def test_a_dry_run_tells_who_would_lead_or_why_not_and_a_second_transfer_changes
             consensus = consensus_of(cluster.leader_of("t"))
             leader = int(consensus.state.node_id)
             other, third = (number for number in cluster.nodes if number != leader)
-            await until(lambda: _is_fit(consensus, other) and _is_fit(consensus, third))
+            await until(lambda: can_take_over(consensus, other) and can_take_over(consensus, third))
             path, term = "/v1/partitions/t/0/transfer_leadership", consensus.term
             told = {"dry_run": True, "waits_for": "", "partition": 0, "leader_before": leader, "term": term}
             status, body = await _ask(ports[leader], f"{path}?target={third}&dry_run=true")
@@ -112,10 +112,6 @@ def test_a_dry_run_tells_who_would_lead_or_why_not_and_a_second_transfer_changes
             await cluster.stop()
 
     run(test)
-
-
-def _is_fit(consensus, number):
-    return number in consensus.in_sync and not consensus.state.followers[number].needs_recovery
 
 
 def _believes(node, group, number):

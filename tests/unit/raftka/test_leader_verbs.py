@@ -5,7 +5,7 @@ import pytest
 from model.ids import NodeId
 from raft.errors import TransferRefusedError
 from tests.engine import consensus_of
-from tests.unit.cluster.cluster_nodes import Cluster, run, until
+from tests.unit.cluster.cluster_nodes import Cluster, can_take_over, run, until
 from tests.unit.raftka.admin_ports import ports_of
 
 ELECT = "/v1/partitions/elect-preferred"
@@ -19,7 +19,7 @@ async def _led_elsewhere(cluster):
     preferred, leader = replicas[0], replicas[-1]
     consensus = consensus_of(cluster.leader_of("t"))
     if consensus.state.node_id != leader:
-        await until(lambda: leader in consensus.in_sync)
+        await until(lambda: can_take_over(consensus, leader))
         await consensus.transfer.run(NodeId(leader))
     await _all_know(cluster, leader, in_sync=3)
     return preferred, leader

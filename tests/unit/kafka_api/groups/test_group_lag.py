@@ -12,7 +12,7 @@ from kafka_api.groups.lag import LagReport
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
 from raftka.broker.group_lag_metrics import GroupLagCollector
-from tests.unit.cluster.cluster_nodes import Cluster, run, until
+from tests.unit.cluster.cluster_nodes import Cluster, can_take_over, run, until
 from tests.unit.kafka_api.groups.group_calls import QUICK, Groups, with_groups
 from tests.unit.kafka_api.wire_client import Client
 
@@ -101,9 +101,9 @@ def test_a_coordinator_out_of_office_reports_nothing_and_the_next_one_does(tmp_p
             topic = brokers.cluster[first].controller.topics.get(OFFSETS_TOPIC)
             group = topic.group(offsets_partition("g", len(topic.replicas)))
             target = next(number for number in brokers.cluster.nodes if number != first)
-            # A leader that was just elected hands over to nobody who has not answered it yet.
+            # A leader that was just elected hands over to nobody who has not answered it yet, or is being recovered.
             leader = brokers.cluster[first].groups.get(group)
-            await until(lambda: target in leader.in_sync)
+            await until(lambda: can_take_over(leader, target))
             deadline = asyncio.get_running_loop().time() + 10
             await brokers.cluster[first].moves.move(group, target, deadline)
             # What it had measured is not told either.
