@@ -32,6 +32,8 @@ _FIVE_BROKERS, _SEVEN_BROKERS = (7, 3), (17, 8)
 # Where members change, by the plan.
 _OLDER = 0.2
 _LIVING_BROKERS, _LIVING_SPARE, _LIVING_REPLICAS = 5, 1, 3
+# As a broker has it. An operator retires the disk of a broker only if no link with it works, also no silent one.
+_IDLE_PROBE_SECONDS = 0.5
 # A consumer group in every fourth run, by the number, too: in all of them it would make all slower.
 _GROUP = (4, 2)
 # So little that producers are held in a run with few clients; in every ninth, which has no factor in common with four,
@@ -152,6 +154,8 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
             is_older=is_older,
             replicas=_LIVING_REPLICAS if is_living else replicas,
             features=OFFERED if is_living else LEVEL_0,
+            # Elsewhere raft0's leader hears of every broker, because each of them is a replica of raft0.
+            idle_probe_interval=_IDLE_PROBE_SECONDS if is_living else 0.0,
             has_group=has_group,
             segment_bytes=segment_bytes,
             retention_bytes=retention_bytes,

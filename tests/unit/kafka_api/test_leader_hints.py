@@ -128,6 +128,7 @@ def test_what_is_handed_over_at_a_stop_is_led_by_others(tmp_path):
         await until(lambda: all(_is_led(cluster, "many", number) for number in range(8)) and _is_led(cluster, "t", 0))
         # Nobody hands anything back to it.
         other = consensus_of(cluster.leader_of("t"))
+        await until(lambda: can_take_over(other, brokers.leader))
         with pytest.raises(TransferRefusedError, match="is being stopped"):
             await other.transfer.run(NodeId(brokers.leader))
 
