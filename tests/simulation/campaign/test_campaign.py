@@ -1,6 +1,6 @@
 """The default campaign: 500 seeds of 60 virtual seconds with Kafka clients; invariants, the checker, and all probes.
 
-`make test` runs 300 of them, which meet every probe, and `make test-slow` the others.
+`make test` runs 100 of them. `make test-slow` runs the others, which meet every probe.
 """
 
 import subprocess
@@ -17,7 +17,7 @@ from tests.simulation.campaign.run import RunResult
 from tests.simulation.world.probes import SOMETIMES
 
 _ROOT = Path(__file__).parents[3]
-_FIRST_SEEDS, _SLOW_SEEDS, _LONG_SEEDS = range(1, 301), range(301, 501), range(1001, 2001)
+_FIRST_SEEDS, _SLOW_SEEDS, _LONG_SEEDS = range(1, 101), range(101, 501), range(1001, 2001)
 
 
 def _check(results: Iterable[RunResult], probes: Sequence[str] = SOMETIMES) -> None:
@@ -36,8 +36,8 @@ def _check(results: Iterable[RunResult], probes: Sequence[str] = SOMETIMES) -> N
 @pytest.mark.parametrize(
     ("seeds", "probes"),
     [
-        pytest.param(_FIRST_SEEDS, SOMETIMES, id="first"),
-        pytest.param(_SLOW_SEEDS, (), id="rest", marks=pytest.mark.slow),
+        pytest.param(_FIRST_SEEDS, (), id="first"),
+        pytest.param(_SLOW_SEEDS, SOMETIMES, id="rest", marks=pytest.mark.slow),
     ],
 )
 def test_five_hundred_runs_break_no_invariant_and_show_clients_nothing_wrong(

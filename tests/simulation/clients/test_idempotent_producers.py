@@ -22,6 +22,7 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.slow
 def test_every_batch_is_committed_once_and_in_order() -> None:
     totals: Counter[str] = Counter()
     for seed in range(1, 5):

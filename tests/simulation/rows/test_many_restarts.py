@@ -14,7 +14,8 @@ _STORIES = [(None, 1)] * 3 + list(product(ROUND_TRIPS, (1, BURST)))
 
 @pytest.mark.parametrize(
     ("number", "round_trip", "burst"),
-    [(number, *story) for number, story in enumerate(_STORIES)],
+    # Each takes some ten seconds, so `make test` has one of them.
+    [pytest.param(number, *story, marks=[pytest.mark.slow] * (number > 0)) for number, story in enumerate(_STORIES)],
 )
 def test_followers_are_brought_back_without_a_seam(number: int, round_trip: float | None, burst: int) -> None:
     restart_followers_under_load(_FIRST_SEED + number, _RESTARTS, round_trip=round_trip, burst=burst)
