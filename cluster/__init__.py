@@ -23,7 +23,8 @@
                           `move_status` gathers how far they are.
 * `replication_spread`    where a topic goes whose partitions shall have more or fewer replicas.
 * `partition`             one local replica as the Kafka edge sees it; `partition_manager` all of them;
-                          `replica_gauges` what status, metrics and telemetry read off it.
+                          `partition_reader` reads what consumers may see, up to a `readable_end`; `replica_gauges` what
+                          status, metrics and telemetry read off it.
 * `retention`             lets leaders delete what has outlived its topic's retention: `retention_rule` says which
                           segments, `retention_start` where the log begins then.
 * `append_clock`          the leader's time for record batches.
@@ -34,6 +35,7 @@
                           `producer_id_table`.
 * `groups`                committed offsets and consumer groups, as a state of `__consumer_offsets` (RFC 0009).
 * `transactions`          transactions as partitions and coordinators know them from their logs (RFC 0021).
+* `log_states`            which of these states the log of a partition builds up.
 * `coordinator_log_state` a coordinator's table behind its log; `coordinator_partition` which partition keeps what,
                           `record_reader` reads what is stored.
 * `telemetry`             what every replica did and where it stands, each second, in a topic (RFC 0011).
@@ -47,9 +49,9 @@
 * `health_counts`         how many partitions a broker leads, and how many of them are in trouble; raft0's leader:
                           brokers alive, and partitions that nobody leads.
 * `quorum_status`         where raft0's voters stand, as its leader knows.
-* `founding`              how the seeds become a cluster, once; `joining` how other brokers come in, `first_contact`
-                          what a broker asks before it writes anything; `known_brokers` whom its links reach;
-                          `registration` tells raft0 where this one is.
+* `cluster_entry`         to which cluster this node belongs: `founding` is how the seeds become one, once, and
+                          `joining` how other brokers come in; `first_contact` what a broker asks before it writes
+                          anything; `known_brokers` whom its links reach; `registration` tells raft0 where this one is.
 * `broker_changes`        brokers are drained, emptied, replaced and removed, at raft0's leader: `broker_rules` what is
                           refused, `broker_waits` what is waited for, `evacuation` moves what must leave, `move_places`
                           how many move at a time, `draining` hands over what a broker leads.

@@ -55,7 +55,7 @@ from cluster.present_features import PresentFeatures
 from cluster.producer_id_table import BLOCK_SIZE
 from cluster.topics_frontend import TopicsFrontend
 from model.features import MEMBERSHIP, OPTIONS_LEVEL
-from model.ids import NodeId
+from model.ids import Index, NodeId
 from rpc.identity import Peer
 from rpc.links import Links
 from rpc.methods import Method
@@ -200,6 +200,24 @@ class AdminRequests:
             return self._self_node
         leader = self._controller.leader_id
         return leader if leader is not None and leader != self._self_node and self._links.is_up(leader) else None
+
+    async def catch_up(self, timeout: float) -> None:
+        """Return once raft0's tables here are as new as its leader knows now; `timeout` in seconds.
+
+        Raises:
+            ControllerUnavailableError: They are not known to be.
+        """
+        level = self._controller.features.level(MEMBERSHIP)
+        # A feature that stays where it is: the leader confirms its office, and tells its commit index.
+        question = UpdateFeatureRequest(MEMBERSHIP, level, validate_only=True, timeout=timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                reply = await self.update_feature(question)
+                await self._controller.wait_applied(Index(reply.applied_index))
+        except TimeoutError:
+            raise ControllerUnavailableError(
+                f"raft0's tables are not known to be current after {timeout:g} s"
+            ) from None
 
     def serve(self, method: Method[Request, Reply], run_here: Callable[[Request, float], Awaitable[Reply]]) -> None:
         """Answer other brokers' requests by `run_here`, with a deadline; what it refuses travels by name."""

@@ -4,17 +4,16 @@ The broker process puts the Kafka listener and the admin port on top of it; the 
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 
 import msgspec
 
-from cluster.admin_messages import UpdateFeatureRequest
 from cluster.admin_requests import AdminRequests
 from cluster.broker_changes import BrokerChanges
 from cluster.broker_events import BrokerWatch
+from cluster.cluster_entry import ClusterEntry
 from cluster.commands import BrokerRecord
 from cluster.controller import Controller
 from cluster.controller_backend import ControllerBackend
@@ -26,19 +25,17 @@ from cluster.data_directory_watch import DataDirectoryWatch
 from cluster.directory_stamp import DirectoryStamp
 from cluster.draining import Draining
 from cluster.dynamic_options import DynamicOptions, FixedOptions
-from cluster.errors import ControllerUnavailableError
 from cluster.evacuation import Evacuation
 from cluster.events import Events
-from cluster.founding import ClusterRecord, FoundedElsewhereError, Founding
-from cluster.groups.offsets_log_state import OffsetsLogState
-from cluster.groups.offsets_topic import OFFSETS_TOPIC
+from cluster.founding import ClusterRecord, Founding
 from cluster.health_counts import HealthCounts
 from cluster.idle_probe import IdleProbe
-from cluster.joining import Admissions, Joining, JoinRequest, Joins
+from cluster.joining import Admissions, Joining
 from cluster.known_brokers import KnownBrokers
 from cluster.leadership import Leadership
 from cluster.leadership_events import LeadershipEvents
 from cluster.leadership_moves import LeadershipMoves
+from cluster.log_states import LogStates
 from cluster.move_events import MoveEvents
 from cluster.move_status import MoveStatusReader
 from cluster.node_options import NodeOptions
@@ -48,34 +45,30 @@ from cluster.placement_reports import PlacementReports
 from cluster.placements import Placements
 from cluster.present_features import PresentFeatures
 from cluster.producer_ids import ProducerIds
-from cluster.producer_state import ProducerState
 from cluster.quorum_status import QuorumStatusReader
 from cluster.raft0_voters import Raft0Voters
-from cluster.registration import REGISTER_TIMEOUT, Registration
+from cluster.registration import Registration
 from cluster.retention import Retention
 from cluster.telemetry.publisher import TelemetryPublisher
 from cluster.telemetry.telemetry_relay import TelemetryRelay
-from cluster.topic_table import Topic, TopicTable
+from cluster.topic_table import TopicTable
 from cluster.transactions.admission import CoordinatorAdmissions
 from cluster.transactions.markers import Markers
 from cluster.visible_ends import VisibleEnds
 from model.features import MEMBERSHIP, STAMP_LEVEL, told_features
-from model.ids import RAFT0, Index, NodeId, Replica
+from model.ids import RAFT0, NodeId, Replica
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
 from raft.links_raft_client import LinksRaftClient
-from raft.log_state import LogState
 from raft.options import RaftOptions
 from raft.service import RaftService
-from rpc.identity import Epoch, LinkIdentity
+from rpc.identity import LinkIdentity
 from rpc.links import Links
 from rpc.options import LinkOptions
 from runtime.environment import Environment
 from storage.errors import KvStoreError
 from storage.kvstore import KvStore
 from storage.options import LogOptions
-
-_logger = logging.getLogger("cluster")
 
 
 class StartPhase(Enum):
@@ -85,27 +78,6 @@ class StartPhase(Enum):
     SEEDS = auto()
     REPLICAS = auto()
     STARTED = auto()
-
-
-_Part = (
-    DataDirectoryWatch
-    | DirectoryStamp
-    | KnownBrokers
-    | Evacuation
-    | Draining
-    | GroupManager
-    | Controller
-    | Leadership
-    | ControllerBackend
-    | PlacementReports
-    | Raft0Voters
-    | Registration
-    | Retention
-    | TelemetryPublisher
-    | NodeWatch
-    | IdleProbe
-    | Links
-)
 
 
 class Node:
@@ -137,7 +109,6 @@ class Node:
     replica: Replica
     founding: Founding
     known_brokers: KnownBrokers
-    joining: Joining | None = None
     cluster: ClusterRecord
 
     def __init__(
@@ -162,7 +133,7 @@ class Node:
         self.env = env
         self.options = options
         self._dynamic = dynamic or FixedOptions()
-        self._producers = replace(options.producers)
+        self._log_states = LogStates(options, self._lived_ms)
         self._topics: TopicTable | None = None
         self._retention: Retention | None = None
         self._kvstore = kvstore
@@ -173,7 +144,9 @@ class Node:
         self._is_unusable = False
         self.is_registered = asyncio.Event()
         self.phase = StartPhase.DIRECTORY
-        self._started: list[_Part] = []
+        self._entry: ClusterEntry | None = None
+        # How what was started is stopped, in the order of the start.
+        self._stops: list[Callable[[], Awaitable[None]]] = []
 
     async def start(self) -> None:
         """Start, in order: links, founding, groups, raft0, what raft0 has placed here.
@@ -184,28 +157,19 @@ class Node:
         """
         options = self.options
         self.replica = await claim_data_directory(self.env, options.data_dir, self._kvstore, options.node_id)
-        watch = DataDirectoryWatch(self.env, options.data_dir, self.replica, self._end)
-        self._started.append(watch)
+        self._directory_watch = DataDirectoryWatch(self.env, options.data_dir, self.replica, self._end)
         self.stamp = DirectoryStamp(self.env, options.data_dir, self._kvstore)
-        self._started.append(self.stamp)
+        self._stops += (self._directory_watch.stop, self.stamp.stop)
         self._kvstore.call_on_failure(self._on_kvstore_failure)
         identity = LinkIdentity(self.replica, None, options.secret)
         self.links = Links(self.env, identity, LinkOptions(source_host=options.rpc_host))
         self._watch = NodeWatch(self.links, self.events)
         self._watch.start()
-        self._started.append(self._watch)
-        founding = self.founding = Founding(
-            self.links, self._kvstore, self.replica, options.seeds, told_features(options.features), self.stamp
-        )
-        # From the stamp on, an older version must not speak with this broker any more.
-        self.stamp.add_listener(self.links.require_epochs)
-        if self.stamp.is_stamped:
-            self.links.require_epochs()
-        self.known_brokers = KnownBrokers(self.links, self._kvstore, options.seeds)
-        cluster = founding.recall(is_living=self.known_brokers.is_living)
-        if cluster is not None:
-            self._know(cluster)
-        self._joins = Joins(self.links, lambda: founding.is_founded)
+        self._stops.append(self._watch.stop)
+        entry = self._entry = ClusterEntry(self.links, self._kvstore, self.replica, options, self.stamp)
+        self.founding, self.known_brokers, self._joins = entry.founding, entry.known_brokers, entry.joins
+        self.founding, self.known_brokers, self._joins = entry.founding, entry.known_brokers, entry.joins
+        cluster = entry.recall()
         self.groups = GroupManager(
             self.env,
             self._raft_options(),
@@ -213,19 +177,19 @@ class Node:
             self._kvstore,
             LinksRaftClient(self.links, options.raft),
             f"{options.data_dir}/{GROUPS}",
-            watch.look,
+            self._directory_watch.look,
             self.stamp,
         )
         RaftService(self.links, self.groups)
         if options.has_links:
             await self.links.start(options.rpc_host, options.rpc_port)
-            self._started.append(self.links)
+            self._stops.append(self.links.close)
             self.known_brokers.start(cluster, told_features(options.features))
-            self._started.append(self.known_brokers)
+            self._stops.append(self.known_brokers.stop)
             self._probe_idle_links()
         if cluster is None:
             self.phase = StartPhase.SEEDS
-            cluster = await self._found_or_join()
+            cluster = await entry.found_or_join()
         self.cluster = cluster
         if cluster.features.get(MEMBERSHIP, 0) >= STAMP_LEVEL:
             # It is done, unless a build before this version has written the record down.
@@ -244,7 +208,7 @@ class Node:
         It does not block; call it once raft0 is being opened, or later.
         """
         before, self.options = self.options, options
-        self._producers.expiration_ms = options.producers.expiration_ms
+        self._log_states.change_options(options)
         self.groups.change_options(self._raft_options())
         if self._topics is not None:
             self._topics.set_defaults(options.topic_defaults)
@@ -255,7 +219,7 @@ class Node:
         if self.options.idle_probe_interval:
             probe = IdleProbe(self.links, self.options.idle_probe_interval)
             probe.start()
-            self._started.append(probe)
+            self._stops.append(probe.stop)
 
     def _on_kvstore_failure(self, error: KvStoreError) -> None:
         # No term and no vote becomes durable any more, for any group: this broker can neither follow a new leader nor
@@ -267,37 +231,10 @@ class Node:
             self._is_unusable = True
             self._on_unusable(line)
 
-    async def _found_or_join(self) -> ClusterRecord:
-        if self.founding.is_seed:
-            try:
-                cluster = await self.founding.found()
-            except FoundedElsewhereError as error:
-                _logger.info("%s: it asks to join", error)
-            else:
-                self._know(cluster)
-                return cluster
-        options = self.options
-        address, features = (options.rpc_host, options.rpc_port), told_features(options.features)
-        request = JoinRequest(*self.replica, *address, features, is_question=False, timeout=REGISTER_TIMEOUT)
-        self.joining = Joining(self.links, options.seeds, request)
-        reply = await self.joining.run()
-        assert reply.cluster is not None
-        await self.founding.remember(reply.cluster)
-        _logger.info("joined cluster %s as node %d", reply.cluster.cluster_id, options.node_id)
-        self._know(reply.cluster)
-        self.known_brokers.know_joined(reply.brokers)
-        return reply.cluster
-
-    def _know(self, cluster: ClusterRecord) -> None:
-        self.links.set_epoch(Epoch(*cluster.epoch))
-        # Links are made anew once this node has a cluster id: by the format that all founders have.
-        self.known_brokers.know_founders(cluster)
-        self.links.set_cluster_id(cluster.cluster_id)
-
     async def _start_groups(self, cluster: ClusterRecord) -> None:
         options = self.options
         self.groups.start()
-        self._started.append(self.groups)
+        self._stops.append(self.groups.stop)
         state = ControllerState(options.topic_defaults, options.state, options.features, cluster.replicas, self.stamp)
         members = state.tables.members
         self.leadership = Leadership(
@@ -341,7 +278,7 @@ class Node:
             self.partitions,
             self.leadership,
             self.replica,
-            self._new_log_state,
+            self._log_states.new,
         )
 
     def _serve_requests(self, cluster: ClusterRecord, tables: ControllerTables) -> None:
@@ -362,7 +299,7 @@ class Node:
         )
         self.markers = Markers(
             *(self.links, self.partitions, self.leadership, tables.topics, options.node_id, self.env.wall_clock),
-            self._catch_up,
+            self.admin.catch_up,
         )
         self.placements = Placements(self.controller, self.admin, self.groups.link_names)
         seeds = {NodeId(seed.node_id): seed for seed in options.seeds}
@@ -374,20 +311,6 @@ class Node:
             *(tables.topics, self.groups, self.links, self.replica, self.is_alive),
             lambda replica: replica.directory_id in tables.members.retired,
         )
-
-    async def _catch_up(self, timeout: float) -> None:
-        """Return once raft0's tables here are as new as its leader knows now."""
-        level = self.controller.features.level(MEMBERSHIP)
-        # A feature that stays where it is: the leader confirms its office, and tells its commit index.
-        question = UpdateFeatureRequest(MEMBERSHIP, level, validate_only=True, timeout=timeout)
-        try:
-            async with asyncio.timeout(timeout):
-                reply = await self.admin.update_feature(question)
-                await self.controller.wait_applied(Index(reply.applied_index))
-        except TimeoutError:
-            raise ControllerUnavailableError(
-                f"raft0's tables are not known to be current after {timeout:g} s"
-            ) from None
 
     def _start_fibers(self, tables: ControllerTables) -> None:
         self._retention = Retention(
@@ -409,7 +332,7 @@ class Node:
         )
         for part in parts:
             part.start()
-            self._started.append(part)
+            self._stops.append(part.stop)
 
     def _brokers(self) -> Sequence[NodeId]:
         """Return all brokers: each holds raft0, as a voter or as a learner."""
@@ -424,15 +347,9 @@ class Node:
             self.env, self.options.node_id, self.controller, self.admin, self.partitions, relay
         )
         self.telemetry.start(self.is_registered)
-        self._started.append(self.telemetry)
+        self._stops.append(self.telemetry.stop)
 
-    def _new_log_state(self, topic: Topic, number: int) -> LogState:
-        if topic.name == OFFSETS_TOPIC:
-            return OffsetsLogState(topic.partition_name(number), self.options.state)
-        return ProducerState(self._lived_ms, self._producers, topic.older_producers)
-
-    @staticmethod
-    def _lived_ms() -> int:
+    def _lived_ms(self) -> int:
         """Milliseconds on the loop's clock, which nobody can set; it begins anew with each process."""
         return int(asyncio.get_running_loop().time() * 1000)
 
@@ -447,12 +364,17 @@ class Node:
         registration = Registration(
             self.controller, self.admin, self.links, self.known_brokers, self.replica, self._on_registered
         )
-        self._started.append(registration)
+        self._stops.append(registration.stop)
         registration.begin(told)
 
     def _on_registered(self) -> None:
         self.backend.remove_leftovers()
         self.is_registered.set()
+
+    @property
+    def joining(self) -> Joining | None:
+        """Who is asked to let this node join; None: nobody was."""
+        return None if self._entry is None else self._entry.joining
 
     def is_alive(self, node_id: NodeId) -> bool:
         """Whether a broker is this one or its link works."""
@@ -466,12 +388,8 @@ class Node:
 
     async def stop(self) -> None:
         """Stop in the reverse order of the start. The kvstore is the caller's."""
-        while self._started:
-            part = self._started.pop()
-            if isinstance(part, Links):
-                await part.close()
-            else:
-                await part.stop()
+        while self._stops:
+            await self._stops.pop()()
 
 
 def _report(line: str) -> None:

@@ -1,23 +1,24 @@
 """One local replica of a partition, as the Kafka edge sees it: offsets, batches, epochs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import cast
 
 from cluster.append_clock import AppendClock
 from cluster.errors import OffsetOutOfRangeError
+from cluster.partition_reader import PartitionReader, TimestampHit
+from cluster.readable_end import ReadableEnd
 from cluster.replica_gauges import ReplicaGauges
 from cluster.retention_rule import RetentionPolicy
 from cluster.retention_start import retention_start
 from cluster.topic_table import Topic
-from cluster.transactions.aborted import AbortedTransaction, aborted_in
+from cluster.transactions.aborted import AbortedTransaction
 from cluster.transactions.log_state import TransactionalLogState
-from cluster.transactions.open_transactions import Transaction
 from model.ids import NO_INDEX, ConsistencyLevel, GroupId, Index, NodeId, Offset, Term
 from model.throttled_replicas import parse_throttled_replicas
 from model.topic_config import TopicConfig
 from raft.consensus import Consensus
-from raft.errors import NotLeaderError, RaftError
+from raft.errors import RaftError
 from raft.group_configuration import RaftPolicy
 from raft.interval_figures import IntervalFigures
 from raft.log_state import LogState
@@ -31,18 +32,8 @@ from storage.log import Log
 from storage.log_start import LogStart
 from storage.options import LogOptions
 
-T = TypeVar("T")
-
 # Asks `delete_records` for everything that consumers can see.
 HIGH_WATERMARK = -1
-
-
-class TimestampHit(NamedTuple):
-    """The first batch that holds a record at or after a timestamp; that record may lie below the log start."""
-
-    batch: Buffer
-    term: Term
-    log_index: Index
 
 
 def log_options(config: TopicConfig) -> LogOptions:
@@ -63,6 +54,8 @@ class Partition:
         self.transactional = log_state if isinstance(log_state, TransactionalLogState) else None
         if self.transactional is not None:
             self.transactional.visible = lambda: consensus.state.visible_index
+        self._end = ReadableEnd(consensus, self.transactional)
+        self._reader = PartitionReader(consensus, self._end)
         # What is in force now; the topic is the one of the table when the replica was started.
         self.config = topic.config
         self.append_clock = AppendClock(consensus.log)
@@ -188,9 +181,7 @@ class Partition:
     @property
     def high_watermark(self) -> Offset:
         """The offset after the last visible record; defined in office, where it never goes backwards."""
-        offset = self._log.end_offset(self._consensus.state.visible_index)
-        assert offset is not None, "marks are kept from visible on"
-        return offset
+        return self._end.high_watermark
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -199,47 +190,11 @@ class Partition:
         Raises:
             NotLeaderError: It is not known what is open: ask again.
         """
-        offset = self.stable_end(self.high_watermark)
-        if offset is None:
-            raise NotLeaderError(f"{self.name}: the log has not reached what the state was saved as of")
-        return offset
+        return self._end.last_stable_offset
 
     def stable_end(self, high_watermark: Offset) -> Offset | None:
         """As `last_stable_offset`, where the caller has the high watermark of this moment; None: it is not known."""
-        if not self._knows_what_is_open():
-            return None
-        first = self._first_open()
-        return high_watermark if first is None else max(first.first_offset, self.start_offset)
-
-    def _knows_what_is_open(self) -> bool:
-        """Whether the log has reached what the restored state is as of.
-
-        Before that, what was open at a lower index is not known: a state as of entry 1000 over a log that ends at 500
-        has forgotten the transaction that began at 90 and was aborted at 900.
-        """
-        if self.transactional is None:
-            return True
-        state = self._consensus.state
-        return min(state.commit_index, state.visible_index) >= self.transactional.restored_index
-
-    def _first_open(self) -> Transaction | None:
-        if self.transactional is None:
-            return None
-        return self.transactional.transactions.first_open_at(self._consensus.state.visible_index)
-
-    def _last_read(self, *, read_committed: bool) -> Index:
-        """Return the last entry that readers see.
-
-        Raises:
-            NotLeaderError: As `last_stable_offset`.
-        """
-        visible = self._consensus.state.visible_index
-        if not read_committed:
-            return visible
-        if not self._knows_what_is_open():
-            raise NotLeaderError(f"{self.name}: the log has not reached what the state was saved as of")
-        first = self._first_open()
-        return visible if first is None else Index(first.first_index - 1)
+        return self._end.stable_end(high_watermark)
 
     @property
     def end_offset(self) -> Offset:
@@ -348,7 +303,7 @@ class Partition:
             StorageError: The log cannot be read.
             NotLeaderError: This leadership has ended meanwhile.
         """
-        batches = await self._fetch(offset, max_bytes, from_files=False, read_committed=read_committed)
+        batches = await self._reader.fetch(offset, max_bytes, from_files=False, read_committed=read_committed)
         return cast(list[Buffer], batches)
 
     async def fetch_to_send(
@@ -360,46 +315,7 @@ class Partition:
             StorageError: The log cannot be read.
             NotLeaderError: This leadership has ended meanwhile.
         """
-        return await self._fetch(offset, max_bytes, from_files=True, read_committed=read_committed)
-
-    async def _fetch(
-        self, offset: Offset, max_bytes: int, *, from_files: bool, read_committed: bool
-    ) -> Sequence[Buffer | FileRange]:
-        # X5 of RFC 0021: what is open now may be aborted; a read that ended behind it would show it.
-        term, visible = self.leader_epoch, self._last_read(read_committed=read_committed)
-        first = await self._in_term(term, self._log.reader.index_of_offset(offset))
-        batches: list[Buffer] = []
-        # Entries without records (a barrier after each election) do not count as an answer.
-        while first <= visible and not batches:
-            # S2: what is committed stays as it is in its file, whoever leads while it is sent. Visible alone may not.
-            if from_files and (ranges := self._log.reader.verified_ranges(first, self._committed(visible), max_bytes)):
-                return ranges
-            entries = await self._in_term(term, self._log.read(first, max_bytes, visible))
-            if not entries:
-                break
-            # S7: what is not visible may still be replaced.
-            assert first <= entries[0].index <= entries[-1].index <= visible
-            batches = [entry.payload for entry in entries if entry.kind is EntryKind.DATA]
-            first = Index(entries[-1].index + 1)
-        return batches
-
-    def _committed(self, visible: Index) -> Index:
-        return min(visible, self._consensus.state.commit_index)
-
-    async def _in_term(self, term: Term, read: Awaitable[T]) -> T:
-        """Await a read of what was visible in `term`.
-
-        A read may hang while the leader is deposed, its log is cut, and it is elected again: what was visible before
-        says nothing of the log that it has then.
-
-        Raises:
-            NotLeaderError: The leadership of `term` has ended.
-        """
-        found = await read
-        # Without this check records of a log that was cut since would be answered as visible in the newer term.
-        if not self.is_in_office or self.leader_epoch != term:
-            raise NotLeaderError(f"the leadership of epoch {term} ended while the log was read")
-        return found
+        return await self._reader.fetch(offset, max_bytes, from_files=True, read_committed=read_committed)
 
     async def aborted_transactions(self, first: Offset, end: Offset) -> list[AbortedTransaction]:
         """Return the aborted transactions that readers of the offsets from `first` to before `end` leave out.
@@ -409,7 +325,7 @@ class Partition:
         """
         if self.transactional is None or first >= end:
             return []
-        return await self._in_term(self.leader_epoch, aborted_in(self._log, first, end))
+        return await self._reader.aborted_transactions(first, end)
 
     async def find_timestamp(
         self, timestamp_ms: int, *, first: Index = NO_INDEX, read_committed: bool = False
@@ -421,13 +337,7 @@ class Partition:
         Raises:
             StorageError, NotLeaderError: As `fetch`.
         """
-        term, visible = self.leader_epoch, self._last_read(read_committed=read_committed)
-        hit = await self._in_term(term, self._log.reader.offset_of_timestamp(timestamp_ms, visible, first=first))
-        if hit is None:
-            return None
-        _, _, index = hit
-        entry = (await self._in_term(term, self._log.read(index, 1, index)))[0]
-        return TimestampHit(entry.payload, entry.term, index)
+        return await self._reader.find_timestamp(timestamp_ms, first=first, read_committed=read_committed)
 
     def epoch_end(self, epoch: int) -> tuple[Term, Offset]:
         """Return the largest epoch at or below `epoch` and where it ended (OffsetForLeaderEpoch).
@@ -454,8 +364,7 @@ class Partition:
         Raises:
             StorageError, NotLeaderError: As `fetch`.
         """
-        visible = self._last_read(read_committed=read_committed)
-        return await self._in_term(self.leader_epoch, self._log.reader.max_timestamp(visible, first=first))
+        return await self._reader.max_timestamp(first=first, read_committed=read_committed)
 
     def watch(self, callback: Callable[[], None]) -> int:
         """Call `callback` when more may be readable or leadership may have changed."""

@@ -7,6 +7,8 @@ import kafka_api.handlers.fetch
 import kafka_api.handlers.list_offsets
 from cluster.health_counts import HealthCounts
 from cluster.partition import Partition
+from cluster.partition_reader import PartitionReader
+from cluster.readable_end import ReadableEnd
 from cluster.visible_ends import VisibleEnds
 from kafka_api.groups.coordinated_partition import CoordinatedPartition
 from kafka_api.handlers.list_offsets import EARLIEST_LOCAL
@@ -15,21 +17,22 @@ from kafka_api.protocol.error_codes import ErrorCode
 from model.ids import Index, Offset
 from model.record_batch import read_header
 from model.record_codec import RecordPosition
+from raft.errors import NotLeaderError
 from storage.entry import EntryKind
 from tests.engine import consensus_of
 
 
 def high_watermark_is_the_end_of_the_leaders_log(patch: pytest.MonkeyPatch) -> None:
     """The high watermark is what the leader has written, and consumers are given everything below it."""
-    patch.setattr(Partition, "high_watermark", property(lambda partition: partition.end_offset))
+    patch.setattr(ReadableEnd, "high_watermark", property(lambda end: end._consensus.log.next_offset))
     fetch_is_not_bounded(patch)
 
 
 def fetch_is_not_bounded(patch: pytest.MonkeyPatch) -> None:
     """A fetch returns whatever the leader's log holds."""
 
-    async def fetch(partition: Partition, offset, max_bytes, **_how):
-        log = partition._log
+    async def fetch(reader: PartitionReader, offset, max_bytes, **_how):
+        log = reader._log
         first = await log.reader.index_of_offset(offset)
         while first <= log.dirty_index:
             entries = await log.read(first, max_bytes)
@@ -39,7 +42,7 @@ def fetch_is_not_bounded(patch: pytest.MonkeyPatch) -> None:
             first = Index(entries[-1].index + 1)
         return []
 
-    patch.setattr(Partition, "_fetch", fetch)
+    patch.setattr(PartitionReader, "fetch", fetch)
 
 
 def told_high_watermark_is_the_end_of_the_log(patch: pytest.MonkeyPatch) -> None:
@@ -68,24 +71,24 @@ def empty_fetch_tells_the_start_of_the_log(patch: pytest.MonkeyPatch) -> None:
 
 def fetch_leaves_out_a_batch(patch: pytest.MonkeyPatch) -> None:
     """A fetch that finds several batches leaves out the second one."""
-    fetch = Partition._fetch
+    fetch = PartitionReader.fetch
 
-    async def fetch_with_a_gap(partition: Partition, offset, max_bytes, **how):
-        batches = await fetch(partition, offset, max_bytes, **how)
+    async def fetch_with_a_gap(reader: PartitionReader, offset, max_bytes, **how):
+        batches = await fetch(reader, offset, max_bytes, **how)
         return batches[:1] + batches[2:]
 
-    patch.setattr(Partition, "_fetch", fetch_with_a_gap)
+    patch.setattr(PartitionReader, "fetch", fetch_with_a_gap)
 
 
 def fetch_begins_behind_the_offset(patch: pytest.MonkeyPatch) -> None:
     """A fetch begins with the batch behind the one that holds the offset, if there is one."""
-    fetch = Partition._fetch
+    fetch = PartitionReader.fetch
 
-    async def fetch_later(partition: Partition, offset, max_bytes, **how):
+    async def fetch_later(reader: PartitionReader, offset, max_bytes, **how):
         later = Offset(offset + 1)
-        return await fetch(partition, later if later < partition.high_watermark else offset, max_bytes, **how)
+        return await fetch(reader, later if later < reader._end.high_watermark else offset, max_bytes, **how)
 
-    patch.setattr(Partition, "_fetch", fetch_later)
+    patch.setattr(PartitionReader, "fetch", fetch_later)
 
 
 def fetch_reads_the_neighbour(patch: pytest.MonkeyPatch) -> None:
@@ -184,6 +187,14 @@ def followers_serve_what_they_have_written(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(kafka_api.handlers.fetch, "find_leader", find)
     patch.setattr(Partition, "is_in_office", property(lambda partition: True))
+
+    async def in_term(reader: PartitionReader, term, read):
+        found = await read
+        if reader._consensus.term != term:
+            raise NotLeaderError(f"epoch {term} ended while the log was read")
+        return found
+
+    patch.setattr(PartitionReader, "_in_term", in_term)
     # What the broker reports of itself stays true: the judges of reports would object at once, and nobody would read.
     patch.setattr(HealthCounts, "counts_as_led", staticmethod(lambda partition: consensus_of(partition).is_in_office))
 

@@ -3,6 +3,7 @@
 import pytest
 
 from cluster.partition import Partition
+from cluster.partition_reader import PartitionReader
 from model.ids import Offset
 from raft.errors import NotLeaderError
 from raft.options import RaftOptions
@@ -66,12 +67,12 @@ def test_a_read_that_hung_over_two_elections_shows_nothing_above_the_watermark()
     _a_read_hangs_over_two_elections()
 
 
-async def in_any_term(partition, term, read):
+async def in_any_term(reader, term, read):
     """Await a read, and look at nothing afterwards but who is in office."""
     return await read
 
 
 def test_a_hung_read_shows_more_than_the_watermark_if_the_term_is_not_compared_again(monkeypatch) -> None:
-    monkeypatch.setattr(Partition, "_in_term", in_any_term)
+    monkeypatch.setattr(PartitionReader, "_in_term", in_any_term)
     with pytest.raises(AssertionError, match="each batch holds one record"):
         _a_read_hangs_over_two_elections()

@@ -8,11 +8,9 @@ import tests.simulation.world.observer
 from cluster.node import Node
 from cluster.producer_errors import OutOfOrderSequenceError
 from cluster.producer_state import ProducerState
-from cluster.topic_table import Topic
 from model.ids import ConsistencyLevel, Index
 from raft.errors import NotLeaderError, RaftError
 from raft.linearizable_barrier import LinearizableBarrier
-from raft.log_state import LogState
 from tests.simulation.clients.test_idempotent_producers import duplicate_is_answered_at_once
 from tests.simulation.scenarios.scenario import LEADER, QUORUM, Scenario, Write
 from tests.simulation.world.replica_view import content_key
@@ -180,15 +178,7 @@ def test_a_wall_clock_that_jumps_a_day_ahead_forgets_no_producer() -> None:
 
 def producers_expire_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     """Who has been silent for a day is forgotten, by a clock that an operator or NTP may set."""
-    original = Node._new_log_state
-
-    def new_log_state(node: Node, topic: Topic, partition: int) -> LogState:
-        state = original(node, topic, partition)
-        if isinstance(state, ProducerState):
-            state._now_ms = node.env.wall_clock.now_ms
-        return state
-
-    patch.setattr(Node, "_new_log_state", new_log_state)
+    patch.setattr(Node, "_lived_ms", lambda node: node.env.wall_clock.now_ms())
 
 
 def test_a_jump_of_the_clock_forgets_producers_if_they_expire_by_the_wall_clock(

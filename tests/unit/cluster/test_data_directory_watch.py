@@ -167,7 +167,7 @@ def test_no_replica_is_made_once_the_directory_has_gone(tmp_path):
         cluster, lost = Cluster(tmp_path, 1), []
         await cluster.start()
         try:
-            (watch,) = (part for part in cluster[1]._started if isinstance(part, DataDirectoryWatch))
+            watch = cluster[1]._directory_watch
             watch._on_lost = lost.append
             away = cluster.data_dir(1) + "-away"
             os.rename(cluster.data_dir(1), away)

@@ -1,0 +1,119 @@
+"""Reads what consumers may see of one local replica of a partition; each read belongs to the term that it began in."""
+
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple, TypeVar
+
+from cluster.readable_end import ReadableEnd
+from cluster.transactions.aborted import AbortedTransaction, aborted_in
+from model.ids import Index, Offset, Term
+from raft.consensus import Consensus
+from raft.errors import NotLeaderError
+from storage.entry import Buffer, EntryKind
+from storage.file_range import FileRange
+
+T = TypeVar("T")
+
+
+class TimestampHit(NamedTuple):
+    """The first batch that holds a record at or after a timestamp; that record may lie below the log start."""
+
+    batch: Buffer
+    term: Term
+    log_index: Index
+
+
+class PartitionReader:
+    """See the module; the caller checks that the replica leads and is in office.
+
+    Args:
+        consensus: The replica.
+        end: Up to where it may be read.
+    """
+
+    def __init__(self, consensus: Consensus, end: ReadableEnd) -> None:
+        self._consensus = consensus
+        self._log = consensus.log
+        self._end = end
+
+    async def fetch(
+        self, offset: Offset, max_bytes: int, *, from_files: bool, read_committed: bool
+    ) -> Sequence[Buffer | FileRange]:
+        """Return whole visible batches from the one that holds `offset` on, at least one if there is any.
+
+        With `from_files` they may be told as ranges of files; with `read_committed` they end before the last stable
+        offset.
+
+        Raises:
+            StorageError: The log cannot be read.
+            NotLeaderError: This leadership has ended meanwhile.
+        """
+        # X5 of RFC 0021: what is open now may be aborted; a read that ended behind it would show it.
+        term, visible = self._consensus.term, self._end.last_read(read_committed=read_committed)
+        first = await self._in_term(term, self._log.reader.index_of_offset(offset))
+        batches: list[Buffer] = []
+        # Entries without records (a barrier after each election) do not count as an answer.
+        while first <= visible and not batches:
+            # S2: what is committed stays as it is in its file, whoever leads while it is sent. Visible alone may not.
+            if from_files and (ranges := self._log.reader.verified_ranges(first, self._committed(visible), max_bytes)):
+                return ranges
+            entries = await self._in_term(term, self._log.read(first, max_bytes, visible))
+            if not entries:
+                break
+            # S7: what is not visible may still be replaced.
+            assert first <= entries[0].index <= entries[-1].index <= visible
+            batches = [entry.payload for entry in entries if entry.kind is EntryKind.DATA]
+            first = Index(entries[-1].index + 1)
+        return batches
+
+    def _committed(self, visible: Index) -> Index:
+        return min(visible, self._consensus.state.commit_index)
+
+    async def _in_term(self, term: Term, read: Awaitable[T]) -> T:
+        """Await a read of what was visible in `term`.
+
+        A read may hang while the leader is deposed, its log is cut, and it is elected again: what was visible before
+        says nothing of the log that it has then.
+
+        Raises:
+            NotLeaderError: The leadership of `term` has ended.
+        """
+        found = await read
+        # Without this check records of a log that was cut since would be answered as visible in the newer term.
+        if not self._consensus.is_in_office or self._consensus.term != term:
+            raise NotLeaderError(f"the leadership of epoch {term} ended while the log was read")
+        return found
+
+    async def aborted_transactions(self, first: Offset, end: Offset) -> list[AbortedTransaction]:
+        """Return the aborted transactions that readers of the offsets from `first` to before `end` leave out.
+
+        Raises:
+            StorageError, NotLeaderError: As `fetch`.
+        """
+        return await self._in_term(self._consensus.term, aborted_in(self._log, first, end))
+
+    async def find_timestamp(self, timestamp_ms: int, *, first: Index, read_committed: bool) -> TimestampHit | None:
+        """Return the first visible batch, in entry `first` or later, with a record at or after `timestamp_ms`.
+
+        With `read_committed` it lies before the last stable offset.
+
+        Raises:
+            StorageError, NotLeaderError: As `fetch`.
+        """
+        term, visible = self._consensus.term, self._end.last_read(read_committed=read_committed)
+        hit = await self._in_term(term, self._log.reader.offset_of_timestamp(timestamp_ms, visible, first=first))
+        if hit is None:
+            return None
+        _, _, index = hit
+        entry = (await self._in_term(term, self._log.read(index, 1, index)))[0]
+        return TimestampHit(entry.payload, entry.term, index)
+
+    async def max_timestamp(self, *, first: Index, read_committed: bool) -> int | None:
+        """Return the largest timestamp of any visible batch in entry `first` or later, None if there is none.
+
+        With `read_committed` only batches before the last stable offset count.
+
+        Raises:
+            StorageError, NotLeaderError: As `fetch`.
+        """
+        visible = self._end.last_read(read_committed=read_committed)
+        return await self._in_term(self._consensus.term, self._log.reader.max_timestamp(visible, first=first))
