@@ -6,6 +6,7 @@ from cluster.errors import BrokerInUseError, InvalidReplicaAssignmentError, Inva
 from cluster.members_table import BrokerState, Member, MembersTable
 from cluster.raft0_table import Raft0Table
 from cluster.topic_table import Topic, TopicTable
+from model.counted import counted
 from model.ids import NodeId, Replica
 
 _NAMED_MAX = 10
@@ -97,6 +98,6 @@ def check_remove(topics: TopicTable, raft0: Raft0Table, node_id: NodeId) -> None
     count = topics.replica_count(node_id)
     if count:
         raise BrokerInUseError(
-            f"broker {node_id} still holds {count} replicas: run `raftka broker decommission {node_id}` and wait until"
-            " they have moved"
+            f"broker {node_id} still holds {counted(count, 'replica')}: run `raftka broker decommission {node_id}`, and"
+            " wait until it is empty"
         )

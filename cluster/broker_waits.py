@@ -13,6 +13,7 @@ from cluster.move_places import can_move, has_majority
 from cluster.placement import Replicas
 from cluster.raft0_table import Raft0Table
 from cluster.topic_table import Topic
+from model.counted import counted
 from model.ids import DirectoryId, NodeId, Replica
 from raft.membership_steps import FORCE
 
@@ -84,7 +85,7 @@ def _why_down(voters: Replicas, target: Replicas, members: MembersTable, is_aliv
     present = [each for each in dict.fromkeys((*voters, *target)) if members.is_present(each)]
     working = {each for each in present if is_alive(each.node_id)}
     if not has_majority(voters, working):
-        needed, what = voters, f"a majority of its {len(voters)} replicas"
+        needed, what = voters, f"a majority of its {counted(len(voters), 'replica')}"
     else:
         needed, what = target, "brokers that are to hold it"
     away = sorted(each.node_id for each in needed if each in present and each not in working)
@@ -141,5 +142,6 @@ def lost_for_ever(topic: Topic, number: int, lost: Replica, is_live: Callable[[R
     if 2 * (len(voters) - 1 - len(away)) > len(voters):
         return None
     if not away:
-        return f"{len(voters) - 1} of {len(voters)} replicas are no majority"
-    return f"no majority of its {len(voters)} replicas lives: start broker {','.join(map(str, sorted(away)))} first"
+        return f"{len(voters) - 1} of {counted(len(voters), 'replica')} make no majority"
+    named = ",".join(map(str, sorted(away)))
+    return f"no majority of its {counted(len(voters), 'replica')} lives: start broker {named} first"

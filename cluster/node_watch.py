@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from cluster.events import EventKind, Events
+from model.counted import counted
 from model.ids import NodeId
 from rpc.identity import Peer
 from rpc.links import Links
@@ -139,7 +140,7 @@ class NodeWatch:
 
     def _say_flaps(self, node_id: NodeId, node: _Watched) -> None:
         count, node.flaps, node.pending_flaps = node.flaps, 0, None
-        text = f"node {node_id} lost and back {count} times within {_FLAPS_SECONDS:.0f} s"
+        text = f"node {node_id} lost and back {counted(count, 'time')} within {_FLAPS_SECONDS:.0f} s"
         self._say(logging.WARNING, EventKind.NODE_FLAPS, text)
 
     def _say(self, level: int, kind: EventKind, text: str) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from cluster.errors import InvalidReplicationFactorError
+from model.counted import counted
 from model.ids import NodeId
 
 
@@ -26,7 +27,7 @@ def allocate(
     """
     if not 1 <= replication_factor <= len(replica_counts):
         raise InvalidReplicationFactorError(
-            f"replication factor {replication_factor}: there are {len(replica_counts)} brokers"
+            f"replication factor {replication_factor}: the cluster has {counted(len(replica_counts), 'broker')}"
         )
     counts = dict(replica_counts)
     order = sorted(counts)

@@ -28,6 +28,7 @@ from cluster.errors import (
 from cluster.placement import Move
 from cluster.topic_changes import check_assignment, check_replica_count
 from cluster.topic_table import Topic, TopicTable
+from model.counted import counted
 from model.features import MEMBERSHIP, PLACEMENTS_LEVEL
 from model.ids import RAFT0, DirectoryId, GroupId, NodeId, Replica, number_of, topic_of
 from raft.link_names import LinkNames
@@ -230,8 +231,8 @@ class Placements:
         count = len(topic.replicas[number])
         if not may_change_count and len(target) != count:
             raise InvalidReplicationFactorError(
-                f"{len(target)} replicas are given; {topic.partition_name(number)} has {count}, and the request does"
-                " not allow another number"
+                f"a move to {counted(len(target), 'replica')}; {topic.partition_name(number)} has {count}, and the"
+                " request does not allow another number"
             )
 
     async def _finish(self, request: PlacementReport, deadline: float) -> AdminReply:

@@ -15,6 +15,7 @@ from cluster.errors import (
 )
 from cluster.topic_table import Topic
 from model.config_definition import ConfigType, InvalidConfigError, shorten
+from model.counted import counted
 from model.ids import NodeId
 from model.topic_config import TOPIC_CONFIGS, check_topic_config
 
@@ -132,7 +133,7 @@ def check_replica_count(node: int, there: int, count: int, replicas_max: int) ->
     """As `check_replica_counts`, of one broker that has so many replicas and would get `count` more."""
     if there + count > replicas_max:
         raise InvalidPartitionsError(
-            f"broker {node} has {there} replicas and would get {count} more: it may have {replicas_max}"
+            f"broker {node} has {counted(there, 'replica')} and would get {count} more: it may have {replicas_max}"
             " (broker.replicas.max); take fewer partitions, or more brokers"
         )
 
@@ -149,17 +150,20 @@ def check_growth(topic: Topic, count: int, assignment: Sequence[Sequence[int]], 
         raise InvalidPartitionsError(f"{topic.name} keeps its number of partitions: it says what is kept where")
     now = len(topic.replicas)
     if count <= now:
-        raise InvalidPartitionsError(f"topic {topic.name!r} has {now} partitions already; there can only be more")
+        raise InvalidPartitionsError(
+            f"topic {topic.name!r} has {counted(now, 'partition')} already; there can only be more"
+        )
     if not assignment:
         return
     if len(assignment) != count - now:
         raise InvalidReplicaAssignmentError(
-            f"{count - now} partitions are added, but replicas are given for {len(assignment)}"
+            f"{counted(count - now, 'partition')} to add, but replicas are given for {len(assignment)}"
         )
     check_assignment(assignment, brokers)
     if len(assignment[0]) != topic.replication_factor:
         raise InvalidReplicaAssignmentError(
-            f"{len(assignment[0])} replicas are given; the topic's partitions have {topic.replication_factor}"
+            f"an assignment of {counted(len(assignment[0]), 'replica')}; the topic's partitions have"
+            f" {topic.replication_factor}"
         )
 
 

@@ -21,6 +21,7 @@ from cluster.errors import (
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.placement import Move, Placement
 from cluster.telemetry.telemetry_topic import TELEMETRY_TOPIC
+from model.counted import counted
 from model.ids import DirectoryId, GroupId, NodeId, Replica, TopicId, number_of, partition_group, topic_of
 from model.topic_config import TopicConfig, resolve_topic_config
 from raft.group_configuration import Revision
@@ -182,7 +183,7 @@ class TopicTable:
         """
         topic = self._existing(TopicId(command.topic_id))
         if len(topic.replicas) != command.first:
-            raise InvalidPartitionsError(f"topic {topic.name!r} has {len(topic.replicas)} partitions by now")
+            raise InvalidPartitionsError(f"topic {topic.name!r} has {counted(len(topic.replicas), 'partition')} by now")
         self._put(replace(topic, replicas=topic.replicas + placements(command.partitions)))
         self._changed()
 

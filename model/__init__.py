@@ -10,6 +10,7 @@
 * `fixed_histogram`  durations since the start in fixed buckets, and the longest of the last minute.
 * `bounded_names`  names that are labels of metrics, and how many there may be.
 * `config_definition`  one configuration key: type, default, bounds, words.
+* `counted`  how many of something there are, in words.
 * `error_text`  why something failed, in words.
 * `replica_tag`  of which replica a log line speaks.
 * `throttled_replicas`  which replicas of a topic are moved slowly.

@@ -18,6 +18,7 @@ from model.config_definition import (
     InvalidConfigError,
     shorten,
 )
+from model.counted import counted
 from model.throttled_replicas import parse_throttled_replicas
 
 __all__ = [
@@ -244,7 +245,8 @@ def check_topic_config(values: Mapping[str, str | None], replication_factor: int
     config = resolve_topic_config(values)
     if config.min_insync_replicas > replication_factor and values.get("min.insync.replicas") is not None:
         raise InvalidConfigError(
-            f"min.insync.replicas={config.min_insync_replicas}: there are only {replication_factor} replicas"
+            f"min.insync.replicas={config.min_insync_replicas}: the topic has only"
+            f" {counted(replication_factor, 'replica')}"
         )
 
 

@@ -5,6 +5,7 @@
 * `config_options`  the table of options.
 * `config_descriptor` how the configuration reaches the broker process.
 * `harmless_signals` signals that end no broker while it starts.
+* `counted`         how many of something there are, in words.
 * `error_text`      why something failed, in words.
 * `partition_health` what is wrong with a partition, in a word.
 * `topic_names`     which names a topic may have.

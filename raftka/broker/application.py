@@ -26,6 +26,7 @@ from cluster.producer_table import ProducerOptions
 from kafka_api.groups.options import GroupOptions
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
+from model.counted import counted
 from model.error_text import reason_of
 from model.features import OFFERED, UNSTABLE
 from model.ids import NodeId
@@ -295,7 +296,7 @@ def node_options(config: BrokerConfig, open_segments: int = RaftOptions().open_s
     if config.cluster_secret_file is not None:
         secret = read_secret(config.cluster_secret_file).strip()
         if len(secret) < _SECRET_BYTES_MIN:
-            found = f"has {len(secret)} bytes" if secret else "is empty"
+            found = f"has {counted(len(secret), 'byte')}" if secret else "is empty"
             raise PermanentStartupError(
                 f"cluster.secret.file: {config.cluster_secret_file} {found}; at least {_SECRET_BYTES_MIN} are needed"
                 " (head -c 32 /dev/urandom | base64 > FILE, the same on every broker)"

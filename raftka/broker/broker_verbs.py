@@ -25,6 +25,7 @@ from cluster.members_table import BrokerState, Member
 from cluster.node import Node
 from cluster.topic_table import Topic
 from kafka_api.protocol.error_codes import ErrorCode
+from model.counted import counted
 from model.ids import NodeId, Replica
 from raftka.broker.admin_verbs import Change, Changing, Outcome, Read, Verb, VerbError, until_known
 from raftka.broker.broker_rows import member_json
@@ -126,7 +127,7 @@ async def _retire(node: Node, body: RetireDirectory, parts: Mapping[str, str]) -
         raise VerbError(
             409,
             WITHOUT_MAJORITY,
-            f"{len(waiting)} partition{'s' if len(waiting) > 1 else ''} would have no leader for ever without data"
+            f"{counted(len(waiting), 'partition')} would have no leader for ever without data"
             f" directory {directory} of broker {node_id}: {waiting[0]['partition']}: {waiting[0]['why']}",
             details,
         )
@@ -209,25 +210,28 @@ def _in_words(node: Node, member: Member, told: Mapping[str, object]) -> str:
     found = []
     if node.controller.members.is_retired(member) and member.state is not BrokerState.DECOMMISSIONING:
         found.append(joins_again(member.node_id))
-    to_move, moving = told["to_move"], told["moving"]
-    if to_move:
-        found.append(f"{to_move} replica{'s' if to_move != 1 else ''} to move ({moving} on the way)")
+    if to_move := _count(told, "to_move"):
+        found.append(f"{counted(to_move, 'replica')} to move ({told['moving']} on the way)")
     waiting = told["waiting"]
     if isinstance(waiting, list) and waiting:
-        found.append(f"{told['waiting_count']} wait: {waiting[0]['partition']} for {waiting[0]['why']}")
+        wait = "1 waits" if _count(told, "waiting_count") == 1 else f"{told['waiting_count']} wait"
+        found.append(f"{wait}: {waiting[0]['partition']} for {waiting[0]['why']}")
     if told["vote_to_move"]:
         found.append("raft0 to get another voter in its place")
     if member.state is BrokerState.DRAINING and (leads := _to_hand_over(told)):
-        found.append(f"{leads} partition{'s' if leads != 1 else ''} to get another leader")
+        found.append(f"{counted(leads, 'partition')} to get another leader")
     return "; ".join(found)
+
+
+def _count(told: Mapping[str, object], key: str) -> int:
+    count = told[key]
+    assert isinstance(count, int)
+    return count
 
 
 def _to_hand_over(told: Mapping[str, object]) -> int:
     """Return how many partitions a draining broker still leads, apart from those that nobody else holds."""
-    led, only_here = told["led"], told["only_here_count"]
-    assert isinstance(led, int)
-    assert isinstance(only_here, int)
-    return max(led - only_here, 0)
+    return max(_count(told, "led") - _count(told, "only_here_count"), 0)
 
 
 BROKER_VERBS: tuple[Verb, ...] = (

@@ -23,6 +23,7 @@ from cluster.placements import AlterPlacementsRequest, RefusedMove, WantedMove
 from cluster.replication_spread import spread
 from cluster.topic_table import Topic
 from kafka_api.error_mapping import error_code
+from model.counted import counted
 from model.ids import NodeId
 from raftka.broker.admin_verbs import Change, Changing, Outcome, Read, Verb, VerbError, refusal_of, until_known
 from raftka.broker.broker_verbs import partitions_in_steps
@@ -210,9 +211,7 @@ def _moving(node: Node) -> list[tuple[Topic, int]]:
 
 def _waits_for(node: Node, partitions: Sequence[tuple[Topic, int]]) -> str:
     count = sum(topic.move_of(number) is not None for topic, number in partitions if number < len(topic.replicas))
-    return f"{count} partition{'s' if count > 1 else ''} to be moved: GET /v1/moves says what each waits for" * (
-        count > 0
-    )
+    return f"{counted(count, 'partition')} to be moved: GET /v1/moves says what each waits for" * (count > 0)
 
 
 MOVE_VERBS: tuple[Verb, ...] = (

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from raftka.admin_client import AdminError, request_json
 from raftka.chaos.cluster import ChaosCluster
+from raftka.counted import counted
 
 # How long raft0's leader may take, and how long an answer may. The nemesis blocks meanwhile.
 _VERB_SECONDS = 2.0
@@ -76,7 +77,7 @@ class BrokerAdmin:
             return "no broker says which partitions are being moved"
         if moves := answer.body["moves"]:
             waits = "; ".join(f"{each['topic']}-{each['partition']}: {each['waits_for']}" for each in moves[:3])
-            return f"{len(moves)} partitions are being moved: {waits}"
+            return f"{counted(len(moves), 'partition')} on the way: {waits}"
         for node in self._cluster.nodes:
             told = self.broker(node)
             if told is None:

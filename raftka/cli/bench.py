@@ -21,6 +21,7 @@ from raftka.cli.param_types import BoundedFloat, BoundedInt, EnumChoice
 from raftka.cli.produce import Acks, Compression
 from raftka.cli.progress import QuorumWatch
 from raftka.cli.progress_bar import ProgressBar
+from raftka.counted import counted
 from raftka.kafka import client as kafka_client
 from raftka.kafka import offsets as kafka_offsets
 from raftka.kafka.errors import KafkaClientError, NoQuorumError, UnansweredError
@@ -289,7 +290,7 @@ def _side(run: _Run, tally: Tally) -> dict[str, Any]:
 
 def _print(report: dict[str, Any], produced: Tally, consumed: Tally) -> None:
     print(
-        f"{report['partitions']} partitions, {report['record_bytes']} B records, acks={report['acks']},"
+        f"{counted(report['partitions'], 'partition')}, {report['record_bytes']} B records, acks={report['acks']},"
         f" compression={report['compression_type']}; {report['seconds']:g} s after {report['warmup_seconds']:g} s of"
         f" warm-up; latencies in ms\n"
     )

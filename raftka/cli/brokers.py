@@ -14,6 +14,7 @@ from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.options import Format, brokers_option, dry_run_option, format_option
 from raftka.cli.output import print_json, print_table
 from raftka.cli.param_types import BoundedFloat, BoundedInt
+from raftka.counted import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
 _NODE_MAX = 999_999_999
@@ -150,7 +151,7 @@ def decommission(node: int, wait: bool, timeout: float, dry_run: bool, brokers: 
     found = _change(brokers, node, "decommission", dry_run=dry_run)
     lines = []
     if dry_run:
-        lines.append(f"broker {node}: {found['replicas']} replicas would move to other brokers")
+        lines.append(f"broker {node}: {counted(found['replicas'], 'replica')} would move to other brokers")
     elif wait:
         found = {**found, **wait_until(brokers, node, timeout, _is_empty)}
         lines.append(f"broker {node}: is empty; next: raftka broker remove {node}")
@@ -269,7 +270,7 @@ def _warn(partitions: list[dict[str, str]]) -> None:
     for each in partitions[:_SHOWN_MAX]:
         print(f"raftka: {each['partition']} would have no leader: {each['why']}", file=sys.stderr)
     if len(partitions) > _SHOWN_MAX:
-        print(f"raftka: and {len(partitions) - _SHOWN_MAX} partitions more", file=sys.stderr)
+        print(f"raftka: and {counted(len(partitions) - _SHOWN_MAX, 'partition')} more", file=sys.stderr)
 
 
 def _change(brokers: str, node: int, change: str, *, dry_run: bool) -> dict[str, Any]:

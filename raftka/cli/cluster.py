@@ -11,6 +11,7 @@ from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.options import Format, brokers_option, format_option
 from raftka.cli.output import node_list, print_json, print_table
 from raftka.cli.param_types import BoundedFloat
+from raftka.counted import counted
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import ClusterInfo
 from raftka.kafka.errors import KafkaClientError
@@ -51,7 +52,7 @@ def info(brokers: str, output: Format) -> None:
         return
     print(f"cluster:    {cluster.cluster_id or '-'}")
     print(f"controller: {cluster.controller}")
-    print(f"topics:     {len(cluster.topics)} with {partitions} partitions")
+    print(f"topics:     {len(cluster.topics)} with {counted(partitions, 'partition')}")
     print()
     print_table(["NODE", "KAFKA"], list(cluster.brokers.items()))
 

@@ -19,6 +19,7 @@ from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Positi
 from raftka.cli.progress_bar import ProgressBar
 from raftka.cli.record_format import FORMAT_HELP, record_printer
 from raftka.cli.record_sink import RecordSink
+from raftka.counted import counted
 from raftka.kafka import client as kafka_client
 from raftka.kafka import offsets as kafka_offsets
 from raftka.kafka.errors import KafkaClientError
@@ -118,7 +119,9 @@ def _until_signal(sink: RecordSink, *, is_end_wanted: bool) -> Iterator[None]:
             return
         is_terminated = isinstance(interrupt, TerminatedError)
         name = "SIGTERM" if is_terminated else "Ctrl-C"
-        sink.warn(f"{name} stopped the command before the limit of -n or -e; it printed {sink.printed} records")
+        sink.warn(
+            f"{name} stopped the command before the limit of -n or -e; it printed {counted(sink.printed, 'record')}"
+        )
         raise Exit(TERMINATED if is_terminated else INTERRUPTED) from None
 
 

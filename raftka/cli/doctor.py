@@ -15,6 +15,7 @@ from raftka.cli.lazy_group import Command
 from raftka.cli.options import DEFAULT_BROKERS, Format, format_option, given_brokers
 from raftka.cli.output import print_json
 from raftka.cli.param_types import PATH, EnumChoice
+from raftka.counted import counted
 from raftka.health.findings import Finding, Level, ok, to_json
 from raftka.kafka.errors import HangingError, KafkaClientError, NoQuorumError, NotServingError
 
@@ -174,9 +175,5 @@ def _print(found: dict[Area, list[Finding]], counts: Counter[Level]) -> None:
                 print(f"           cause: {each.cause}")
             if each.cure:
                 print(f"           cure: {each.cure}")
-    said = [
-        f"{counts[level]} {level}{'s' if counts[level] > 1 else ''}"
-        for level in (Level.PROBLEM, Level.WARNING, Level.NOTE)
-        if counts[level]
-    ]
+    said = [counted(counts[level], level) for level in (Level.PROBLEM, Level.WARNING, Level.NOTE) if counts[level]]
     print("\n" + (", ".join(said) or "nothing is wrong"))

@@ -130,8 +130,12 @@ def _print_elections(rows: Sequence[Mapping[str, Any]], total: int, *, dry_run: 
         else:
             print(f"{name}: node {preferred}, the preferred replica, leads already")
     if total > len(rows):
-        others = "all" if not rows else f"the other {total - len(rows)}"
-        print(f"{others} partitions are led by their preferred replicas already")
+        left = total - len(rows)
+        if rows and left == 1:
+            print("the other partition is led by its preferred replica already")
+        else:
+            others = f"the other {left}" if rows else "all"
+            print(f"{others} partitions are led by their preferred replicas already")
     if dry_run:
         print(_UNCHANGED)
 

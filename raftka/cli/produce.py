@@ -28,6 +28,7 @@ from raftka.cli.record_input import (
     parse_header,
     record_reader,
 )
+from raftka.counted import counted
 from raftka.kafka import client as kafka_client
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def produce(
         writer = RecordWriter(request, unit, report, bar.clear, lambda: end.is_urgent)
         bad_input = _copy(_records(sources, read, end, bar), writer, end, bar, tombstone=tombstone)
     if output == "text":
-        print(f"{writer.written} record{'' if writer.written == 1 else 's'} written to {topic}")
+        print(f"{counted(writer.written, 'record')} written to {topic}")
     if bad_input is not None:
         raise bad_input
 

@@ -25,6 +25,7 @@ from raftka.cli.options import (
 from raftka.cli.output import node_list, print_json, print_table
 from raftka.cli.param_types import BoundedInt
 from raftka.cli.positions import POSITION_HELP, POSITION_METAVAR, Anchor, Position, parse_position, resolve
+from raftka.counted import counted
 from raftka.kafka import client as kafka_client
 from raftka.kafka import configs as kafka_configs
 from raftka.kafka import offsets as kafka_offsets
@@ -215,7 +216,7 @@ def add_partitions(name: str, more: int, dry_run: bool, brokers: str) -> None:
     with _told_to_look(name):
         kafka_configs.add_partitions(brokers, name, before + more, is_dry_run=dry_run)
     ending = "; nothing is changed (--dry-run)" if dry_run else ""
-    print(f"{name}: {before + more} partitions, before it {'has' if dry_run else 'had'} {before}{ending}")
+    print(f"{name}: {counted(before + more, 'partition')}, before it {'has' if dry_run else 'had'} {before}{ending}")
 
 
 @app.command("trim-prefix")

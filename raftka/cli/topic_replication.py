@@ -10,6 +10,7 @@ from raftka.cli.move_wait import ask_and_report, wait_until_moved
 from raftka.cli.options import Format, brokers_option, dry_run_option, format_option
 from raftka.cli.param_types import BoundedInt
 from raftka.cli.partition_moves import wait_option
+from raftka.counted import counted
 from raftka.kafka import client as kafka_client
 
 
@@ -38,7 +39,7 @@ def alter_replication(name: str, count: int, wait: bool, dry_run: bool, brokers:
     document = {"replication_factor": count, "dry_run": dry_run}
     answer, begun = ask_and_report(brokers, f"/v1/topics/{name}/replication", document, output, is_waited_for=wait)
     if not answer["partitions"] and output is Format.TEXT:
-        print(f"{name}: each partition has {count} replica{'s' if count > 1 else ''}, or is on its way there")
+        print(f"{name}: each partition has {counted(count, 'replica')}, or is on its way there")
     if wait and not dry_run:
         targets = {(row["topic"], row["partition"]): row["replicas"] for row in answer["partitions"]}
         wait_until_moved(brokers, {each: targets[each] for each in begun})

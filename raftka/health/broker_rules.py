@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from raftka.counted import counted
 from raftka.health.findings import Finding, Level, ok
 from raftka.health.picture import BoundFill, BrokerPicture, Picture
 from raftka.health.reasons import explain
@@ -98,7 +99,7 @@ def check_bounds(picture: Picture) -> Iterator[Finding]:
 
 
 def _bound(broker: BrokerPicture, fill: BoundFill) -> Finding:
-    refused = f", and {fill.refused} requests were refused since its start" if fill.refused else ""
+    refused = f", and has refused {counted(fill.refused, 'request')} since its start" if fill.refused else ""
     if fill.share >= 1:
         cause = "the bound is reached"
     else:
@@ -166,7 +167,8 @@ def check_events(picture: Picture) -> Iterator[Finding]:
             yield Finding(
                 Level.WARNING,
                 _name(broker),
-                f"it has dropped {broker.events_lost} events; those that it keeps are of the last {span / 60:.0f} min",
+                f"it has dropped {counted(broker.events_lost, 'event')}; those that it keeps are of the last"
+                f" {span / 60:.0f} min",
                 "read the events (`GET /v1/events`) or its log, and see which node or which leader changes so often",
                 "links or leaders change often",
             )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from raftka.counted import counted
 from raftka.health.findings import Finding, Level
 from raftka.health.picture import BrokerPicture, MemberPicture, Picture
 
@@ -47,7 +48,7 @@ def _decommissioning(broker: BrokerPicture, member: MemberPicture) -> Finding:
         words = "its vote in raft0 is still to go elsewhere" if voting else "it is empty, and was not removed"
         cure = "wait; a broker that is to vote in its place must be up" if voting else f"raftka broker remove {node}"
         return Finding(Level.NOTE, _name(broker), words, cure, cause)
-    left = f"{member.replicas} replica{'s' if member.replicas > 1 else ''} still to move away from it"
+    left = f"{counted(member.replicas, 'replica')} still to move away from it"
     if member.idle_seconds < IDLE_SECONDS:
         return Finding(Level.NOTE, _name(broker), left, f"wait; raftka broker recommission {node} takes it back", cause)
     return Finding(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from raftka.counted import counted
 from raftka.health import broker_rules, member_rules, move_rules
 from raftka.health.findings import Finding, Level, ok
 from raftka.health.picture import PartitionPicture, Picture
@@ -237,12 +238,12 @@ def check_balance(picture: Picture) -> Iterator[Finding]:
         yield Finding(
             Level.NOTE,
             "balance",
-            f"broker {node} leads {most} of {total} partitions",
+            f"broker {node} leads {most} of {counted(total, 'partition')}",
             "let others lead some: raftka partition transfer-leadership TOPIC PARTITION",
             "leaders stay where they were elected, for example after a restart of the others",
         )
     else:
-        yield ok("balance", f"no broker leads more than {most} of {total} partitions")
+        yield ok("balance", f"no broker leads more than {most} of {counted(total, 'partition')}")
 
 
 def check_configs(picture: Picture) -> Iterator[Finding]:

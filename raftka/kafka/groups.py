@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from raftka.counted import counted
 from raftka.kafka import client as kafka_client
 from raftka.kafka.assignments import parse_assignment
 from raftka.kafka.client import REQUEST_SECONDS, error_text
@@ -72,7 +73,7 @@ class GroupInfo:
         if self.members or self.state not in {"Empty", "Dead"}:
             count = len(self.members)
             raise KafkaClientError(
-                f"group {self.name} is in use ({self.state}, {count} member{'' if count == 1 else 's'}): {_STOP_FIRST}"
+                f"group {self.name} is in use ({self.state}, {counted(count, 'member')}): {_STOP_FIRST}"
             )
 
 

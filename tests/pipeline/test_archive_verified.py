@@ -385,5 +385,5 @@ def test_a_range_is_restored_in_order_with_everything_that_a_record_has(
     with pytest.raises(PipelineError, match="2 partitions have records, and 1 are too few"):
         restore(spark, folder, Restore(cluster.bootstrap, kept.topic, "nothing", partitions=1))
     narrow = new_topic(cluster, "narrow")
-    with pytest.raises(PipelineError, match="has 1 partitions, and 2 are needed"):
+    with pytest.raises(PipelineError, match="has 1 partition, and needs 2"):
         restore(spark, folder, Restore(cluster.bootstrap, kept.topic, narrow, 0, None))

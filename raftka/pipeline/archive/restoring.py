@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from raftka.counted import counted
 from raftka.kafka import client as kafka_client
 from raftka.kafka import offsets as kafka_offsets
 from raftka.pipeline.archive.blocks import Span, never_read
@@ -182,7 +183,7 @@ def _look_at_target(wanted: Restore, partitions: int) -> bool:
         return True
     there = cluster.topic(wanted.to)
     if len(there) < partitions:
-        raise PipelineError(f"topic {wanted.to} has {len(there)} partitions, and {partitions} are needed")
+        raise PipelineError(f"topic {wanted.to} has {counted(len(there), 'partition')}, and needs {partitions}")
     held = [(wanted.to, info.partition) for info in there]
     first, end = (look_up(wanted.brokers, held) for look_up in (kafka_offsets.first_offsets, kafka_offsets.end_offsets))
     for partition in held:

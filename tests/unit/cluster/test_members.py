@@ -223,7 +223,7 @@ def test_a_broker_is_removed_once_nothing_names_it():
     machine.apply(AdmitBroker(4, "d4", "r", 1))
     machine.apply(RegisterBroker(record(4)))
     machine.topic(4, name="u", topic_id="b" * 32)
-    with pytest.raises(BrokerInUseError, match="holds 1 replicas"):
+    with pytest.raises(BrokerInUseError, match="holds 1 replica:"):
         machine.apply(RemoveBroker(4))
     machine.apply(AlterPlacements([PlacementRecord("b" * 32, 0, [ReplicaRecord(1, "d1")])]))
     # On the way it holds the partition, too.

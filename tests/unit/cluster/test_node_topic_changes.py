@@ -141,7 +141,7 @@ def test_a_default_above_a_topics_replicas_means_all_of_them(tmp_path):
             await until(lambda: all(partitions_of(cluster, "t")))
             (partition,) = partitions_of(cluster, "t")
             assert [quorum.k for quorum in consensus_of(partition).state.answer_quorums] == [1]
-            with pytest.raises(InvalidTopicConfigError, match="there are only 1 replicas"):
+            with pytest.raises(InvalidTopicConfigError, match=r"the topic has only 1 replica$"):
                 await cluster[1].admin.create_topic(create_request("u", configs={"min.insync.replicas": "2"}))
 
     run(test)

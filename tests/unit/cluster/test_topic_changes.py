@@ -53,7 +53,7 @@ def test_a_word_that_a_list_has_already_is_not_appended_twice():
         ([ConfigChange("segment.ms", 9, "5000")], "unknown operation 9"),
         ([ConfigChange("cleanup.policy", APPEND, "compact")], "log compaction is not built yet"),
         ([ConfigChange("cleanup.policy", SUBTRACT, "delete")], "only delete is supported"),
-        ([ConfigChange("min.insync.replicas", SET, "4")], "there are only 3 replicas"),
+        ([ConfigChange("min.insync.replicas", SET, "4")], "the topic has only 3 replicas"),
     ],
 )
 def test_what_is_refused_says_why(changes, words):

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.config_definition import ConfigType
+from model.counted import counted
 from model.topic_config import (
     TOPIC_CONFIGS,
     InvalidConfigError,
@@ -135,7 +136,7 @@ def test_what_is_neither_true_nor_false_is_refused(value):
 @pytest.mark.parametrize("replicas", [1, 2, 3, 5])
 def test_min_insync_replicas_goes_up_to_the_replicas_of_the_topic(replicas):
     check_topic_config({"min.insync.replicas": str(replicas)}, replicas)
-    with pytest.raises(InvalidConfigError, match=f"only {replicas} replicas"):
+    with pytest.raises(InvalidConfigError, match=rf"only {counted(replicas, 'replica')}$"):
         check_topic_config({"min.insync.replicas": str(replicas + 1)}, replicas)
 
 

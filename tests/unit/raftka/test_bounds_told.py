@@ -92,7 +92,7 @@ def test_a_bound_that_has_refused_requests_is_a_problem(tmp_path):
     findings, _, metrics = _told(tmp_path, "ü" * 300, state=StateOptions(groups_bytes_max=900))
     (finding,) = findings
     assert finding.level is Level.PROBLEM
-    assert finding.words.endswith("of 900 bytes, and 1 requests were refused since its start")
+    assert finding.words.endswith("of 900 bytes, and has refused 1 request since its start")
     assert f'raftka_bound_refusals_total{{unit="bytes",what="{_TABLE}"}} 1.0' in metrics
 
 

@@ -1,0 +1,6 @@
+"""How many of something there are, in words for a message: `1 replica`, `3 replicas`."""
+
+
+def counted(count: int, one: str) -> str:
+    """Return the count with its noun; the plural of `one` ends with an s."""
+    return f"{count} {one}{'' if count == 1 else 's'}"

@@ -1,0 +1,10 @@
+import pytest
+
+from model import counted as broker_counted
+from raftka import counted as client_counted
+
+
+@pytest.mark.parametrize(("count", "words"), [(0, "0 replicas"), (1, "1 replica"), (2, "2 replicas")])
+def test_only_one_of_something_has_no_plural(count: int, words: str) -> None:
+    assert broker_counted.counted(count, "replica") == words
+    assert client_counted.counted(count, "replica") == words
