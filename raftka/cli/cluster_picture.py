@@ -174,6 +174,7 @@ def _broker(
         refused_age=known.refused_age,
         member=known.member,
         configs=None if configs is None else {each.key: each.value for each in configs},
+        own_configs=frozenset(each.key for each in configs or () if each.source == kafka_configs.ON_ONE_AT_RUN_TIME),
         throttles=tuple(key for key in RATE_KEYS if key in _set_at_run_time(configs or ())),
     )
     stalled: list[tuple[str, int]] = []

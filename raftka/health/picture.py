@@ -85,6 +85,7 @@ class BrokerPicture:
         refused_age: Seconds since the newest such refusal; None: not known.
         version: The installed version of Raftka; empty: not known.
         configs: Its configuration by key; None: not known.
+        own_configs: Keys that somebody has set on it alone while it runs: they are meant to differ.
         fills: What has a bound in it.
         disk_spare_bytes: Free bytes above `disk.reserve.bytes`, negative below; None: not known.
         is_disk_short: Whether another broker has heard that its disk is below the reserve.
@@ -112,6 +113,7 @@ class BrokerPicture:
     refused_age: float | None = None
     version: str = ""
     configs: Mapping[str, str | None] | None = None
+    own_configs: frozenset[str] = frozenset()
     fills: tuple[BoundFill, ...] = ()
     disk_spare_bytes: int | None = None
     is_disk_short: bool = False

@@ -247,12 +247,18 @@ def check_balance(picture: Picture) -> Iterator[Finding]:
 
 
 def check_configs(picture: Picture) -> Iterator[Finding]:
-    """Name keys in which brokers differ that should be equal."""
+    """Name keys in which brokers differ that should be equal.
+
+    A value that was set on one broker while it runs is wanted: the other brokers are compared without it.
+    """
     values: dict[str, dict[str | None, list[int]]] = {}
+    wanted: dict[str, list[int]] = {}
     known = [each for each in picture.brokers if each.configs is not None]
     for broker in known:
         for key, value in (broker.configs or {}).items():
-            if not _OWN_KEY.search(key):
+            if key in broker.own_configs:
+                wanted.setdefault(key, []).append(broker.node_id)
+            elif not _OWN_KEY.search(key):
                 values.setdefault(key, {}).setdefault(value, []).append(broker.node_id)
     different = {key: found for key, found in sorted(values.items()) if len(found) > 1}
     for key, found in different.items():
@@ -262,10 +268,12 @@ def check_configs(picture: Picture) -> Iterator[Finding]:
             "config",
             f"brokers differ in {key}: {each}",
             "give all brokers the same value, and restart them",
-            "the files or RAFTKA_* variables of the brokers differ",
+            "the files, RAFTKA_* variables or flags of the brokers differ",
         )
     if known and not different:
-        yield ok("config", "the same for all brokers")
+        each = ", ".join(f"{key} on {','.join(map(str, nodes))}" for key, nodes in sorted(wanted.items()))
+        but = f", but for what was set on single ones: {each}" if wanted else ""
+        yield ok("config", f"the same for all brokers{but}")
 
 
 def check_versions(picture: Picture) -> Iterator[Finding]:

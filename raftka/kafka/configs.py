@@ -16,8 +16,9 @@ _SOURCES = {
     "STATIC_BROKER_CONFIG": "broker",
     "DEFAULT_CONFIG": "default",
 }
-# The sources of what is set on brokers while they run.
-AT_RUN_TIME = frozenset({_SOURCES["DYNAMIC_BROKER_CONFIG"], _SOURCES["DYNAMIC_DEFAULT_BROKER_CONFIG"]})
+# The source of what is set on one broker while it runs, and the sources of what is set on brokers while they run.
+ON_ONE_AT_RUN_TIME = _SOURCES["DYNAMIC_BROKER_CONFIG"]
+AT_RUN_TIME = frozenset({ON_ONE_AT_RUN_TIME, _SOURCES["DYNAMIC_DEFAULT_BROKER_CONFIG"]})
 _TOPICS_PER_REQUEST = 100
 _GONE = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_OR_PARTITION"})
 

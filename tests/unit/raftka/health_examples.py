@@ -268,6 +268,9 @@ QUIET: dict[str, tuple[Picture, ...]] = {
     "Different configurations": (
         of_brokers(*(broker(node, configs={"node.id": str(node), "data.dir": f"/data/{node}"}) for node in (1, 2, 3))),
         of_brokers(broker(2, configs=None)),
+        of_brokers(
+            broker(3, configs={"node.id": "3", "retention.ms": "86400000"}, own_configs=frozenset({"retention.ms"}))
+        ),
     ),
     "Different versions": (of_brokers(broker(2, version="")),),
     "Features that are not raised": (

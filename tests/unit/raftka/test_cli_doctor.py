@@ -181,6 +181,24 @@ def test_brokers_that_differ_are_warned_of_unless_they_must() -> None:
     assert [each.level for each in judge(Picture(brokers=brokers[:2])) if each.what == "config"] == [Level.OK]
 
 
+def test_a_broker_with_a_value_that_was_set_on_it_alone_is_not_warned_of() -> None:
+    own = frozenset({"retention.ms"})
+    one, two, three = (
+        BrokerPicture(node, configs={"retention.ms": value, "segment.bytes": "9"})
+        for node, value in ((1, "7"), (2, "7"), (3, "5"))
+    )
+    brokers = (one, two, replace(three, own_configs=own))
+    (found,) = [each for each in judge(Picture(brokers=brokers)) if each.what == "config"]
+    assert (found.level, found.words) == (
+        Level.OK,
+        "the same for all brokers, but for what was set on single ones: retention.ms on 3",
+    )
+    # The files of the other two differ all the same.
+    brokers = (one, replace(two, configs={"retention.ms": "8"}), replace(three, own_configs=own))
+    (found,) = wrong("Different configurations", Picture(brokers=brokers))
+    assert found.words == "brokers differ in retention.ms: 7 on 1, 8 on 2"
+
+
 def test_missing_brokers_leaders_and_replicas_are_problems() -> None:
     offline = tuple(PartitionPicture("t", number, None, (2, 3)) for number in range(7))
     found = {each.what: each for each in judge(replace(cluster(3, lost=(3,), t=offline), silent=("h9:9092",)))}

@@ -322,6 +322,18 @@ def test_throttles_count_that_were_set_while_brokers_run(serve: Serve, monkeypat
     assert f"raftka cluster config unset {leader} --node N" in found.cure
 
 
+def test_a_value_that_was_set_on_one_broker_is_known_as_its_own(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: Answers = {READY: (200, {"ready": True}), "/v1/brokers": (200, [member_row(1)])}
+    seen_by_kafka(
+        *(monkeypatch, serve(answers)),
+        ConfigValue("log.retention.ms", "7", "broker, at run time", False, False),
+        ConfigValue("log.segment.bytes", "7", "all brokers, at run time", False, False),
+        ConfigValue("read.cache.bytes", "7", "broker", False, False),
+        topic=ConfigValue("retention.ms", "1", "topic", False, False),
+    )
+    assert cluster_picture.read_picture("127.0.0.1:9").brokers[0].own_configs == {"log.retention.ms"}
+
+
 def test_partitions_that_cannot_be_moved_have_the_words_of_their_brokers(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ _BROKERS = st.builds(
     refused_age=st.none() | st.floats(0, 1e9),
     version=st.sampled_from(("", "1", "2")),
     configs=st.none() | st.dictionaries(st.sampled_from(("a", "node.id", "disk.reserve.bytes")), st.none() | _TEXTS),
+    own_configs=st.frozensets(st.sampled_from(("a", "node.id", "disk.reserve.bytes"))),
     fills=st.lists(_FILLS, max_size=3, unique_by=lambda fill: fill.name).map(tuple),
     disk_spare_bytes=st.none() | st.integers(-(2**40), 2**40),
     is_disk_short=st.booleans(),
