@@ -27,8 +27,9 @@ def check_decommission(members: MembersTable, topics: TopicTable, node_id: NodeI
     if large:
         shown = ", ".join(large[:_NAMED_MAX]) + (f" and {len(large) - _NAMED_MAX} more" if large[_NAMED_MAX:] else "")
         raise InvalidReplicationFactorError(
-            f"without broker {node_id} there are {len(left)} active brokers, and these topics have more replicas:"
-            f" {shown}; add a broker, or lower their replication factor (`raftka topic alter-replication`)"
+            f"without broker {node_id} the cluster has {counted(len(left), 'active broker')}, and these topics have"
+            f" more replicas: {shown}; add a broker, or lower their replication factor"
+            " (`raftka topic alter-replication`)"
         )
 
 

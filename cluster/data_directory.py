@@ -124,8 +124,7 @@ async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, no
     if on_disk is None and in_kvstore is None:
         if await env.workers.run(Pool.READ, lambda: _holds_logs(env, path)):
             raise PermanentStartupError(
-                f"{path}: its identity file and its kvstore are missing, but it holds logs; bring the whole data"
-                " directory back, parts of it are not enough"
+                f"{path}: its identity file and its kvstore are missing, but it holds logs; {_bring_back(node_id)}"
             )
         record = DirectoryRecord(_FIRST_FORMAT, node_id, env.rng.randbytes(16).hex())
         await put_record(kvstore, record)
@@ -137,7 +136,8 @@ async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, no
     for found in (on_disk, stored):
         if found is not None and found.format_version not in (_FIRST_FORMAT, FORMAT_VERSION):
             raise PermanentStartupError(
-                f"{path} has format {found.format_version}, this version reads {_FIRST_FORMAT} and {FORMAT_VERSION}"
+                f"{path} has format {found.format_version}, this version reads {_FIRST_FORMAT} and {FORMAT_VERSION}:"
+                " start the newer version that has written it"
             )
     if on_disk is None and stored is not None and not kvstore.items("raft/"):
         on_disk = lost = stored
@@ -147,14 +147,19 @@ async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, no
     if on_disk is None or stored is None or on_disk != stored:
         missing = "its kvstore is missing" if stored is None else "its identity file is missing"
         reason = missing if on_disk is None or stored is None else "its kvstore belongs to another directory"
-        raise PermanentStartupError(
-            f"{path}: {reason}; bring the whole data directory back, parts of it are not enough"
-        )
+        raise PermanentStartupError(f"{path}: {reason}; {_bring_back(node_id)}")
     if on_disk.node_id != node_id:
         raise PermanentStartupError(f"{path} belongs to node {on_disk.node_id}, but node.id is {node_id}")
     if not kvstore.items("raft/"):
         await _make_groups(env, path)
     return Replica(node_id, DirectoryId(on_disk.directory_id))
+
+
+def _bring_back(node_id: NodeId) -> str:
+    return (
+        "bring the whole data directory back, parts of it are not enough; if it is lost: raftka broker replace"
+        f" {node_id}, then start this broker with an empty data.dir"
+    )
 
 
 async def _stamped_alike(

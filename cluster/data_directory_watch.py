@@ -100,7 +100,8 @@ class DataDirectoryWatch:
     def _compare(self) -> _Seen:
         """Blocking."""
         files = self._env.files
-        cure = "bring it back, then start this broker again"
+        node = self._replica.node_id
+        cure = f"bring it back, then start this broker again; if it is lost: raftka broker replace {node}"
         if not files.is_in_place():
             return _Seen(lost=f"data directory {self._path} is gone: moved, removed, unmounted or replaced; {cure}")
         try:

@@ -318,7 +318,8 @@ def check_refused_directory(links: Links, node: NodeId, self_node: int) -> None:
     if isinstance(why, HandshakeRefusedError) and why.by_peer and why.refusal is RefusalCode.WRONG_DIRECTORY:
         raise RefusedDirectoryError(
             f"node {node} refuses this data directory: it knows node {self_node} by another one;"
-            f" name the original data directory of node {self_node} as data.dir, or bring it back"
+            f" name the original data directory of node {self_node} as data.dir, or bring it back; if it is lost, run"
+            f" `raftka broker replace {self_node}`, then start this broker again"
         )
 
 

@@ -206,7 +206,7 @@ def ask_one(admin: str) -> list[Finding]:
     ready = read_readiness(admin, BrokerPicture(_UNKNOWN))
     name = "broker" if ready.node_id == _UNKNOWN else f"broker {ready.node_id}"
     if ready.not_ready:
-        explained = explain(ready.not_ready)
+        explained = explain(ready.not_ready, None if ready.node_id == _UNKNOWN else ready.node_id)
         words = f"runs, but serves no clients: {ready.not_ready}"
         return [Finding(Level.PROBLEM, name, words, ready.cure or explained.cure, explained.cause)]
     if ready.is_ready:

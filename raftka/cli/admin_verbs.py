@@ -56,7 +56,9 @@ def ask_verb(brokers: str, path: str, document: Any = None, seconds: float = _SE
             told = words
             continue
         if status == _NOT_FOUND and "message" not in body:
-            raise CommandError(f"broker {node} is of an older version: it has no {path}")
+            raise CommandError(
+                f"broker {node} is of an older version, and has no {path}: upgrade it (docs/operations/upgrade.md)"
+            )
         raise VerbRefusedError(words, body)
     raise CommandError(told or "no broker answers")
 

@@ -46,7 +46,7 @@ def check_ready(picture: Picture) -> Iterator[Finding]:
     for broker in picture.brokers:
         where = f" at {broker.kafka}" if broker.kafka else ""
         if broker.not_ready:
-            explained = explain(broker.not_ready)
+            explained = explain(broker.not_ready, broker.node_id)
             words = f"runs, but serves no clients{where}" if broker.answers is False else "not ready"
             yield Finding(
                 Level.PROBLEM,
@@ -115,7 +115,10 @@ def _bound(broker: BrokerPicture, fill: BoundFill) -> Finding:
 
 def check_disks(picture: Picture) -> Iterator[Finding]:
     """Name disks below the reserve, and those that near it."""
-    cure = "make room on that disk, or keep less: retention.ms, retention.bytes, or `raftka topic delete`"
+    cure = (
+        "make room on that disk, or keep less: retention.ms, retention.bytes, or `raftka topic delete`; or let other"
+        " brokers hold more: raftka partition move"
+    )
     for broker in picture.brokers:
         spare = broker.disk_spare_bytes
         if broker.is_disk_short or (spare is not None and spare < 0):

@@ -70,8 +70,8 @@ def check_voters(picture: Picture) -> Iterator[Finding]:
             "raft0",
             f"{len(voters)} brokers vote in raft0 ({', '.join(map(str, voters))}): as few may fail as with"
             f" {len(voters) - 1}",
-            "wait some seconds, for raft0's leader makes it odd; if it lasts, start the brokers that do not answer, or"
-            " decommission those that are not to come back",
+            "wait some seconds, for raft0's leader makes it odd; if it lasts, start the brokers that do not answer;"
+            " those that are not to come back: raftka broker decommission N",
             "a broker that votes is to go, and none that has caught up can vote in its place",
         )
 

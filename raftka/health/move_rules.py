@@ -72,7 +72,7 @@ def check_moves(picture: Picture) -> Iterator[Finding]:
             Level.WARNING,
             "moves",
             f"{name}, on its way {way}, has not got further for {each.idle_seconds / 60:.0f} min",
-            f"see to what it waits for{take_back}",
+            f"see to what it waits for (raftka partition moves){take_back}",
             f"it waits until {each.waits_for}" if each.waits_for else f"its state is {each.state}",
         )
 

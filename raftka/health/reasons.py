@@ -3,6 +3,8 @@
 import re
 from typing import NamedTuple
 
+_NODE = "{node}"
+_IF_LOST = f"if the disk is lost: raftka broker replace {_NODE}"
 _NO_MAJORITY = "fewer than a majority of the brokers run and reach each other"
 
 
@@ -35,7 +37,8 @@ _EXPLANATIONS = (
         r"^the disk hangs",
         Explanation(
             "its disk has not completed a write or an fsync for raft.flush.stall.timeout.ms",
-            "look at the disk and the kernel's log (`dmesg`, `iostat -x`); replace the disk if it stays so",
+            "look at the disk and the kernel's log (`dmesg`, `iostat -x`); if it stays so, stop the broker, and repair"
+            f" the disk; {_IF_LOST}",
         ),
     ),
     (
@@ -47,7 +50,7 @@ _EXPLANATIONS = (
         Explanation(
             "files of a replica cannot be used",
             "read its log, which names the file; repair the disk, then restart the broker: the other replicas send it"
-            " what it lacks",
+            f" what it lacks; {_IF_LOST}",
         ),
     ),
     (
@@ -68,6 +71,10 @@ _EXPLANATIONS = (
 _UNKNOWN = Explanation("the broker names no other cause than this reason", "read its log")
 
 
-def explain(reason: str) -> Explanation:
-    """Return cause and cure of a reason; neither is ever empty."""
-    return next((found for pattern, found in _EXPLANATIONS if re.search(pattern, reason)), _UNKNOWN)
+def explain(reason: str, node: int | None = None) -> Explanation:
+    """Return cause and cure of a reason; neither is ever empty.
+
+    The cure names the broker whose reason it is by its node id; None: that is not known, and it says N.
+    """
+    found = next((found for pattern, found in _EXPLANATIONS if re.search(pattern, reason)), _UNKNOWN)
+    return Explanation(found.cause, found.cure.replace(_NODE, "N" if node is None else str(node)))

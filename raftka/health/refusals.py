@@ -11,6 +11,7 @@ from typing import NamedTuple
 _RETIRED = " is retired and never counts again"
 # How a refusal of a cluster says that raft0 was recovered by hand on one side only.
 _RECOVERED = ": raft0 was recovered by hand"
+_UPGRADE = "docs/operations/upgrade.md"
 # A peer writes its message itself.
 _SHOWN_CHARACTERS = 300
 
@@ -97,12 +98,13 @@ def _explain_alike(own: int, refusals: Sequence[Refusal]) -> Explained:
             return Explained(
                 f"{who} {'knows' if one else 'know'} this broker ({own}) by another data directory",
                 f"name the original data directory of broker {own} as data.dir, or bring it back; then restart"
-                f" broker {own}",
+                f" broker {own}; if that directory is lost: raftka broker replace {own}",
             )
         case "WRONG_DIRECTORY":
             return Explained(
                 f"{who} came with another data directory than the one that this broker ({own}) knows",
-                f"bring the original data directory of {who} back, and restart {who}",
+                f"bring the original data directory of {who} back, and restart {who}; if it is lost:"
+                f" {' and '.join(f'raftka broker replace {peer}' for peer in peers)}",
             )
         case "WRONG_NODE":
             return Explained(
@@ -113,7 +115,8 @@ def _explain_alike(own: int, refusals: Sequence[Refusal]) -> Explained:
         case "UNSUPPORTED_VERSION":
             return Explained(
                 f"{who} and this broker ({own}) have versions that do not understand each other: {said}",
-                "install the same version of Raftka on every broker",
+                "start the newer version on the broker of the older one; an older version cannot come back once the"
+                f" level of a feature was raised ({_UPGRADE})",
             )
         case "MALFORMED":
             return Explained(

@@ -22,6 +22,7 @@ _CURE_MISSING = (
     "start the broker, or restart it if it hangs (`raftka dev restart N`, or its service); read its log, and check the"
     " network to it"
 )
+_IF_GONE = "; if the disk of a broker is lost: raftka broker replace N; if it is not to come back: raftka broker decommission N"
 _NO_MAJORITY = "fewer than a majority of the replicas run and reach each other"
 # What brokers have each for themselves.
 _OWN_KEY = re.compile(
@@ -51,7 +52,8 @@ def check_brokers(picture: Picture) -> Iterator[Finding]:
     ]
     if missing:
         cause = "its process does not run, or hangs, or the network to it is cut"
-        yield Finding(Level.PROBLEM, "brokers", ", ".join(missing), _CURE_MISSING, cause)
+        cure = _CURE_MISSING + (_IF_GONE if lost and picture.is_raftka else "")
+        yield Finding(Level.PROBLEM, "brokers", ", ".join(missing), cure, cause)
     elif all(each.answers for each in picture.brokers) and picture.brokers:
         controller = picture.controller if picture.controller is not None and picture.controller >= 0 else None
         led = "" if controller is None else f"; {controller} is the controller"
@@ -114,7 +116,7 @@ def check_replicas(picture: Picture) -> Iterator[Finding]:
         Level.PROBLEM,
         "replicas",
         f"not in sync on broker {names}: {_names(lagging)}",
-        "bring the missing brokers back"
+        f"bring the missing brokers back{_IF_GONE if picture.is_raftka else ''}"
         if away
         else f"wait, if broker {names} has just started; else see its log, its disk and its load",
         f"{_who(away)} not answer" if away else "these replicas lack records that the leaders have",
@@ -185,7 +187,7 @@ def check_copies(picture: Picture) -> Iterator[Finding]:
             Level.WARNING,
             "copies",
             "like one broker, two brokers tolerate no failure, and they fail twice as often",
-            "run three",
+            "run three: a broker with an empty data.dir joins (docs/operations/joining.md)",
             "a majority of two is two",
         )
 
@@ -239,7 +241,7 @@ def check_balance(picture: Picture) -> Iterator[Finding]:
             Level.NOTE,
             "balance",
             f"broker {node} leads {most} of {counted(total, 'partition')}",
-            "let others lead some: raftka partition transfer-leadership TOPIC PARTITION",
+            "let others lead some: raftka partition elect-preferred --all",
             "leaders stay where they were elected, for example after a restart of the others",
         )
     else:
@@ -288,7 +290,8 @@ def check_versions(picture: Picture) -> Iterator[Finding]:
             Level.NOTE,
             "versions",
             f"brokers run different versions: {each}",
-            "finish the upgrade: restart the other brokers with the newer version, one after the other",
+            "finish the upgrade: restart the other brokers with the newer version, one after the other"
+            " (docs/operations/upgrade.md)",
             "an upgrade is under way, or was not finished",
         )
 

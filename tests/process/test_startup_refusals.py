@@ -123,7 +123,9 @@ def test_a_wiped_directory_is_refused_by_the_founded_brokers_and_named_on_their_
     assert "brokers" not in {each["what"] for each in findings}, "nobody is told to start it"
     (found,) = [each for each in findings if each["what"] == "broker 3"]
     assert found["words"].startswith("does not answer; links with it were refused (")
-    assert found["cure"] == "bring the original data directory of broker 3 back, and restart broker 3"
+    assert found["cure"] == (
+        "bring the original data directory of broker 3 back, and restart broker 3; if it is lost: raftka broker replace 3"
+    )
     assert not_ready_reason(cluster[1].admin) is None
     cluster[3].config["data.dir"] = str(cluster.folder / "node-3")
     cluster.restart([3])

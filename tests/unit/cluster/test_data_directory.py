@@ -93,7 +93,9 @@ def test_a_missing_kvstore_is_refused(tmp_path):
     async def test(disk):
         await disk.claim()
         disk.durable.clear()
-        with pytest.raises(StartupError, match=r"its kvstore is missing.*bring the whole data directory back"):
+        with pytest.raises(
+            StartupError, match=r"its kvstore is missing.*bring the whole data directory back.*raftka broker replace 1"
+        ):
             await disk.claim()
         assert disk.durable == {}
 
@@ -212,7 +214,7 @@ def test_another_format_is_refused(tmp_path):
         disk.durable["node/directory"] = body
         with open(disk.identity_file, "wb") as file:
             file.write(f"{crc32c.crc32c(body):08x} ".encode() + body + b"\n")
-        with pytest.raises(StartupError, match="has format 3, this version reads 1 and 2"):
+        with pytest.raises(StartupError, match="has format 3, this version reads 1 and 2: start the newer version"):
             await disk.claim()
 
     with_disk(tmp_path, test)

@@ -76,9 +76,18 @@ def _take_groups(path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (_move, "is gone: moved, removed, unmounted or replaced; bring it back"),
-        (_replace, "is gone: moved, removed, unmounted or replaced; bring it back"),
-        (_replace_by_file, "is gone: moved, removed, unmounted or replaced; bring it back"),
+        (
+            _move,
+            "is gone: moved, removed, unmounted or replaced; bring it back, then start this broker again; if it is lost: raftka broker replace 1",
+        ),
+        (
+            _replace,
+            "is gone: moved, removed, unmounted or replaced; bring it back, then start this broker again; if it is lost: raftka broker replace 1",
+        ),
+        (
+            _replace_by_file,
+            "is gone: moved, removed, unmounted or replaced; bring it back, then start this broker again; if it is lost: raftka broker replace 1",
+        ),
         (_forget, "has been replaced: it holds no directory.id; bring it back"),
         (_take_groups, "has lost its folder groups; bring it back"),
         (_damage, "directory.id is damaged: wrong checksum"),

@@ -114,7 +114,8 @@ FIRES: dict[str, tuple[Picture, ...]] = {
             replace(
                 _LOST,
                 refused="broker 2 came with another data directory than the one that this broker (1) knows",
-                refused_cure="bring the original data directory of broker 2 back, and restart broker 2",
+                refused_cure="bring the original data directory of broker 2 back, and restart broker 2; if it is lost:"
+                " raftka broker replace 2",
                 refused_age=754.0,
             )
         ),

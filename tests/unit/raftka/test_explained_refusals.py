@@ -51,6 +51,22 @@ def test_the_directory_that_is_wrong_is_named_on_both_sides() -> None:
     assert "knows this broker (3) by another data directory" in told.words
     assert "broker 3 came with another data directory" in teller.words
     assert all("original data directory of broker 3" in each.cure for each in (told, teller))
+    assert all(each.cure.endswith("lost: raftka broker replace 3") for each in (told, teller))
+
+
+def test_each_broker_whose_directory_is_lost_has_its_own_command() -> None:
+    found = explain(1, [Refusal(peer, "WRONG_DIRECTORY", False, "x") for peer in (4, 3)])
+    assert found is not None
+    assert found.cure.endswith("if it is lost: raftka broker replace 3 and raftka broker replace 4")
+
+
+def test_a_broker_of_an_older_version_is_to_be_upgraded() -> None:
+    message = "link format 3 is not taken here; this is format 4"
+    for by_peer in (True, False):
+        found = explain(1, [Refusal(2, "UNSUPPORTED_VERSION", by_peer, message)])
+        assert found is not None
+        assert found.cure.startswith("start the newer version on the broker of the older one")
+        assert "docs/operations/upgrade.md" in found.cure
 
 
 def test_a_retired_directory_is_told_on_both_sides_and_nobody_is_to_bring_it_back() -> None:

@@ -238,6 +238,23 @@ def test_replicas_of_a_lost_broker_are_in_sync_by_an_old_word(lost: tuple[int, .
 def test_every_reason_not_to_be_ready_has_a_cure(reason: str, cure: str) -> None:
     assert cure in explain(reason).cure
     assert explain(reason).cause
+    assert "{" not in explain(reason).cure
+
+
+@pytest.mark.parametrize("reason", ["the disk hangs, and so on", "orders-0 is damaged: 1-1.log"])
+def test_the_cure_for_a_disk_names_the_command_that_replaces_a_lost_one(reason: str) -> None:
+    assert explain(reason, 2).cure.endswith("; if the disk is lost: raftka broker replace 2")
+    assert explain(reason).cure.endswith("; if the disk is lost: raftka broker replace N")
+
+
+def test_a_missing_broker_whose_disk_is_lost_is_replaced() -> None:
+    lost = broker(2, answers=False, runs=None)
+    picture = replace(of_brokers(lost), partitions=(partition(in_sync=(1, 3)),))
+    cures = {each.what: each.cure for each in judge(picture) if each.level is Level.PROBLEM}
+    assert all("raftka broker replace N" in cures[what] for what in ("brokers", "replicas"))
+    # Another Kafka has no such command.
+    cures = {each.what: each.cure for each in judge(replace(picture, is_raftka=False))}
+    assert not any("raftka broker" in cure for cure in cures.values())
 
 
 @pytest.mark.parametrize("level", [Level.WARNING, Level.PROBLEM])
