@@ -22,7 +22,9 @@ _CURE_MISSING = (
     "start the broker, or restart it if it hangs (`raftka dev restart N`, or its service); read its log, and check the"
     " network to it"
 )
-_IF_GONE = "; if the disk of a broker is lost: raftka broker replace N; if it is not to come back: raftka broker decommission N"
+_IF_GONE = (
+    "; if the disk of one is lost: raftka broker replace N; if one is not to come back: raftka broker decommission N"
+)
 _NO_MAJORITY = "fewer than a majority of the replicas run and reach each other"
 # What brokers have each for themselves.
 _OWN_KEY = re.compile(
@@ -207,7 +209,7 @@ def check_settings(picture: Picture) -> Iterator[Finding]:
     strict = [
         each.name
         for each in picture.topics
-        if each.min_isr is not None and 1 < fewest.get(each.name, 0) <= each.min_isr
+        if each.min_isr is not None and 1 < fewest.get(each.name, 0) == each.min_isr
     ]
     if strict and len(picture.brokers) > 2:
         yield Finding(
@@ -215,7 +217,22 @@ def check_settings(picture: Picture) -> Iterator[Finding]:
             "settings",
             f"acks=all needs every replica, so one broker that is away stops producers: {_listed(strict)}",
             "set min.insync.replicas to one less than the number of replicas",
-            "min.insync.replicas is the number of replicas, or more",
+            "min.insync.replicas is the number of replicas",
+        )
+    by_numbers: dict[tuple[int, int], list[str]] = {}
+    for each in picture.topics:
+        if each.min_isr is not None and each.name in fewest and each.min_isr > fewest[each.name]:
+            by_numbers.setdefault((each.min_isr, fewest[each.name]), []).append(each.name)
+    for (min_isr, count), names in sorted(by_numbers.items()):
+        lower = f"{names[0] if len(names) == 1 else 'TOPIC'} --set min.insync.replicas={count // 2 + 1}"
+        yield Finding(
+            Level.NOTE,
+            "settings",
+            f"min.insync.replicas is {min_isr}, and acks=all waits for {counted(count, 'replica')}, the most there are:"
+            f" {_listed(names)}",
+            f"add replicas, or lower it: raftka topic alter-config {lower}; where a topic sets it, its other keys"
+            " cannot be changed before",
+            "min.insync.replicas is above the number of replicas",
         )
     unclean = [each.name for each in picture.topics if each.has_unclean_elections]
     if unclean:

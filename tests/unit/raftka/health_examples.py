@@ -171,6 +171,7 @@ FIRES: dict[str, tuple[Picture, ...]] = {
     "Risky settings of topics": (
         replace(WELL, topics=(TopicPicture("orders", 2, has_write_caching=True),)),
         replace(WELL, topics=(TopicPicture("orders", 3),)),
+        replace(WELL, topics=(TopicPicture("orders", 5),)),
         replace(WELL, topics=(TopicPicture("orders", 2, has_unclean_elections=True),), is_raftka=False),
     ),
     "Unbalanced leaders": (of_partitions(*(partition(number=3 * number) for number in range(12))),),
@@ -261,6 +262,7 @@ QUIET: dict[str, tuple[Picture, ...]] = {
         replace(WELL, topics=(TopicPicture("orders", None),)),
         replace(WELL, topics=(TopicPicture("gone", 3),)),
         of_partitions(partition(replicas=(1,), in_sync=(1,)), topics=(TopicPicture("orders", 1),)),
+        replace(WELL, partitions=None, topics=(TopicPicture("orders", 5),)),
     ),
     "Unbalanced leaders": (
         of_partitions(*(partition(number=3 * number) for number in range(11))),
