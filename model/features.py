@@ -1,7 +1,7 @@
 """Features: what all brokers of a cluster must have before one of them uses it (KIP-584, RFC 0018).
 
 A feature has levels. A broker tells with its registration how far it can go, and raft0 keeps the level in force. What
-is written to disk or sent to other brokers depends on the level in force; what is read does not.
+an older version would refuse, on disk or from another broker, is written at a level that has it; it is read at any.
 """
 
 from collections.abc import Mapping

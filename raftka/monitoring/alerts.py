@@ -171,8 +171,12 @@ ALERTS = (
         "raftka_loop_lag_max_seconds > 0.15",
         *("5m", _WARNING, "The event loop of " + _INSTANCE + " is {{ $value | humanizeDuration }} late."),
         "The broker or its machine is too busy; above the election timeout leaders are lost.",
-        "Compare `process_cpu_seconds_total` with one core. Move leaders away, use larger batches, or stop what else"
-        " runs on the machine.",
+        "If `process_cpu_seconds_total` grows by nearly a second per second, the broker has too much to do. Let"
+        " producers send larger batches, and other brokers lead (`raftka partition transfer-leadership`)."
+        " `raftka broker drain N` lets others lead everything. For good, add a broker and move partitions there. If"
+        " `raftka_gc_pause_max_seconds` is as long as the lag, garbage collections stop the broker: fewer partitions"
+        " help. Otherwise the machine or its disk holds the broker up: stop what else runs there, and compare"
+        " `raftka_fsync_max_seconds`.",
         ("raftka doctor",),
     ),
     Alert(

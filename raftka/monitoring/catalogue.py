@@ -345,7 +345,7 @@ _DISK = (
     ),
     Family(
         *("raftka_disk_in_doubt", _GAUGE, "", "1 while a write has hung and no probe has passed since, otherwise 0."),
-        "1: nobody here stands for election",
+        "1: nobody here stands for election; files of replicas that are being opened are not watched",
     ),
     Family(
         *("raftka_disk_spare_bytes", _GAUGE, "bytes", "Free bytes above disk.reserve.bytes; negative below it."),
