@@ -2,6 +2,7 @@
 
 import pytest
 
+import cluster.visible_ends
 import kafka_api.groups.lag
 import kafka_api.handlers.fetch
 import kafka_api.handlers.list_offsets
@@ -9,7 +10,6 @@ from cluster.health_counts import HealthCounts
 from cluster.partition import Partition
 from cluster.partition_reader import PartitionReader
 from cluster.readable_end import ReadableEnd
-from cluster.visible_ends import VisibleEnds
 from kafka_api.groups.coordinated_partition import CoordinatedPartition
 from kafka_api.handlers.list_offsets import EARLIEST_LOCAL
 from kafka_api.handlers.partition_lookup import find_leader
@@ -198,8 +198,7 @@ def followers_serve_what_they_have_written(patch: pytest.MonkeyPatch) -> None:
     # What the broker reports of itself stays true: the judges of reports would object at once, and nobody would read.
     patch.setattr(HealthCounts, "counts_as_led", staticmethod(lambda partition: consensus_of(partition).is_in_office))
 
-    def visible_here(ends: VisibleEnds, group):
-        partition = ends._partitions.get(group)
+    def visible_end(partition: Partition | None):
         consensus = None if partition is None else consensus_of(partition)
         in_office = consensus is not None and consensus.is_in_office
         return consensus.log.end_offset(consensus.state.visible_index) if in_office else None
@@ -207,6 +206,6 @@ def followers_serve_what_they_have_written(patch: pytest.MonkeyPatch) -> None:
     def is_keeper(active: CoordinatedPartition) -> bool:
         return active.is_loaded and active.is_current and consensus_of(active.partition).is_in_office
 
-    patch.setattr(VisibleEnds, "_here", visible_here)
+    patch.setattr(cluster.visible_ends, "_visible_end", visible_end)
     patch.setattr(kafka_api.groups.lag, "_is_keeper", is_keeper)
     high_watermark_is_the_end_of_the_leaders_log(patch)

@@ -2,19 +2,19 @@
 
 import pytest
 
+import cluster.visible_ends
 import kafka_api.groups.lag
-from cluster.visible_ends import VisibleEnds
+from cluster.partition import Partition
 from kafka_api.groups.lag import GroupLags
 
 
 def lag_counts_what_nobody_may_read_yet(patch: pytest.MonkeyPatch) -> None:
     """Lag is counted to the end of the leader's log, with what is not visible."""
 
-    def here(ends: VisibleEnds, group):
-        partition = ends._partitions.get(group)
+    def visible_end(partition: Partition | None):
         return partition.end_offset if partition is not None and partition.is_in_office else None
 
-    patch.setattr(VisibleEnds, "_here", here)
+    patch.setattr(cluster.visible_ends, "_visible_end", visible_end)
 
 
 def deposed_coordinators_report_lag(patch: pytest.MonkeyPatch) -> None:
