@@ -208,19 +208,21 @@ class TopicTable:
             UnknownTopicError, UnknownPartitionError: Something of it is gone.
             NoReassignmentError: There is nothing to cancel.
         """
-        changed: dict[TopicId, Topic] = {}
+        # A command may have thousands of moves of one topic: what the topic has is copied once, not for each of them.
+        altered: dict[TopicId, dict[int, Placement]] = {}
         for each in command.placements:
-            topic_id = TopicId(each.topic_id)
-            topic = changed.get(topic_id) or self._existing(topic_id)
+            topic = self._existing(TopicId(each.topic_id))
             if each.partition >= len(topic.replicas):
                 raise UnknownPartitionError(f"topic {topic.name!r} has no partition {each.partition}")
             now = topic.replicas[each.partition]
             (target,) = (None,) if each.target is None else placements([each.target])
-            placement = topic.placements.get(each.partition) or Placement(created_on=now)
-            moved = placement.moved_to(now, target, revision)
-            changed[topic_id] = replace(topic, placements={**topic.placements, each.partition: moved})
-        for topic in changed.values():
-            self._put(topic)
+            if topic.topic_id not in altered:
+                altered[topic.topic_id] = dict(topic.placements)
+            found = altered[topic.topic_id]
+            placement = found.get(each.partition) or Placement(created_on=now)
+            found[each.partition] = placement.moved_to(now, target, revision)
+        for topic_id, found in altered.items():
+            self._put(replace(self._existing(topic_id), placements=found))
         self._changed()
 
     def apply_finish_placement(self, command: FinishPlacement) -> None:

@@ -21,6 +21,7 @@ from cluster.commands import (
 )
 from cluster.errors import FeatureLevelError, NoReassignmentError, UnknownPartitionError, UnknownTopicError
 from cluster.placement import Placement
+from cluster.topic_table import Topic
 from model.features import MEMBERSHIP, OFFERED
 from model.ids import DirectoryId, NodeId, Replica
 from raft.group_configuration import Revision
@@ -138,6 +139,29 @@ def test_a_command_is_taken_whole_or_not_at_all(machine):
     both = AlterPlacements([PlacementRecord(TOPIC, 0, records(4)), PlacementRecord(TOPIC, 1, records(5))])
     assert machine.apply(both) is None
     assert {number: topic_of(machine).move_of(number).target for number in (0, 1)} == {0: replicas(4), 1: replicas(5)}
+
+
+def test_a_command_copies_each_of_its_topics_once_however_many_moves_it_has(machine, monkeypatch):
+    raised(machine)
+    names = {"u": ("b" * 32, 400), "v": ("c" * 32, 50)}
+    for name, (topic, count) in names.items():
+        assert machine.apply(CreateTopic(name, topic, [records(1, 2)] * count, {})) is None
+    copies = []
+    made = Topic.__init__
+
+    def counted(topic, *args, **fields):
+        made(topic, *args, **fields)
+        copies.append(topic.name)
+
+    monkeypatch.setattr(Topic, "__init__", counted)
+    wanted = [
+        PlacementRecord(topic, number, records(2, 3)) for topic, count in names.values() for number in range(count)
+    ]
+    assert machine.apply(AlterPlacements(wanted)) is None
+    assert sorted(copies) == ["u", "v"]
+    for name, (_, count) in names.items():
+        topic = machine.state.tables.topics.get(name)
+        assert [topic.move_of(number).target for number in range(count)] == [replicas(2, 3)] * count
 
 
 @pytest.mark.parametrize(
