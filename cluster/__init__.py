@@ -53,8 +53,9 @@
                           `joining` how other brokers come in; `first_contact` what a broker asks before it writes
                           anything; `known_brokers` whom its links reach; `registration` tells raft0 where this one is.
 * `broker_changes`        brokers are drained, emptied, replaced and removed, at raft0's leader: `broker_rules` what is
-                          refused, `broker_waits` what is waited for, `evacuation` moves what must leave, `move_places`
-                          how many move at a time, `draining` hands over what a broker leads.
+                          refused, `broker_waits` what is waited for, `evacuation` moves what must leave, `move_index`
+                          which partitions that may be, `move_places` how many move at a time, `draining` hands over
+                          what a broker leads.
 * `data_directory`        the identity of this node's disk; `directory_stamp` marks it for versions that must not read
                           it any more.
 * `data_directory_watch`  whether that is still the directory at its path, and its free bytes.

@@ -7,18 +7,23 @@ up to three, and lose those that no active broker is left for.
 
 A move begins only if it can go on: nothing goes to a broker that is down, and no group is left to replicas without a
 majority that works. A few partitions move at a time (`move_places`).
+
+Only what moves or must move is judged (`move_index`). After a look that has judged many partitions the next one comes
+later, so links that come and go take no more than a bounded part of the loop's time.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cluster.commands import AlterPlacements, PlacementRecord, ReplicaRecord
 from cluster.controller import Controller
 from cluster.errors import ClusterError
 from cluster.members_table import BrokerState, MembersTable
-from cluster.move_places import MovePlaces, can_go_on
+from cluster.move_index import INTERNAL_REPLICAS, MoveIndex
+from cluster.move_places import MoveKey, MovePlaces, can_go_on
 from cluster.placement import Replicas
 from cluster.topic_table import Topic, TopicTable
 from model.features import BROKERS_LEVEL, MEMBERSHIP
@@ -29,7 +34,12 @@ _logger = logging.getLogger("cluster")
 _INTERVAL = 1.0
 _TIMEOUT = 5.0
 MOVES_AT_ONCE = 8
-INTERNAL_REPLICAS = 3
+# How many moves and partitions that must move the looks judge each second, on average: it takes some 20 us for each.
+JUDGED_PER_SECOND = 5000
+# How often brokers are asked which moves get further, while one has not for so long as far as is known.
+ASK_SECONDS = 600.0
+
+ReadIdle = Callable[[], Awaitable[Mapping[MoveKey, float]]]
 
 
 class Wanted(NamedTuple):
@@ -170,33 +180,61 @@ def wanted_moves(
 
     A move that could not go on is left alone: those of others would wait for its place.
     """
-    counts = {member.node_id: topics.replica_count(member.node_id) for member in members.admitted()}
+    index = MoveIndex(topics, members)
+    index.refresh()
+    return _judged(index, members, places, is_alive)[0]
+
+
+def _judged(
+    index: MoveIndex, members: MembersTable, places: int, is_alive: Callable[[NodeId], bool]
+) -> tuple[list[Wanted], int]:
+    """Return what `wanted_moves` does, and how many partitions it took to find that out."""
+    counts, count = dict(index.counts), 0
     found: list[Wanted] = []
-    for topic in topics.all():
-        for number in range(len(topic.replicas)):
-            is_moving = topic.move_of(number) is not None
-            if places <= 0 and not is_moving:
-                continue
-            target = next_target(topic, number, members, counts, is_alive)
-            if target is None:
-                continue
-            places -= not is_moving
-            for replica in target:
-                if replica not in topic.holders(number):
-                    counts[replica.node_id] = counts.get(replica.node_id, 0) + 1
-            found.append(Wanted(topic, number, target))
-    return found
+    for topic, number in index.due:
+        is_moving = topic.move_of(number) is not None
+        if places <= 0 and not is_moving:
+            continue
+        count += 1
+        target = next_target(topic, number, members, counts, is_alive)
+        if target is None:
+            continue
+        places -= not is_moving
+        for replica in target:
+            if replica not in topic.holders(number):
+                counts[replica.node_id] = counts.get(replica.node_id, 0) + 1
+        found.append(Wanted(topic, number, target))
+    return found, count
+
+
+def pause_after(judged: int) -> float:
+    """Return the seconds until the next look, after one that has judged so many partitions."""
+    return max(_INTERVAL, judged / JUDGED_PER_SECOND)
 
 
 class Evacuation:
-    """See the module."""
+    """See the module.
 
-    def __init__(self, controller: Controller, is_alive: Callable[[NodeId], bool]) -> None:
+    Args:
+        controller: raft0 here.
+        is_alive: Whether a broker works.
+        read_idle: Asks the brokers for how many seconds each move has not got further, as far as they know.
+
+    Attributes:
+        judged: How many moves, and partitions that must move, its looks have judged.
+        index: Which these are.
+    """
+
+    def __init__(self, controller: Controller, is_alive: Callable[[NodeId], bool], read_idle: ReadIdle) -> None:
         self._controller = controller
         self._is_alive = is_alive
+        self._read_idle = read_idle
         self._gate = Gate("evacuation")
+        self.index = MoveIndex(controller.topics, controller.members)
         self._places = MovePlaces()
-        # Whether anything has changed since a look in office found nothing to move: then no partition is gone through.
+        self.judged = 0
+        self._asked_at = -math.inf
+        # Whether anything has changed since a look in office found nothing to move: then nothing is looked at.
         self._is_due = True
         # Which brokers worked at the last look in office.
         self._alive: frozenset[NodeId] = frozenset()
@@ -215,22 +253,37 @@ class Evacuation:
         self._is_due = True
 
     async def _run(self) -> None:
+        pause = pause_after(0)
         while True:
-            await asyncio.sleep(_INTERVAL)
-            controller = self._controller
-            is_in_use = controller.features.level(MEMBERSHIP) >= BROKERS_LEVEL
-            if not controller.is_in_office or not is_in_use:
-                continue
-            self._note_time()
-            if not self._is_due:
-                continue
-            try:
-                self._is_due = bool(self._due())
-                if self._is_due:
-                    await self._propose()
-            except ClusterError as error:
-                # The next look tries again, here or at the next leader.
-                _logger.info("partitions have not begun to move away: %s", error)
+            await asyncio.sleep(pause)
+            before = self.judged
+            await self.look()
+            pause = pause_after(self.judged - before)
+
+    async def look(self) -> None:
+        """Let move what must, if this broker leads raft0 in office."""
+        controller = self._controller
+        if not controller.is_in_office or controller.features.level(MEMBERSHIP) < BROKERS_LEVEL:
+            return
+        await self._ask_which_get_further()
+        self._note_time()
+        if not self._is_due:
+            return
+        try:
+            self._is_due = bool(self._due())
+            if self._is_due:
+                await self._propose()
+        except ClusterError as error:
+            # The next look judges again, here or at the next leader.
+            _logger.info("partitions have not begun to move away: %s", error)
+
+    async def _ask_which_get_further(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._asked_at + ASK_SECONDS <= now and self._places.idle_since + ASK_SECONDS <= now:
+            self._asked_at = now
+            idle = await self._read_idle()
+            self._places.note_idle(idle, asyncio.get_running_loop().time())
+            self._is_due = True
 
     def _note_time(self) -> None:
         """A look is due as well if a broker has come or gone, or a move has had its place for long enough."""
@@ -240,9 +293,12 @@ class Evacuation:
             self._alive, self._is_due = alive, True
 
     def _due(self) -> Sequence[Wanted]:
-        topics, members = self._controller.topics, self._controller.members
-        taken = self._places.taken(topics, members, self._is_alive, asyncio.get_running_loop().time())
-        return wanted_moves(topics, members, MOVES_AT_ONCE - taken, self._is_alive)
+        members, index = self._controller.members, self.index
+        index.refresh()
+        taken = self._places.taken(index.moving, members, self._is_alive, asyncio.get_running_loop().time())
+        found, count = _judged(index, members, MOVES_AT_ONCE - taken, self._is_alive)
+        self.judged += len(index.moving) + count
+        return found
 
     async def _propose(self) -> None:
         """Let the partitions that are due move.
@@ -254,6 +310,8 @@ class Evacuation:
         deadline = asyncio.get_running_loop().time() + _TIMEOUT
         async with controller.admission:
             await controller.confirm_office(deadline)
+            # A former proposal that nobody waits for any more may lie in the log: what it moves has its places.
+            await controller.settle(deadline)
             due = self._due()
             if not due:
                 return

@@ -1,20 +1,24 @@
 """Which moves can go on, and how many of them take a place among those that go on at a time (RFC 0020 section 4).
 
 A move that waits for a broker that is down must not keep others from their turn. It takes no place while it waits. One
-that does not come to its end although all brokers answer, because a disk is full for instance, gives its place up after
-an hour.
+that has not got further for an hour although all brokers answer, because a disk is full for instance, takes none
+either, until it gets further again. The brokers that hold a partition know when that was (`move_status`): its
+configuration has changed, or a new replica has got records.
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from cluster.members_table import MembersTable
 from cluster.placement import Replicas
-from cluster.topic_table import Topic, TopicTable
+from cluster.topic_table import Topic
 from model.ids import DirectoryId, GroupId, NodeId, Replica
 from raft.group_configuration import Revision
 
 PLACE_SECONDS = 3600.0
+
+# A partition, and the command that it moves by: another target is another move.
+MoveKey = tuple[GroupId, Revision]
 
 
 def can_go_on(voters: Replicas, target: Replicas, members: MembersTable, is_alive: Callable[[NodeId], bool]) -> bool:
@@ -45,35 +49,58 @@ def has_majority(replicas: Replicas, working: Collection[Replica]) -> bool:
 
 
 class MovePlaces:
-    """Counts the moves that take a place; it knows since when each of them is under way.
+    """Counts the moves that take a place; it knows when each of them got further last.
 
     Attributes:
         expires_at: When the next move gives its place up, on the caller's clock, in seconds.
+        idle_since: When that move got further last, as far as is known, of which it was the longest ago; inf: nothing
+            moves.
     """
 
     def __init__(self) -> None:
         self.expires_at = math.inf
-        # When each move was seen first.
-        self._began: dict[tuple[GroupId, Revision], float] = {}
+        # When each move got further last, as far as is known. That it was seen first counts as well.
+        self._got_further: dict[MoveKey, float] = {}
 
-    def taken(self, topics: TopicTable, members: MembersTable, is_alive: Callable[[NodeId], bool], now: float) -> int:
+    @property
+    def idle_since(self) -> float:
+        """See the class."""
+        return min(self._got_further.values(), default=math.inf)
+
+    def taken(
+        self,
+        moving: Iterable[tuple[Topic, int]],
+        members: MembersTable,
+        is_alive: Callable[[NodeId], bool],
+        now: float,
+    ) -> int:
         """Return how many moves take a place.
 
         Args:
-            topics: Where partitions are and where they move to.
+            moving: All partitions that are being moved, as topic and number.
             members, is_alive: As `can_go_on` takes them.
             now: Of a clock that never goes back, in seconds.
         """
-        known, self._began, ends = self._began, {}, []
-        for topic in topics.all():
-            for number in topic.placements:
-                move = topic.move_of(number)
-                if move is None:
-                    continue
-                key = topic.group(number), move.revision
-                self._began[key] = known.get(key, now)
-                end = self._began[key] + PLACE_SECONDS
-                if now < end and can_go_on(topic.replicas[number], move.target, members, is_alive):
-                    ends.append(end)
+        known, self._got_further, ends = self._got_further, {}, []
+        for topic, number in moving:
+            move = topic.move_of(number)
+            if move is None:
+                continue
+            key = topic.group(number), move.revision
+            self._got_further[key] = known.get(key, now)
+            end = self._got_further[key] + PLACE_SECONDS
+            if now < end and can_go_on(topic.replicas[number], move.target, members, is_alive):
+                ends.append(end)
         self.expires_at = min(ends, default=math.inf)
         return len(ends)
+
+    def note_idle(self, idle: Mapping[MoveKey, float], now: float) -> None:
+        """Take what brokers tell of moves that are known here.
+
+        Args:
+            idle: For how many seconds a move has not got further, as far as its brokers know.
+            now: As in `taken`.
+        """
+        for key, seconds in idle.items():
+            if key in self._got_further:
+                self._got_further[key] = max(self._got_further[key], now - seconds)

@@ -15,7 +15,7 @@ from cluster.placement import Move
 from cluster.topic_table import Topic, TopicTable
 from model.ids import GroupId, NodeId, Replica
 from raft.consensus import Consensus
-from raft.group_configuration import GroupConfiguration
+from raft.group_configuration import GroupConfiguration, Revision
 from raft.group_manager import GroupManager
 from rpc.errors import RpcError
 from rpc.identity import Peer
@@ -191,6 +191,18 @@ class MoveStatusReader:
             self._status(topic, number, move, best.get(names.name_of(topic.group(number))))
             for topic, number, move in moving
         ]
+
+    async def read_idle(self) -> dict[tuple[GroupId, Revision], float]:
+        """Return, by group and revision of the move, for how many seconds a move has not got further.
+
+        That is what its leader knows, else the replica that knows most. Whoever has begun to lead counts from then on.
+        Moves of which nobody tells are left out.
+        """
+        return {
+            (each.topic.group(each.number), each.move.revision): each.replica.idle_ms / 1000
+            for each in await self.read()
+            if each.replica is not None
+        }
 
     def _status(self, topic: Topic, number: int, move: Move, replica: MovingReplica | None) -> MoveStatus:
         holders = sorted({int(each.node_id) for each in move.replicas})

@@ -326,7 +326,7 @@ class Node:
             self.backend,
             PlacementReports(tables.topics, tables.raft0, self.groups, self.placements, self.move_status.look),
             Raft0Voters(self.controller, self.is_alive),
-            Evacuation(self.controller, self.is_alive),
+            Evacuation(self.controller, self.is_alive, self.move_status.read_idle),
             Draining(tables.members, self.groups, self.options.node_id),
             self._retention,
         )

@@ -192,6 +192,8 @@ class Raft0Voters:
         deadline = asyncio.get_running_loop().time() + _TIMEOUT
         async with controller.admission:
             await controller.confirm_office(deadline)
+            # A former proposal that nobody waits for any more may lie in the log.
+            await controller.settle(deadline)
             wanted = self._wanted()
             if wanted is None:
                 return

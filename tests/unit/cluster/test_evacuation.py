@@ -1,7 +1,9 @@
 """Which moves begin while brokers are down, which of them take a place, and what the leader of raft0 looks at again."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 
@@ -10,6 +12,7 @@ from cluster.broker_waits import going_from, staying
 from cluster.commands import (
     AdmitBroker,
     AlterPlacements,
+    CreateTopic,
     PlacementRecord,
     RegisterBroker,
     ReplicaRecord,
@@ -17,11 +20,14 @@ from cluster.commands import (
     SetBrokerState,
 )
 from cluster.evacuation import MOVES_AT_ONCE, Evacuation, next_target, wanted_moves
+from cluster.move_index import MoveIndex
 from cluster.move_places import PLACE_SECONDS, MovePlaces
+from cluster.raft0_voters import Raft0Voters
 from model.ids import NodeId
+from raft.group_configuration import Revision
 from raft.membership_steps import FORCE
 from tests.unit.cluster.cluster_nodes import run, until
-from tests.unit.cluster.test_members import Machine, internal, joined, nodes_of, record
+from tests.unit.cluster.test_members import TOPIC, Machine, internal, joined, nodes_of, record
 
 OFFSETS = "c" * 32
 MANY = 20
@@ -44,8 +50,13 @@ def wanted(machine, *, down=(), places=MOVES_AT_ONCE):
 
 
 def taken(machine, places, *, down=(), now=0.0):
-    tables = machine.tables
-    return places.taken(tables.topics, tables.members, lambda node: node not in down, now)
+    return places.taken(moving(machine), machine.members, lambda node: node not in down, now)
+
+
+def moving(machine):
+    index = MoveIndex(machine.tables.topics, machine.members)
+    index.refresh()
+    return index.moving
 
 
 def many_topics(machine, *nodes, count=MANY, prefix="t"):
@@ -152,6 +163,20 @@ def test_nothing_goes_to_a_broker_that_is_down():
     assert wanted(machine, down=(5,)) == {"t": [4, 2, 3]}
 
 
+def test_a_move_to_a_broker_that_died_waits_until_somebody_decides_about_the_broker():
+    machine = Machine()
+    machine.topic(1, 2, 3)
+    joined(machine, 4, 5)
+    move(machine, TOPIC, 4, 2, 3)
+    assert wanted(machine, down=(4,)) == {}
+    # A lost disk: its node may be back with a new one, and has its place.
+    machine.apply(RetireDirectory(4, "d4"))
+    assert wanted(machine, down=(4,)) == {}
+    # It is not to come back.
+    leaving(machine, 4)
+    assert wanted(machine, down=(4,)) == {"t": [5, 2, 3]}
+
+
 def test_a_broker_that_has_joined_anew_and_is_down_holds_up_no_other_replica():
     machine = Machine()
     machine.topic(1, 2, 3)
@@ -207,6 +232,24 @@ def test_a_move_gives_its_place_up_after_an_hour():
     assert taken(machine, places, now=10.0 + PLACE_SECONDS) == 2
 
 
+def test_a_move_that_gets_further_keeps_its_place_and_one_that_does_again_gets_it_back():
+    machine = Machine()
+    many_topics(machine, 1, 2, 3, count=2)
+    joined(machine, 4)
+    places, group = MovePlaces(), f"{ord('t'):02x}{0:030x}"
+    move(machine, group, 4, 2, 3)
+    (key,) = ((each.topic.group(0), each.topic.move_of(0).revision) for each in moving(machine))
+    assert (taken(machine, places, now=10.0), places.idle_since) == (1, 10.0)
+    places.note_idle({key: 7.0, (key[0], Revision(0, 1)): 0.0}, now=3000.0)
+    assert (taken(machine, places, now=10.0 + PLACE_SECONDS), places.expires_at) == (1, 2993.0 + PLACE_SECONDS)
+    # A broker that knows less of it takes nothing back.
+    places.note_idle({key: 2000.0}, now=3001.0)
+    assert places.idle_since == 2993.0
+    assert taken(machine, places, now=2993.0 + PLACE_SECONDS) == 0
+    places.note_idle({key: 1.0}, now=8000.0)
+    assert (taken(machine, places, now=8001.0), places.expires_at) == (1, 7999.0 + PLACE_SECONDS)
+
+
 # -- the words -------------------------------------------------------------------------------------------------------
 
 
@@ -254,29 +297,53 @@ def test_a_lost_disk_is_nothing_to_start():
 
 
 class Office:
-    """What the leader of raft0 has: tables, and a log that takes each command at once."""
+    """What the leader of raft0 has: tables, and a log that takes each command at once, behind what is `late` there."""
 
     def __init__(self, machine):
         self.machine = machine
         self.down = set()
+        self.late = []
+        self.proposed = []
+        self.idle = {}
         self.looks = 0
         tables = machine.tables
         self.controller = SimpleNamespace(
             topics=tables.topics,
             members=tables.members,
             features=tables.features,
+            raft0=tables.raft0,
             is_in_office=True,
             admission=asyncio.Lock(),
             confirm_office=self.confirm,
+            settle=self.settle,
             propose=self.propose,
         )
+
+    def evacuation(self):
+        return Evacuation(self.controller, self.is_alive, self.read_idle)
 
     async def confirm(self, deadline):
         # As the real one: other tasks run meanwhile.
         await asyncio.sleep(0)
 
+    async def settle(self, deadline):
+        await asyncio.sleep(0)
+        late, self.late = self.late, []
+        for command in late:
+            self.machine.apply(command)
+
     async def propose(self, command, deadline):
+        await self.settle(deadline)
+        self.proposed.append(command)
         self.machine.apply(command)
+
+    async def read_idle(self):
+        await asyncio.sleep(0)
+        return {
+            (topic.group(0), topic.move_of(0).revision): self.idle[topic.name]
+            for topic in self.machine.tables.topics.all()
+            if topic.name in self.idle and topic.move_of(0) is not None
+        }
 
     def is_alive(self, node):
         self.looks += node == 1
@@ -297,7 +364,7 @@ def test_a_broker_that_works_again_is_reason_to_look_though_no_table_has_changed
         leaving(machine, 1)
         office = Office(machine)
         office.down.add(4)
-        leader = Evacuation(office.controller, office.is_alive)
+        leader = office.evacuation()
         leader.start()
         try:
             await until(lambda: office.looks > 10)
@@ -323,7 +390,7 @@ def test_moves_that_cannot_go_on_do_not_hold_up_the_others(monkeypatch):
         leaving(machine, 1)
         office = Office(machine)
         office.down.add(4)
-        leader = Evacuation(office.controller, office.is_alive)
+        leader = office.evacuation()
         leader.start()
         try:
             await until(lambda: office.targets().count([5, 2, 3]) == MOVES_AT_ONCE)
@@ -332,3 +399,131 @@ def test_moves_that_cannot_go_on_do_not_hold_up_the_others(monkeypatch):
             await leader.stop()
 
     run(test)
+
+
+@asynccontextmanager
+async def looking_by_hand(office):
+    """Yield the leader of raft0; it hears of changes, and looks only when the test says so."""
+    leader = office.evacuation()
+    with patch.object(evacuation, "_INTERVAL", 1e9):
+        leader.start()
+        try:
+            yield leader
+        finally:
+            await leader.stop()
+
+
+def test_what_lies_in_the_log_counts_before_partitions_move_away():
+    """A former proposal took too long for the leader, and is not applied when it looks at its tables."""
+
+    async def test():
+        machine = Machine()
+        many_topics(machine, 1, 2, 3)
+        joined(machine, 4)
+        leaving(machine, 1)
+        office = Office(machine)
+        async with looking_by_hand(office) as leader:
+            await leader.look()
+            assert [len(command.placements) for command in office.proposed] == [MOVES_AT_ONCE]
+            # As if the next leader had these in its log, and not in its tables.
+            other = Machine()
+            many_topics(other, 1, 2, 3)
+            joined(other, 4)
+            leaving(other, 1)
+        office, former = Office(other), office.proposed
+        office.late = list(former)
+        async with looking_by_hand(office) as leader:
+            await leader.look()
+            assert office.targets() == [[4, 2, 3]] * MOVES_AT_ONCE
+            assert office.proposed == []
+
+    run(test)
+
+
+def test_what_lies_in_the_log_counts_before_raft0_gets_other_voters(monkeypatch):
+    async def test():
+        machine = Machine()
+        leaving(machine, 3)
+        office = Office(machine)
+        state = SimpleNamespace(node_id=1)
+        office.controller.consensus = SimpleNamespace(state=state)
+        voters = Raft0Voters(office.controller, office.is_alive)
+        monkeypatch.setattr(voters, "_is_ready", lambda _: True)
+        office.late = [SetBrokerState(3, "active")]
+        await voters._decide()
+        assert (office.late, office.proposed) == ([], [])
+        leaving(machine, 3)
+        await voters._decide()
+        (command,) = office.proposed
+        assert [each.node_id for each in command.of_raft0.target] == [1, 2]
+
+    run(test)
+
+
+def test_a_move_that_stands_still_for_an_hour_makes_place_and_one_that_gets_further_does_not(monkeypatch):
+    async def test():
+        machine = Machine()
+        names = many_topics(machine, 1, 2, 3)
+        joined(machine, 4)
+        leaving(machine, 1)
+        office, loop, passed = Office(machine), asyncio.get_running_loop(), 0.0
+        clock = loop.time
+        monkeypatch.setattr(loop, "time", lambda: clock() + passed)
+        async with looking_by_hand(office) as leader:
+            await leader.look()
+            for _ in range(20):
+                passed += PLACE_SECONDS / 3
+                office.idle = {**dict.fromkeys(names, 5.0), names[0]: passed}
+                await leader.look()
+            assert [len(command.placements) for command in office.proposed] == [MOVES_AT_ONCE, 1]
+            # Nobody tells of the others any more.
+            office.idle = {}
+            passed += PLACE_SECONDS
+            await leader.look()
+            assert len(office.targets()) == 2 * MOVES_AT_ONCE + 1
+
+    run(test, seconds=1e9)
+
+
+def test_partitions_that_stay_where_they_are_are_not_judged_however_often_links_come_and_go():
+    async def test():
+        machine, count = Machine(), 2000
+        machine.apply(CreateTopic("t", TOPIC, [[ReplicaRecord(node, f"d{node}") for node in (1, 2, 3)]] * count, {}))
+        joined(machine, 4)
+        office = Office(machine)
+        async with looking_by_hand(office) as leader:
+            for number in range(100):
+                office.down = {number % 4 + 1}
+                await leader.look()
+            assert (leader.judged, leader.index.gone_through) == (0, count)
+            # One that moves is judged each time, and its topic is gone through once more.
+            move(machine, TOPIC, 4, 2, 3)
+            for number in range(100):
+                office.down = {number % 4 + 1}
+                await leader.look()
+            assert (leader.judged, leader.index.gone_through) == (100, 2 * count)
+
+    run(test)
+
+
+def test_many_partitions_that_cannot_go_on_make_the_looks_rarer():
+    async def test():
+        machine, count = Machine(), 2000
+        machine.apply(CreateTopic("t", TOPIC, [[ReplicaRecord(node, f"d{node}") for node in (1, 2, 3)]] * count, {}))
+        joined(machine, 4)
+        leaving(machine, 1)
+        office = Office(machine)
+        office.down = {4}
+        async with looking_by_hand(office) as leader:
+            await leader.look()
+            assert (leader.judged, office.proposed) == (count, [])
+            await leader.look()
+            assert leader.judged == count, "nothing has changed since"
+            office.down = set()
+            await leader.look()
+            # What can go on is found at once, and the others are not judged.
+            assert leader.judged == count + 2 * MOVES_AT_ONCE
+            assert len(office.proposed) == 1
+
+    run(test)
+    assert [evacuation.pause_after(judged) for judged in (0, 16, 5000, 20_000)] == [1.0, 1.0, 1.0, 4.0]
