@@ -116,7 +116,10 @@ class MoveStatus:
             return "a leader is elected"
         if replica.has_reached:
             return "raft0's leader takes the report"
-        return replica.waits_for
+        wanted = {each.node_id for each in self.move.target}
+        absent = [node for node in self.away if node in wanted]
+        is_named = replica.waits_for and absent
+        return replica.waits_for + (f": broker {','.join(map(str, absent))} does not answer" if is_named else "")
 
     def _who_does_not(self) -> str:
         away = f"broker {','.join(map(str, self.away))} does not" * bool(self.away)

@@ -67,14 +67,26 @@ def check_moves(picture: Picture) -> Iterator[Finding]:
             continue
         name = f"{each.topic}/{each.number}"
         way = "back to where it was" if each.is_cancelled else f"to broker {_nodes(each.target)}"
-        take_back = "" if each.is_cancelled else f", or take it back: raftka partition cancel {name}"
+        absent = tuple(node for node in each.target if node in each.away)
+        cures = _cures_of_absence(absent) if absent else ["see to what it waits for (raftka partition moves)"]
+        cures += [] if each.is_cancelled else [f"or take it back: raftka partition cancel {name}"]
         yield Finding(
             Level.WARNING,
             "moves",
             f"{name}, on its way {way}, has not got further for {each.idle_seconds / 60:.0f} min",
-            f"see to what it waits for (raftka partition moves){take_back}",
+            "; ".join(cures),
             f"it waits until {each.waits_for}" if each.waits_for else f"its state is {each.state}",
         )
+
+
+def _cures_of_absence(nodes: tuple[int, ...]) -> list[str]:
+    """Return what to do about brokers that a partition moves to, and that are away: it goes nowhere else by itself."""
+    node = nodes[0] if len(nodes) == 1 else "N"
+    return [
+        f"start broker {_nodes(nodes)}",
+        f"if its disk is lost: raftka broker replace {node}",
+        f"to let another broker take its place: raftka broker decommission {node}",
+    ]
 
 
 def check_unleft(picture: Picture) -> Iterator[Finding]:

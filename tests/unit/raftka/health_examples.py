@@ -93,6 +93,7 @@ def of_moves(*moves: MovePicture) -> Picture:
 _JOINT = moving(state="leaderless", lost_voter_sets=((4, 5, 6),), away=(5, 6), idle_seconds=900.0)
 _THROTTLED = TopicPicture("orders", 2, throttles=THROTTLED_KEYS)
 _STUCK = moving(waits_for="nodes [4] catch up", idle_seconds=1_260.0)
+_AWAY = replace(_STUCK, waits_for="nodes [4] catch up: broker 4 does not answer", away=(4,))
 
 
 # By the name of the rule. Each picture makes it find something.
@@ -142,6 +143,8 @@ FIRES: dict[str, tuple[Picture, ...]] = {
     ),
     "Moves without progress": (
         of_moves(_STUCK),
+        of_moves(_AWAY),
+        of_moves(replace(_AWAY, away=(3, 4), waits_for="1 of the 3 new voters answer: broker 3,4 does not answer")),
         of_moves(replace(_STUCK, is_cancelled=True, state="joint", waits_for="")),
     ),
     "Replicas that cannot leave": (
