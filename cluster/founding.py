@@ -11,6 +11,10 @@ level that older versions must not meet, each seed marks its directory for it (`
 *bound*. It founds once all are bound. A bound seed founds nothing without the level, and no older version opens its
 directory. So if one seed founds at that level, no other founds below it.
 
+A disk may be replaced amid the founding. So a bound seed also says which cluster it would found, and founds once all
+others would found the same one (RFC 0018 section 2). Of two seeds that found, each has asked the other one after its
+own choice was made; so they have made the same one.
+
 A seed that answers for a cluster without this broker ends the founding: the broker may join (`joining`).
 """
 
@@ -94,9 +98,11 @@ class SeedWord(FoundReply, frozen=True, array_like=True):
 
     Attributes:
         is_bound: It is not founded, and founds nothing below STAMP_LEVEL of MEMBERSHIP by itself.
+        would_found: The id of the cluster that it would found, by what the others have told it; empty: not all have.
     """
 
     is_bound: bool = False
+    would_found: str = ""
 
 
 FOUND: Method[FoundRequest, FoundReply] = Method(30, "found", FoundRequest, SeedWord, urgent=True, before_founding=True)
@@ -193,7 +199,7 @@ class Founding:
         founded = await self._ask_all(self._has_the_level, until_founded=self._is_bound)
         if founded is None and self._stamp is not None and _needs_stamp(self._record()):
             await self._stamp.ensure()
-            founded = await self._ask_all(_is_bound_or_founded, until_founded=True)
+            founded = await self._ask_all(self._wants_the_same, until_founded=True)
         # Who has founded it already may have been of another version then, and began with other levels.
         cluster = founded or self._record()
         await self.remember(cluster)
@@ -201,7 +207,7 @@ class Founding:
         return cluster
 
     async def _ask_all(
-        self, counts: Callable[[FoundReply], bool], *, until_founded: bool = False
+        self, counts: Callable[[SeedWord], bool], *, until_founded: bool = False
     ) -> ClusterRecord | None:
         """Ask each other seed until its answer counts; return the cluster, if one of them has founded it.
 
@@ -210,14 +216,16 @@ class Founding:
             until_founded: Return once one has, though others have not answered.
         """
         founded: ClusterRecord | None = None
-        own, ids = int(self._replica.node_id), self._seed_ids()
-        waiting = [seed for seed in self._seeds if seed.node_id != own and seed.node_id in ids]
+        waiting = self._other_seeds()
         loop = asyncio.get_running_loop()
         remind_at = loop.time() + _REMIND_INTERVAL
         while waiting and not (until_founded and founded is not None):
             for seed in list(waiting):
                 reply = await self._ask(NodeId(seed.node_id))
-                if reply is not None and counts(self._checked(reply)):
+                if reply is not None and self._is_news(self._checked(reply)):
+                    # What the others have said, they have said of another cluster.
+                    waiting = self._other_seeds()
+                if reply is not None and counts(reply):
                     self._answers[reply.node_id] = reply
                     founded = founded or reply.cluster
                     waiting.remove(seed)
@@ -236,6 +244,28 @@ class Founding:
         members = {node: reply.directory_id for node, reply in self._answers.items()}
         features = [self._features, *(reply.features for reply in self._answers.values())]
         return found({int(self._replica.node_id): str(self._replica.directory_id), **members}, features)
+
+    def _other_seeds(self) -> list[Seed]:
+        return [seed for seed in self._seeds if seed.node_id != self._replica.node_id]
+
+    @property
+    def _would_found(self) -> str:
+        """The id of the cluster that this seed would found; empty: not all others have answered."""
+        return self._record().cluster_id if len(self._answers) == len(self._other_seeds()) else ""
+
+    def _is_news(self, reply: SeedWord) -> bool:
+        """Take another data directory of a seed than it had before; return whether all must be asked again.
+
+        That is so, too, if a seed would found another cluster: one of the two has not heard of a directory yet.
+        """
+        before, own = self._answers.get(reply.node_id), self._would_found
+        if before is not None and before.directory_id != reply.directory_id:
+            self._answers[reply.node_id] = reply
+            return True
+        return reply.is_bound and "" not in (own, reply.would_found) and reply.would_found != own
+
+    def _wants_the_same(self, reply: SeedWord) -> bool:
+        return _is_bound_or_founded(reply) and (not reply.is_bound or reply.would_found == self._would_found)
 
     @property
     def _is_bound(self) -> bool:
@@ -273,7 +303,7 @@ class Founding:
     def _seed_ids(self) -> list[int]:
         return [seed.node_id for seed in self._seeds] or [int(self._replica.node_id)]
 
-    async def _ask(self, node: NodeId) -> FoundReply | None:
+    async def _ask(self, node: NodeId) -> SeedWord | None:
         request = FoundRequest(self._replica.node_id, self._replica.directory_id, self._seeds, self._features)
         try:
             reply = await self._links.send(node, FOUND, request, timeout=_ASK_TIMEOUT)
@@ -281,9 +311,10 @@ class Founding:
             self._why[node] = error
             check_refused_directory(self._links, node, self._replica.node_id)
             return None  # Not up yet; asked again.
+        assert isinstance(reply, SeedWord), "it is read as one"
         return reply if reply.node_id == node else None
 
-    def _checked(self, reply: FoundReply) -> FoundReply:
+    def _checked(self, reply: SeedWord) -> SeedWord:
         mine = (int(self._replica.node_id), str(self._replica.directory_id))
         if reply.cluster is not None and mine not in reply.cluster.members:
             raise FoundedElsewhereError(
@@ -303,7 +334,9 @@ class Founding:
             # It may have been started in another version since it has answered. Who is bound asks again.
             self._answers[request.node_id] = msgspec.structs.replace(answer, features=request.features)
         reply = (self._replica.node_id, self._replica.directory_id, self._seeds, self._cluster, self._features)
-        return SeedWord(*reply, is_bound=True) if self._is_bound else FoundReply(*reply)
+        if not self._is_bound:
+            return FoundReply(*reply)
+        return SeedWord(*reply, is_bound=True, would_found=self._would_found)
 
 
 def check_refused_directory(links: Links, node: NodeId, self_node: int) -> None:
@@ -327,8 +360,8 @@ def _needs_stamp(cluster: ClusterRecord) -> bool:
     return cluster.features.get(MEMBERSHIP, 0) >= STAMP_LEVEL
 
 
-def _is_bound_or_founded(reply: FoundReply) -> bool:
-    return reply.cluster is not None or (isinstance(reply, SeedWord) and reply.is_bound)
+def _is_bound_or_founded(reply: SeedWord) -> bool:
+    return reply.cluster is not None or reply.is_bound
 
 
 def addresses(seeds: Sequence[Seed]) -> dict[NodeId, Address]:

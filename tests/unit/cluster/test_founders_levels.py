@@ -53,7 +53,7 @@ class NodeLinks:
     """Links of one life of a seed to those that run."""
 
     def __init__(self, seeds, node):
-        self._seeds, self._node = seeds, node
+        self._seeds, self._node, self._directory = seeds, node, seeds.directories[node]
 
     def register(self, _, handler):
         self._seeds.handlers[self._node] = handler
@@ -68,7 +68,7 @@ class NodeLinks:
         if handler is None or self._seeds.refuse(self._node, int(node)):
             raise LinkDownError(f"node {node}")
         peer = Peer(
-            Replica(NodeId(self._node), DirectoryId(f"d{self._node}")), None, False, FORMAT_VERSION, FOUNDING_EPOCH
+            Replica(NodeId(self._node), DirectoryId(self._directory)), None, False, FORMAT_VERSION, FOUNDING_EPOCH
         )
         reply = handler(peer, _travelled(request, method.request), memoryview(b""))
         self._seeds.answered.add((self._node, int(node)))
@@ -85,6 +85,7 @@ class Seeds:
     # A stamp takes at least one step of the loop, as on a disk: the others run meanwhile.
     def __init__(self, pause=lambda: asyncio.sleep(0)):
         self._pause = pause
+        self.directories = {node: f"d{node}" for node in NODES}
         self.handlers, self.answered, self.gates = {}, set(), {}
         self.stamps = {node: Stamp(pause) for node in NODES}
         self.stores = {node: Store(self.stamps[node]) for node in NODES}
@@ -108,11 +109,18 @@ class Seeds:
         if version == OLDER and self.stamps[node].is_stamped:
             return
         self.versions[node] = version
-        replica = Replica(NodeId(node), DirectoryId(f"d{node}"))
+        replica = Replica(NodeId(node), DirectoryId(self.directories[node]))
         stamp = None if version == OLDER else self.stamps[node]
         founding = Founding(NodeLinks(self, node), self.stores[node], replica, SEEDS, version, stamp)
         if founding.recall() is None:
             self._tasks[node] = asyncio.create_task(founding.found())
+
+    def wipe(self, node):
+        """End the node's process; its disk is lost, and there is an empty one."""
+        self.stop(node)
+        self.directories[node] += "'"
+        self.stamps[node] = Stamp(self._pause)
+        self.stores[node] = Store(self.stamps[node])
 
     def stop(self, node):
         self.handlers.pop(node, None)
