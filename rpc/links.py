@@ -127,7 +127,11 @@ class Links:
         self._prefers_epochs = is_preferred
 
     def require_epochs(self) -> None:
-        """Make links by format 4 only from now on; those that were made by format 3 are made again."""
+        """Make links by format 4 only from now on; those that were made by format 3 are made again.
+
+        So are those of peers in no cluster: an older version could go on to found one with this node, which would
+        refuse its links as soon as that was done.
+        """
         self._know(self._known._replace(formats=(FORMAT_VERSION,)))
 
     def _know(self, known: KnownReplicas) -> None:
@@ -136,9 +140,11 @@ class Links:
             self._reconnect_if(self._is_refused_by_now)
 
     def _is_refused_by_now(self, peer: Peer) -> bool:
+        if peer.link_format not in self._known.formats:
+            return True
         if not peer.is_founded:
             return False
-        if peer.link_format not in self._known.formats or peer.replica.directory_id in self._known.retired:
+        if peer.replica.directory_id in self._known.retired:
             return True
         known = self._known.by_node.get(peer.replica.node_id)
         if known is None or known.directory_id == peer.replica.directory_id:

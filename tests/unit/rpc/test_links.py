@@ -20,7 +20,7 @@ from rpc.errors import (
     RpcError,
     RpcTimeoutError,
 )
-from rpc.handshake import FORMAT_VERSION, Role
+from rpc.handshake import FORMAT_VERSION, FORMAT_WITHOUT_EPOCHS, Role
 from rpc.identity import Address, KnownReplica
 from rpc.methods import Method
 from rpc.options import LinkOptions
@@ -447,5 +447,26 @@ def test_the_end_of_a_stranger_that_asks_to_join_is_no_end_of_the_node_whose_id_
                 await one.ups.get()
             assert await one.ask(two, 1) == Told(1, 0)
             assert one.resets.empty()
+
+    run(test())
+
+
+def _formats(*linked: Node) -> list[int | None]:
+    links = [link for node in linked for link in node.links.outgoing()]
+    return [None if link.peer is None else link.peer.link_format for link in links]
+
+
+def test_a_peer_in_no_cluster_is_linked_anew_where_an_older_format_is_taken_no_more() -> None:
+    async def test() -> None:
+        strangers = identity(1, cluster=None), identity(2, cluster=None)
+        async with nodes(*strangers, options=LinkOptions(refused_backoff=0.01)) as (one, two):
+            for node in (one, two):
+                node.dial(one, two)
+            while _formats(one, two) != [FORMAT_WITHOUT_EPOCHS] * 2:
+                await asyncio.sleep(0.005)
+            one.links.require_epochs()
+            while _formats(one, two) != [FORMAT_VERSION] * 2:
+                await asyncio.sleep(0.005)
+            assert await two.ask(one, 1, method=EARLY) == Told(1, 0)
 
     run(test())
