@@ -168,7 +168,6 @@ class Node:
         self._stops.append(self._watch.stop)
         entry = self._entry = ClusterEntry(self.links, self._kvstore, self.replica, options, self.stamp)
         self.founding, self.known_brokers, self._joins = entry.founding, entry.known_brokers, entry.joins
-        self.founding, self.known_brokers, self._joins = entry.founding, entry.known_brokers, entry.joins
         cluster = entry.recall()
         self.groups = GroupManager(
             self.env,
