@@ -23,6 +23,8 @@ def network() -> Iterator[NetworkNamespace]:
     yield from cuttable_network()
 
 
+# Fifty moves, most with a broker that restarts: two minutes on an idle machine.
+@pytest.mark.timeout(900)
 def test_fifty_random_moves_amid_kills_and_cut_links_lose_and_double_nothing(
     network: NetworkNamespace, make_cluster: ClusterMaker
 ) -> None:
