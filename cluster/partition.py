@@ -12,7 +12,7 @@ from cluster.replica_gauges import ReplicaGauges
 from cluster.retention_rule import RetentionPolicy
 from cluster.retention_start import retention_start
 from cluster.topic_table import Topic
-from cluster.transactions.aborted import AbortedTransaction
+from cluster.transactions.aborted import CommittedBatches
 from cluster.transactions.log_state import TransactionalLogState
 from model.ids import NO_INDEX, ConsistencyLevel, GroupId, Index, NodeId, Offset, Term
 from model.throttled_replicas import parse_throttled_replicas
@@ -25,6 +25,7 @@ from raft.log_state import LogState
 from raft.recovery_throttle import ThrottledMembers
 from raft.replica_context import ReplicaLogger
 from raft.replicate_item import NewEntry, ReplicateStages
+from storage.aborted_rows import AbortedRow
 from storage.entry import Buffer, EntryKind
 from storage.errors import StorageError
 from storage.file_range import FileRange
@@ -294,38 +295,32 @@ class Partition:
         """Whether the entry that holds `offset` is in memory; what follows it may not be."""
         return self._log.reader.is_in_memory(offset)
 
-    async def fetch(self, offset: Offset, max_bytes: int, *, read_committed: bool = False) -> list[Buffer]:
+    async def fetch(self, offset: Offset, max_bytes: int) -> list[Buffer]:
         """Return whole visible batches from the one that holds `offset` on, at least one if there is any.
-
-        With `read_committed` they end before the last stable offset.
 
         Raises:
             StorageError: The log cannot be read.
             NotLeaderError: This leadership has ended meanwhile.
         """
-        batches = await self._reader.fetch(offset, max_bytes, from_files=False, read_committed=read_committed)
-        return cast(list[Buffer], batches)
+        return cast(list[Buffer], await self._reader.fetch(offset, max_bytes, from_files=False))
 
-    async def fetch_to_send(
-        self, offset: Offset, max_bytes: int, *, read_committed: bool = False
-    ) -> Sequence[Buffer | FileRange]:
+    async def fetch_to_send(self, offset: Offset, max_bytes: int) -> Sequence[Buffer | FileRange]:
         """As `fetch`; batches may be told as ranges of files, which need not be read to be sent.
 
         Raises:
             StorageError: The log cannot be read.
             NotLeaderError: This leadership has ended meanwhile.
         """
-        return await self._reader.fetch(offset, max_bytes, from_files=True, read_committed=read_committed)
+        return await self._reader.fetch(offset, max_bytes, from_files=True)
 
-    async def aborted_transactions(self, first: Offset, end: Offset) -> list[AbortedTransaction]:
-        """Return the aborted transactions that readers of the offsets from `first` to before `end` leave out.
+    async def fetch_committed(self, offset: Offset, max_bytes: int, *, from_files: bool) -> CommittedBatches:
+        """Return batches as `fetch`, or with `from_files` as `fetch_to_send`, up to the last stable offset.
 
         Raises:
-            StorageError, NotLeaderError: As `fetch`.
+            StorageError: The log cannot be read.
+            NotLeaderError: This leadership has ended meanwhile, or as `last_stable_offset`.
         """
-        if self.transactional is None or first >= end:
-            return []
-        return await self._reader.aborted_transactions(first, end)
+        return await self._reader.fetch_committed(offset, max_bytes, from_files=from_files)
 
     async def find_timestamp(
         self, timestamp_ms: int, *, first: Index = NO_INDEX, read_committed: bool = False

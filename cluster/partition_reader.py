@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Sequence
 from typing import NamedTuple, TypeVar
 
 from cluster.readable_end import ReadableEnd
-from cluster.transactions.aborted import AbortedTransaction, aborted_in
+from cluster.transactions.aborted import CommittedBatches, read_entries, read_ranges
 from model.ids import Index, Offset, Term
 from raft.consensus import Consensus
 from raft.errors import NotLeaderError
+from storage.aborted_rows import AbortedRow
 from storage.entry import Buffer, EntryKind
 from storage.file_range import FileRange
 
@@ -35,28 +36,46 @@ class PartitionReader:
         self._log = consensus.log
         self._end = end
 
-    async def fetch(
-        self, offset: Offset, max_bytes: int, *, from_files: bool, read_committed: bool
-    ) -> Sequence[Buffer | FileRange]:
+    async def fetch(self, offset: Offset, max_bytes: int, *, from_files: bool) -> Sequence[Buffer | FileRange]:
         """Return whole visible batches from the one that holds `offset` on, at least one if there is any.
 
-        With `from_files` they may be told as ranges of files; with `read_committed` they end before the last stable
-        offset.
+        With `from_files` they may be told as ranges of files.
 
         Raises:
             StorageError: The log cannot be read.
             NotLeaderError: This leadership has ended meanwhile.
         """
+        return await self._fetch(offset, max_bytes, from_files=from_files, rows=None)
+
+    async def fetch_committed(self, offset: Offset, max_bytes: int, *, from_files: bool) -> CommittedBatches:
+        """Return batches as `fetch`, up to the last stable offset, and which aborted transactions are in them.
+
+        Raises:
+            StorageError: The log cannot be read.
+            NotLeaderError: This leadership has ended meanwhile, or there is no last stable offset yet.
+        """
+        rows: list[AbortedRow] = []
+        batches = await self._fetch(offset, max_bytes, from_files=from_files, rows=rows)
+        return CommittedBatches(batches, rows if batches else [])
+
+    async def _fetch(
+        self, offset: Offset, max_bytes: int, *, from_files: bool, rows: list[AbortedRow] | None
+    ) -> Sequence[Buffer | FileRange]:
+        """With `rows`, which are filled, at read_committed."""
         # X5 of RFC 0021: what is open now may be aborted; a read that ended behind it would show it.
-        term, visible = self._consensus.term, self._end.last_read(read_committed=read_committed)
+        term, visible = self._consensus.term, self._end.last_read(read_committed=rows is not None)
         first = await self._in_term(term, self._log.reader.index_of_offset(offset))
         batches: list[Buffer] = []
         # Entries without records (a barrier after each election) do not count as an answer.
         while first <= visible and not batches:
-            # S2: what is committed stays as it is in its file, whoever leads while it is sent. Visible alone may not.
-            if from_files and (ranges := self._log.reader.verified_ranges(first, self._committed(visible), max_bytes)):
-                return ranges
-            entries = await self._in_term(term, self._log.read(first, max_bytes, visible))
+            if from_files:
+                # S2: what is committed stays as it is in its file, whoever leads while it is sent. Visible alone may
+                # not.
+                last = self._committed(visible)
+                ranges = await self._in_term(term, read_ranges(self._log, first, last, max_bytes, offset, rows))
+                if ranges:
+                    return ranges
+            entries = await self._in_term(term, read_entries(self._log, first, max_bytes, visible, rows))
             if not entries:
                 break
             # S7: what is not visible may still be replaced.
@@ -82,14 +101,6 @@ class PartitionReader:
         if not self._consensus.is_in_office or self._consensus.term != term:
             raise NotLeaderError(f"the leadership of epoch {term} ended while the log was read")
         return found
-
-    async def aborted_transactions(self, first: Offset, end: Offset) -> list[AbortedTransaction]:
-        """Return the aborted transactions that readers of the offsets from `first` to before `end` leave out.
-
-        Raises:
-            StorageError, NotLeaderError: As `fetch`.
-        """
-        return await self._in_term(self._consensus.term, aborted_in(self._log, first, end))
 
     async def find_timestamp(self, timestamp_ms: int, *, first: Index, read_committed: bool) -> TimestampHit | None:
         """Return the first visible batch, in entry `first` or later, with a record at or after `timestamp_ms`.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cluster.partition import Partition
 from cluster.topic_table import Topic
+from cluster.transactions.aborted import CommittedBatches
 from kafka_api.error_mapping import error_code
 from kafka_api.fetch_memory import FetchLease
 from kafka_api.fetch_sessions import NO_SESSION, AskedPartition
@@ -32,6 +33,8 @@ _NOT_KNOWN = -1
 # Clients ask for 1 MiB of a partition, and Kafka's largest batch is 12 bytes larger.
 _SLACK_BYTES = 64 * 1024
 _FIRST_VERSION_WITH_TOPIC_ID = 13
+# What a response has of an aborted transaction: two numbers of 8 bytes.
+_ABORTED_BYTES = 16
 
 
 @dataclass(slots=True)
@@ -45,7 +48,7 @@ class _Target:
     # Only up to the last stable offset, and with the aborted transactions.
     read_committed: bool = False
     # Its read, where it was begun beside those of other partitions.
-    begun: asyncio.Task[Sequence[Buffer | FileRange]] | None = None
+    begun: asyncio.Task[CommittedBatches] | None = None
 
     @property
     def asked(self) -> _Asked:
@@ -124,7 +127,8 @@ def _targets(
 def _bytes_in_memory(target: _Target) -> int:
     records = target.result.records
     # As in `_note`. What leaves from files holds no memory.
-    return sum(len(each) for each in records if not isinstance(each, FileRange)) if isinstance(records, list) else 0
+    size = sum(len(each) for each in records if not isinstance(each, FileRange)) if isinstance(records, list) else 0
+    return size + _ABORTED_BYTES * len(target.result.aborted_transactions or ())
 
 
 def _note(context: RequestContext, targets: Sequence[_Target]) -> None:
@@ -255,7 +259,7 @@ def _is_in_memory(target: _Target) -> bool:
     return _partition(target).is_in_memory(target.offset)
 
 
-def _note_failure(read: asyncio.Task[Sequence[Buffer | FileRange]]) -> None:
+def _note_failure(read: asyncio.Task[CommittedBatches]) -> None:
     """Whoever asks for the batches is told; where there is no room for them, nobody is."""
     if not read.cancelled():
         read.exception()
@@ -266,43 +270,42 @@ def _partition(target: _Target) -> Partition:
     return target.found
 
 
-async def _batches(target: _Target, size: int, positions: ReadPositions) -> Sequence[Buffer | FileRange]:
-    """Read; only a client that reads forward gets batches that were checked before, and are not checked again."""
+async def _batches(target: _Target, size: int, positions: ReadPositions) -> CommittedBatches:
+    """Read; only a client that reads forward gets batches that were checked before, and are not checked again.
+
+    At read_uncommitted there are no rows.
+    """
     partition, offset = _partition(target), target.offset
-    if positions.reads_forward(partition.group, offset):
-        return await partition.fetch_to_send(offset, size, read_committed=target.read_committed)
-    return await partition.fetch(offset, size, read_committed=target.read_committed)
+    from_files = positions.reads_forward(partition.group, offset)
+    if target.read_committed:
+        return await partition.fetch_committed(offset, size, from_files=from_files)
+    fetch = partition.fetch_to_send if from_files else partition.fetch
+    return CommittedBatches(await fetch(offset, size), ())
 
 
 async def _read(target: _Target, room: int, total: int, lease: FetchLease, positions: ReadPositions) -> int:
-    """Read whole batches, and return their bytes; `total` were read for targets before."""
+    """Read whole batches, and return the bytes of what is answered; `total` were read for targets before."""
     found, result, asked = _partition(target), target.result, target.asked
     room = min(room, asked.partition_max_bytes)
     while True:
         try:
             begun, target.begun = target.begun, None
-            batches = await (begun or _batches(target, max(room, 1), positions))
+            read = await (begun or _batches(target, max(room, 1), positions))
             # What became visible while others were read is in the batches: no record may be beyond the end that is
             # told.
             _tell_positions(target, found)
-            if target.read_committed and batches:
-                result.aborted_transactions = await _aborted(target)
         except (StorageError, NotLeaderError) as error:
             _set_error(result, error_code(error))
             return 0
-        size = _take(result, batches, room, is_first=total == 0)
-        del batches
+        size = _take(result, read, room, is_first=total == 0)
+        del read
         if await lease.cover(total + size):
             return size
-        # Only the first batch of a response may be larger than what is held: memory first, then once more.
-        result.records = []
+        # Only the first batch of a response, or its aborted transactions, may be larger than what is held: memory
+        # first, then once more.
+        _take_nothing(result)
         if lease.granted == 0:
             return 0
-
-
-async def _aborted(target: _Target) -> list[_Aborted]:
-    rows = await _partition(target).aborted_transactions(target.offset, target.end)
-    return [_Aborted(producer_id=row.producer_id, first_offset=row.first_offset) for row in rows]
 
 
 def _set_error(result: _Partition, code: ErrorCode) -> None:
@@ -311,14 +314,26 @@ def _set_error(result: _Partition, code: ErrorCode) -> None:
     result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
 
 
-def _take(result: _Partition, batches: Sequence[Buffer | FileRange], room: int, *, is_first: bool) -> int:
-    """Put whole batches into the result, the response's first one whatever its size (KIP-74)."""
+def _take(result: _Partition, read: CommittedBatches, room: int, *, is_first: bool) -> int:
+    """Put whole batches into the result, the response's first one whatever its size (KIP-74).
+
+    With them come the aborted transactions, in the order of their markers as in Kafka (KIP-98).
+    """
     taken: list[Buffer | FileRange] = []
     size = 0
-    for batch in batches:
+    for batch in read.batches:
         if size + len(batch) > room and not (is_first and not taken):
             break
         taken.append(batch)
         size += len(batch)
     result.records = taken
+    if taken and read.aborted:
+        result.aborted_transactions = [_Aborted(producer_id=each[0], first_offset=each[1]) for each in read.aborted]
+        size += _ABORTED_BYTES * len(read.aborted)
     return size
+
+
+def _take_nothing(result: _Partition) -> None:
+    result.records = []
+    if result.aborted_transactions:
+        result.aborted_transactions = []

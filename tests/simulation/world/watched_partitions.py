@@ -65,23 +65,25 @@ def _watch(node: Node, node_id: int, life: int, observer: Observer, partition: P
         stages.replicated.add_done_callback(answered)
         return stages
 
-    def watched(fetch):
+    def watched(fetch, batches_of=list):
         async def fetched(offset, max_bytes, **how):
             term = partition.leader_epoch
-            batches = await fetch(offset, max_bytes, **how)
+            found = await fetch(offset, max_bytes, **how)
             if partition.is_in_office and partition.leader_epoch == term:
                 with reported():
                     observer.observe(node, node_id, life)
-                    for batch in _as_read(partition, batches, observer.history.counts):
+                    for batch in _as_read(partition, batches_of(found), observer.history.counts):
                         base, count = int.from_bytes(batch[:8], "big"), int.from_bytes(batch[57:61], "big")
                         observer.read(node_id, group, base, count, content_key(batch))
-            return batches
+            return found
 
         return fetched
 
     partition.produce = produced  # type: ignore[method-assign]
     partition.fetch = watched(partition.fetch)  # type: ignore[method-assign]
     partition.fetch_to_send = watched(partition.fetch_to_send)  # type: ignore[method-assign]
+    committed = watched(partition.fetch_committed, lambda found: found.batches)
+    partition.fetch_committed = committed  # type: ignore[method-assign]
     _watch_deletions(partition, observer.history.may_begin_at.setdefault(group, {0}))
 
 
