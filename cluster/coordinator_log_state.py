@@ -3,6 +3,9 @@
     note       the records of an entry are decoded and wait     truncate   those of removed entries are forgotten
     commit     they change the table, in log order              snapshot, restore   the table as bytes
 
+What an entry does to the table may be something else than its records say (`effects`): it may depend on what lies
+before it in the log, and on nothing else.
+
 Every replica keeps it up to date, so that the next coordinator has nothing to read. Nothing uncommitted is ever seen.
 But what is noted counts where the leader admits an entry: the table must have room for all that lies in the log.
 """
@@ -16,18 +19,19 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from cluster.noted_sizes import NotedSizes
 from cluster.record_reader import UnreadableRecordError
-from cluster.state_bounds import Fill, StateBound, StateFullError
+from cluster.state_bounds import Fill, StateBound
 from model.ids import NO_INDEX, Index, Term
 from model.key_value_batch import KeyValue, read_key_values
 from model.record_codec import CorruptRecordsError
-from raft.replicate_item import NewEntry
+from raft.errors import RaftError
+from raft.replicate_item import NewEntry, ReplicateResult
 from storage.entry import Buffer, Entry, EntryKind
 
 _logger = logging.getLogger("cluster")
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-Records = list[tuple[K, V | None]]
+Records = Sequence[tuple[K, V | None]]
 
 
 class Place(NamedTuple):
@@ -117,6 +121,19 @@ class CoordinatorLogState(ABC, Generic[K, V, T]):
         """Return up to how many bytes the table may have behind these records; None: up to its bound."""
         return None
 
+    def effects(self, payload: Buffer, records: Records[K, V], index: Index) -> Records[K, V]:
+        """Return what an entry with these records does to the table, behind all that is noted.
+
+        Args:
+            payload: Of the entry.
+            records: That can be read of it.
+            index: Of the entry; NO_INDEX where it has no place yet. The sizes of the effects must not depend on it.
+        """
+        return records
+
+    def on_noted(self, index: Index, effects: Records[K, V]) -> None:
+        """An entry that does this to the table was noted; `truncate` and `commit` follow."""
+
     async def wait_applied(self, index: Index) -> None:
         """Return once `index` is applied. The caller bounds the wait with `asyncio.timeout`."""
         if self.applied_index >= index:
@@ -130,13 +147,14 @@ class CoordinatorLogState(ABC, Generic[K, V, T]):
 
     # -- LogState -----------------------------------------------------------------------------------------------
 
-    def admit(self, entry: NewEntry) -> StateFullError | None:
+    def admit(self, entry: NewEntry) -> ReplicateResult | RaftError | None:
         """Refuse what the table would have no room for, behind all that lies in the log; see `state_bounds`."""
         if entry.kind is not EntryKind.DATA:
             return None
         records, ahead = self.decode(entry.payload), self._ahead
-        size, count = ahead.with_records(records)
-        refusal = self._bytes_bound.judge(ahead.size_bytes, size, allowed=self.may_add(records))
+        effects = self.effects(entry.payload, records, NO_INDEX)
+        size, count = ahead.with_records(effects)
+        refusal = self._bytes_bound.judge(ahead.size_bytes, size, allowed=self.may_add(effects))
         refusal = refusal or self._count_bound.judge(ahead.record_count, count)
         self._admitted = (entry.payload, records) if refusal is None else None
         return refusal
@@ -147,11 +165,13 @@ class CoordinatorLogState(ABC, Generic[K, V, T]):
         if entry.kind is EntryKind.DATA and entry.index > self.applied_index:
             is_admitted = admitted is not None and admitted[0] is entry.payload
             records = admitted[1] if admitted is not None and is_admitted else self.decode(entry.payload)
-            if records:
+            effects = self.effects(entry.payload, records, entry.index)
+            if effects:
                 # G3 of RFC 0009: every replica applies the records in the order of the log.
                 assert not self._tail or self._tail[-1][0].log_index < entry.index
-                self._tail.append((Place(entry.index, entry.term), records))
-                self._ahead.note(records)
+                self._tail.append((Place(entry.index, entry.term), effects))
+                self._ahead.note(effects)
+                self.on_noted(entry.index, effects)
 
     def truncate(self, first_removed: Index) -> None:
         """Forget the records of the entries from `first_removed` on; none of them is committed."""

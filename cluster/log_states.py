@@ -28,7 +28,8 @@ class LogStates:
     def new(self, topic: Topic, number: int) -> LogState:
         """Return the empty state of one partition of a topic."""
         if topic.name == OFFSETS_TOPIC:
-            return OffsetsLogState(topic.partition_name(number), self._state_options)
+            name = topic.partition_name(number)
+            return OffsetsLogState(name, self._state_options, self._lived_ms, self._producer_options)
         return ProducerState(self._lived_ms, self._producer_options, topic.older_producers)
 
     def change_options(self, options: NodeOptions) -> None:

@@ -1,6 +1,6 @@
 """What the log state of a partition has beside its own methods if clients' transactions may be open in its log.
 
-`ProducerState` has it. A partition of `__consumer_offsets` joins when its state has it, too.
+`ProducerState` has it, and so has `OffsetsLogState`, for offsets that are committed in transactions.
 """
 
 from collections.abc import Callable

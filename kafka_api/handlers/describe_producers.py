@@ -2,6 +2,7 @@
 
 import asyncio
 
+from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.producer_state import KnownProducer, ProducerState
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
@@ -44,8 +45,10 @@ def _describe(context: RequestContext, name: str, number: int, room: int) -> _Pa
     if replica is None or replica.failure is not None:
         return _refused(number, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     state = replica.log_state
+    if isinstance(state, OffsetsLogState):
+        # Who commits offsets in transactions: `current_txn_start_offset` tells what hangs here, too.
+        state = state.producers
     if not isinstance(state, ProducerState):
-        # __consumer_offsets: nobody but the brokers writes there.
         return _Partition(partition_index=number, active_producers=[])
     # The first partition is described whole.
     if state.producer_count > room and room < _PRODUCERS_MAX:

@@ -221,6 +221,7 @@ class Observer:
             # A table of groups keeps no order, so neither does a comparison.
             records = stepped.state.table._records()
             rows = tuple(sorted(b"%d %b%b" % (len(each.key), each.key, each.value or b"") for each in records))
+            rows += tuple(repr(each).encode() for each in sorted(stepped.state.table.pending))
         elif isinstance(stepped.state, ControllerState):
             rows = tuple(stepped.state.snapshot())
         else:
