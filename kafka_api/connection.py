@@ -18,7 +18,7 @@ from kafka_api.answer import Answer, Outgoing
 from kafka_api.client_progress import ClientProgress
 from kafka_api.end_connection import EndConnectionError
 from kafka_api.handlers.api_versions import api_versions_response
-from kafka_api.handlers.registry import ADVERTISED, API_VERSIONS_RANGE, SERVED
+from kafka_api.handlers.registry import API_VERSIONS_RANGE, advertised, find_served
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.codec import RequestHeader, decode_request, decode_request_header
 from kafka_api.protocol.errors import ProtocolError
@@ -274,7 +274,7 @@ class Connection(asyncio.BufferedProtocol):
         if header.api_key == ApiKey.API_VERSIONS:
             self._answer_api_versions(header, frame, began)
             return
-        served = SERVED.get(header.api_key)
+        served = find_served(self._context.node, header.api_key)
         if served is None or not served.first_version <= header.api_version <= served.last_version:
             raise EndConnectionError(f"key {header.api_key} version {header.api_version} is not served")
         if header.api_key != ApiKey.PRODUCE and len(frame) > self._context.options.other_request_bytes_max:
@@ -308,7 +308,8 @@ class Connection(asyncio.BufferedProtocol):
             header = header._replace(api_version=0)
         figures = self._figures.of(header.api_key, header.api_version)
         figures.requests += 1
-        answer = api_versions_response(ADVERTISED, self._context.node, header.api_version, request)
+        node = self._context.node
+        answer = api_versions_response(advertised(node), node, header.api_version, request)
         self._queue_answer(header, answer, figures, began)
 
     # -- answers ------------------------------------------------------------------------------------------------

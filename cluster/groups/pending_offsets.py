@@ -54,6 +54,7 @@ Effects = Sequence[tuple[TableKey, TableValue | None]]
 
 _NOTHING: Mapping[OffsetKey, PendingOffset] = {}
 _NOBODY: Mapping[int, None] = {}
+_NOWHERE: Mapping[OffsetKey, None] = {}
 
 
 class PendingOffsets:
@@ -95,9 +96,9 @@ class PendingOffsets:
         """Return every group with something pending, in the order of their appearance."""
         return list(self._of_group)
 
-    def places(self, group_id: str) -> list[OffsetKey]:
+    def places(self, group_id: str) -> Collection[OffsetKey]:
         """Return for which places of a group something is pending."""
-        return list(self._of_group.get(group_id, ()))
+        return self._of_group.get(group_id, _NOWHERE).keys()
 
     def put(self, key: PendingKey, value: PendingOffset | None) -> PendingOffset | None:
         """Set or, with None, remove one; return what was there."""

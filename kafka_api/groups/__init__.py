@@ -15,6 +15,7 @@ Around it:
 - coordinated_partition: the groups of one partition while this broker leads it in one term
 - held_group: one group there: its machine, its timer, its writes
 - shared_writes: the writes of many groups share entries, rounds and fsyncs
+- transactional_commits: offsets that are committed in transactions
 - lag: how far the groups that are kept here are behind
 - offsets_creation: `__consumer_offsets` comes to be
 - group_errors: errors of the engine as members get them

@@ -1,7 +1,7 @@
 """Which errors each key of the group protocol is answered with, at any level of its response.
 
 docs/compatibility.md shows them. A test brings each of them about, and no other is found in any answer or in the code.
-GROUP_AUTHORIZATION_FAILED and UNSTABLE_OFFSET_COMMIT are Kafka's with ACLs and transactions, which are not built.
+GROUP_AUTHORIZATION_FAILED is Kafka's with ACLs, which are not built.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,21 @@ ANSWERED_ERRORS: Mapping[ApiKey, frozenset[ErrorCode]] = {
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
         ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     },
-    ApiKey.OFFSET_FETCH: _NOT_YET,
+    ApiKey.OFFSET_FETCH: _NOT_YET | {ErrorCode.UNSTABLE_OFFSET_COMMIT},
+    # From level 1 of `transaction.version` on.
+    ApiKey.TXN_OFFSET_COMMIT: _NOT_YET
+    | _NOT_A_MEMBER
+    | {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    },
     ApiKey.FIND_COORDINATOR: frozenset(
         {
             ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -20,12 +20,13 @@ from kafka_api.groups.group_events import Identity
 from kafka_api.groups.held_group import HeldGroup
 from kafka_api.groups.member_memory import MemberMemory
 from kafka_api.groups.options import GroupOptions
-from kafka_api.groups.shared_writes import SharedWrites
+from kafka_api.groups.shared_writes import SharedWrites, TransactionalBatch
 from kafka_api.groups.subscription import CONSUMER, consumed_topics
 from kafka_api.options import OptionsInForce
 from kafka_api.protocol.error_codes import ErrorCode
 from model.ids import Index
 from model.key_value_batch import KeyValue, encode_key_values
+from model.record_batch import BatchProducer
 from raft.errors import RaftError
 from runtime.clock import WallClock
 
@@ -117,7 +118,9 @@ class CoordinatedPartition:
 
     def exists(self, group_id: str) -> bool:
         """Whether anything is known of a group."""
-        return group_id in self._held or self.table.group(group_id) is not None or bool(self.table.offsets(group_id))
+        table = self.table
+        is_known = group_id in self._held or table.group(group_id) is not None or bool(table.offsets(group_id))
+        return is_known or bool(table.pending.places(group_id))
 
     def hold(self, group_id: str) -> HeldGroup:
         """Return a group; one that is not held is as it was stored, or new and empty."""
@@ -193,6 +196,20 @@ class CoordinatedPartition:
             return done
         return self._writes.write(encoded)
 
+    def transactional_batch(
+        self, records: Sequence[tuple[Key, Value | None]], producer: BatchProducer
+    ) -> bytearray | ErrorCode:
+        """Return the batch of these records as a part of a producer's transaction; a code if it is too large."""
+        batch = encode_key_values([encode_record(key, value) for key, value in records], self.now_ms(), producer)
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if len(batch) > self._options.record_bytes_max else batch
+
+    def write_in_transaction(self, group_id: str, batch: TransactionalBatch) -> "asyncio.Future[ErrorCode]":
+        """Append a batch of a transaction in this term; the result is NONE once it is committed.
+
+        COORDINATOR_LOAD_IN_PROGRESS says that nothing was written, because its guard does not hold.
+        """
+        return self.hold(group_id).follow(self._writes.write_batch(batch))
+
     def _is_settled(self, held: HeldGroup | None) -> bool:
         """Whether the table has all that is written of a group."""
         if held is None:
@@ -227,7 +244,7 @@ class CoordinatedPartition:
         held = self.hold(group_id)
         if held.group.state is GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if held.group.state is not GroupState.EMPTY:
+        if held.group.state is not GroupState.EMPTY or self.state.is_pending(group_id):
             return ErrorCode.NON_EMPTY_GROUP
         # Nobody commits or joins meanwhile.
         held.pins += 1
@@ -255,6 +272,8 @@ class CoordinatedPartition:
 
     async def _write_deletion(self, held: HeldGroup) -> ErrorCode:
         await held.until_written()
+        if self.state.is_pending(held.group_id):
+            return ErrorCode.NON_EMPTY_GROUP
         # A write that has timed out may be committed yet, and the table does not know what it holds. Behind a deletion
         # that is committed nothing is in doubt any more: then the table says what else there is.
         if held.is_uncertain and (error := await self._delete_known(held)) is not ErrorCode.NONE:
@@ -314,7 +333,7 @@ class CoordinatedPartition:
             if not self.is_current:
                 return
             held = self._held.get(group_id)
-            if self._is_settled(held):
+            if self._is_settled(held) and not self.state.is_pending(group_id):
                 self._expire_group(group_id, self.table.group(group_id), held)
 
     def _expire_group(self, group_id: str, stored: StoredGroup | None, held: HeldGroup | None) -> None:
@@ -331,16 +350,17 @@ class CoordinatedPartition:
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: delete what was committed of it."""
         for group_id in self.table.group_ids():
-            places = [place for place in self.table.offsets(group_id) if place[0] == topic]
-            if places:
-                self._begin_deletion(self.hold(group_id), [OffsetKey(group_id, *place) for place in places])
+            known = [OffsetKey(group_id, *place) for place in self.table.offsets(group_id)]
+            keys = [key for key in dict.fromkeys((*known, *self.table.pending.places(group_id))) if key.topic == topic]
+            if keys:
+                self._begin_deletion(self.hold(group_id), keys)
 
-    def check_commit(self, group_id: str, identity: Identity) -> ErrorCode:
+    def check_commit(self, group_id: str, identity: Identity, *, is_transactional: bool = False) -> ErrorCode:
         """Whether offsets may be committed under this name; a group that nobody knows has no generations."""
         if not self.exists(group_id):
             return ErrorCode.NONE if identity.generation < 0 else ErrorCode.ILLEGAL_GENERATION
         held = self.hold(group_id)
-        return held.call(lambda now: held.group.check_commit(now, identity))
+        return held.call(lambda now: held.group.check_commit(now, identity, is_transactional=is_transactional))
 
 
 def _is_larger(records: Sequence[KeyValue], bytes_max: int) -> bool:

@@ -227,7 +227,7 @@ class GroupCoordinator:
 
     async def sync(self, group_id: str, request: Sync) -> "SyncResult | asyncio.Future[SyncResult]":
         """Give a member its assignment; the future is done when that is stored."""
-        active = self._locate_named(group_id)
+        active = self.locate_named(group_id)
         if active is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # As in Kafka: clients do not expect that code here, and a generation that nobody has stored is over.
             return SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS)
@@ -245,7 +245,7 @@ class GroupCoordinator:
 
     async def heartbeat(self, group_id: str, identity: Identity) -> ErrorCode:
         """Note that a member is alive."""
-        active = self._locate_named(group_id)
+        active = self.locate_named(group_id)
         if active is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # Clients do not expect that code here: aiokafka hands it to its user as an error. Kafka says that all is
             # well, which nobody knows before this broker is in office.
@@ -261,7 +261,7 @@ class GroupCoordinator:
 
     async def leave(self, group_id: str, identities: Sequence[Identity]) -> list[ErrorCode] | ErrorCode:
         """Let members go; a code each, or one for all of it."""
-        active = self._locate_named(group_id)
+        active = self.locate_named(group_id)
         if isinstance(active, ErrorCode):
             return active
         held = active.held(group_id)
@@ -272,7 +272,8 @@ class GroupCoordinator:
         error = await active.confirm()
         return errors if error is ErrorCode.NONE else error
 
-    def _locate_named(self, group_id: str) -> CoordinatedPartition | ErrorCode:
+    def locate_named(self, group_id: str) -> CoordinatedPartition | ErrorCode:
+        """As `locate`, for requests that must name a group."""
         return self.locate(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
     # -- offsets ------------------------------------------------------------------------------------------------
@@ -304,7 +305,7 @@ class GroupCoordinator:
         self, group_id: str, places: Sequence[tuple[str, int]]
     ) -> ErrorCode | dict[tuple[str, int], ErrorCode]:
         """Delete positions of topics that no member subscribes to; a code each, or one for all of it."""
-        active = self._locate_named(group_id)
+        active = self.locate_named(group_id)
         return active if isinstance(active, ErrorCode) else await active.delete_offsets(group_id, places)
 
     async def delete_group(self, group_id: str) -> ErrorCode:

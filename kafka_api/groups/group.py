@@ -41,6 +41,8 @@ from kafka_api.groups.rebalance_timing import NEVER, NEW_MEMBER_SECONDS, STATIC_
 from kafka_api.protocol.error_codes import ErrorCode
 
 _GENERATION_MAX = 2**31 - 1
+# Who names no member.
+_NOBODY = Identity("", None)
 # What an id costs that was given out, about.
 _PENDING_BYTES = 512
 # Seconds between two looks at the deadlines, for each so many members and ids.
@@ -195,16 +197,22 @@ class Group:
         self._remove(now, found)
         return ErrorCode.NONE
 
-    def check_commit(self, now: float, identity: Identity) -> ErrorCode:
-        """Whether offsets may be committed under this name; members count as heard of."""
+    def check_commit(self, now: float, identity: Identity, *, is_transactional: bool = False) -> ErrorCode:
+        """Whether offsets may be committed under this name; members count as heard of.
+
+        In a transaction, as in Kafka: who names no member may commit, because producers before KIP-447 do not; and a
+        member of the generation that is about to begin may, because its client takes REBALANCE_IN_PROGRESS for fatal.
+        """
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if identity.generation < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.NONE  # Nobody's partitions: somebody without a group, or an administrator.
+        if is_transactional and identity == _NOBODY:
+            return ErrorCode.NONE
         member = self._find(identity)
         if isinstance(member, ErrorCode):
             return member
-        if self.state is GroupState.COMPLETING:
+        if self.state is GroupState.COMPLETING and not is_transactional:
             return ErrorCode.REBALANCE_IN_PROGRESS
         self._touch(now, member)
         return ErrorCode.NONE

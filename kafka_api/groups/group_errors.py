@@ -1,5 +1,6 @@
 """Errors of the engine as clients of a coordinator get them: each makes them ask again, or find the next one."""
 
+from cluster.producer_errors import NotAdmittedError
 from kafka_api.error_mapping import error_code
 from kafka_api.protocol.error_codes import ErrorCode
 
@@ -16,5 +17,8 @@ _CODES = {
 
 def coordinator_error(error: BaseException) -> ErrorCode:
     """Return the code for a write or read that has failed."""
+    if isinstance(error, NotAdmittedError):
+        # Nothing was written. Java's producer sends TxnOffsetCommit again for this one, not for NOT_ENOUGH_REPLICAS.
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     code = error_code(error)
     return _CODES.get(code, code)

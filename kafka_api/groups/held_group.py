@@ -101,7 +101,10 @@ class HeldGroup:
 
     def write(self, records: Sequence[tuple[Key, Value | None]]) -> "asyncio.Future[ErrorCode]":
         """Append records of this group; the result is NONE once they are committed. Never raises."""
-        written = self._writer.write(records)
+        return self.follow(self._writer.write(records))
+
+    def follow(self, written: "asyncio.Future[Index | ErrorCode]") -> "asyncio.Future[ErrorCode]":
+        """Keep in mind that something of this group is being written; the result is NONE once it is committed."""
         done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.writes += 1
         self._none_under_way.clear()

@@ -9,6 +9,9 @@ At most one entry is under way, and the next one begins one step of the loop aft
 shares it, as far as it has room. So entries grow by themselves while the disks are busy, and a write that comes alone
 waits for nobody.
 
+A batch of a transaction has an entry of its own. It waits for those that came before it to be appended, and not until
+they are committed.
+
 An entry is refused or committed as a whole. If the table has no room for a shared one, nothing of it was written, and
 each of its writes is judged in an entry of its own.
 """
@@ -34,13 +37,22 @@ _SHARED_BYTES_MAX = 64 * 1024
 Outcome = Index | ErrorCode
 
 
+class TransactionalBatch(NamedTuple):
+    """A batch of a transaction; `guard` was taken before the coordinator was asked, None where nobody was."""
+
+    payload: bytearray
+    record_count: int
+    guard: int | None
+
+
 class _Write(NamedTuple):
-    """One call: its records, their size in bytes, until when (loop time), and who waits."""
+    """One call: its records and their size in bytes, or its own batch; until when (loop time), and who waits."""
 
     records: Sequence[KeyValue]
     size: int
     deadline: float
     done: "asyncio.Future[Outcome]"
+    batch: TransactionalBatch | None = None
 
 
 class SharedWrites:
@@ -66,12 +78,24 @@ class SharedWrites:
 
         They are in one entry as a whole. The future is never cancelled and never fails.
         """
-        loop = asyncio.get_running_loop()
         size = sum(len(record.key) + len(record.value or b"") for record in records)
-        write = _Write(records, size, loop.time() + self._timeout, loop.create_future())
+        return self._wait(records, size, None)
+
+    def write_batch(self, batch: TransactionalBatch) -> "asyncio.Future[Outcome]":
+        """As `write`, for a batch of a transaction."""
+        return self._wait((), len(batch.payload), batch)
+
+    def _wait(
+        self, records: Sequence[KeyValue], size: int, batch: TransactionalBatch | None
+    ) -> "asyncio.Future[Outcome]":
+        loop = asyncio.get_running_loop()
+        write = _Write(records, size, loop.time() + self._timeout, loop.create_future(), batch)
         self._waiting.append(write)
         self._look_soon()
         return write.done
+
+    def _may_begin(self) -> bool:
+        return bool(self._waiting) and (not self._under_way or self._waiting[0].batch is not None)
 
     def _look_soon(self) -> None:
         """Begin the next entry in the loop's next step: what else has arrived in this one shares it.
@@ -79,30 +103,43 @@ class SharedWrites:
         Without that step the first answer of an entry would bring a write that goes alone, and all others would wait
         for it.
         """
-        if self._waiting and not self._under_way and not self._is_looking:
+        if not self._is_looking and self._may_begin():
             self._is_looking = True
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
         self._is_looking = False
-        if self._waiting and not self._under_way:
+        while self._may_begin():
             self._begin(self._take())
 
     def _take(self) -> list[_Write]:
         """Return what shares the next entry: in the order of the calls, so that no write overtakes one of its group."""
         taken = [self._waiting.popleft()]
         size = taken[0].size
-        while self._waiting and size + self._waiting[0].size <= _SHARED_BYTES_MAX:
+        if taken[0].batch is not None:
+            return taken
+        while self._waiting and self._shares(self._waiting[0], size):
             size += self._waiting[0].size
             taken.append(self._waiting.popleft())
         return taken
 
+    @staticmethod
+    def _shares(write: _Write, size: int) -> bool:
+        return write.batch is None and size + write.size <= _SHARED_BYTES_MAX
+
     def _begin(self, writes: list[_Write]) -> None:
-        records = [record for write in writes for record in write.records]
-        batch = encode_key_values(records, self._now_ms())
         # The first came first: nobody waits for longer than its own time.
-        deadline = writes[0].deadline
-        stages = self._partition.produce(batch, len(records), OFFSETS_LEVEL, deadline, expected_term=self._term)
+        deadline, own = writes[0].deadline, writes[0].batch
+        if own is not None:
+            stages = self._partition.produce(
+                *(own.payload, own.record_count, OFFSETS_LEVEL, deadline, self._term),
+                guard=own.guard,
+                is_transactional=True,
+            )
+        else:
+            records = [record for write in writes for record in write.records]
+            batch = encode_key_values(records, self._now_ms())
+            stages = self._partition.produce(batch, len(records), OFFSETS_LEVEL, deadline, expected_term=self._term)
         self._under_way += 1
         stages.replicated.add_done_callback(lambda replicated: self._on_replicated(writes, replicated))
 

@@ -11,7 +11,7 @@
 * `elect_leaders`, `describe_quorum`: who leads partitions, and raft0.
 * `describe_producers`, `describe_log_dirs`: the idempotent producers of a partition; what replicas take on disk.
 * `find_coordinator`, `join_group`, `sync_group`, `heartbeat`, `leave_group`: members of consumer groups (RFC 0009).
-* `offset_commit`, `offset_fetch`, `offset_delete`: what groups have committed.
+* `offset_commit`, `offset_fetch`, `offset_delete`, `txn_offset_commit`: what groups have committed.
 * `describe_groups`, `list_groups`, `delete_groups`: groups as administrators see them.
 * `transactions`: lists that are empty, because there are none.
 * `acls`, `client_quotas`, `scram_credentials`, `sasl_handshake`: what is not built, and says so.

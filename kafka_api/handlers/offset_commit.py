@@ -10,7 +10,6 @@ from kafka_api.protocol.messages import OffsetCommitRequest, OffsetCommitRespons
 from kafka_api.request_context import RequestContext
 
 _Place = tuple[str, int]
-_Asked = OffsetCommitRequest.OffsetCommitRequestPartition
 
 
 async def handle_offset_commit(
@@ -26,7 +25,7 @@ async def handle_offset_commit(
     for topic in request.topics:
         for asked in topic.partitions:
             place = (topic.name, asked.partition_index)
-            error = _refuse(context, topic.name, asked)
+            error = judge_offset(context, topic.name, asked.partition_index, asked.committed_metadata)
             if error is not ErrorCode.NONE:
                 refused[place] = error
             else:
@@ -37,12 +36,12 @@ async def handle_offset_commit(
     return answer_when_done(committed, lambda error: _response(request, refused, error))
 
 
-def _refuse(context: RequestContext, name: str, asked: _Asked) -> ErrorCode:
+def judge_offset(context: RequestContext, name: str, partition: int, metadata: str | None) -> ErrorCode:
+    """Return why an offset is refused by itself, whoever commits it."""
     topic = context.node.controller.topics.get(name)
-    if topic is None or not 0 <= asked.partition_index < len(topic.replicas):
+    if topic is None or not 0 <= partition < len(topic.replicas):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    metadata = asked.committed_metadata or ""
-    if len(metadata.encode()) > context.groups.options.offset_metadata_bytes_max:
+    if len((metadata or "").encode()) > context.groups.options.offset_metadata_bytes_max:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 

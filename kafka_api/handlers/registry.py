@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from cluster.node import Node
+from cluster.transactions.level import transactions_level
 from kafka_api.handlers.acls import handle_create_acls, handle_delete_acls, handle_describe_acls
 from kafka_api.handlers.alter_configs import handle_alter_configs, handle_incremental_alter_configs
 from kafka_api.handlers.alter_partition_reassignments import handle_alter_partition_reassignments
@@ -44,6 +46,7 @@ from kafka_api.handlers.scram_credentials import (
 )
 from kafka_api.handlers.sync_group import handle_sync_group
 from kafka_api.handlers.transactions import handle_describe_transactions, handle_list_transactions
+from kafka_api.handlers.txn_offset_commit import handle_txn_offset_commit
 from kafka_api.handlers.update_features import handle_update_features
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.request_context import RequestContext
@@ -115,9 +118,28 @@ SERVED: dict[int, Served] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served(0, 0, 0, handle_describe_topic_partitions),
 }
 
+# From level 1 of `transaction.version` on (RFC 0021). Below it these are not served, as before.
+SERVED_WITH_TRANSACTIONS: dict[int, Served] = {ApiKey.TXN_OFFSET_COMMIT: Served(0, 0, 5, handle_txn_offset_commit)}
+
 API_VERSIONS_RANGE = (0, 4)
 
 ADVERTISED: dict[int, tuple[int, int]] = {
     **{int(key): (served.advertised_min, served.last_version) for key, served in SERVED.items()},
     int(ApiKey.API_VERSIONS): API_VERSIONS_RANGE,
 }
+
+
+def find_served(node: Node, key: int) -> Served | None:
+    """Return what is served under a key at the levels of the cluster."""
+    served = SERVED.get(key)
+    if served is not None or key not in SERVED_WITH_TRANSACTIONS:
+        return served
+    return SERVED_WITH_TRANSACTIONS[key] if transactions_level(node) else None
+
+
+def advertised(node: Node) -> dict[int, tuple[int, int]]:
+    """Return the versions of each key that is served at the levels of the cluster."""
+    if not transactions_level(node):
+        return ADVERTISED
+    more = SERVED_WITH_TRANSACTIONS.items()
+    return ADVERTISED | {int(key): (served.advertised_min, served.last_version) for key, served in more}

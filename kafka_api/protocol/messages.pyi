@@ -1417,6 +1417,82 @@ class OffsetForLeaderEpochResponse(Message):
         topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult] = ...,
     ) -> None: ...
 
+class TxnOffsetCommitRequest(Message):
+    class TxnOffsetCommitRequestPartition(Message):
+        partition_index: int
+        committed_offset: int
+        committed_leader_epoch: int
+        committed_metadata: str | None
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            committed_offset: int = ...,
+            committed_leader_epoch: int = ...,
+            committed_metadata: str | None = ...,
+        ) -> None: ...
+
+    class TxnOffsetCommitRequestTopic(Message):
+        name: str
+        partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = ...,
+        ) -> None: ...
+
+    transactional_id: str
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    topics: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic]
+    def __init__(
+        self,
+        *,
+        transactional_id: str = ...,
+        group_id: str = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        generation_id: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+        topics: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = ...,
+    ) -> None: ...
+
+class TxnOffsetCommitResponse(Message):
+    class TxnOffsetCommitResponsePartition(Message):
+        partition_index: int
+        error_code: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    class TxnOffsetCommitResponseTopic(Message):
+        name: str
+        partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic] = ...,
+    ) -> None: ...
+
 class DescribeAclsRequest(Message):
     resource_type_filter: int
     resource_name_filter: str | None

@@ -515,6 +515,32 @@ topics []OffsetForLeaderTopicResult 0+
     leader_epoch int32 1+ default=-1
     end_offset int64 0+ default=-1
 """,
+    "TxnOffsetCommitRequest": """
+28 request 0-5 flexible=3+
+transactional_id string 0+
+group_id string 0+
+producer_id int64 0+
+producer_epoch int16 0+
+generation_id int32 3+ default=-1
+member_id string 3+
+group_instance_id string 3+ null=3+ default=null
+topics []TxnOffsetCommitRequestTopic 0+
+  name string 0+
+  partitions []TxnOffsetCommitRequestPartition 0+
+    partition_index int32 0+
+    committed_offset int64 0+
+    committed_leader_epoch int32 2+ default=-1
+    committed_metadata string 0+ null=0+
+""",
+    "TxnOffsetCommitResponse": """
+28 response 0-5 flexible=3+
+throttle_time_ms int32 0+
+topics []TxnOffsetCommitResponseTopic 0+
+  name string 0+
+  partitions []TxnOffsetCommitResponsePartition 0+
+    partition_index int32 0+
+    error_code int16 0+
+""",
     "DescribeAclsRequest": """
 29 request 1-3 flexible=2+
 resource_type_filter int8 0+

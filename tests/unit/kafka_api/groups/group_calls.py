@@ -20,6 +20,7 @@ from kafka_api.protocol.messages import (
     OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
 )
 from tests.unit.cluster.cluster_nodes import run
 from tests.unit.kafka_api.wire_client import broker_in
@@ -161,7 +162,39 @@ class Groups:
         answer = await self.call(ApiKey.OFFSET_COMMIT, version, request)
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
-    async def fetch(self, *, version=9, topic="t", partition=0, everything=False):
+    def txn_request(
+        self,
+        offset,
+        *,
+        member_id="",
+        generation=-1,
+        topic="t",
+        partition=0,
+        metadata="",
+        instance=None,
+        producer=1000,
+        epoch=0,
+    ):
+        asked = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_leader_epoch=3, committed_metadata=metadata
+        )
+        return TxnOffsetCommitRequest(
+            transactional_id="sink",
+            group_id=self.group,
+            producer_id=producer,
+            producer_epoch=epoch,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic, partitions=[asked])],
+        )
+
+    async def txn_commit(self, offset, *, version=5, **options):
+        """Commit as a part of a transaction of producer 1000."""
+        answer = await self.call(ApiKey.TXN_OFFSET_COMMIT, version, self.txn_request(offset, **options))
+        return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+    async def fetch(self, *, version=9, topic="t", partition=0, everything=False, stable=False):
         """Return error, offset, epoch and metadata; None for an offset that is not listed."""
         if version >= 8:
             topics = (
@@ -170,14 +203,14 @@ class Groups:
                 else [OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
             )
             asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=self.group, topics=topics)
-            request = OffsetFetchRequest(groups=[asked])
+            request = OffsetFetchRequest(groups=[asked], require_stable=stable)
         else:
             topics = (
                 None
                 if everything
                 else [OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])]
             )
-            request = OffsetFetchRequest(group_id=self.group, topics=topics)
+            request = OffsetFetchRequest(group_id=self.group, topics=topics, require_stable=stable)
         answer = await self.call(ApiKey.OFFSET_FETCH, version, request)
         found = answer.groups[0] if version >= 8 else answer
         if not found.topics:

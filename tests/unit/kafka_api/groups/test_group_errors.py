@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cluster.groups.offsets_topic import OFFSETS_TOPIC, offsets_partition
+from cluster.transactions.admission import AddToTransactionReply, Admission
 from kafka_api.error_mapping import error_code
 from kafka_api.groups import answered_errors, group_errors
 from kafka_api.groups.answered_errors import ANSWERED_ERRORS
@@ -37,6 +38,8 @@ class Stage:
 
     def __init__(self, broker):
         self.broker = broker
+        # What the coordinator of transactions says.
+        self.says = Admission.YES
 
     async def groups(self, name):
         """Return a new connection's view of a group."""
@@ -200,6 +203,28 @@ async def deposed_while_asked(stage, groups):
     return (await groups.client.receive())[1]
 
 
+def answer_questions(stage):
+    """Let a coordinator of transactions say of each partition what the stage says."""
+
+    async def answer(request):
+        return AddToTransactionReply([stage.says] * len(request.partitions))
+
+    node = stage.broker.node
+    node.admissions.serve(lambda transactional_id: node.options.node_id, answer)
+
+
+def refused_as(says, version):
+    """Ask for a transaction that its coordinator does not admit."""
+
+    async def case(stage, groups):
+        stage.says = says
+        code = await groups.txn_commit(1, version=version)
+        stage.says = Admission.YES
+        return code
+
+    return case
+
+
 def as_member(call):
     """Ask as the only member of the group."""
 
@@ -240,7 +265,7 @@ E = ErrorCode
 COMMIT, FETCH, FIND = ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.FIND_COORDINATOR
 JOIN, SYNC, HEARTBEAT, LEAVE = ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP
 DESCRIBE, LIST, DELETE = ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS
-OFFSET_DELETE = ApiKey.OFFSET_DELETE
+OFFSET_DELETE, TXN = ApiKey.OFFSET_DELETE, ApiKey.TXN_OFFSET_COMMIT
 
 _ASK = {
     JOIN: plain(lambda g: g.join()),
@@ -254,6 +279,7 @@ _ASK = {
     DELETE: plain(lambda g: g.delete()),
     OFFSET_DELETE: plain(lambda g: g.delete_offset()),
     FIND: plain(lambda g: g.find()),
+    TXN: plain(lambda g: g.txn_commit(1)),
 }
 
 
@@ -305,7 +331,25 @@ _PEACE = {
     (FIND, E.INVALID_REQUEST): plain(lambda g: g.find(key_type=2)),
     (FIND, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): plain(lambda g: g.find(key_type=1)),
     (LIST, E.NOT_COORDINATOR): deposed_while_asked,
+    (FETCH, E.UNSTABLE_OFFSET_COMMIT): plain(lambda g: _pending_and(g, lambda known: known.fetch(stable=True))),
+    (TXN, E.INVALID_GROUP_ID): nameless(lambda g: g.txn_commit(1)),
+    (TXN, E.UNKNOWN_TOPIC_OR_PARTITION): plain(lambda g: g.txn_commit(1, topic="unknown")),
+    (TXN, E.OFFSET_METADATA_TOO_LARGE): plain(lambda g: g.txn_commit(1, metadata="x" * 4097)),
+    (TXN, E.ILLEGAL_GENERATION): as_member(lambda g, me, at: g.txn_commit(1, member_id=me, generation=at + 1)),
+    (TXN, E.UNKNOWN_MEMBER_ID): as_member(lambda g, _, at: g.txn_commit(1, member_id="stranger", generation=at)),
+    (TXN, E.FENCED_INSTANCE_ID): as_fenced(
+        lambda g, me, at: g.txn_commit(1, member_id=me, generation=at, instance="one")
+    ),
+    (TXN, E.INVALID_PRODUCER_EPOCH): plain(lambda g: g.txn_commit(1, epoch=-1)),
+    (TXN, E.INVALID_PRODUCER_ID_MAPPING): plain(lambda g: g.txn_commit(1, producer=-1)),
+    (TXN, E.INVALID_TXN_STATE): refused_as(Admission.NOT_IN_TRANSACTION, version=3),
+    (TXN, E.TRANSACTION_ABORTABLE): refused_as(Admission.NOT_IN_TRANSACTION, version=4),
 }
+
+
+async def _pending_and(groups, call):
+    assert await groups.txn_commit(1) == 0
+    return await call(groups)
 
 
 async def _member_and(groups, **options):
@@ -322,13 +366,14 @@ WORLDS = {
             (JOIN, E.UNKNOWN_SERVER_ERROR): a_new_life_that_says_too_much,
             (SYNC, E.UNKNOWN_SERVER_ERROR): too_large_an_assignment,
             (COMMIT, E.INVALID_COMMIT_OFFSET_SIZE): plain(lambda g: g.commit(1, metadata="x" * 3000)),
+            (TXN, E.INVALID_COMMIT_OFFSET_SIZE): plain(lambda g: g.txn_commit(1, metadata="x" * 3000)),
         },
     ),
     "before the topic is there": (
         before_the_topic,
         {
             **each_gets(
-                E.NOT_COORDINATOR, JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, FETCH, DESCRIBE, DELETE, OFFSET_DELETE
+                *(E.NOT_COORDINATOR, JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, FETCH, DESCRIBE, DELETE, OFFSET_DELETE, TXN)
             ),
             # Last: it creates the topic.
             **each_gets(E.COORDINATOR_NOT_AVAILABLE, FIND),
@@ -336,7 +381,7 @@ WORLDS = {
     ),
     "while its group is deleted": (
         while_a_group_is_deleted,
-        each_gets(E.COORDINATOR_NOT_AVAILABLE, JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT),
+        each_gets(E.COORDINATOR_NOT_AVAILABLE, JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, TXN),
     ),
     "while the disk hangs": (
         while_the_disk_hangs,
@@ -353,7 +398,7 @@ WORLDS = {
         before_office,
         {
             **each_gets(E.COORDINATOR_LOAD_IN_PROGRESS, JOIN, LEAVE, COMMIT, FETCH, DESCRIBE, LIST, DELETE),
-            **each_gets(E.COORDINATOR_LOAD_IN_PROGRESS, OFFSET_DELETE),
+            **each_gets(E.COORDINATOR_LOAD_IN_PROGRESS, OFFSET_DELETE, TXN),
             # Clients do not expect that code of these two.
             **each_gets(E.COORDINATOR_NOT_AVAILABLE, HEARTBEAT),
             **each_gets(E.REBALANCE_IN_PROGRESS, SYNC),
@@ -375,12 +420,14 @@ def _error(answer):
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_each_request_gets_the_error_that_is_meant_for_it(tmp_path, world):
+def test_each_request_gets_the_error_that_is_meant_for_it(tmp_path, monkeypatch, world):
     make, cases = WORLDS[world]
+    monkeypatch.setattr(registry, "transactions_level", lambda node: 2)
 
     async def test():
         got = {}
         async with make(tmp_path) as stage:
+            answer_questions(stage)
             for case, ask in cases.items():
                 got[case] = _error(await ask(stage, await stage.groups(_name(case))))
         assert {_name(case): error.name for case, error in got.items()} == {_name(case): case[1].name for case in cases}

@@ -8,11 +8,12 @@ import pytest
 
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.groups.records import CommittedOffset, OffsetKey, encoded_size
+from cluster.producer_errors import NotAdmittedError
 from cluster.state_bounds import StateFullError, StateOptions
-from kafka_api.groups.shared_writes import SharedWrites
+from kafka_api.groups.shared_writes import SharedWrites, TransactionalBatch
 from kafka_api.protocol.error_codes import ErrorCode
 from model.ids import ConsistencyLevel, Index, Offset, Term
-from model.key_value_batch import KeyValue, read_key_values
+from model.key_value_batch import KeyValue, encode_key_values, read_key_values
 from raft.errors import NotLeaderError, ReplicateTimedOutError
 from raft.replicate_item import ReplicateResult, ReplicateStages
 from tests.engine import consensus_of
@@ -30,9 +31,11 @@ class _Log:
     def __init__(self):
         self.entries = []
         self.deadlines = []
+        self.guards = []
         self._asked = deque()
 
-    def produce(self, batch, record_count, level, deadline, expected_term):
+    def produce(self, batch, record_count, level, deadline, expected_term, *, guard=None, is_transactional=False):
+        self.guards.append(guard if is_transactional else "plain")
         assert level is ConsistencyLevel.QUORUM_ACK
         assert expected_term == 3
         keys = [record.key for record in read_key_values(batch)]
@@ -103,6 +106,36 @@ async def test_writes_that_come_while_one_is_under_way_share_the_next_entry(log,
     assert not any(each.done() for each in others)
     await log.commit()
     assert [each.result() for each in others] == [2, 2]
+
+
+def _batch(name, guard=None):
+    return TransactionalBatch(encode_key_values([_record(name)], 0), 1, guard)
+
+
+@with_log
+async def test_a_batch_of_a_transaction_goes_alone_and_waits_for_no_commit(log, writes):
+    writes.write([_record(b"a")])
+    first = writes.write_batch(_batch(b"x", 7))
+    await _steps()
+    assert log.entries == [[b"a"], [b"x"]]
+    # It overtakes nothing that came before it, and what comes behind it waits for all entries under way.
+    for name in (b"b", b"c"):
+        writes.write([_record(name)])
+    second, third = writes.write_batch(_batch(b"y")), writes.write_batch(_batch(b"z", 8))
+    writes.write([_record(b"d")])
+    await _steps()
+    assert log.entries == [[b"a"], [b"x"]]
+    await log.commit()
+    await log.commit()
+    assert first.result() == 2
+    assert log.entries == [[b"a"], [b"x"], [b"b", b"c"], [b"y"], [b"z"]]
+    assert log.guards == ["plain", 7, "plain", None, 8]
+    await log.commit()
+    await log.refuse(NotAdmittedError("a marker came"))
+    await log.commit()
+    assert second.result() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert third.result() == 5
+    assert log.entries[5:] == [[b"d"]]
 
 
 @with_log
