@@ -21,10 +21,12 @@ from cluster.commands import decode_command
 from model.error_text import reason_of
 from model.ids import RAFT0, GroupId
 from model.record_batch import CODECS, read_header
+from model.record_codec import CorruptRecordsError
 from raft.configuration_entry import decode_configuration
 from raft.group_configuration import GroupConfiguration
 from raftka.broker.offline.read_only_files import ReadOnlyFiles
 from raftka.broker.offline.segment_walk import Blank, Damage, Found, walk
+from raftka.broker.offline.transaction_rows import marker_row, pending_rows
 from runtime.files import File
 from storage.entry import Entry, EntryKind, ParsedEntry
 from storage.errors import StorageError
@@ -135,12 +137,13 @@ class LogRows:
             yield self._damage(path, 0, reason_of(error))
             return
         if snapshot is not None:
-            configuration, flaw = None, None
-            if snapshot.configuration:
-                try:
+            configuration, pending, flaw = None, None, None
+            try:
+                pending = pending_rows(self._name, snapshot.state)
+                if snapshot.configuration:
                     configuration = _configuration(decode_configuration(snapshot.configuration))
-                except StorageError as error:
-                    flaw = reason_of(error)
+            except StorageError as error:
+                flaw = reason_of(error)
             yield {
                 "type": "snapshot",
                 "start_index": snapshot.start.index,
@@ -152,6 +155,8 @@ class LogRows:
                 "state_bytes": len(snapshot.state),
                 # None: the group's first one, with which it was created.
                 "configuration": configuration,
+                # Of `__consumer_offsets` only.
+                "pending_offsets": pending,
             }
             if flaw is not None:
                 yield self._damage(path, 0, flaw)
@@ -364,6 +369,8 @@ def _batch(entry: Entry) -> tuple[Row, str | None]:
         "is_log_append_time": header.uses_log_append_time,
         "is_transactional": header.is_transactional,
         "is_control": header.is_control,
+        # What a control batch says.
+        "marker": None,
     }
     if header.size != size:
         return row, f"entry {entry.index}: a batch of {header.size} bytes in a payload of {size}"
@@ -374,4 +381,9 @@ def _batch(entry: Entry) -> tuple[Row, str | None]:
         )
     if header.base_offset != entry.base_offset:
         return row, f"entry {entry.index}: a batch at offset {header.base_offset}, the entry says {entry.base_offset}"
+    if header.is_control:
+        try:
+            row["marker"] = marker_row(entry.payload)
+        except CorruptRecordsError as error:
+            return row, f"entry {entry.index}: {error}"
     return row, None

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from raftka.broker.offline.log_rows import Row
+from raftka.broker.offline.transaction_rows import marker_text
 
 # Two directories that one node had are told apart by so many digits; JSON has all of them.
 _DIRECTORY_SHOWN = 8
@@ -25,6 +26,9 @@ def lines_of(row: Row) -> Iterator[str]:
             )
             if row["configuration"] is not None:
                 yield f"  configuration of the snapshot: {_members(row['configuration'])}"
+            for each in row["pending_offsets"] or ():
+                count, producer_id = _count(each["offsets"], "offset"), each["producer_id"]
+                yield f"  {count} pending in a transaction of producer {producer_id}"
         case "segment":
             index = {"none": "no index file", "ok": "index file ok"}.get(row["index_file"], "index file not usable")
             yield f"segment {row['file']}: {row['bytes']} bytes, {index}"
@@ -69,6 +73,10 @@ def _entry(row: Row) -> str:
             line += (
                 f", producer {batch['producer_id']} epoch {batch['producer_epoch']} sequence {batch['base_sequence']}"
             )
+        if batch["marker"]:
+            line += f", {marker_text(batch['marker'])}"
+        elif batch["is_transactional"]:
+            line += ", part of a transaction"
     if start := row.get("start"):
         line += f"; the log starts at entry {start['index']}, offset {start['offset']}"
     if configuration := row.get("configuration"):

@@ -13,7 +13,12 @@ from typing import Any
 
 import pytest
 
+from cluster.groups.offsets_log_state import OffsetsLogState
+from cluster.groups.records import CommittedOffset, OffsetKey, encode_record
+from model.control_batch import NO_PREPARE, Marker, MarkerType, Prepare, encode_marker
 from model.ids import DirectoryId, Index, NodeId, Offset, Replica, Term
+from model.key_value_batch import encode_key_values
+from model.record_batch import TRANSACTIONAL_MASK, BatchProducer, stamp
 from raft.configuration_entry import encode_configuration
 from raft.group_configuration import GroupConfiguration, Revision
 from raftka.broker.dump_log import main
@@ -22,6 +27,7 @@ from raftka.broker.offline.lock_holder import holder_of
 from raftka.broker.offline.log_rows import LogRows, Wanted
 from raftka.broker.offline.read_only_files import ReadOnlyFiles
 from raftka.broker.offline.row_text import lines_of
+from raftka.broker.offline.transaction_rows import marker_row, marker_text
 from runtime.files import OsFileSystem
 from storage.entry import Entry, EntryKind
 from storage.log_start import ORIGIN, LogStart
@@ -528,3 +534,61 @@ def test_a_file_of_the_reader_cannot_be_written_to(tmp_path: Path) -> None:
         file.truncate(0)
     file.close()
     assert (tmp_path / "it").read_bytes() == b"as it was"
+
+
+# -- transactions -------------------------------------------------------------------------------------------------
+
+
+def test_a_marker_says_what_it_ends_and_which_decision_it_carries() -> None:
+    marker = Marker(7, 2, MarkerType.ABORT, 5, 40, Prepare(3, 9))
+    row = marker_row(encode_marker(marker, 0))
+    assert row == {"type": "abort", "coordinator_epoch": 5, "first_offset": 40, "decision": [3, 9]}
+    assert marker_text(row) == "ABORT of what begins at offset 40, decision 3.9"
+    asked = marker_row(encode_marker(marker._replace(prepare=NO_PREPARE), 0))
+    assert marker_text(asked) == "ABORT of what begins at offset 40, asked for by an administrator"
+
+
+def _offsets_log(folder: Path, state: bytes) -> Place:
+    async def scenario() -> Place:
+        place = Place(folder)
+        producer = BatchProducer(7, 0, TRANSACTIONAL_MASK)
+        pending = encode_record(OffsetKey("g", "t", 0), CommittedOffset(5, -1, "", 0))
+        end = Marker(7, 0, MarkerType.COMMIT, 5, 0, Prepare(3, 9))
+        async with place.opened() as log:
+            for index, batch in enumerate([encode_key_values([pending], 0, producer), encode_marker(end, 0)]):
+                stamp(batch, index, 1)
+                entry = Entry(Index(index + 1), Term(1), EntryKind.DATA, Offset(index), 1, bytes(batch))
+                await log.append([entry])
+            await log.flush()
+            await log.save_snapshot(Snapshot(ORIGIN, Index(1), Term(1), state))
+        return place
+
+    return asyncio.run(scenario())
+
+
+def test_a_log_of_offsets_shows_what_is_pending_and_what_ended_it(tmp_path: Path) -> None:
+    state = OffsetsLogState()
+    record = encode_record(OffsetKey("g", "t", 0), CommittedOffset(5, -1, "", 0))
+    batch = encode_key_values([record], 0, BatchProducer(7, 0, TRANSACTIONAL_MASK))
+    state.note(Entry(Index(1), Term(1), EntryKind.DATA, Offset(0), 1, bytes(batch)))
+    state.commit(Index(1))
+    place = _offsets_log(tmp_path, b"".join(state.snapshot()))
+    directory = str(place.directory)
+    rows = list(LogRows(ReadOnlyFiles(), directory, "__consumer_offsets-3", Wanted()).rows())
+    (snapshot,) = [row for row in rows if row["type"] == "snapshot"]
+    assert snapshot["pending_offsets"] == [{"producer_id": 7, "offsets": 1}]
+    assert "  1 offset pending in a transaction of producer 7" in list(lines_of(snapshot))
+    first, second = ["".join(lines_of(row)) for row in rows if row["type"] == "entry"]
+    assert first.endswith("producer 7 epoch 0 sequence -1, part of a transaction")
+    assert second.endswith("COMMIT of what begins at offset 0, decision 3.9")
+    assert rows[-1]["damages"] == 0
+    # Of a log whose topic is not known, nothing is said of its state.
+    rows = list(LogRows(ReadOnlyFiles(), directory, None, Wanted()).rows())
+    assert [row["pending_offsets"] for row in rows if row["type"] == "snapshot"] == [None]
+
+
+def test_a_state_of_groups_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
+    place = _offsets_log(tmp_path, b"\x09")
+    log = LogRows(ReadOnlyFiles(), str(place.directory), "__consumer_offsets-3", Wanted())
+    damages = [row for row in log.rows() if row["type"] == "damage"]
+    assert [each["reason"] for each in damages] == ["group state of format 9, this version reads up to 2"]
