@@ -1,10 +1,16 @@
 """Offsets in transactions in the state of a partition of `__consumer_offsets`: the design's schedules, and formats."""
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import run_state_machine_as_test
 from offset_entries import commit_of, committed, marker_of, place, placed, txn_commit
+from test_pending_offsets_model import PendingMachine
 
+from cluster.groups import offsets_log_state
 from cluster.groups.group_table import GroupTable
 from cluster.groups.offsets_log_state import OffsetsLogState
+from cluster.groups.pending_offsets import effects_of_marker, effects_of_plain
 from cluster.producer_errors import (
     InvalidProducerEpochError,
     MarkerRefusedError,
@@ -237,3 +243,58 @@ def test_large_states_of_format_2_are_written_and_read_in_steps():
     again = OffsetsLogState()
     assert len(list(again.restore(b"".join(parts), Index(1)))) >= 9
     assert list(again.table.pending) == list(state.table.pending)
+
+
+@given(st.binary(max_size=120), st.integers(0, 200))
+def test_any_bytes_of_format_2_are_a_state_or_a_named_error(data, kept):
+    saved = b"".join(
+        replica(
+            txn_commit(7, (place(), committed(5))),
+            commit_of((place(1), committed(4))),
+            marker_of(8, 9, (1, 1)),
+        ).snapshot()
+    )
+    for state in (b"\x02" + data, saved[:kept] + data, saved[:kept] + data + saved[kept + len(data) :]):
+        again = OffsetsLogState()
+        try:
+            list(again.restore(state, Index(3)))
+        except CorruptLogError:
+            continue
+        written = b"".join(again.snapshot())
+        once_more = OffsetsLogState()
+        list(once_more.restore(written, Index(3)))
+        assert b"".join(once_more.snapshot()) == written
+
+
+# -- planted bugs -------------------------------------------------------------------------------------------------
+
+PLANTED = {
+    "a pending offset replaces a newer one": ("effects_of_plain", lambda records, pending: records),
+    "a deletion leaves what is pending": (
+        "effects_of_plain",
+        lambda records, pending: [each for each in effects_of_plain(records, pending) if each[1] is not None],
+    ),
+    "an abort applies what is pending": (
+        "effects_of_marker",
+        lambda producer_id, pending, is_commit: effects_of_marker(producer_id, pending, is_commit=True),
+    ),
+    "a commit applies nothing": (
+        "effects_of_marker",
+        lambda producer_id, pending, is_commit: effects_of_marker(producer_id, pending, is_commit=False),
+    ),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_the_model_of_pending_offsets_catches_a_planted_bug(monkeypatch, planted):
+    monkeypatch.setattr(offsets_log_state, *PLANTED[planted])
+    few = settings(
+        max_examples=300,
+        stateful_step_count=30,
+        database=None,
+        phases=[Phase.generate],
+        derandomize=True,
+        report_multiple_bugs=False,
+    )
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(PendingMachine, settings=few)
