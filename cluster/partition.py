@@ -209,7 +209,7 @@ class Partition:
         batch: bytearray,
         record_count: int,
         level: ConsistencyLevel,
-        deadline: float,
+        deadline: float | None,
         expected_term: Term | None = None,
         *,
         guard: int | None = None,
@@ -217,7 +217,8 @@ class Partition:
     ) -> ReplicateStages:
         """Append one checked v2 batch, which belongs to the engine from now on; in no other term than this one.
 
-        `guard` was taken before the coordinator was asked, in `expected_term`.
+        `guard` was taken before the coordinator was asked, in `expected_term`. Without a `deadline` (loop time) the
+        call ends with the commit, a refusal, or the leadership.
         """
         entry = NewEntry(EntryKind.DATA, batch, record_count, guard, is_transactional)
         return self._consensus.replicate([entry], level, expected_term=expected_term, deadline=deadline)

@@ -18,8 +18,9 @@
 - described_configs: configurations as clients see them
 - preferred_leaders: lets the first replica of a partition lead, or tells whether it could
 - auto_topics: topics that exist because a client asked for them
+- coordinators: what the coordinators of groups and of transactions have in common
 - groups: classic consumer groups: the state machine, and their coordinator
-- transactions: the state machine of a transactional id
+- transactions: the state machine of a transactional id, and its coordinator
 - error_mapping: our errors -> Kafka's error codes
 - compatibility: writes the tables of docs/compatibility.md
 - protocol: the wire codec: frames, messages, schema

@@ -11,14 +11,11 @@ Pure, with neither clock nor I/O:
 - expiry: which committed offsets have outlived their retention
 
 Around it:
-- coordinator: finds the partition that keeps a group, and creates the topic when it is first asked for
+- coordinator: what is said to requests about the groups that this broker keeps, by `kafka_api.coordinators.office`
 - coordinated_partition: the groups of one partition while this broker leads it in one term
 - held_group: one group there: its machine, its timer, its writes
-- shared_writes: the writes of many groups share entries, rounds and fsyncs
 - transactional_commits: offsets that are committed in transactions
 - lag: how far the groups that are kept here are behind
-- offsets_creation: `__consumer_offsets` comes to be
-- group_errors: errors of the engine as members get them
 - member_memory: what all members at a broker take
 - options: bounds and times
 """

@@ -10,17 +10,18 @@ from collections.abc import Collection, Sequence
 
 from cluster.groups.group_table import GroupTable
 from cluster.groups.offsets_log_state import OffsetsLogState
+from cluster.groups.offsets_topic import OFFSETS_LEVEL
 from cluster.groups.records import GroupKey, Key, OffsetKey, StoredGroup, Value, encode_record
 from cluster.partition import Partition
+from kafka_api.coordinators.coordinator_errors import coordinator_error
+from kafka_api.coordinators.shared_writes import SharedWrites, TransactionalBatch
 from kafka_api.groups.deletion_parts import deletion_parts
 from kafka_api.groups.expiry import expired_offsets
 from kafka_api.groups.group import Group, GroupState
-from kafka_api.groups.group_errors import coordinator_error
 from kafka_api.groups.group_events import Identity
 from kafka_api.groups.held_group import HeldGroup
 from kafka_api.groups.member_memory import MemberMemory
 from kafka_api.groups.options import GroupOptions
-from kafka_api.groups.shared_writes import SharedWrites, TransactionalBatch
 from kafka_api.groups.subscription import CONSUMER, consumed_topics
 from kafka_api.options import OptionsInForce
 from kafka_api.protocol.error_codes import ErrorCode
@@ -63,7 +64,8 @@ class CoordinatedPartition:
         # Those that may be dropped once the table knows what was written of them.
         self._idle: dict[str, HeldGroup] = {}
         self._is_ended = False
-        self._writes = SharedWrites(partition, self.term, self._options.write_timeout_ms / 1000, self.now_ms)
+        timeout = self._options.write_timeout_ms / 1000
+        self._writes = SharedWrites(partition, self.term, OFFSETS_LEVEL, timeout, self.now_ms, coordinator_error)
         state.on_applied = self._drop_idle
 
     @property

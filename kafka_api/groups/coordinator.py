@@ -1,48 +1,39 @@
 """The group coordinator of one broker: which groups it keeps, since when, and what it says to requests about them."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 
-from cluster.commands import BrokerRecord
 from cluster.groups.offsets_log_state import OffsetsLogState
-from cluster.groups.offsets_topic import OFFSETS_TOPIC, offsets_partition
+from cluster.groups.offsets_topic import OFFSETS_TOPIC, OFFSETS_TOPIC_CONFIGS
 from cluster.groups.records import CommittedOffset, OffsetKey
 from cluster.node import Node
 from cluster.partition import Partition
 from cluster.topic_table import Topic
+from kafka_api.coordinators.office import CoordinatorOffice
 from kafka_api.groups.coordinated_partition import CoordinatedPartition
 from kafka_api.groups.group_events import Identity, Join, JoinResult, Sync, SyncResult
 from kafka_api.groups.held_group import new_group_bytes
 from kafka_api.groups.lag import GroupLags
 from kafka_api.groups.member_memory import MemberMemory
-from kafka_api.groups.offsets_creation import OffsetsCreation
 from kafka_api.groups.options import GroupOptions
 from kafka_api.options import OptionsInForce
 from kafka_api.protocol.error_codes import ErrorCode
-from model.ids import GroupId
-from raft.consensus import Consensus
 from runtime.gate import Gate
 
 _logger = logging.getLogger("kafka.groups")
-# A replica that took office while it was being opened is found so late.
-_LOOK_INTERVAL = 0.5
 
 
-class GroupCoordinator:
+class GroupCoordinator(CoordinatorOffice[CoordinatedPartition]):
     """See the module. Requests are answered with a code where this broker is not the one to ask."""
 
     def __init__(self, node: Node, in_force: OptionsInForce) -> None:
         self._in_force = in_force
         options = self.options
         self._is_changed = asyncio.Event()
-        self._node = node
-        self._gate = Gate("group coordinator")
         self._memory = MemberMemory(options.member_bytes_max)
-        self._creation = OffsetsCreation(node, options.topic_partitions, self._gate)
-        self._active: dict[GroupId, CoordinatedPartition] = {}
-        self._leadership_news = asyncio.Event()
+        gate, partitions = Gate("group coordinator"), options.topic_partitions
+        super().__init__(node, OFFSETS_TOPIC, OFFSETS_TOPIC_CONFIGS, partitions, gate, _logger)
         self.lags = GroupLags(node, self._active.values, options.lag_interval_ms)
 
     @property
@@ -57,126 +48,22 @@ class GroupCoordinator:
         self._is_changed.set()
 
     def start(self) -> None:
-        """Begin to take over what this broker leads. The node has started."""
-        self._node.groups.add_leadership_listener(self._on_leadership)
+        """See `CoordinatorOffice`."""
+        super().start()
         self._node.controller.topics.add_delete_listener(self._on_deleted)
-        self._node.leadership.add_listener(self._on_leadership_news)
-        self._gate.spawn(self._look(), name="look")
         self._gate.spawn(self._expire(), name="expire offsets")
         self._gate.spawn(self.lags.run(), name="measure lags")
 
-    async def stop(self) -> None:
-        """Keep no group any more; whoever waits is told to look for the next coordinator."""
-        for active in self._active.values():
-            active.end()
-        self._active.clear()
-        await self._gate.close()
+    @property
+    def _first_leader_wait(self) -> float:
+        return self.options.first_leader_wait_ms / 1000
 
-    # -- who keeps what -----------------------------------------------------------------------------------------
-
-    def find_coordinator(self, group_id: str) -> BrokerRecord | None:
-        """Return the broker that keeps a group; None while nobody does. Asking creates the topic."""
-        topic = self._node.controller.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            self._creation.request()
-            return None
-        number = offsets_partition(group_id, len(topic.replicas))
-        leader = self._node.leadership.leader_of(topic.group(number))
-        if leader is None or not self._node.is_alive(leader.node_id):
-            return None
-        return self._node.controller.members.get(leader.node_id)
-
-    async def wait_for_first_leader(self, group_id: str) -> None:
-        """Wait until somebody keeps the group, for at most `first_leader_wait_ms`, if nobody ever has.
-
-        librdkafka 2.16 asks three times within 0.3 s for an administrative request. After that it neither asks again
-        nor fails: the request hangs until its time is over. So the first request of a new cluster waits here. Later
-        elections are not waited for, because answers to other requests of the same connection would wait, too.
-        """
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.options.first_leader_wait_ms / 1000):
-                while self.find_coordinator(group_id) is None and self._awaits_first_leader(group_id):
-                    await self._leadership_news.wait()
-
-    def _awaits_first_leader(self, group_id: str) -> bool:
-        topic = self._node.controller.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            return not self._gate.is_closed
-        return self._node.leadership.newest_term(topic.group(offsets_partition(group_id, len(topic.replicas)))) < 0
-
-    def _on_leadership_news(self) -> None:
-        # Whoever waits now is woken; whoever comes later waits for the next news.
-        self._leadership_news.set()
-        self._leadership_news.clear()
-
-    def locate(self, group_id: str) -> CoordinatedPartition | ErrorCode:
-        """Return the partition that keeps a group, if this broker leads it and knows its members."""
-        topic = self._node.controller.topics.get(OFFSETS_TOPIC)
-        if topic is None or self._gate.is_closed:
-            return ErrorCode.NOT_COORDINATOR
-        group = topic.group(offsets_partition(group_id, len(topic.replicas)))
-        partition = self._node.partitions.get(group)
-        if partition is None or partition.failure is not None:
-            return ErrorCode.NOT_COORDINATOR
-        if not partition.is_in_office:
-            is_leader = partition.is_leader
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_leader else ErrorCode.NOT_COORDINATOR
-        active = self._active_of(partition)
-        return active if active is not None and active.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-
-    def all_here(self) -> list[CoordinatedPartition] | ErrorCode:
-        """Return every partition that is kept here; an error while one of them is not known yet."""
-        found = []
-        for partition in self._led_here():
-            active = self._active_of(partition) if partition.is_in_office else None
-            if active is None or not active.is_loaded:
-                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            found.append(active)
-        return found
-
-    def _led_here(self) -> list[Partition]:
-        """Return what this broker was elected for, in office yet or not."""
-        topic = self._node.controller.topics.get(OFFSETS_TOPIC)
-        numbers = range(0 if topic is None else len(topic.replicas))
-        partitions = [self._node.partitions.get(topic.group(number)) for number in numbers if topic is not None]
-        whole = [each for each in partitions if each is not None and each.failure is None]
-        return [partition for partition in whole if partition.is_leader]
-
-    def _active_of(self, partition: Partition) -> CoordinatedPartition | None:
-        """Return the groups of a partition that is led here, from the term's first look on."""
-        group = partition.group
-        active = self._active.get(group)
-        if active is not None and active.term == partition.leader_epoch and active.partition is partition:
-            return active
-        if active is not None:
-            active.end()
+    def _new_kept(self, partition: Partition) -> CoordinatedPartition | None:
         if not isinstance(partition.log_state, OffsetsLogState):
             return None
-        active = CoordinatedPartition(
+        return CoordinatedPartition(
             partition, partition.log_state, self._in_force, self._node.env.wall_clock, self._memory
         )
-        self._active[group] = active
-        self._gate.spawn(active.load(), name=f"load {group}")
-        return active
-
-    def _on_leadership(self, consensus: Consensus) -> None:
-        active = self._active.get(consensus.group)
-        if active is not None and not active.is_current:
-            consensus.logger_of(_logger.name).info("no coordinator any more, term %d is over", active.term)
-            active.end()
-            del self._active[consensus.group]
-        if not consensus.is_in_office or self._gate.is_closed:
-            return
-        partition = self._node.partitions.get(consensus.group)
-        if partition is not None and partition.topic.name == OFFSETS_TOPIC:
-            self._active_of(partition)
-
-    async def _look(self) -> None:
-        while True:
-            for partition in self._led_here():
-                if partition.is_in_office:
-                    self._active_of(partition)
-            await asyncio.sleep(_LOOK_INTERVAL)
 
     def _on_deleted(self, topic: Topic) -> None:
         for active in self._active.values():

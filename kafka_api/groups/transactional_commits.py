@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from cluster.groups.records import CommittedOffset, OffsetKey
 from cluster.transactions.admission import PartitionName
+from kafka_api.coordinators.shared_writes import TransactionalBatch
 from kafka_api.groups.coordinated_partition import CoordinatedPartition
 from kafka_api.groups.coordinator import GroupCoordinator
 from kafka_api.groups.group_events import Identity
-from kafka_api.groups.shared_writes import TransactionalBatch
 from kafka_api.protocol.error_codes import ErrorCode
 from model.record_batch import BatchProducer
 

@@ -4,7 +4,7 @@ import pytest
 
 import cluster.groups.offsets_log_state
 import cluster.groups.records
-import kafka_api.groups.shared_writes
+import kafka_api.groups.coordinated_partition
 import kafka_api.handlers.offset_commit
 from cluster.groups.group_table import record_size
 from cluster.groups.offsets_log_state import OffsetsLogState
@@ -21,7 +21,7 @@ from storage.entry import EntryKind
 
 def commits_are_answered_when_the_leader_has_written(patch: pytest.MonkeyPatch) -> None:
     """A commit is answered before a majority has it."""
-    patch.setattr(kafka_api.groups.shared_writes, "OFFSETS_LEVEL", ConsistencyLevel.LEADER_ACK)
+    patch.setattr(kafka_api.groups.coordinated_partition, "OFFSETS_LEVEL", ConsistencyLevel.LEADER_ACK)
 
 
 def generations_are_not_compared(patch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,9 @@ import pytest
 
 from cluster.groups.offsets_topic import OFFSETS_TOPIC, offsets_partition
 from cluster.transactions.admission import AddToTransactionReply, Admission
+from kafka_api.coordinators import coordinator_errors
 from kafka_api.error_mapping import error_code
-from kafka_api.groups import answered_errors, group_errors
+from kafka_api.groups import answered_errors
 from kafka_api.groups.answered_errors import ANSWERED_ERRORS
 from kafka_api.groups.options import GroupOptions
 from kafka_api.handlers import registry
@@ -442,9 +443,10 @@ def test_every_error_that_is_listed_has_a_request_that_brings_it():
 
 
 def test_the_code_of_groups_names_no_error_that_is_not_listed():
-    groups, handlers = Path(group_errors.__file__).parent, Path(registry.__file__).parent
-    lists = {Path(answered_errors.__file__), Path(group_errors.__file__)}
-    sources = [path for path in groups.glob("*.py") if path not in lists]
+    shared, handlers = Path(coordinator_errors.__file__), Path(registry.__file__).parent
+    lists = {Path(answered_errors.__file__), shared}
+    folders = (Path(answered_errors.__file__).parent, shared.parent)
+    sources = [path for folder in folders for path in folder.glob("*.py") if path not in lists]
     sources += [handlers / f"{key.name.lower()}.py" for key in ANSWERED_ERRORS]
     named = {
         ErrorCode[node.attr]
@@ -463,5 +465,5 @@ def _engine_errors():
 
 @pytest.mark.parametrize("error", _engine_errors())
 def test_an_error_of_the_engine_sends_clients_back_or_to_the_next_coordinator(error):
-    told = group_errors.coordinator_error(error.__new__(error))
+    told = coordinator_errors.coordinator_error(error.__new__(error))
     assert told in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -10,7 +10,8 @@ from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.groups.records import CommittedOffset, OffsetKey, encoded_size
 from cluster.producer_errors import NotAdmittedError
 from cluster.state_bounds import StateFullError, StateOptions
-from kafka_api.groups.shared_writes import SharedWrites, TransactionalBatch
+from kafka_api.coordinators.coordinator_errors import coordinator_error
+from kafka_api.coordinators.shared_writes import SharedWrites, TransactionalBatch
 from kafka_api.protocol.error_codes import ErrorCode
 from model.ids import ConsistencyLevel, Index, Offset, Term
 from model.key_value_batch import KeyValue, encode_key_values, read_key_values
@@ -63,7 +64,7 @@ async def _steps():
 
 
 def _writes(log):
-    return SharedWrites(log, Term(3), _TIMEOUT, lambda: 0)
+    return SharedWrites(log, Term(3), ConsistencyLevel.QUORUM_ACK, _TIMEOUT, lambda: 0, coordinator_error)
 
 
 def _record(name, size=1):

@@ -4,7 +4,7 @@ from cluster.producer_errors import NotAdmittedError
 from kafka_api.error_mapping import error_code
 from kafka_api.protocol.error_codes import ErrorCode
 
-# As in Kafka: what a partition's leader would say means something else to a member of a group.
+# As in Kafka: what a partition's leader would say means something else to whoever asks a coordinator.
 _CODES = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,

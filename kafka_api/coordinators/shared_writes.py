@@ -1,4 +1,4 @@
-"""Writes to one partition of `__consumer_offsets`: those of many groups share an entry, its round and its fsync.
+"""Writes to one partition of a coordinator's topic: those of many machines share an entry, its round and its fsync.
 
     writes     a        b c d               e
                |          |                 |
@@ -19,14 +19,11 @@ each of its writes is judged in an entry of its own.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from cluster.groups.offsets_topic import OFFSETS_LEVEL
 from cluster.partition import Partition
 from cluster.state_bounds import StateFullError
-from kafka_api.groups.group_errors import coordinator_error
-from kafka_api.protocol.error_codes import ErrorCode
-from model.ids import Index, Term
+from model.ids import ConsistencyLevel, Index, Term
 from model.key_value_batch import KeyValue, encode_key_values
 from raft.replicate_item import ReplicateResult
 
@@ -34,7 +31,8 @@ from raft.replicate_item import ReplicateResult
 # in one step of its loop.
 _SHARED_BYTES_MAX = 64 * 1024
 
-Outcome = Index | ErrorCode
+# What a write is answered with that has failed.
+F = TypeVar("F")
 
 
 class TransactionalBatch(NamedTuple):
@@ -45,51 +43,68 @@ class TransactionalBatch(NamedTuple):
     guard: int | None
 
 
-class _Write(NamedTuple):
-    """One call: its records and their size in bytes, or its own batch; until when (loop time), and who waits."""
+class _Write(NamedTuple, Generic[F]):
+    """One call: its records and their size in bytes, or its own batch; and who waits.
+
+    `deadline`: until when, in loop time; None: as long as the term.
+    """
 
     records: Sequence[KeyValue]
     size: int
-    deadline: float
-    done: "asyncio.Future[Outcome]"
+    deadline: float | None
+    done: "asyncio.Future[Index | F]"
     batch: TransactionalBatch | None = None
 
 
-class SharedWrites:
+class SharedWrites(Generic[F]):
     """See the module.
 
     Args:
         partition: Where it writes, in `term` and in no other.
-        timeout: Seconds after which a write that is not committed is given up; it may be committed later.
+        level: At which it writes.
+        timeout: Seconds after which a write that is not committed is given up; it may be committed later. None: a write
+            ends with its commit, a refusal, or the term.
         now_ms: The wall clock.
+        failure: Makes of an error of the engine what the write is answered with.
     """
 
-    def __init__(self, partition: Partition, term: Term, timeout: float, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        term: Term,
+        level: ConsistencyLevel,
+        timeout: float | None,
+        now_ms: Callable[[], int],
+        failure: Callable[[BaseException], F],
+    ) -> None:
         self._partition = partition
         self._term = term
+        self._level = level
         self._timeout = timeout
         self._now_ms = now_ms
-        self._waiting: deque[_Write] = deque()
+        self._failure = failure
+        self._waiting: deque[_Write[F]] = deque()
         self._under_way = 0
         self._is_looking = False
 
-    def write(self, records: Sequence[KeyValue]) -> "asyncio.Future[Outcome]":
-        """Append records behind those of all calls before; the result is their index once committed, or a code.
+    def write(self, records: Sequence[KeyValue]) -> "asyncio.Future[Index | F]":
+        """Append records behind those of all calls before; the result is their index once committed, or the failure.
 
         They are in one entry as a whole. The future is never cancelled and never fails.
         """
         size = sum(len(record.key) + len(record.value or b"") for record in records)
         return self._wait(records, size, None)
 
-    def write_batch(self, batch: TransactionalBatch) -> "asyncio.Future[Outcome]":
+    def write_batch(self, batch: TransactionalBatch) -> "asyncio.Future[Index | F]":
         """As `write`, for a batch of a transaction."""
         return self._wait((), len(batch.payload), batch)
 
     def _wait(
         self, records: Sequence[KeyValue], size: int, batch: TransactionalBatch | None
-    ) -> "asyncio.Future[Outcome]":
+    ) -> "asyncio.Future[Index | F]":
         loop = asyncio.get_running_loop()
-        write = _Write(records, size, loop.time() + self._timeout, loop.create_future(), batch)
+        deadline = None if self._timeout is None else loop.time() + self._timeout
+        write: _Write[F] = _Write(records, size, deadline, loop.create_future(), batch)
         self._waiting.append(write)
         self._look_soon()
         return write.done
@@ -112,8 +127,8 @@ class SharedWrites:
         while self._may_begin():
             self._begin(self._take())
 
-    def _take(self) -> list[_Write]:
-        """Return what shares the next entry: in the order of the calls, so that no write overtakes one of its group."""
+    def _take(self) -> list[_Write[F]]:
+        """Return what shares the next entry: in the order of the calls, so that none overtakes one of its machine."""
         taken = [self._waiting.popleft()]
         size = taken[0].size
         if taken[0].batch is not None:
@@ -124,26 +139,26 @@ class SharedWrites:
         return taken
 
     @staticmethod
-    def _shares(write: _Write, size: int) -> bool:
+    def _shares(write: _Write[F], size: int) -> bool:
         return write.batch is None and size + write.size <= _SHARED_BYTES_MAX
 
-    def _begin(self, writes: list[_Write]) -> None:
+    def _begin(self, writes: list[_Write[F]]) -> None:
         # The first came first: nobody waits for longer than its own time.
         deadline, own = writes[0].deadline, writes[0].batch
         if own is not None:
             stages = self._partition.produce(
-                *(own.payload, own.record_count, OFFSETS_LEVEL, deadline, self._term),
+                *(own.payload, own.record_count, self._level, deadline, self._term),
                 guard=own.guard,
                 is_transactional=True,
             )
         else:
             records = [record for write in writes for record in write.records]
             batch = encode_key_values(records, self._now_ms())
-            stages = self._partition.produce(batch, len(records), OFFSETS_LEVEL, deadline, expected_term=self._term)
+            stages = self._partition.produce(batch, len(records), self._level, deadline, expected_term=self._term)
         self._under_way += 1
         stages.replicated.add_done_callback(lambda replicated: self._on_replicated(writes, replicated))
 
-    def _on_replicated(self, writes: list[_Write], replicated: "asyncio.Future[ReplicateResult]") -> None:
+    def _on_replicated(self, writes: list[_Write[F]], replicated: "asyncio.Future[ReplicateResult]") -> None:
         # G6 of RFC 0009: whoever shares an entry is answered by the outcome of that entry.
         assert self._under_way > 0
         error = replicated.exception()
@@ -152,7 +167,7 @@ class SharedWrites:
             for write in writes:
                 self._begin([write])
         else:
-            outcome = replicated.result().last_index if error is None else coordinator_error(error)
+            outcome = replicated.result().last_index if error is None else self._failure(error)
             for write in writes:
                 write.done.set_result(outcome)
         self._under_way -= 1
