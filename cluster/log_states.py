@@ -8,6 +8,8 @@ from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.node_options import NodeOptions
 from cluster.producer_state import ProducerState
 from cluster.topic_table import Topic
+from cluster.transactions.transactions_log_state import TransactionsLogState
+from cluster.transactions.transactions_topic import TRANSACTIONS_TOPIC
 from raft.log_state import LogState
 
 
@@ -30,6 +32,8 @@ class LogStates:
         if topic.name == OFFSETS_TOPIC:
             name = topic.partition_name(number)
             return OffsetsLogState(name, self._state_options, self._lived_ms, self._producer_options)
+        if topic.name == TRANSACTIONS_TOPIC:
+            return TransactionsLogState(topic.partition_name(number), self._state_options)
         return ProducerState(self._lived_ms, self._producer_options, topic.older_producers)
 
     def change_options(self, options: NodeOptions) -> None:

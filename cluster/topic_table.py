@@ -21,12 +21,15 @@ from cluster.errors import (
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.placement import Move, Placement
 from cluster.telemetry.telemetry_topic import TELEMETRY_TOPIC
+from cluster.transactions.transactions_topic import TRANSACTIONS_TOPIC
 from model.counted import counted
 from model.ids import DirectoryId, GroupId, NodeId, Replica, TopicId, number_of, partition_group, topic_of
 from model.topic_config import TopicConfig, resolve_topic_config
 from raft.group_configuration import Revision
 
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TELEMETRY_TOPIC})
+# Coordinators keep what they know there.
+_COORDINATOR_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+INTERNAL_TOPICS = _COORDINATOR_TOPICS | {TELEMETRY_TOPIC}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Topic:
 
         Spark's Kafka source leaves out topics that are called internal, and says nothing.
         """
-        return self.name == OFFSETS_TOPIC
+        return self.name in _COORDINATOR_TOPICS
 
     @property
     def is_vital(self) -> bool:
@@ -75,7 +78,7 @@ class Topic:
 
         Telemetry has not: what only watches must not take what elections and commits of groups need.
         """
-        return self.name == OFFSETS_TOPIC
+        return self.name in _COORDINATOR_TOPICS
 
     def partition_name(self, partition: int) -> str:
         """Return what people call a partition: `orders-0`."""

@@ -23,6 +23,7 @@ SECTIONS = {
     "disk.reserve.bytes": "Disk, segments and retention",
     "log.message.timestamp.type": "Timestamps and producers",
     "group.min.session.timeout.ms": "Consumer groups",
+    "transaction.max.timeout.ms": "Transactions",
     "socket.request.max.bytes": "Clients and the log of the broker",
 }
 

@@ -44,7 +44,6 @@ RESERVED_FEATURES = (
     "raftka.isr",
     "raftka.security",
     "raftka.tables",
-    "transaction.version",
 )
 
 HEAD = """\

@@ -15,8 +15,6 @@ _PENDING_MAX = 64
 _TIMEOUT = 10.0
 # A name that was refused is not tried again before: clients ask many times a second.
 _PAUSE_AFTER_REFUSAL = 1.0
-# Brokers create these, in their own shape.
-_INTERNAL = INTERNAL_TOPICS | {"__transaction_state"}
 _logger = logging.getLogger("kafka")
 
 
@@ -48,7 +46,8 @@ class AutoTopics:
         under_way = set()
         for name in names:
             if name not in self._pending:
-                if name in _INTERNAL or len(self._pending) >= _PENDING_MAX:
+                # Brokers create internal ones, in their own shape.
+                if name in INTERNAL_TOPICS or len(self._pending) >= _PENDING_MAX:
                     continue
                 self._pending.add(name)
                 self._gate.spawn(self._create(name), name=f"create {name}")

@@ -274,7 +274,7 @@ class Connection(asyncio.BufferedProtocol):
         if header.api_key == ApiKey.API_VERSIONS:
             self._answer_api_versions(header, frame, began)
             return
-        served = find_served(self._context.node, header.api_key)
+        served = find_served(header.api_key, self._has_transactions)
         if served is None or not served.first_version <= header.api_version <= served.last_version:
             raise EndConnectionError(f"key {header.api_key} version {header.api_version} is not served")
         if header.api_key != ApiKey.PRODUCE and len(frame) > self._context.options.other_request_bytes_max:
@@ -298,6 +298,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._queue_answer(header, answer, figures, began)
 
+    def _has_transactions(self) -> bool:
+        return self._context.transactions.level > 0
+
     def _answer_api_versions(self, header: RequestHeader, frame: memoryview, began: float) -> None:
         low, high = API_VERSIONS_RANGE
         request: Any = None
@@ -308,8 +311,8 @@ class Connection(asyncio.BufferedProtocol):
             header = header._replace(api_version=0)
         figures = self._figures.of(header.api_key, header.api_version)
         figures.requests += 1
-        node = self._context.node
-        answer = api_versions_response(advertised(node), node, header.api_version, request)
+        served = advertised(has_transactions=self._has_transactions())
+        answer = api_versions_response(served, self._context.node, header.api_version, request)
         self._queue_answer(header, answer, figures, began)
 
     # -- answers ------------------------------------------------------------------------------------------------

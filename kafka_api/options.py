@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from kafka_api.described_configs import DescribedConfig
 from kafka_api.fetch_sessions import FetchSessionOptions
 from kafka_api.groups.options import GroupOptions
+from kafka_api.transactions.options import TransactionOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class KafkaOptions:
             disconnected; looked at six times in it. Where others wait for the memory that such a request has taken, it
             has to come with 16 KiB/s from one look to the next.
         groups: Bounds and times of consumer groups.
+        transactions: Bounds and times of transactions.
         idle_timeout: A client without a request for this long is disconnected (connections.max.idle.ms).
     """
 
@@ -57,6 +59,7 @@ class KafkaOptions:
     stalled_request_timeout: float = 30.0
     idle_timeout: float = 600.0
     groups: GroupOptions = field(default_factory=GroupOptions)
+    transactions: TransactionOptions = field(default_factory=TransactionOptions)
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """What a handler may use: the node below, the options of this listener, memory for what it reads, the sessions of
-consumers, who creates topics on demand, the consumer groups that are kept here, what is counted, who asks, how long an
-answer was waited for by choice, what of its batches was refused for now, and from where on it reads."""
+consumers, who creates topics on demand, the consumer groups and the transactions that are kept here, what is counted,
+who asks, how long an answer was waited for by choice, what of its batches was refused for now, and from where on it
+reads."""
 
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ from kafka_api.read_positions import ReadPositions
 from kafka_api.refused_batches import RefusedBatches
 from kafka_api.request_figures import RequestFigures
 from kafka_api.topic_traffic import TopicTraffic
+from kafka_api.transactions.coordinator import TransactionCoordinator
 
 
 @dataclass(slots=True)
@@ -41,6 +43,7 @@ class RequestContext:
     fetch_sessions: FetchSessions
     auto_topics: AutoTopics
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     figures: RequestFigures
     traffic: TopicTraffic
     client: AskingClient = field(default_factory=AskingClient)

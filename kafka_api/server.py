@@ -17,6 +17,7 @@ from kafka_api.request_context import RequestContext
 from kafka_api.request_figures import RequestFigures
 from kafka_api.request_memory import RequestMemory
 from kafka_api.topic_traffic import TopicTraffic
+from kafka_api.transactions.coordinator import TransactionCoordinator
 from runtime.environment import Environment
 from runtime.gate import Gate
 from runtime.network import Listener
@@ -47,6 +48,7 @@ class KafkaServer:
         self.fetch_sessions = FetchSessions(options.fetch_sessions, env.rng)
         self._auto_topics = AutoTopics(node, self._in_force)
         self._groups = GroupCoordinator(node, self._in_force)
+        self._transactions = TransactionCoordinator(node, self._in_force)
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._closed_log = ClosedLog()
         self._warned_at: float | None = None
@@ -99,6 +101,7 @@ class KafkaServer:
         """
         self._listener = await self._env.network.listen(host, port, self._accept)
         self._groups.start()
+        self._transactions.start()
         self._gate.spawn(self._check_clients(), name="check clients")
         return self._listener.port
 
@@ -107,6 +110,7 @@ class KafkaServer:
         if self._listener is not None:
             self._listener.close()
         await self._groups.stop()
+        await self._transactions.stop()
         for connection in list(self._connections):
             await connection.close()
         await self._auto_topics.stop()
@@ -137,7 +141,7 @@ class KafkaServer:
         lease = FetchLease(self._fetches)
         context = RequestContext(
             *(self._node, self._in_force, lease, self.fetch_sessions, self._auto_topics, self._groups),
-            *(self.figures, self.traffic),
+            *(self._transactions, self.figures, self.traffic),
         )
         connection = Connection(context, self._requests, self._scratch, self, is_welcome=is_welcome)
         self._connections[connection] = None

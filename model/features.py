@@ -16,6 +16,8 @@ class LevelRange(NamedTuple):
 
 
 MEMBERSHIP = "raftka.membership"
+# Kafka's name (KIP-584, KIP-890): RFC 0021 says what each level means.
+TRANSACTIONS = "transaction.version"
 
 # From this level of MEMBERSHIP on, options of brokers are set while they run.
 OPTIONS_LEVEL = 1
@@ -32,9 +34,8 @@ OFFERED: Mapping[str, LevelRange] = {
     # Brokers join and leave, replicas move between brokers, and options change while brokers run.
     MEMBERSHIP: LevelRange(0, 1),
 }
-# With `unstable.feature.versions.enable`: also levels that are being built, of which there are none now. A later
-# version may read them otherwise.
-UNSTABLE: Mapping[str, LevelRange] = {**OFFERED}
+# With `unstable.feature.versions.enable`: also levels that are being built. A later version may read them otherwise.
+UNSTABLE: Mapping[str, LevelRange] = {**OFFERED, TRANSACTIONS: LevelRange(0, 2)}
 
 
 def told_features(offered: Mapping[str, LevelRange] = OFFERED) -> dict[str, int]:

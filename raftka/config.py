@@ -114,6 +114,9 @@ class BrokerConfig:
     offsets_retention_check_interval_ms: int
     offset_metadata_max_bytes: int
     offsets_topic_num_partitions: int
+    transaction_max_timeout_ms: int
+    transactional_id_expiration_ms: int
+    transaction_state_log_num_partitions: int
     socket_request_max_bytes: int
     telemetry_enable: bool
     unstable_feature_versions_enable: bool

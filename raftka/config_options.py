@@ -513,6 +513,29 @@ OPTIONS: tuple[Option, ...] = (
         doc="Partitions of __consumer_offsets. The broker creates the topic on the first request for a consumer"
         " group; the number cannot change later.",
     ),
+    _milliseconds(
+        "transaction.max.timeout.ms",
+        15 * _MINUTE_MS,
+        "Longest time that a producer may ask its transactions to stay open; a longer one is refused.",
+        1,
+        _INT_MAX,
+    ),
+    _milliseconds(
+        "transactional.id.expiration.ms",
+        _WEEK_MS,
+        "A transactional id without a transaction is forgotten after this time without a request.",
+        1,
+        _INT_MAX,
+    ),
+    Option(
+        key="transaction.state.log.num.partitions",
+        kind="int",
+        default=8,
+        low=1,
+        high=1_000,
+        doc="Partitions of __transaction_state. The broker creates the topic on the first request for a transactional"
+        " id; the number cannot change later.",
+    ),
     _bytes(
         "socket.request.max.bytes",
         100 * 1024 * 1024,

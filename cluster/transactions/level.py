@@ -3,8 +3,7 @@
 from typing import Protocol
 
 from cluster.controller import Controller
-
-TRANSACTION_VERSION = "transaction.version"
+from model.features import TRANSACTIONS
 
 
 class _HasController(Protocol):
@@ -16,6 +15,7 @@ class _HasController(Protocol):
 def transactions_level(node: _HasController) -> int:
     """Return 0: transactional ids are refused; 1: clients add partitions; 2: brokers add them, too (KIP-890).
 
-    It is 0 in every cluster as long as this version does not offer the feature.
+    It is 0 in every cluster whose brokers were not started with `unstable.feature.versions.enable`, as long as this
+    version does not offer the feature otherwise.
     """
-    return node.controller.features.level(TRANSACTION_VERSION)
+    return node.controller.features.level(TRANSACTIONS)

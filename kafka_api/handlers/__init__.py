@@ -10,10 +10,12 @@
 * `delete_records`: moves a partition's start.
 * `elect_leaders`, `describe_quorum`: who leads partitions, and raft0.
 * `describe_producers`, `describe_log_dirs`: the idempotent producers of a partition; what replicas take on disk.
-* `find_coordinator`, `join_group`, `sync_group`, `heartbeat`, `leave_group`: members of consumer groups (RFC 0009).
+* `find_coordinator`: who keeps a group, or a transactional id.
+* `join_group`, `sync_group`, `heartbeat`, `leave_group`: members of consumer groups (RFC 0009).
 * `offset_commit`, `offset_fetch`, `offset_delete`, `txn_offset_commit`: what groups have committed.
 * `describe_groups`, `list_groups`, `delete_groups`: groups as administrators see them.
-* `transactions`: lists that are empty, because there are none.
+* `add_partitions_to_txn`, `add_offsets_to_txn`, `end_txn`: a producer's transaction (RFC 0021).
+* `write_txn_markers`, `transactions`: transactions as administrators see and end them.
 * `acls`, `client_quotas`, `scram_credentials`, `sasl_handshake`: what is not built, and says so.
 * `answered_later`: answers that follow while the connection reads on; `in_steps`: long requests in short steps.
 * `describe_configs`, `alter_configs`, `list_config_resources`: configurations; `config_resources`: whose;

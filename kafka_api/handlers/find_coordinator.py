@@ -1,7 +1,10 @@
-"""FindCoordinator (10): which broker keeps a group."""
+"""FindCoordinator (10): which broker keeps a group, or a transactional id."""
 
-from cluster.commands import BrokerRecord
+from typing import Any
+
+from kafka_api.coordinators.office import CoordinatorOffice
 from kafka_api.handlers.in_steps import in_steps
+from kafka_api.handlers.produced_batch import NO_TRANSACTIONS
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from kafka_api.request_context import RequestContext
@@ -15,29 +18,38 @@ _Coordinator = FindCoordinatorResponse.Coordinator
 async def handle_find_coordinator(
     context: RequestContext, version: int, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """Name the leader of the partition that keeps a group. Asking for the first one creates `__consumer_offsets`."""
+    """Name the leader of the partition that keeps it. Asking for the first one creates the coordinator's topic."""
+    office = _office(context, request.key_type)
     if version >= _FIRST_VERSION_WITH_MANY_KEYS:
-        if request.coordinator_keys and request.key_type == _GROUP:
-            await context.groups.wait_for_first_leader(request.coordinator_keys[0])
-        found = [_find(context, request.key_type, key) async for key in in_steps(request.coordinator_keys)]
+        if office is not None and request.coordinator_keys:
+            await office.wait_for_first_leader(request.coordinator_keys[0])
+        found = [_find(office, request.key_type, key) async for key in in_steps(request.coordinator_keys)]
         return FindCoordinatorResponse(coordinators=found)
-    if request.key_type == _GROUP:
-        await context.groups.wait_for_first_leader(request.key)
-    one = _find(context, request.key_type, request.key)
+    if office is not None:
+        await office.wait_for_first_leader(request.key)
+    one = _find(office, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
     )
 
 
-def _find(context: RequestContext, key_type: int, key: str) -> _Coordinator:
-    if key_type == _TRANSACTION:
+def _office(context: RequestContext, key_type: int) -> "CoordinatorOffice[Any] | None":
+    """Return who knows coordinators of a type; None: there are none."""
+    if key_type == _GROUP:
+        return context.groups
+    return context.transactions if key_type == _TRANSACTION and context.transactions.level else None
+
+
+def _find(office: "CoordinatorOffice[Any] | None", key_type: int, key: str) -> _Coordinator:
+    if office is None and key_type == _TRANSACTION:
         # The one refusal that no client tries again (RFC 0007).
-        return _refused(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet")
-    if key_type != _GROUP:
+        return _refused(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+    if office is None:
         return _refused(key, ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
-    broker: BrokerRecord | None = context.groups.find_coordinator(key)
+    broker = office.find_coordinator(key)
     if broker is None:
-        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody keeps the group at the moment")
+        kept = "group" if key_type == _GROUP else "transactional id"
+        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody keeps the {kept} at the moment")
     return _Coordinator(key=key, node_id=broker.node_id, host=broker.kafka_host, port=broker.kafka_port)
 
 

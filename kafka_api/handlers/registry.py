@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from cluster.node import Node
-from cluster.transactions.level import transactions_level
 from kafka_api.handlers.acls import handle_create_acls, handle_delete_acls, handle_describe_acls
+from kafka_api.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
+from kafka_api.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
 from kafka_api.handlers.alter_configs import handle_alter_configs, handle_incremental_alter_configs
 from kafka_api.handlers.alter_partition_reassignments import handle_alter_partition_reassignments
 from kafka_api.handlers.client_quotas import handle_alter_client_quotas, handle_describe_client_quotas
@@ -23,6 +23,7 @@ from kafka_api.handlers.describe_producers import handle_describe_producers
 from kafka_api.handlers.describe_quorum import handle_describe_quorum
 from kafka_api.handlers.describe_topic_partitions import handle_describe_topic_partitions
 from kafka_api.handlers.elect_leaders import handle_elect_leaders
+from kafka_api.handlers.end_txn import handle_end_txn
 from kafka_api.handlers.fetch import handle_fetch
 from kafka_api.handlers.find_coordinator import handle_find_coordinator
 from kafka_api.handlers.heartbeat import handle_heartbeat
@@ -48,6 +49,7 @@ from kafka_api.handlers.sync_group import handle_sync_group
 from kafka_api.handlers.transactions import handle_describe_transactions, handle_list_transactions
 from kafka_api.handlers.txn_offset_commit import handle_txn_offset_commit
 from kafka_api.handlers.update_features import handle_update_features
+from kafka_api.handlers.write_txn_markers import handle_write_txn_markers
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.request_context import RequestContext
 
@@ -118,28 +120,33 @@ SERVED: dict[int, Served] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served(0, 0, 0, handle_describe_topic_partitions),
 }
 
-# From level 1 of `transaction.version` on (RFC 0021). Below it these are not served, as before.
-SERVED_WITH_TRANSACTIONS: dict[int, Served] = {ApiKey.TXN_OFFSET_COMMIT: Served(0, 0, 5, handle_txn_offset_commit)}
+# These, too, from level 1 of `transaction.version` on.
+OF_TRANSACTIONS: dict[int, Served] = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: Served(0, 0, 5, handle_add_partitions_to_txn),
+    ApiKey.ADD_OFFSETS_TO_TXN: Served(0, 0, 4, handle_add_offsets_to_txn),
+    ApiKey.END_TXN: Served(0, 0, 5, handle_end_txn),
+    ApiKey.WRITE_TXN_MARKERS: Served(1, 1, 2, handle_write_txn_markers),
+    ApiKey.TXN_OFFSET_COMMIT: Served(0, 0, 5, handle_txn_offset_commit),
+}
 
 API_VERSIONS_RANGE = (0, 4)
 
-ADVERTISED: dict[int, tuple[int, int]] = {
-    **{int(key): (served.advertised_min, served.last_version) for key, served in SERVED.items()},
-    int(ApiKey.API_VERSIONS): API_VERSIONS_RANGE,
-}
+
+def _ranges(served: dict[int, Served]) -> dict[int, tuple[int, int]]:
+    return {int(key): (each.advertised_min, each.last_version) for key, each in served.items()}
 
 
-def find_served(node: Node, key: int) -> Served | None:
-    """Return what is served under a key at the levels of the cluster."""
+ADVERTISED: dict[int, tuple[int, int]] = {**_ranges(SERVED), int(ApiKey.API_VERSIONS): API_VERSIONS_RANGE}
+# Where the cluster uses transactions.
+ADVERTISED_WITH_TRANSACTIONS: dict[int, tuple[int, int]] = {**ADVERTISED, **_ranges(OF_TRANSACTIONS)}
+
+
+def find_served(key: int, has_transactions: Callable[[], bool]) -> Served | None:
+    """Return who serves a key; None: nobody does. Only keys that others lack cost a look at `has_transactions`."""
     served = SERVED.get(key)
-    if served is not None or key not in SERVED_WITH_TRANSACTIONS:
-        return served
-    return SERVED_WITH_TRANSACTIONS[key] if transactions_level(node) else None
+    return OF_TRANSACTIONS.get(key) if served is None and has_transactions() else served
 
 
-def advertised(node: Node) -> dict[int, tuple[int, int]]:
-    """Return the versions of each key that is served at the levels of the cluster."""
-    if not transactions_level(node):
-        return ADVERTISED
-    more = SERVED_WITH_TRANSACTIONS.items()
-    return ADVERTISED | {int(key): (served.advertised_min, served.last_version) for key, served in more}
+def advertised(*, has_transactions: bool) -> dict[int, tuple[int, int]]:
+    """Return what ApiVersions says: the first and the last version of each key."""
+    return ADVERTISED_WITH_TRANSACTIONS if has_transactions else ADVERTISED

@@ -1,5 +1,9 @@
-"""DescribeTransactions (65) and ListTransactions (66): there are no transactions."""
+"""DescribeTransactions (65) and ListTransactions (66): transactional ids at their coordinators."""
 
+from collections.abc import AsyncIterator, Callable
+
+from cluster.transactions.records import NO_TIME, StoredTransaction, TransactionState
+from kafka_api.handlers.in_steps import in_steps
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import (
     DescribeTransactionsRequest,
@@ -8,41 +12,101 @@ from kafka_api.protocol.messages import (
     ListTransactionsResponse,
 )
 from kafka_api.request_context import RequestContext
+from kafka_api.transactions.id_pattern import IdPattern, InvalidPatternError
+from kafka_api.transactions.kept_transactions import KeptTransactions
 
 # Source: the states of a transaction, KIP-664 and KIP-447.
-_STATES = frozenset(
-    {
-        "Empty",
-        "Ongoing",
-        "PrepareCommit",
-        "PrepareAbort",
-        "CompleteCommit",
-        "CompleteAbort",
-        "Dead",
-        "PrepareEpochFence",
-    }
-)
+_STATES = frozenset(state.shown for state in TransactionState)
+
+_Matches = Callable[[str, StoredTransaction], bool]
+_Described = DescribeTransactionsResponse.TransactionState
+_Listed = ListTransactionsResponse.TransactionState
 
 
 async def handle_describe_transactions(
-    _: RequestContext, __: int, request: DescribeTransactionsRequest
+    context: RequestContext, _: int, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Say of each transactional id that it is unknown; of an empty one that there can be none."""
-    return DescribeTransactionsResponse(
-        transaction_states=[
-            DescribeTransactionsResponse.TransactionState(
-                error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if name else ErrorCode.INVALID_REQUEST,
-                transactional_id=name,
-                topics=[],
-            )
-            for name in request.transactional_ids
-        ]
+    """Describe each id that is kept here; where transactions are not used, each is unknown."""
+    states = [await _describe(context, each) async for each in in_steps(request.transactional_ids)]
+    return DescribeTransactionsResponse(transaction_states=states)
+
+
+async def _describe(context: RequestContext, name: str) -> _Described:
+    if not context.transactions.level:
+        error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if name else ErrorCode.INVALID_REQUEST
+        return _Described(error_code=error, transactional_id=name, topics=[])
+    found = await context.transactions.describe(name)
+    if isinstance(found, ErrorCode):
+        return _Described(error_code=found, transactional_id=name, topics=[])
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(found.partitions):
+        topics.setdefault(topic, []).append(number)
+    return _Described(
+        transactional_id=name,
+        transaction_state=found.state.shown,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.started_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.epoch,
+        topics=[
+            DescribeTransactionsResponse.TopicData(topic=topic, partitions=numbers) for topic, numbers in topics.items()
+        ],
     )
 
 
 async def handle_list_transactions(
-    _: RequestContext, __: int, request: ListTransactionsRequest
+    context: RequestContext, _: int, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """List those that match: none, so that of the filters only the names of states are looked at."""
+    """List the ids that are kept here and match all filters; clients ask all brokers."""
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in _STATES]
-    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=[])
+    answer = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=[])
+    if not context.transactions.level:
+        return answer
+    try:
+        matches = _filter(request, context.node.env.wall_clock.now_ms())
+    except InvalidPatternError:
+        answer.error_code = ErrorCode.INVALID_REGULAR_EXPRESSION
+        return answer
+    kept = context.transactions.all_here()
+    if isinstance(kept, ErrorCode):
+        answer.error_code = kept
+        return answer
+    for each in kept:
+        error = await each.confirm()
+        if error is not ErrorCode.NONE:
+            return ListTransactionsResponse(error_code=error, unknown_state_filters=unknown, transaction_states=[])
+        answer.transaction_states += [listed async for listed in _listed(each, matches)]
+    return answer
+
+
+def _filter(request: ListTransactionsRequest, now_ms: int) -> _Matches:
+    """Return what says whether an id is asked for; filters that are empty let everything through.
+
+    Raises:
+        InvalidPatternError: The pattern of ids cannot be used.
+    """
+    pattern = IdPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    states, producers = frozenset(request.state_filters), frozenset(request.producer_id_filters)
+    began_before = now_ms - request.duration_filter if request.duration_filter >= 0 else None
+
+    def matches(transactional_id: str, stored: StoredTransaction) -> bool:
+        if pattern is not None and not pattern.matches(transactional_id):
+            return False
+        if states and stored.state.shown not in states:
+            return False
+        if producers and stored.producer_id not in producers:
+            return False
+        return began_before is None or NO_TIME < stored.started_ms < began_before
+
+    return matches
+
+
+async def _listed(kept: KeptTransactions, matches: _Matches) -> AsyncIterator[_Listed]:
+    async for transactional_id in in_steps(kept.transactional_ids()):
+        stored = kept.view(transactional_id)
+        if stored is not None and matches(transactional_id, stored):
+            yield _Listed(
+                transactional_id=transactional_id,
+                producer_id=stored.producer_id,
+                transaction_state=stored.state.shown,
+            )

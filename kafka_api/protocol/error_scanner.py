@@ -1,6 +1,7 @@
 """Compiles what finds the error codes in a response, as the encoders are compiled: from its schema, once per version.
 
-An error code is a number called `error_code` anywhere in the response; most responses have one for each partition.
+An error code is a number called `error_code`, or `partition_error_code`, anywhere in the response; most responses have
+one for each partition.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from kafka_api.protocol.source_writer import SourceWriter
 # Returns the codes other than 0. Most responses have none: nothing is allocated for them.
 ErrorScanner: TypeAlias = Callable[[Message], Sequence[int]]
 
-_ERROR_CODE = "error_code"
+_ERROR_CODES = frozenset({"error_code", "partition_error_code"})
 
 
 @cache
@@ -74,6 +75,6 @@ class _ScannerGenerator:
             and (
                 bool(self._fields(field.struct))
                 if field.struct is not None
-                else field.name == _ERROR_CODE and not field.is_array
+                else field.name in _ERROR_CODES and not field.is_array
             )
         ]

@@ -1417,6 +1417,218 @@ class OffsetForLeaderEpochResponse(Message):
         topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult] = ...,
     ) -> None: ...
 
+class AddPartitionsToTxnRequest(Message):
+    class AddPartitionsToTxnTopic(Message):
+        name: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[int] = ...,
+        ) -> None: ...
+
+    class AddPartitionsToTxnTransaction(Message):
+        transactional_id: str
+        producer_id: int
+        producer_epoch: int
+        verify_only: bool
+        topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+        def __init__(
+            self,
+            *,
+            transactional_id: str = ...,
+            producer_id: int = ...,
+            producer_epoch: int = ...,
+            verify_only: bool = ...,
+            topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...,
+        ) -> None: ...
+
+    transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction]
+    v3_and_below_transactional_id: str
+    v3_and_below_producer_id: int
+    v3_and_below_producer_epoch: int
+    v3_and_below_topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+    def __init__(
+        self,
+        *,
+        transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction] = ...,
+        v3_and_below_transactional_id: str = ...,
+        v3_and_below_producer_id: int = ...,
+        v3_and_below_producer_epoch: int = ...,
+        v3_and_below_topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...,
+    ) -> None: ...
+
+class AddPartitionsToTxnResponse(Message):
+    class AddPartitionsToTxnPartitionResult(Message):
+        partition_index: int
+        partition_error_code: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            partition_error_code: int = ...,
+        ) -> None: ...
+
+    class AddPartitionsToTxnTopicResult(Message):
+        name: str
+        results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult] = ...,
+        ) -> None: ...
+
+    class AddPartitionsToTxnResult(Message):
+        transactional_id: str
+        topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]
+        def __init__(
+            self,
+            *,
+            transactional_id: str = ...,
+            topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    results_by_transaction: list[AddPartitionsToTxnResponse.AddPartitionsToTxnResult]
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        results_by_transaction: list[AddPartitionsToTxnResponse.AddPartitionsToTxnResult] = ...,
+        results_by_topic_v3_and_below: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = ...,
+    ) -> None: ...
+
+class AddOffsetsToTxnRequest(Message):
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    group_id: str
+    def __init__(
+        self,
+        *,
+        transactional_id: str = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        group_id: str = ...,
+    ) -> None: ...
+
+class AddOffsetsToTxnResponse(Message):
+    throttle_time_ms: int
+    error_code: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+    ) -> None: ...
+
+class EndTxnRequest(Message):
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    def __init__(
+        self,
+        *,
+        transactional_id: str = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        committed: bool = ...,
+    ) -> None: ...
+
+class EndTxnResponse(Message):
+    throttle_time_ms: int
+    error_code: int
+    producer_id: int
+    producer_epoch: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+    ) -> None: ...
+
+class WriteTxnMarkersRequest(Message):
+    class WritableTxnMarkerTopic(Message):
+        name: str
+        partition_indexes: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partition_indexes: list[int] = ...,
+        ) -> None: ...
+
+    class WritableTxnMarker(Message):
+        producer_id: int
+        producer_epoch: int
+        transaction_result: bool
+        topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic]
+        coordinator_epoch: int
+        transaction_version: int
+        def __init__(
+            self,
+            *,
+            producer_id: int = ...,
+            producer_epoch: int = ...,
+            transaction_result: bool = ...,
+            topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic] = ...,
+            coordinator_epoch: int = ...,
+            transaction_version: int = ...,
+        ) -> None: ...
+
+    markers: list[WriteTxnMarkersRequest.WritableTxnMarker]
+    def __init__(
+        self,
+        *,
+        markers: list[WriteTxnMarkersRequest.WritableTxnMarker] = ...,
+    ) -> None: ...
+
+class WriteTxnMarkersResponse(Message):
+    class WritableTxnMarkerPartitionResult(Message):
+        partition_index: int
+        error_code: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    class WritableTxnMarkerTopicResult(Message):
+        name: str
+        partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = ...,
+        ) -> None: ...
+
+    class WritableTxnMarkerResult(Message):
+        producer_id: int
+        topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult]
+        def __init__(
+            self,
+            *,
+            producer_id: int = ...,
+            topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = ...,
+        ) -> None: ...
+
+    markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult]
+    def __init__(
+        self,
+        *,
+        markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult] = ...,
+    ) -> None: ...
+
 class TxnOffsetCommitRequest(Message):
     class TxnOffsetCommitRequestPartition(Message):
         partition_index: int

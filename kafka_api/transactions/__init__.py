@@ -5,4 +5,12 @@ Pure, with neither clock nor I/O:
 - transaction_events: what goes in and what comes out
 - transaction_steps: which record may follow which, and the invariants of that
 - transaction_errors: which errors clients are answered with, by the version of their requests
+- id_pattern: patterns of ids that clients list
+
+Around it:
+- coordinator: what is said to requests about the ids that this broker keeps, by `kafka_api.coordinators.office`
+- kept_transactions: the ids of one partition while this broker leads it in one term
+- held_transaction: one id there: its machine, who waits for it, its write
+- marker_sender: the markers of decided transactions on their way
+- options: bounds and times
 """

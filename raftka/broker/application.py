@@ -26,6 +26,7 @@ from cluster.producer_table import ProducerOptions
 from kafka_api.groups.options import GroupOptions
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
+from kafka_api.transactions.options import TransactionOptions
 from model.counted import counted
 from model.error_text import reason_of
 from model.features import OFFERED, UNSTABLE
@@ -383,6 +384,7 @@ def kafka_options(
         broker_configs=tuple(described(dynamic, started, brokers)),
         default_broker_configs=tuple(described_for_all(dynamic)),
         groups=group_options(config),
+        transactions=transaction_options(config),
     )
 
 
@@ -397,4 +399,13 @@ def group_options(config: BrokerConfig) -> GroupOptions:
         retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         offset_metadata_bytes_max=config.offset_metadata_max_bytes,
         topic_partitions=config.offsets_topic_num_partitions,
+    )
+
+
+def transaction_options(config: BrokerConfig) -> TransactionOptions:
+    """Return the options of transactions."""
+    return TransactionOptions(
+        max_timeout_ms=config.transaction_max_timeout_ms,
+        id_expiration_ms=config.transactional_id_expiration_ms,
+        topic_partitions=config.transaction_state_log_num_partitions,
     )

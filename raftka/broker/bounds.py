@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cluster.groups.offsets_log_state import OffsetsLogState
+from cluster.coordinator_log_state import CoordinatorLogState
 from cluster.node import Node
 from cluster.partition import Partition
 from cluster.producer_state import ProducerState
@@ -43,7 +43,7 @@ def fills_by_part(node: Node) -> Iterator[list[Fill]]:
     for partition in node.partitions:
         name = f"{partition.topic.name}-{partition.partition}"
         fills: list[Fill] = []
-        if isinstance(partition.log_state, OffsetsLogState):
+        if isinstance(partition.log_state, CoordinatorLogState):
             fills += partition.log_state.fills()
         elif isinstance(partition.log_state, ProducerState):
             fills += _producers(partition.log_state, name)

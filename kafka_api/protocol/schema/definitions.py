@@ -515,6 +515,88 @@ topics []OffsetForLeaderTopicResult 0+
     leader_epoch int32 1+ default=-1
     end_offset int64 0+ default=-1
 """,
+    "AddPartitionsToTxnRequest": """
+24 request 0-5 flexible=3+
+transactions []AddPartitionsToTxnTransaction 4+
+  transactional_id string 4+
+  producer_id int64 4+
+  producer_epoch int16 4+
+  verify_only bool 4+
+  topics []AddPartitionsToTxnTopic 4+
+    name string 0+
+    partitions []int32 0+
+v3_and_below_transactional_id string 0-3
+v3_and_below_producer_id int64 0-3
+v3_and_below_producer_epoch int16 0-3
+v3_and_below_topics []AddPartitionsToTxnTopic 0-3
+  name string 0+
+  partitions []int32 0+
+""",
+    "AddPartitionsToTxnResponse": """
+24 response 0-5 flexible=3+
+throttle_time_ms int32 0+
+error_code int16 4+
+results_by_transaction []AddPartitionsToTxnResult 4+
+  transactional_id string 4+
+  topic_results []AddPartitionsToTxnTopicResult 4+
+    name string 0+
+    results_by_partition []AddPartitionsToTxnPartitionResult 0+
+      partition_index int32 0+
+      partition_error_code int16 0+
+results_by_topic_v3_and_below []AddPartitionsToTxnTopicResult 0-3
+  name string 0+
+  results_by_partition []AddPartitionsToTxnPartitionResult 0+
+    partition_index int32 0+
+    partition_error_code int16 0+
+""",
+    "AddOffsetsToTxnRequest": """
+25 request 0-4 flexible=3+
+transactional_id string 0+
+producer_id int64 0+
+producer_epoch int16 0+
+group_id string 0+
+""",
+    "AddOffsetsToTxnResponse": """
+25 response 0-4 flexible=3+
+throttle_time_ms int32 0+
+error_code int16 0+
+""",
+    "EndTxnRequest": """
+26 request 0-5 flexible=3+
+transactional_id string 0+
+producer_id int64 0+
+producer_epoch int16 0+
+committed bool 0+
+""",
+    "EndTxnResponse": """
+26 response 0-5 flexible=3+
+throttle_time_ms int32 0+
+error_code int16 0+
+producer_id int64 5+ default=-1
+producer_epoch int16 5+ default=-1
+""",
+    "WriteTxnMarkersRequest": """
+27 request 1-2 flexible=1+
+markers []WritableTxnMarker 0+
+  producer_id int64 0+
+  producer_epoch int16 0+
+  transaction_result bool 0+
+  topics []WritableTxnMarkerTopic 0+
+    name string 0+
+    partition_indexes []int32 0+
+  coordinator_epoch int32 0+
+  transaction_version int8 2+
+""",
+    "WriteTxnMarkersResponse": """
+27 response 1-2 flexible=1+
+markers []WritableTxnMarkerResult 0+
+  producer_id int64 0+
+  topics []WritableTxnMarkerTopicResult 0+
+    name string 0+
+    partitions []WritableTxnMarkerPartitionResult 0+
+      partition_index int32 0+
+      error_code int16 0+
+""",
     "TxnOffsetCommitRequest": """
 28 request 0-5 flexible=3+
 transactional_id string 0+

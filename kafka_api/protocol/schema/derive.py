@@ -16,8 +16,8 @@ from kafka_api.protocol.schema.generated_header import HEADER
 
 # What brokers do not ask each other: everything our handlers answer.
 API_KEYS = (
-    *(0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 28, 29, 30, 31, 32, 33, 35, 37),
-    *(42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 55, 57, 60, 61, 65, 66, 74, 75),
+    *(0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33),
+    *(35, 37, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 55, 57, 60, 61, 65, 66, 74, 75),
 )
 
 _RESOURCES = "kafka/protocol/schemas/resources"

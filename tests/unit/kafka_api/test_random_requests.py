@@ -5,11 +5,12 @@ import random
 import pytest
 from wire_client import broker_in
 
-from kafka_api.handlers.registry import SERVED
+from kafka_api.handlers.registry import OF_TRANSACTIONS, SERVED
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.message_classes import Message
-from kafka_api.protocol.messages import ApiVersionsRequest
+from kafka_api.protocol.messages import ApiVersionsRequest, InitProducerIdRequest, ProduceRequest
 from kafka_api.protocol.schema.message_schema import Direction, schema_of
+from model.features import UNSTABLE
 from tests.unit.cluster.cluster_nodes import run
 from tests.unit.kafka_api.protocol.random_messages import random_message
 from tests.unit.model.record_batches import build_batch
@@ -44,18 +45,17 @@ def _aim_field(message, name, rng, topic_id):
             setattr(message, name, rng.choice([0, 1]))
         case "records":
             setattr(message, name, build_batch(b"x", timestamps=[rng.choice([0, 5, 2**60])]))
-        case "acks":
-            message.acks = rng.choice([-1, 0, 1])
+        case "acks" | "session_epoch":
+            setattr(message, name, rng.choice([-1, 0, 1]))
         case "current_leader_epoch":
             message.current_leader_epoch = -1
         case "session_id":
             message.session_id = rng.choice([0, 1])
-        case "session_epoch":
-            message.session_epoch = rng.choice([-1, 0, 1])
         case "fetch_offset" | "timestamp":
             setattr(message, name, rng.choice([0, 1, -1, 3]))
-        case "transactional_id":
-            message.transactional_id = None
+        case "v3_and_below_transactional_id" | "transactional_id":
+            may_lack_it = isinstance(message, ProduceRequest | InitProducerIdRequest)
+            setattr(message, name, None if may_lack_it else "sink")
         case _:
             pass
 
@@ -72,12 +72,12 @@ async def answered_or_ended(broker, client, key, version, message):
     return client, True
 
 
-@pytest.mark.parametrize("key", sorted(SERVED), ids=lambda key: ApiKey(key).name)
+@pytest.mark.parametrize("key", [*sorted(SERVED), *OF_TRANSACTIONS], ids=lambda key: ApiKey(key).name)
 def test_random_requests_of_every_version_meet_no_internal_error(tmp_path, caplog, key):
     async def test():
-        served, schema = SERVED[key], schema_of(key, Direction.REQUEST)
+        served, schema = (SERVED | OF_TRANSACTIONS)[key], schema_of(key, Direction.REQUEST)
         rng = random.Random(key)
-        async with broker_in(tmp_path) as broker:
+        async with broker_in(tmp_path, features=UNSTABLE if key in OF_TRANSACTIONS else None) as broker:
             client = await broker.client()
             topic_id = await client.create_topic("t", 2)
             for version in range(served.first_version, served.last_version + 1):

@@ -357,6 +357,19 @@ def test_an_option_reaches_the_consumer_groups(key: str, value: int, attribute: 
     assert getattr(kafka_options(load_config({"node.id": 1}), 10, 1).groups, attribute) != found
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "attribute"),
+    [
+        ("transaction.max.timeout.ms", 5001, "max_timeout_ms"),
+        ("transactional.id.expiration.ms", 5002, "id_expiration_ms"),
+        ("transaction.state.log.num.partitions", 3, "topic_partitions"),
+    ],
+)
+def test_an_option_reaches_the_transactions(key: str, value: int, attribute: str) -> None:
+    assert getattr(kafka_options(load_config({"node.id": 1, key: value}), 10, 1).transactions, attribute) == value
+    assert getattr(kafka_options(load_config({"node.id": 1}), 10, 1).transactions, attribute) != value
+
+
 def test_session_timeouts_have_room_between_their_bounds() -> None:
     flags = {"node.id": 1, "group.min.session.timeout.ms": 9000, "group.max.session.timeout.ms": 8000}
     with pytest.raises(ConfigError, match=r"must not be above"):

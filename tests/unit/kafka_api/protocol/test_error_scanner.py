@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_api.handlers.registry import SERVED
+from kafka_api.handlers.registry import OF_TRANSACTIONS, SERVED
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_scanner import error_scanner
 from kafka_api.protocol.message_classes import Message, struct_classes
@@ -51,7 +51,7 @@ def test_null_arrays_and_absent_structs_have_no_codes() -> None:
     assert not error_scanner(ApiKey.DESCRIBE_QUORUM, 1)(DescribeQuorumResponse(topics=[]))
 
 
-@pytest.mark.parametrize("api_key", [*SERVED, ApiKey.API_VERSIONS], ids=lambda key: ApiKey(key).name)
+@pytest.mark.parametrize("api_key", [*SERVED, *OF_TRANSACTIONS, ApiKey.API_VERSIONS], ids=lambda key: ApiKey(key).name)
 def test_each_error_code_of_each_served_version_is_found(api_key: ApiKey) -> None:
     schema = schema_of(api_key, Direction.RESPONSE)
     classes = struct_classes(schema.name)
@@ -70,7 +70,7 @@ def _filled(struct: Struct, version: int, classes: dict[str, type[Message]], cou
         if field.struct is not None:
             inner = _filled(field.struct, version, classes, counted)
             setattr(message, field.name, [inner] if field.is_array else inner)
-        elif field.name == "error_code":
+        elif field.name in ("error_code", "partition_error_code"):
             counted[0] += 1
             setattr(message, field.name, counted[0])
     return message
