@@ -23,6 +23,7 @@ from kafka_api.groups.options import GroupOptions
 from kafka_api.handlers import registry
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.transactions import coordinator as transactions
 from raft import errors as raft_errors
 from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import FAST, run, until
@@ -41,6 +42,8 @@ class Stage:
         self.broker = broker
         # What the coordinator of transactions says.
         self.says = Admission.YES
+        # Of `transaction.version`.
+        self.level = 2
 
     async def groups(self, name):
         """Return a new connection's view of a group."""
@@ -211,7 +214,15 @@ def answer_questions(stage):
         return AddToTransactionReply([stage.says] * len(request.partitions))
 
     node = stage.broker.node
-    node.admissions.serve(lambda transactional_id: node.options.node_id, answer)
+    # In the place of this broker's coordinator.
+    node.admissions._find, node.admissions._answer = lambda transactional_id: node.options.node_id, answer
+
+
+async def _find_without_transactions(stage, groups):
+    stage.level = 0
+    code = await groups.find(key_type=1)
+    stage.level = 2
+    return code
 
 
 def refused_as(says, version):
@@ -330,7 +341,7 @@ _PEACE = {
     (OFFSET_DELETE, E.GROUP_ID_NOT_FOUND): plain(lambda g: g.delete_offset()),
     (OFFSET_DELETE, E.GROUP_SUBSCRIBED_TO_TOPIC): lambda _, g: _member_and(g),
     (FIND, E.INVALID_REQUEST): plain(lambda g: g.find(key_type=2)),
-    (FIND, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): plain(lambda g: g.find(key_type=1)),
+    (FIND, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): _find_without_transactions,
     (LIST, E.NOT_COORDINATOR): deposed_while_asked,
     (FETCH, E.UNSTABLE_OFFSET_COMMIT): plain(lambda g: _pending_and(g, lambda known: known.fetch(stable=True))),
     (TXN, E.INVALID_GROUP_ID): nameless(lambda g: g.txn_commit(1)),
@@ -423,11 +434,11 @@ def _error(answer):
 @pytest.mark.parametrize("world", WORLDS)
 def test_each_request_gets_the_error_that_is_meant_for_it(tmp_path, monkeypatch, world):
     make, cases = WORLDS[world]
-    monkeypatch.setattr(registry, "transactions_level", lambda node: 2)
 
     async def test():
         got = {}
         async with make(tmp_path) as stage:
+            monkeypatch.setattr(transactions, "transactions_level", lambda node: stage.level)
             answer_questions(stage)
             for case, ask in cases.items():
                 got[case] = _error(await ask(stage, await stage.groups(_name(case))))

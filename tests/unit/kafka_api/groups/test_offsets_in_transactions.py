@@ -9,10 +9,10 @@ from cluster.groups.offsets_topic import OFFSETS_TOPIC, offsets_partition
 from cluster.transactions.admission import AddToTransactionReply, Admission
 from cluster.transactions.markers import DecidedTransaction, MarkerResult
 from kafka_api.groups.options import GroupOptions
-from kafka_api.handlers import registry
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ApiVersionsRequest, DeleteTopicsRequest, DescribeProducersRequest
+from kafka_api.transactions import coordinator as transactions
 from model.control_batch import MarkerType, Prepare
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.kafka_api.groups.group_calls import QUICK, Groups
@@ -32,7 +32,9 @@ class Coordinator:
         self.asked = []
         self.before_answer = self._nothing
         self._decisions = 0
-        broker.node.admissions.serve(lambda transactional_id: 1, self._answer)
+        # In the place of this broker's coordinator.
+        admissions = broker.node.admissions
+        admissions._find, admissions._answer = lambda transactional_id: 1, self._answer
 
     async def _nothing(self):
         """Let the test do nothing before the answer."""
@@ -59,7 +61,7 @@ def in_transactions(options=QUICK, **of_node):
     def decorate(test):
         @functools.wraps(test)
         def wrapped(tmp_path, monkeypatch):
-            monkeypatch.setattr(registry, "transactions_level", lambda node: 2)
+            monkeypatch.setattr(transactions, "transactions_level", lambda node: 2)
 
             async def whole():
                 async with broker_in(tmp_path, groups=options, **of_node) as broker:
@@ -344,7 +346,7 @@ async def test_a_described_partition_of_offsets_names_who_has_something_open_the
 
 @pytest.mark.parametrize(("level", "is_served"), [(0, False), (1, True), (2, True)])
 def test_offsets_in_transactions_are_served_from_level_1_on(tmp_path, monkeypatch, level, is_served):
-    monkeypatch.setattr(registry, "transactions_level", lambda node: level)
+    monkeypatch.setattr(transactions, "transactions_level", lambda node: level)
 
     async def test():
         async with broker_in(tmp_path, groups=replace(QUICK, first_leader_wait_ms=0)) as broker:
