@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from raftka.admin_client import is_permanent, not_ready_reason
-from raftka.counted import counted
 from raftka.dev.cluster_file import BrokerEntry, ClusterFolder, ClusterState, default_folder
 from raftka.dev.ephemeral import new_folder
 from raftka.dev.errors import DevError, InterruptedStartError
@@ -229,8 +228,8 @@ def _check_resumable(folder: ClusterFolder, state: ClusterState, request: StartR
         )
     if request.nodes not in (None, len(state.brokers)):
         raise DevError(
-            f"-n {request.nodes}: the cluster in {folder.path} has {counted(len(state.brokers), 'broker')}: start it"
-            " without -n, then use `raftka dev add` or `raftka dev remove`; or use another --data-dir"
+            f"-n {request.nodes}: the cluster in {folder.path} has another number of brokers, {len(state.brokers)}:"
+            " start it without -n, then use `raftka dev add` or `raftka dev remove`; or use another --data-dir"
         )
     first = state.brokers[0].addresses
     for flag, asked, address in (
