@@ -25,7 +25,6 @@ from raft.log_state import LogState
 from raft.recovery_throttle import ThrottledMembers
 from raft.replica_context import ReplicaLogger
 from raft.replicate_item import NewEntry, ReplicateStages
-from storage.aborted_rows import AbortedRow
 from storage.entry import Buffer, EntryKind
 from storage.errors import StorageError
 from storage.file_range import FileRange
