@@ -44,13 +44,14 @@
 * `events`                the newest events of this broker, each a line of its log (RFC 0016): `node_watch` records
                           which brokers are lost and back, `leadership_events` what this one begins to lead,
                           `move_events` which partitions move, `broker_events` which brokers come and go,
-                          `controller_events` which features are raised, and who votes in raft0.
+                          `controller_events` which features change, and who votes in raft0.
 * `idle_probe`            asks over silent links, so that a broker that stands still is lost for all others too.
 * `health_counts`         how many partitions a broker leads, and how many of them are in trouble; raft0's leader:
                           brokers alive, and partitions that nobody leads.
 * `quorum_status`         where raft0's voters stand, as its leader knows.
 * `cluster_entry`         to which cluster this node belongs: `founding` is how the seeds become one, once, and
-                          `joining` how other brokers come in; `first_contact` what a broker asks before it writes
+                          `founders_levels` at which levels of features; `joining` how other brokers come in;
+                          `first_contact` what a broker asks before it writes
                           anything; `known_brokers` whom its links reach; `registration` tells raft0 where this one is.
 * `broker_changes`        brokers are drained, emptied, replaced and removed, at raft0's leader: `broker_rules` what is
                           refused, `broker_waits` what is waited for, `evacuation` moves what must leave, `move_index`

@@ -61,12 +61,16 @@ class AllocateProducerIdsRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class UpdateFeatureRequest(msgspec.Struct, frozen=True, array_like=True):
-    """A feature is to be used at a level (RFC 0018)."""
+    """A feature is to be used at a level (RFC 0018).
+
+    Versions that lower no level ignore `is_lowering`, and refuse.
+    """
 
     name: str
     level: int
     validate_only: bool
     timeout: float
+    is_lowering: bool = False
 
 
 class AlterBrokerConfigsRequest(msgspec.Struct, frozen=True, array_like=True):

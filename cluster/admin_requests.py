@@ -250,7 +250,8 @@ class AdminRequests:
         """
         features = self._controller.features
         for name, level in self._first_levels.items():
-            if features.level(name) < level:
+            # Above 0 it was raised before. It may have been lowered since.
+            if not features.level(name):
                 try:
                     await self._controller.propose(SetFeature(name, level), deadline)
                 except FeatureUpdateError as error:
@@ -267,7 +268,12 @@ class AdminRequests:
             term = self._controller.consensus.term
             features, members = self._controller.features, self._controller.members
             features.check(request.name, request.level, {})
-            if request.level != features.level(request.name):
+            features.check_direction(request.name, request.level, is_lowering=request.is_lowering)
+            if request.level < features.level(request.name):
+                # Whoever has the level in force has the lower one, too.
+                lowered, is_dry = SetFeature(request.name, request.level), request.validate_only
+                index = await self._controller.propose_or_check(lowered, deadline, validate_only=is_dry) or index
+            elif request.level > features.level(request.name):
                 nodes = {NodeId(each.node_id) for each in members.all()} | {each.node_id for each in members.admitted()}
                 highest = members.highest_levels(await self._present_features.ask(sorted(nodes), deadline))
                 if self._controller.consensus.term != term:

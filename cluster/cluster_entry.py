@@ -43,6 +43,7 @@ class ClusterEntry:
         self._links = links
         self._replica = replica
         self._options = options
+        self._stamp = stamp
         self._features = told_features(options.features)
         founding = self.founding = Founding(links, kvstore, replica, options.seeds, self._features, stamp)
         # From the stamp on, an older version must not speak with this broker any more.
@@ -61,6 +62,7 @@ class ClusterEntry:
         """
         cluster = self.founding.recall(is_living=self.known_brokers.is_living)
         if cluster is not None:
+            self._stamp.check_version(self._features)
             self._tell_links(cluster)
         return cluster
 

@@ -7,8 +7,8 @@ What the tables have no room for is refused before it gets its place in the log;
 A command that the tables refuse (a name that was taken in the meantime) is refused on every node alike: the refusal is
 part of the function, and the proposer at the leader gets it.
 
-Before level 1 of `raftka.membership` is applied, the data directory is stamped (`directory_stamp`): the entry that
-raises the level, and all behind it, wait for that.
+Before a level of a feature is applied, the data directory is stamped with it (`directory_stamp`): the entry that raises
+the level, and all behind it, wait for that.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from cluster.errors import ClusterError, FeatureUpdateError
 from cluster.placement import Replicas
 from cluster.state_bounds import Fill, StateBound, StateFullError, StateOptions
 from cluster.vital_commands import is_vital
-from model.features import MEMBERSHIP, OFFERED, STAMP_LEVEL, LevelRange
+from model.features import OFFERED, LevelRange
 from model.ids import NO_INDEX, Index
 from model.topic_config import InvalidConfigError, TopicConfig
 from raft.replicate_item import NewEntry
@@ -32,17 +32,18 @@ from storage.snapshot_file import STATE_BYTES_MAX
 # More than can be waiting for their outcome at once.
 _REFUSALS_KEPT = 1024
 _CURE = "delete topics, or take fewer partitions"
+# Behind all entries.
+_NOWHERE = (Index(2**63 - 1), SetFeature("", 0))
 
 
 class LevelStamp(Protocol):
-    """What is durable before this node applies STAMP_LEVEL of MEMBERSHIP; `DirectoryStamp` is one."""
+    """What is durable before this node applies a level of a feature; `DirectoryStamp` is one."""
 
-    @property
-    def is_stamped(self) -> bool:
-        """Whether it is; for ever then."""
+    def covers(self, levels: Mapping[str, int]) -> bool:
+        """Whether it is, for all of these; for ever then."""
         ...
 
-    async def ensure(self) -> None:
+    async def ensure(self, levels: Mapping[str, int]) -> None:
         """Return once it is, however long the disk takes."""
         ...
 
@@ -78,7 +79,7 @@ class ControllerState:
         self._tail: deque[tuple[Index, Command, int]] = deque()
         self._reserved = 0
         self._stamp = stamp
-        # Noted and not applied: the entries that raise MEMBERSHIP to STAMP_LEVEL or above, oldest first.
+        # Noted and not applied: the entries that set a level, oldest first.
         self._raising: deque[tuple[Index, SetFeature]] = deque()
         # The last commands that were refused: a proposer learns its index only after the entry may be applied.
         self._refused: dict[Index, ClusterError] = {}
@@ -141,7 +142,7 @@ class ControllerState:
             assert not self._tail or self._tail[-1][0] < entry.index
             self._tail.append((entry.index, command, reserved))
             self._reserved += reserved
-            if isinstance(command, SetFeature) and command.name == MEMBERSHIP and command.level >= STAMP_LEVEL:
+            if isinstance(command, SetFeature):
                 self._raising.append((entry.index, command))
 
     def truncate(self, first_removed: Index) -> None:
@@ -153,18 +154,25 @@ class ControllerState:
 
     def settles_until(self, index: Index) -> Index:
         """Return `index`, or the last entry before a level that the stamp is missing for."""
-        if not self._raising or self._stamp is None or self._stamp.is_stamped:
-            return index
-        first, command = self._raising[0]
+        first, command = self._next_unstamped()
         if first > index or (first == self.applied_index + 1 and self._is_refused(command)):
             return min(index, first)
         return Index(first - 1)
 
     async def wait_until_it_settles(self) -> None:
-        """Stamp the directory if the next entry raises the level; it waits as long as the disk refuses or hangs."""
+        """Stamp the directory if the next entry raises a level; it waits as long as the disk refuses or hangs."""
         while self.settles_until(next_index := Index(self.applied_index + 1)) < next_index:
             assert self._stamp is not None
-            await self._stamp.ensure()
+            _, command = self._next_unstamped()
+            await self._stamp.ensure({command.name: command.level})
+
+    def _next_unstamped(self) -> tuple[Index, SetFeature]:
+        """Return the first entry that sets a level which the stamp lacks; one behind all entries: there is none."""
+        if self._stamp is not None:
+            for index, command in self._raising:
+                if not self._stamp.covers({command.name: command.level}):
+                    return index, command
+        return _NOWHERE
 
     def _is_refused(self, command: SetFeature) -> bool:
         """Whether the tables refuse a level now. It is not applied then, and the former version may come back."""
@@ -206,9 +214,8 @@ class ControllerState:
             CorruptLogError: The state cannot be read.
         """
         contents = yield from self.tables.decode(state)
-        is_raised = contents.levels.get(MEMBERSHIP, 0) >= STAMP_LEVEL
-        if is_raised and self._stamp is not None and not self._stamp.is_stamped:
-            yield self._stamp.ensure()
+        if self._stamp is not None and not self._stamp.covers(contents.levels):
+            yield self._stamp.ensure(contents.levels)
         self._tail.clear()
         self._raising.clear()
         self._reserved = 0

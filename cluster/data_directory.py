@@ -7,22 +7,31 @@ part of the data: the node must not start, because a wiped disk that votes under
     format 1   as the directory is made
     format 2   the same record of a directory that may hold configurations (`directory_stamp`): a version that would
                skip them reads format 1 only, and refuses it
+    format 3   with the levels of features that a version must have to open the directory; versions without any of
+               them but membership read formats 1 and 2, and refuse it
+
+Format 2 says level 1 of `raftka.membership`. The oldest format that can say the levels is written.
 """
+
+from collections.abc import Mapping
 
 import crc32c
 import msgspec
 
 from cluster.errors import PermanentStartupError, StartupError
 from model.error_text import reason_of
+from model.features import MEMBERSHIP, STAMP_LEVEL, highest_of
 from model.ids import DirectoryId, NodeId, Replica
 from runtime.environment import Environment
 from runtime.files import DirectoryLock, FileSystem
 from runtime.workers import Pool
 from storage.kvstore import KvStore
 
-FORMAT_VERSION = 2
-# From this format on, a version without membership refuses the directory.
-STAMPED_FROM = 2
+FORMAT_VERSION = 3
+# A version without membership refuses it.
+_MEMBERSHIP_FORMAT = 2
+# What it says.
+MEMBERSHIP_LEVELS: Mapping[str, int] = {MEMBERSHIP: STAMP_LEVEL}
 GROUPS = "groups"
 KVSTORE = "kvstore"
 _FILE = "directory.id"
@@ -33,12 +42,27 @@ _FIRST_FORMAT = 1
 _OWN_NAMES = frozenset({_LOCK, _FILE, f"{_FILE}.tmp", KVSTORE, GROUPS, "lost+found"})
 
 
-class DirectoryRecord(msgspec.Struct, frozen=True):
-    """What both places say."""
+class DirectoryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What both places say; `levels_of` reads `levels`, which older formats do not have."""
 
     format_version: int
     node_id: int
     directory_id: str
+    levels: dict[str, int] = {}
+
+
+def levels_of(record: DirectoryRecord) -> dict[str, int]:
+    """Return the levels of features, above 0, that a version must have to open the directory."""
+    if record.format_version == FORMAT_VERSION:
+        return dict(record.levels)
+    return dict(MEMBERSHIP_LEVELS) if record.format_version == _MEMBERSHIP_FORMAT else {}
+
+
+def with_levels(record: DirectoryRecord, levels: Mapping[str, int]) -> DirectoryRecord:
+    """Return the record of the same directory with other levels, in the oldest format that can say them."""
+    if levels and levels != MEMBERSHIP_LEVELS:
+        return DirectoryRecord(FORMAT_VERSION, record.node_id, record.directory_id, dict(sorted(levels.items())))
+    return DirectoryRecord(_MEMBERSHIP_FORMAT if levels else _FIRST_FORMAT, record.node_id, record.directory_id)
 
 
 class DataDirectoryLock:
@@ -134,10 +158,15 @@ async def claim_data_directory(env: Environment, path: str, kvstore: KvStore, no
         return Replica(node_id, DirectoryId(record.directory_id))
     stored = None if in_kvstore is None else _decode(path, in_kvstore)
     for found in (on_disk, stored):
-        if found is not None and found.format_version not in (_FIRST_FORMAT, FORMAT_VERSION):
+        if found is not None and not _FIRST_FORMAT <= found.format_version <= FORMAT_VERSION:
             raise PermanentStartupError(
-                f"{path} has format {found.format_version}, this version reads {_FIRST_FORMAT} and {FORMAT_VERSION}:"
+                f"{path} has format {found.format_version}, this version reads {_FIRST_FORMAT} to {FORMAT_VERSION}:"
                 " start the newer version that has written it"
+            )
+        if found is not None and with_levels(found, levels_of(found)) != found:
+            raise PermanentStartupError(
+                f"{path} has format {found.format_version} and the levels of another format: restore its directory.id"
+                " and its kvstore from a copy"
             )
     if on_disk is None and stored is not None and not kvstore.items("raft/"):
         on_disk = lost = stored
@@ -167,12 +196,12 @@ async def _stamped_alike(
 ) -> tuple[DirectoryRecord, DirectoryRecord]:
     """Complete a stamp that a crash has cut short; return both records as they are then.
 
-    The newer format counts: what the stamp allows may have been asked for, and an older version refuses the directory
-    already.
+    The higher levels count: what the stamp allows may have been asked for, and an older version refuses the directory
+    already. Where a founder was about to lower them (`founding`), nobody has heard of the lower ones.
     """
-    newest = max(on_disk.format_version, stored.format_version)
-    stamped = msgspec.structs.replace(on_disk, format_version=newest)
-    if stamped != msgspec.structs.replace(stored, format_version=newest):
+    levels = highest_of(levels_of(on_disk), levels_of(stored))
+    stamped = with_levels(on_disk, levels)
+    if stamped != with_levels(stored, levels):
         return on_disk, stored  # Not one directory's.
     if on_disk != stamped:
         await env.workers.run(Pool.APPEND, lambda: write_record(env, path, stamped))

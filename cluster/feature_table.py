@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from cluster.commands import BrokerRecord, SetFeature
 from cluster.errors import FeatureLevelError, FeatureUpdateError
-from model.features import MEMBERSHIP, PLACEMENTS_LEVEL
+from model.features import LOWERED_TO, MEMBERSHIP, PLACEMENTS_LEVEL, lacking
 from model.topic_config import THROTTLE_KEYS
 
 
@@ -47,15 +47,16 @@ class FeatureTable:
             self.require(MEMBERSHIP, PLACEMENTS_LEVEL, "throttled replicas")
 
     def apply_set(self, command: SetFeature, highest: Mapping[int, Mapping[str, int]]) -> None:
-        """Raise a level. `highest` is what brokers have, as for `check`.
+        """Change a level. `highest` is what brokers have, as for `check`.
 
         Raises:
-            FeatureUpdateError: It would be lowered, or a broker cannot go so far.
+            FeatureUpdateError: It must not be lowered, or a broker cannot go so far.
         """
         self.check(command.name, command.level, highest)
         # F1 of RFC 0018: what was written at a level is never met at a lower one.
-        assert command.level >= self.level(command.name)
-        if command.level > self.level(command.name):
+        current = self.level(command.name)
+        assert command.level >= min(current, LOWERED_TO.get(command.name, current))
+        if command.level != current:
             self._levels[command.name] = command.level
             self.epoch += 1
             self.tell()
@@ -69,14 +70,28 @@ class FeatureTable:
             highest: By node id, the highest level of each feature that a broker has.
         """
         current = self.level(name)
-        if level < current:
-            raise FeatureUpdateError(f"{name[:100]} is at level {current}, and a level is never lowered")
-        lacking = {node: levels.get(name, 0) for node, levels in highest.items() if levels.get(name, 0) < level}
-        if lacking:
-            told = ", ".join(f"broker {node} has {most}" for node, most in lacking.items())
+        if level < min(current, LOWERED_TO.get(name, current)):
+            below = f" below {LOWERED_TO[name]}" if name in LOWERED_TO else ""
+            raise FeatureUpdateError(f"{name[:100]} is at level {current}, and a level is never lowered{below}")
+        without = {node: levels.get(name, 0) for node, levels in highest.items() if levels.get(name, 0) < level}
+        if without:
+            told = ", ".join(f"broker {node} has {most}" for node, most in without.items())
             raise FeatureUpdateError(
                 f"{name[:100]} cannot be at level {level}: {told}; start a newer version on these brokers first"
             )
+
+    def check_direction(self, name: str, level: int, *, is_lowering: bool) -> None:
+        """Raise FeatureUpdateError if a level would be lowered by who asks to raise it, or raised the other way round.
+
+        It is for the request of an administrator, who may not know which level is in force.
+        """
+        current = self.level(name)
+        if level < current and not is_lowering:
+            raise FeatureUpdateError(
+                f"{name[:100]} is at level {current}: lower it with `raftka cluster features downgrade`"
+            )
+        if level > current and is_lowering:
+            raise FeatureUpdateError(f"{name[:100]} is at level {current}, and is not lowered to level {level}")
 
     def check_broker(self, broker: BrokerRecord) -> None:
         """Raise FeatureUpdateError unless a broker can work at all levels in force (F2 of RFC 0018)."""
@@ -84,10 +99,9 @@ class FeatureTable:
 
     def check_levels(self, highest: Mapping[str, int], node_id: int) -> None:
         """Raise FeatureUpdateError unless a broker that has these highest levels can work at all levels in force."""
-        lacking = [f"{name} {level}" for name, level in self.all().items() if highest.get(name, 0) < level]
-        if lacking:
+        if missing := lacking(self.all(), highest):
             raise FeatureUpdateError(
-                f"the cluster uses {', '.join(lacking)}, which the version of broker {node_id} does not have: "
+                f"the cluster uses {', '.join(missing)}, which the version of broker {node_id} does not have: "
                 "start a newer version there"
             )
 

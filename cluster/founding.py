@@ -6,10 +6,9 @@ majority decides and nobody is first, so three brokers that are cut off from one
 (counterexample 22). A broker whose directory was wiped computes another id and is refused by the others.
 
 They must also write down the same levels of features (RFC 0018 section 2), although a seed may be started in another
-version meanwhile. Each tells what its version has as it asks and answers, and the last word counts. Where all have a
-level that older versions must not meet, each seed marks its directory for it (`directory_stamp`) and says so: it is
-*bound*. It founds once all are bound. A bound seed founds nothing without the level, and no older version opens its
-directory. So if one seed founds at that level, no other founds below it.
+version meanwhile. Each tells what its version has as it asks and answers, and the last word counts. The levels are the
+highest that all have. If there are any, the seed marks its directory with them (`directory_stamp`) and says so: it is
+*bound* to them. `founders_levels` has the rules for what follows.
 
 A disk may be replaced amid the founding. So a bound seed also says which cluster it would found, and founds once all
 others would found the same one (RFC 0018 section 2). Of two seeds that found, each has asked the other one after its
@@ -25,9 +24,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from cluster.data_directory import MEMBERSHIP_LEVELS
 from cluster.directory_stamp import DirectoryStamp
 from cluster.errors import ClusterError, PermanentStartupError, RefusedDirectoryError, StartupError
-from model.features import MEMBERSHIP, STAMP_LEVEL
+from cluster.founders_levels import FounderLevels, word_of
+from model.features import lacking, lowest_of
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.errors import HandshakeRefusedError, RefusalCode, RpcError
 from rpc.identity import FOUNDING_EPOCH, Address, Peer
@@ -94,18 +95,39 @@ class FoundReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SeedWord(FoundReply, frozen=True, array_like=True):
-    """What an answer is read as. A seed that is not bound sends a FoundReply, which older versions have sent, too.
+    """What versions that agree on membership only read an answer as, and send once they are bound.
 
     Attributes:
-        is_bound: It is not founded, and founds nothing below STAMP_LEVEL of MEMBERSHIP by itself.
-        would_found: The id of the cluster that it would found, by what the others have told it; empty: not all have.
+        is_bound: It is not founded, and bound to level 1 of membership and to no other level.
+        would_found: The id of the cluster that a bound seed would found, by what the others have told it, at whatever
+            levels; empty: not all have.
     """
 
     is_bound: bool = False
     would_found: str = ""
 
 
-FOUND: Method[FoundRequest, FoundReply] = Method(30, "found", FoundRequest, SeedWord, urgent=True, before_founding=True)
+class AnyWord(SeedWord, frozen=True, array_like=True):
+    """What an answer is read as. A seed that is not bound sends a FoundReply, which older versions have sent, too.
+
+    Attributes:
+        levels: It is not founded, and bound to these; empty if `is_bound` says all.
+    """
+
+    levels: dict[str, int] = {}
+
+    @property
+    def bound(self) -> Mapping[str, int]:
+        """What the seed is bound to; empty: it is not."""
+        return MEMBERSHIP_LEVELS if self.is_bound else self.levels
+
+    @property
+    def word(self) -> Mapping[str, int]:
+        """The highest levels that the seed founds a cluster at."""
+        return word_of(self.features, self.bound)
+
+
+FOUND: Method[FoundRequest, FoundReply] = Method(30, "found", FoundRequest, AnyWord, urgent=True, before_founding=True)
 
 
 def found(members: Mapping[int, str], features: Sequence[Mapping[str, int]] = ()) -> ClusterRecord:
@@ -156,7 +178,7 @@ class Founding:
         self._stamp = stamp
         self._cluster: ClusterRecord | None = None
         # By node id: the last word of each other seed that counts.
-        self._answers: dict[int, FoundReply] = {}
+        self._answers: dict[int, AnyWord] = {}
         self._missing: list[Seed] = []
         self._why: dict[int, RpcError | ClusterError] = {}
         links.register(FOUND, self._on_found)
@@ -196,19 +218,40 @@ class Founding:
             StartupError: Another seed has another list.
         """
         assert self.is_seed, "who is not among its seeds founds nothing"
-        founded = await self._ask_all(self._has_the_level, until_founded=self._is_bound)
-        if founded is None and self._stamp is not None and _needs_stamp(self._record()):
-            await self._stamp.ensure()
-            founded = await self._ask_all(self._wants_the_same, until_founded=True)
         # Who has founded it already may have been of another version then, and began with other levels.
-        cluster = founded or self._record()
+        cluster = await self._until_founded() or await self._until_bound_alike()
         await self.remember(cluster)
         _logger.info("founded cluster %s of nodes %s", cluster.cluster_id, [node for node, _ in cluster.members])
         return cluster
 
-    async def _ask_all(
-        self, counts: Callable[[SeedWord], bool], *, until_founded: bool = False
-    ) -> ClusterRecord | None:
+    async def _until_founded(self) -> ClusterRecord | None:
+        """Return once all seeds have said what they have; the cluster, if one of them has founded it.
+
+        Raises:
+            PermanentStartupError: This version has not what the seed is bound to.
+        """
+        if self._stamp is not None and not self._levels.is_usable:
+            self._stamp.check_version(self._features)
+        return await self._ask_all(
+            lambda reply: reply.cluster is not None or self._levels.may_found_with(reply.word),
+            until_founded=bool(self._levels.stamped),
+        )
+
+    async def _until_bound_alike(self) -> ClusterRecord:
+        """Return the cluster once this seed and all others are bound to its levels and would found it.
+
+        Or one of them has founded it.
+        """
+        while self._stamp is not None and (levels := self._record().features):
+            await self._stamp.bind(levels)
+            founded = await self._ask_all(self._is_bound_alike_or_lower, until_founded=True)
+            if founded is not None:
+                return founded
+            if self._record().features == levels:
+                break
+        return self._record()
+
+    async def _ask_all(self, counts: Callable[[AnyWord], bool], *, until_founded: bool = False) -> ClusterRecord | None:
         """Ask each other seed until its answer counts; return the cluster, if one of them has founded it.
 
         Args:
@@ -240,9 +283,9 @@ class Founding:
         return founded
 
     def _record(self) -> ClusterRecord:
-        """Return the cluster by what the seeds have said last."""
+        """Return the cluster by what the seeds have said last, and by what this one is bound to."""
         members = {node: reply.directory_id for node, reply in self._answers.items()}
-        features = [self._features, *(reply.features for reply in self._answers.values())]
+        features = [self._levels.word, *(reply.word for reply in self._answers.values())]
         return found({int(self._replica.node_id): str(self._replica.directory_id), **members}, features)
 
     def _other_seeds(self) -> list[Seed]:
@@ -253,7 +296,7 @@ class Founding:
         """The id of the cluster that this seed would found; empty: not all others have answered."""
         return self._record().cluster_id if len(self._answers) == len(self._other_seeds()) else ""
 
-    def _is_news(self, reply: SeedWord) -> bool:
+    def _is_news(self, reply: AnyWord) -> bool:
         """Take another data directory of a seed than it had before; return whether all must be asked again.
 
         That is so, too, if a seed would found another cluster: one of the two has not heard of a directory yet.
@@ -262,24 +305,39 @@ class Founding:
         if before is not None and before.directory_id != reply.directory_id:
             self._answers[reply.node_id] = reply
             return True
-        return reply.is_bound and "" not in (own, reply.would_found) and reply.would_found != own
-
-    def _wants_the_same(self, reply: SeedWord) -> bool:
-        return _is_bound_or_founded(reply) and (not reply.is_bound or reply.would_found == self._would_found)
+        return bool(reply.bound) and "" not in (own, reply.would_found) and reply.would_found != own
 
     @property
-    def _is_bound(self) -> bool:
-        is_stamped = self._stamp is not None and self._stamp.is_stamped
-        return is_stamped and self._cluster is None and self._features.get(MEMBERSHIP, 0) >= STAMP_LEVEL
+    def _levels(self) -> FounderLevels:
+        # In a cluster, nothing is founded any more.
+        stamped = self._stamp.levels if self._stamp is not None and self._cluster is None else {}
+        return FounderLevels(self._features, stamped)
 
-    def _has_the_level(self, reply: FoundReply) -> bool:
-        """Whether an answer counts: a bound seed waits for a version that has the level."""
-        return reply.cluster is not None or not self._is_bound or reply.features.get(MEMBERSHIP, 0) >= STAMP_LEVEL
+    def _is_bound_alike_or_lower(self, reply: AnyWord) -> bool:
+        """Whether an answer counts for a bound seed: it has the other's promise, or has to go down."""
+        levels = self._levels
+        has_promise = reply.bound == levels.stamped and self._wants_the_same(reply)
+        return reply.cluster is not None or has_promise or levels.must_go_down_to(reply.word)
+
+    def _wants_the_same(self, reply: AnyWord) -> bool:
+        """Whether another seed would found the same cluster, at whatever levels."""
+        return reply.would_found == self._would_found
 
     async def remember(self, cluster: ClusterRecord) -> None:
-        """Write down which cluster this directory belongs to; before that mark it, if no older version may open it."""
-        if self._stamp is not None and _needs_stamp(cluster):
-            await self._stamp.ensure()
+        """Write down which cluster this directory belongs to; before that mark it, if no older version may open it.
+
+        Raises:
+            PermanentStartupError: The founders have agreed on levels that this version does not have.
+        """
+        if self._stamp is not None:
+            has_founded = tuple(cluster.epoch) == tuple(FOUNDING_EPOCH)
+            if has_founded and (missing := lacking(cluster.features, self._features)):
+                raise PermanentStartupError(
+                    f"the other seeds have founded the cluster at {', '.join(missing)}, which this version does not"
+                    " have: start a version that has it"
+                )
+            # Who joins may have less by now. raft0 says what is in force.
+            await self._stamp.ensure(lowest_of(cluster.features, self._features))
         self._kvstore.put(_KEY, msgspec.json.encode(cluster))
         await self._kvstore.sync()
         self._cluster = cluster
@@ -303,7 +361,7 @@ class Founding:
     def _seed_ids(self) -> list[int]:
         return [seed.node_id for seed in self._seeds] or [int(self._replica.node_id)]
 
-    async def _ask(self, node: NodeId) -> SeedWord | None:
+    async def _ask(self, node: NodeId) -> AnyWord | None:
         request = FoundRequest(self._replica.node_id, self._replica.directory_id, self._seeds, self._features)
         try:
             reply = await self._links.send(node, FOUND, request, timeout=_ASK_TIMEOUT)
@@ -311,10 +369,11 @@ class Founding:
             self._why[node] = error
             check_refused_directory(self._links, node, self._replica.node_id)
             return None  # Not up yet; asked again.
-        assert isinstance(reply, SeedWord), "it is read as one"
+        # As `FOUND` reads it.
+        assert isinstance(reply, AnyWord)
         return reply if reply.node_id == node else None
 
-    def _checked(self, reply: SeedWord) -> SeedWord:
+    def _checked(self, reply: AnyWord) -> AnyWord:
         mine = (int(self._replica.node_id), str(self._replica.directory_id))
         if reply.cluster is not None and mine not in reply.cluster.members:
             raise FoundedElsewhereError(
@@ -330,13 +389,16 @@ class Founding:
 
     def _on_found(self, _: Peer, request: FoundRequest, __: memoryview) -> FoundReply:
         answer = self._answers.get(request.node_id)
-        if answer is not None and answer.directory_id == request.directory_id and not self._is_bound:
+        if answer is not None and answer.directory_id == request.directory_id and not self._levels.stamped:
             # It may have been started in another version since it has answered. Who is bound asks again.
             self._answers[request.node_id] = msgspec.structs.replace(answer, features=request.features)
         reply = (self._replica.node_id, self._replica.directory_id, self._seeds, self._cluster, self._features)
-        if not self._is_bound:
+        bound = self._levels.bound
+        if not bound:
             return FoundReply(*reply)
-        return SeedWord(*reply, is_bound=True, would_found=self._would_found)
+        if bound == MEMBERSHIP_LEVELS:
+            return SeedWord(*reply, is_bound=True, would_found=self._would_found)
+        return AnyWord(*reply, would_found=self._would_found, levels=dict(bound))
 
 
 def check_refused_directory(links: Links, node: NodeId, self_node: int) -> None:
@@ -354,14 +416,6 @@ def check_refused_directory(links: Links, node: NodeId, self_node: int) -> None:
             f" name the original data directory of node {self_node} as data.dir, or bring it back; if it is lost, run"
             f" `raftka broker replace {self_node}`, then start this broker again"
         )
-
-
-def _needs_stamp(cluster: ClusterRecord) -> bool:
-    return cluster.features.get(MEMBERSHIP, 0) >= STAMP_LEVEL
-
-
-def _is_bound_or_founded(reply: SeedWord) -> bool:
-    return reply.cluster is not None or reply.is_bound
 
 
 def addresses(seeds: Sequence[Seed]) -> dict[NodeId, Address]:

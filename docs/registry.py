@@ -14,7 +14,7 @@ from types import ModuleType
 
 from cluster.commands import Command
 from cluster.controller_blocks import BLOCKS
-from model.features import OFFERED, UNSTABLE
+from model.features import KNOWN, OFFERED, UNSTABLE
 from model.ids import FORCED_MARK, RAFT0, TopicId, link_name, partition_group
 from rpc.methods import Method
 from storage.entry import EntryKind
@@ -38,13 +38,7 @@ RESERVED_METHODS = {
 }
 RESERVED_KINDS = {6: "placeholder of compaction"}
 RESERVED_BLOCKS = ("isr", "security", "transactions")
-RESERVED_FEATURES = (
-    "group.version",
-    "raftka.compaction",
-    "raftka.isr",
-    "raftka.security",
-    "raftka.tables",
-)
+RESERVED_FEATURES = ("raftka.isr", "raftka.security", "raftka.tables")
 
 HEAD = """\
 # Registry
@@ -156,14 +150,18 @@ def _block_lines() -> Iterator[str]:
 
 def _feature_lines() -> Iterator[str]:
     yield from ("## Features", "", "The levels that brokers of this version have (`model/features.py`, RFC 0018).", "")
-    yield from ("| feature | levels | levels that are being built |", "| --- | --- | --- |")
-    for name, levels in sorted(UNSTABLE.items()):
-        offered = OFFERED.get(name)
-        highest = -1 if offered is None else offered.highest
-        told = "" if offered is None else f"{offered.lowest} to {offered.highest}"
-        yield f"| `{name}` | {told} | {', '.join(map(str, range(highest + 1, levels.highest + 1)))} |"
-    yield from (f"| reserved: `{name}` | | |" for name in RESERVED_FEATURES)
+    yield from ("| feature | levels | levels that are being built | planned levels |", "| --- | --- | --- | --- |")
+    for name, levels in sorted(KNOWN.items()):
+        offered, built = OFFERED[name], UNSTABLE[name]
+        told = f"{offered.lowest} to {offered.highest}" if offered.highest else "0"
+        more = [_numbers(offered.highest, built.highest), _numbers(built.highest, levels.highest)]
+        yield f"| `{name}` | {told} | {more[0]} | {more[1]} |"
+    yield from (f"| reserved: `{name}` | | | |" for name in RESERVED_FEATURES)
     yield ""
+
+
+def _numbers(above: int, highest: int) -> str:
+    return ", ".join(map(str, range(above + 1, highest + 1)))
 
 
 def _group_name_lines() -> Iterator[str]:

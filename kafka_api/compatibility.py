@@ -38,7 +38,7 @@ _DIFFERENCES: Mapping[ApiKey, str] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "always empty; RESOURCE_NOT_FOUND for each named user",
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "UNSUPPORTED_SASL_MECHANISM for each user",
     ApiKey.DESCRIBE_QUORUM: "describes raft0; any broker answers, every voter is a broker",
-    ApiKey.UPDATE_FEATURES: "levels are raised, never lowered",
+    ApiKey.UPDATE_FEATURES: "levels are raised; only `transaction.version` is lowered, from 2 to 1",
     ApiKey.DESCRIBE_PRODUCERS: "about 20,000 producers per answer; INVALID_REQUEST for the partitions beyond that",
     ApiKey.DESCRIBE_TRANSACTIONS: "TRANSACTIONAL_ID_NOT_FOUND for each id",
     ApiKey.LIST_TRANSACTIONS: "always empty",

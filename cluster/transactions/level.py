@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from cluster.controller import Controller
-from model.features import TRANSACTIONS
+from model.features import TRANSACTION_VERSION
 
 
 class _HasController(Protocol):
@@ -18,4 +18,4 @@ def transactions_level(node: _HasController) -> int:
     It is 0 in every cluster whose brokers were not started with `unstable.feature.versions.enable`, as long as this
     version does not offer the feature otherwise.
     """
-    return node.controller.features.level(TRANSACTIONS)
+    return node.controller.features.level(TRANSACTION_VERSION)

@@ -13,8 +13,8 @@ from kafka_api.request_context import RequestContext
 _Update = UpdateFeaturesRequest.FeatureUpdateKey
 _Result = UpdateFeaturesResponse.UpdatableFeatureResult
 
-# The others lower a level, safely or not.
-_UPGRADE = 1
+# A level is lowered safely, or unsafely where something would be lost. Nothing is lost by those that may be lowered.
+_UPGRADE, _DOWNGRADES = 1, (2, 3)
 # From here on there is one error for the whole request, and nothing is changed if one feature cannot be.
 _FIRST_VERSION_WITHOUT_RESULTS = 2
 
@@ -43,10 +43,13 @@ async def handle_update_features(
 
 
 async def _update(context: RequestContext, update: _Update, deadline: float, *, validate_only: bool) -> _Result:
-    if update.allow_downgrade or update.upgrade_type != _UPGRADE or update.max_version_level < 1:
-        words = "a level is never lowered: what was written at it would be met below it"
+    # Until version 1 there is only a word that allows it.
+    is_lowering = update.allow_downgrade or update.upgrade_type in _DOWNGRADES
+    if update.max_version_level < 1 or not (is_lowering or update.upgrade_type == _UPGRADE):
+        words = "a level is never lowered to 0: what was written above it would be met"
         return _Result(feature=update.feature, error_code=ErrorCode.FEATURE_UPDATE_FAILED, error_message=words)
-    asked = AdminRequest(update.feature, update.max_version_level, validate_only, seconds_left(deadline))
+    level, timeout = update.max_version_level, seconds_left(deadline)
+    asked = AdminRequest(update.feature, level, validate_only, timeout, is_lowering)
     try:
         await context.node.admin.update_feature(asked)
     except ClusterError as error:

@@ -2,11 +2,12 @@
 
 GET   /v1/features          a row for each feature: its level, what all brokers have, and what each of them has
 POST  /v1/features/upgrade  {"levels": {NAME: LEVEL}}; without it: each feature as high as all brokers allow
+POST  /v1/features/downgrade  {"levels": {NAME: LEVEL}}: features whose level may be lowered
 
 What brokers have is as raft0's tables say, which may be wrong after a roll-back (RFC 0018 section 2). So an upgrade
 without levels asks the brokers first, as raft0's leader does before it raises a level.
 
-An upgrade checks all levels before it raises the first one. Who sends it again raises nothing twice.
+Both check all levels before they change the first one. Who sends a request again changes nothing twice.
 """
 
 import asyncio
@@ -28,6 +29,12 @@ class UpgradeFeatures(Changing, frozen=True, kw_only=True):
     """Features and the levels that the cluster shall use; none: as high as all brokers can at this moment."""
 
     levels: dict[_Feature, _Level] = msgspec.field(default_factory=dict)
+
+
+class DowngradeFeatures(Changing, frozen=True, kw_only=True):
+    """Features and the lower levels that the cluster shall use."""
+
+    levels: Annotated[dict[_Feature, _Level], msgspec.Meta(min_length=1)]
 
 
 async def _list(node: Node, _: Mapping[str, str]) -> object:
@@ -65,12 +72,19 @@ async def _highest(node: Node, timeout: float) -> dict[str, int]:
 
 
 async def _upgrade(node: Node, body: UpgradeFeatures, _: Mapping[str, str]) -> Outcome:
-    wanted = body.levels or await _highest(node, body.timeout)
+    return await _change(node, body, body.levels or await _highest(node, body.timeout), is_lowering=False)
+
+
+async def _downgrade(node: Node, body: DowngradeFeatures, _: Mapping[str, str]) -> Outcome:
+    return await _change(node, body, body.levels, is_lowering=True)
+
+
+async def _change(node: Node, body: Changing, wanted: Mapping[str, int], *, is_lowering: bool) -> Outcome:
     index = 0
-    # Each level is checked before the first one is raised: a level is never lowered again.
+    # Each level is checked before the first one is changed: most are never lowered again.
     for is_check in (True,) if body.dry_run else (True, False):
         for name, level in wanted.items():
-            request = UpdateFeatureRequest(name, level, is_check, body.timeout)
+            request = UpdateFeatureRequest(name, level, is_check, body.timeout, is_lowering)
             index = max(index, (await node.admin.update_feature(request)).applied_index)
     await until_known(node, index)
     waits_for = "" if body.dry_run or not wanted else brokers_away(node)
@@ -80,4 +94,5 @@ async def _upgrade(node: Node, body: UpgradeFeatures, _: Mapping[str, str]) -> O
 FEATURE_VERBS: tuple[Verb, ...] = (
     Read("/v1/features", _list),
     Change("/v1/features/upgrade", UpgradeFeatures, _upgrade),
+    Change("/v1/features/downgrade", DowngradeFeatures, _downgrade),
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group("features", cls=CommandGroup)
 def app() -> None:
-    """Show and raise the levels of features, after an upgrade of all brokers."""
+    """Show and change the levels of features, after an upgrade of all brokers."""
 
 
 @app.command("list")
@@ -59,8 +59,8 @@ def list_features(brokers: str, output: Format) -> None:
 def upgrade(pairs: tuple[str, ...], dry_run: bool, brokers: str) -> None:
     """Raise the levels of features.
 
-    Start the newer version on all brokers first. A level is never lowered: brokers of an older version cannot come
-    back. `raftka cluster features list` shows which levels there are.
+    Start the newer version on all brokers first. Brokers of an older version cannot come back.
+    `raftka cluster features list` shows which levels there are.
     """
     wanted = _levels(pairs)
     answer = try_change(brokers, "/v1/features/upgrade", {"levels": wanted, "dry_run": dry_run})
@@ -68,6 +68,27 @@ def upgrade(pairs: tuple[str, ...], dry_run: bool, brokers: str) -> None:
     if not wanted:
         print("every feature is as high as all brokers allow")
         return
+    _tell(wanted, answer, dry_run=dry_run)
+
+
+@app.command()
+@click.argument("pairs", nargs=-1, required=True, metavar="FEATURE=LEVEL...", help="Features and their lower levels.")
+@dry_run_option
+@brokers_option
+def downgrade(pairs: tuple[str, ...], dry_run: bool, brokers: str) -> None:
+    """Lower the levels of features.
+
+    Only transaction.version is lowered, from 2 to 1. Clients then use the older protocol of transactions. Brokers of an
+    older version cannot come back.
+    """
+    wanted = _levels(pairs)
+    answer = try_change(brokers, "/v1/features/downgrade", {"levels": wanted, "dry_run": dry_run})
+    if answer is None:
+        _change_by_kafka(brokers, wanted, dry_run=dry_run, is_lowering=True)
+    _tell(wanted, answer, dry_run=dry_run)
+
+
+def _tell(wanted: dict[str, int], answer: dict[str, Any] | None, *, dry_run: bool) -> None:
     told = ", ".join(f"{name} at level {level}" for name, level in wanted.items())
     print(f"{told}: accepted; nothing is changed (--dry-run)" if dry_run else told)
     if answer is not None:
@@ -76,16 +97,20 @@ def upgrade(pairs: tuple[str, ...], dry_run: bool, brokers: str) -> None:
 
 def _upgrade_by_kafka(brokers: str, wanted: dict[str, int], *, dry_run: bool) -> dict[str, int]:
     """Raise features by Kafka's request; return their levels. No levels: each as high as all brokers allow."""
+    if not wanted:
+        rows = _rows(_read(kafka_client.read_cluster(brokers).brokers))
+        wanted = {row["feature"]: row["highest"] for row in rows if row["highest"] > row["level"]}
+    if wanted:
+        _change_by_kafka(brokers, wanted, dry_run=dry_run, is_lowering=False)
+    return wanted
+
+
+def _change_by_kafka(brokers: str, wanted: dict[str, int], *, dry_run: bool, is_lowering: bool) -> None:
     # Imported here, for the sake of `--help`.
     from raftka.kafka.features import raise_features
 
-    nodes = kafka_client.read_cluster(brokers).brokers
-    if not wanted:
-        wanted = {row["feature"]: row["highest"] for row in _rows(_read(nodes)) if row["highest"] > row["level"]}
-    if wanted:
-        node, address = next(iter(nodes.items()))
-        raise_features(node, address, wanted, is_dry_run=dry_run)
-    return wanted
+    node, address = next(iter(kafka_client.read_cluster(brokers).brokers.items()))
+    raise_features(node, address, wanted, is_dry_run=dry_run, is_lowering=is_lowering)
 
 
 def _levels(pairs: tuple[str, ...]) -> dict[str, int]:

@@ -28,13 +28,19 @@ def read_features(node_id: int, address: str) -> Features:
     return found
 
 
-def raise_features(node_id: int, address: str, levels: Mapping[str, int], *, is_dry_run: bool) -> None:
+def raise_features(
+    node_id: int, address: str, levels: Mapping[str, int], *, is_dry_run: bool, is_lowering: bool = False
+) -> None:
     """Have the cluster use features at these levels; any broker takes the request.
+
+    With `is_lowering` they are to be lower than what it uses.
 
     Raises:
         KafkaClientError: Refused, or no answer; what was not refused is done.
     """
-    refusals = ask(node_id, address, update_features(levels, _TIMEOUT_MS, validate_only=is_dry_run))
+    refusals = ask(
+        node_id, address, update_features(levels, _TIMEOUT_MS, validate_only=is_dry_run, is_lowering=is_lowering)
+    )
     if refusals:
         raise KafkaClientError(
             "; ".join(each.message or f"{each.feature}: error code {each.code}" for each in refusals)

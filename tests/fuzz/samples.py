@@ -203,10 +203,10 @@ def snapshot_files() -> list[bytes]:
 
 
 def identity_files() -> list[bytes]:
-    """One as a directory is made, and one of a directory that may hold configurations; with checksums, and without."""
+    """One of each format, with checksums and without."""
     found = []
-    for version in (1, 2):
-        body = msgspec.json.encode(DirectoryRecord(version, 3, "ab" * 16))
+    for version, levels in ((1, {}), (2, {}), (3, {MEMBERSHIP: 1, "f": 2})):
+        body = msgspec.json.encode(DirectoryRecord(version, 3, "ab" * 16, levels))
         found += [b"\x01" + body, b"\x00" + f"{crc32c.crc32c(body):08x} ".encode() + body + b"\n"]
     return found
 

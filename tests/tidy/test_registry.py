@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster import controller_blocks
-from model.features import OFFERED, UNSTABLE
+from model.features import KNOWN, OFFERED, UNSTABLE
 from storage.entry import EntryKind
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,15 @@ def test_no_name_of_a_block_is_used_twice() -> None:
 
 def test_nothing_takes_a_name_that_is_reserved(registry) -> None:
     assert controller_blocks.BLOCKS.keys() & set(registry.RESERVED_BLOCKS) == set()
-    assert (OFFERED.keys() | UNSTABLE.keys()) & set(registry.RESERVED_FEATURES) == set()
+    assert KNOWN.keys() & set(registry.RESERVED_FEATURES) == set()
+
+
+def test_every_feature_is_offered_within_the_levels_that_are_known() -> None:
+    assert OFFERED.keys() == UNSTABLE.keys() == KNOWN.keys()
+    for name, levels in KNOWN.items():
+        assert (
+            levels.lowest <= OFFERED[name].lowest <= OFFERED[name].highest <= UNSTABLE[name].highest <= levels.highest
+        )
 
 
 def test_nothing_takes_a_number_that_is_reserved(registry) -> None:

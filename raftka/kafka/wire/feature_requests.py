@@ -8,7 +8,8 @@ from raftka.kafka.wire.requests import Request
 
 _NO_TAGS = i8(0)
 _NO_ITEMS = compact_array(())
-_UPGRADE = 1
+# The types of an update; a safe downgrade loses nothing.
+_UPGRADE, _SAFE_DOWNGRADE = 1, 2
 _SUPPORTED, _LEVELS = 0, 2
 
 
@@ -27,7 +28,7 @@ class Features(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a feature is not raised; `feature` is empty where the whole request was refused."""
+    """Why a level is not changed; `feature` is empty where the whole request was refused."""
 
     feature: str
     code: int
@@ -60,8 +61,10 @@ def describe_features(version: int) -> Request[Features]:
     return Request(18, version, _NO_TAGS + compact_string("raftka") + compact_string("0") + _NO_TAGS, read)
 
 
-def update_features(levels: Mapping[str, int], timeout_ms: int, *, validate_only: bool) -> Request[Sequence[Refusal]]:
-    """Raise features to these levels, or only ask whether they could be; the answer has what is refused."""
+def update_features(
+    levels: Mapping[str, int], timeout_ms: int, *, validate_only: bool, is_lowering: bool = False
+) -> Request[Sequence[Refusal]]:
+    """Raise or lower features to these levels, or only ask whether they could be; the answer has what is refused."""
 
     def read_result(reader: Reader) -> Refusal:
         found = Refusal(reader.compact_string(), reader.i16(), reader.compact_string())
@@ -74,6 +77,7 @@ def update_features(levels: Mapping[str, int], timeout_ms: int, *, validate_only
         whole = Refusal("", reader.i16(), reader.compact_string())
         return [each for each in (whole, *reader.compact_array(lambda: read_result(reader))) if each.code]
 
-    updates = [compact_string(name) + i16(level) + i8(_UPGRADE) + _NO_TAGS for name, level in levels.items()]
+    kind = _SAFE_DOWNGRADE if is_lowering else _UPGRADE
+    updates = [compact_string(name) + i16(level) + i8(kind) + _NO_TAGS for name, level in levels.items()]
     body = _NO_TAGS + i32(timeout_ms) + compact_array(updates) + i8(validate_only) + _NO_TAGS
     return Request(57, 1, body, read)

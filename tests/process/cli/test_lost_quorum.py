@@ -51,6 +51,7 @@ TYPED = {
     "cluster config unset": "log.retention.ms",
     "cluster features list": "",
     "cluster features upgrade": "",
+    "cluster features downgrade": "transaction.version=1",
     "cluster log-level": "raft DEBUG",
     "broker list": "",
     "broker drain": "1",

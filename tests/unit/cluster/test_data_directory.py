@@ -210,11 +210,24 @@ def test_a_damaged_record_in_the_kvstore_is_refused(tmp_path):
 def test_another_format_is_refused(tmp_path):
     async def test(disk):
         await disk.claim()
+        body = disk.durable["node/directory"].replace(b'"format_version":1', b'"format_version":4')
+        disk.durable["node/directory"] = body
+        with open(disk.identity_file, "wb") as file:
+            file.write(f"{crc32c.crc32c(body):08x} ".encode() + body + b"\n")
+        with pytest.raises(StartupError, match="has format 4, this version reads 1 to 3: start the newer version"):
+            await disk.claim()
+
+    with_disk(tmp_path, test)
+
+
+def test_a_format_with_levels_that_it_does_not_have_is_refused(tmp_path):
+    async def test(disk):
+        await disk.claim()
         body = disk.durable["node/directory"].replace(b'"format_version":1', b'"format_version":3')
         disk.durable["node/directory"] = body
         with open(disk.identity_file, "wb") as file:
             file.write(f"{crc32c.crc32c(body):08x} ".encode() + body + b"\n")
-        with pytest.raises(StartupError, match="has format 3, this version reads 1 and 2: start the newer version"):
+        with pytest.raises(StartupError, match="has format 3 and the levels of another format"):
             await disk.claim()
 
     with_disk(tmp_path, test)

@@ -13,7 +13,8 @@ from cluster.commands import BrokerRecord, RegisterBroker, SetFeature, encode_co
 from cluster.controller_state import ControllerState
 from cluster.data_directory import claim_data_directory, read_identity
 from cluster.directory_stamp import DirectoryStamp
-from model.features import MEMBERSHIP, OFFERED
+from cluster.errors import PermanentStartupError
+from model.features import KNOWN, MEMBERSHIP, OFFERED, TRANSACTION_VERSION, highest_of, lacking
 from model.ids import Index, NodeId, Offset, Term
 from model.topic_config import TopicConfig
 from runtime.environment import Environment
@@ -260,6 +261,65 @@ def test_a_disk_that_hangs_holds_up_who_waits_and_nothing_else(monkeypatch, capl
     asyncio.run(test())
 
 
+HIGH, LOW = {MEMBERSHIP: 1, TRANSACTION_VERSION: 2}, {MEMBERSHIP: 1, TRANSACTION_VERSION: 1}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [({}, HIGH), (LOW, HIGH), ({MEMBERSHIP: 1}, HIGH), (HIGH, LOW), (HIGH, {MEMBERSHIP: 1}), ({}, {"x": 3})],
+    ids=["raised", "raised further", "raised from membership", "lowered", "lowered to membership", "of another"],
+)
+def test_levels_that_a_crash_cuts_short_are_the_former_or_the_new_ones_after_a_start(before, after):
+    """Lowered they are by founders only, who tell nobody before it is done."""
+
+    async def test():
+        seen = set()
+        for effects in range(40):
+            machine = Machine()
+            first = await Life(machine).claim()
+            life = Life(machine)
+            await DirectoryStamp(life.env, PATH, life.store).ensure(before)
+            life = Life(machine, effects)
+            stamp = DirectoryStamp(life.env, PATH, life.store)
+            assert stamp.levels == before
+            writing = asyncio.ensure_future(stamp.bind(after))
+            for _ in range(20):
+                await asyncio.sleep(0)  # As many steps as the stamp has, and more: nothing here takes time.
+            writing.cancel()
+            await stamp.stop()
+            again = Life(machine)
+            assert await again.claim() == first
+            found = DirectoryStamp(again.env, PATH, again.store)
+            assert found.levels in (before, after)
+            assert not (stamp.levels == after and found.levels != after)
+            seen.add(found.levels == after)
+            if stamp.levels == after:
+                assert machine.formats() == ((2, 2) if after == {MEMBERSHIP: 1} else (3, 3))
+                return seen
+        raise AssertionError("never written")
+
+    assert asyncio.run(test()) == {True, False}
+
+
+def test_the_former_version_reads_no_other_format_than_of_membership_and_this_one_says_what_is_lacking():
+    async def test():
+        machine = Machine()
+        await Life(machine).claim()
+        life = Life(machine)
+        stamp = DirectoryStamp(life.env, PATH, life.store)
+        await stamp.ensure({TRANSACTION_VERSION: 1})
+        assert not stamp.is_stamped, "membership may go back"
+        await stamp.ensure()
+        assert stamp.is_stamped
+        assert machine.formats() == (3, 3)
+        stamp.check_version(HIGH)
+        with pytest.raises(PermanentStartupError, match=r"only versions with transaction\.version 1 can read"):
+            stamp.check_version({MEMBERSHIP: 1})
+        await stamp.stop()
+
+    asyncio.run(test())
+
+
 # -- raft0's tables --------------------------------------------------------------------------------------------------
 
 
@@ -267,16 +327,19 @@ class Disk:
     """A stamp whose time the test chooses."""
 
     def __init__(self):
-        self.is_stamped = False
+        self.levels = {}
         self.asked = 0
         self.done = asyncio.Event()
 
-    async def ensure(self):
+    def covers(self, levels):
+        return not lacking(levels, self.levels)
+
+    async def ensure(self, levels):
         self.asked += 1
         await self.done.wait()
+        self.levels = highest_of(self.levels, levels)
 
     def stamp(self):
-        self.is_stamped = True
         self.done.set()
 
 
@@ -288,8 +351,8 @@ def registration(node, level=1):
     return RegisterBroker(BrokerRecord(node, f"dir{node}", "k", 9092, "r", 1, "a", 2, {MEMBERSHIP: level}))
 
 
-def state_with(disk, *commands):
-    state = ControllerState(TopicConfig(), offered=OFFERED, stamp=disk)
+def state_with(disk, *commands, offered=OFFERED):
+    state = ControllerState(TopicConfig(), offered=offered, stamp=disk)
     for index, command in enumerate(commands, start=1):
         state.note(entry(index, command))
     return state
@@ -307,6 +370,7 @@ def test_the_entry_that_raises_the_level_waits_for_the_stamp_and_those_before_it
         assert (disk.asked, waiting.done()) == (1, False)
         disk.stamp()
         await waiting
+        assert disk.levels == {MEMBERSHIP: 1}
         assert state.settles_until(Index(3)) == 3
         state.commit(Index(3))
         assert state.tables.features.level(MEMBERSHIP) == 1
@@ -324,6 +388,36 @@ def test_a_level_that_the_tables_refuse_stamps_nothing():
         state.commit(Index(3))
         assert state.settles_until(Index(4)) == 4
         assert (disk.asked, state.tables.features.level(MEMBERSHIP)) == (0, 0)
+
+    asyncio.run(test())
+
+
+def test_every_level_waits_for_its_own_stamp():
+    async def test():
+        disk = Disk()
+        disk.stamp()
+        told = {MEMBERSHIP: 1, TRANSACTION_VERSION: 2}
+        levels = [SetFeature(MEMBERSHIP, 1), SetFeature(TRANSACTION_VERSION, 1), SetFeature(TRANSACTION_VERSION, 2)]
+        lowered = SetFeature(TRANSACTION_VERSION, 1)
+        commands = RegisterBroker(BrokerRecord(1, "dir1", "k", 9092, "r", 1, "a", 2, told)), *levels, lowered
+        state = state_with(disk, *commands, offered=KNOWN)
+        for index, level in enumerate(levels, start=2):
+            assert state.settles_until(Index(5)) == index - 1
+            state.commit(Index(index - 1))
+            await state.wait_until_it_settles()
+            assert disk.levels[level.name] == level.level
+        assert state.settles_until(Index(5)) == 5
+        state.commit(Index(5))
+        assert state.tables.features.all() == {MEMBERSHIP: 1, TRANSACTION_VERSION: 1}
+        assert (disk.asked, disk.levels) == (3, told)
+        # A snapshot needs what is in force.
+        content = b"".join(state.snapshot())
+        other = Disk()
+        other.stamp()
+        wanted = [each for each in state_with(other, offered=KNOWN).restore(content, Index(5)) if each is not None]
+        for each in wanted:
+            await each
+        assert other.levels == {MEMBERSHIP: 1, TRANSACTION_VERSION: 1}
 
     asyncio.run(test())
 

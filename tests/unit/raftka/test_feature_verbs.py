@@ -7,7 +7,7 @@ import pytest
 
 from cluster.events import EventKind
 from cluster.founding import FOUND
-from model.features import MEMBERSHIP, LevelRange
+from model.features import KNOWN, MEMBERSHIP, TRANSACTION_VERSION, LevelRange
 from model.ids import NodeId
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.raftka.admin_ports import ports_of
@@ -176,5 +176,37 @@ def test_an_upgrade_that_cannot_be_is_refused_as_a_whole(tmp_path, document, sta
             found, body = await ports.ask(UPGRADE, document)
             assert (found, body["error"]) == (status, error)
             assert await _levels(ports) == {MEMBERSHIP: (0, 1)}
+
+    run(test)
+
+
+DOWNGRADE = "/v1/features/downgrade"
+
+
+def test_a_feature_is_lowered_and_a_dry_run_lowers_nothing(tmp_path):
+    offered = {name: KNOWN[name] for name in (MEMBERSHIP, TRANSACTION_VERSION)}
+    lower, levels = {TRANSACTION_VERSION: 1}, {MEMBERSHIP: (1, 1), TRANSACTION_VERSION: (2, 2)}
+
+    async def test():
+        async with ports_of(Cluster(tmp_path, 3, features=offered)) as ports:
+            assert await _levels(ports) == levels
+            for document, status, says in [
+                ({}, 400, "levels"),
+                ({"levels": {}}, 400, "levels"),
+                ({"levels": {TRANSACTION_VERSION: 0}}, 400, "levels"),
+                ({"levels": {TRANSACTION_VERSION: 3}}, 409, "is not lowered to level 3"),
+                # The first one could be lowered, and is not, for the other one cannot.
+                ({"levels": {**lower, "nobody.has.this": 1}}, 409, "nobody.has.this"),
+            ]:
+                found, body = await ports.ask(DOWNGRADE, document, at=2)
+                assert (found, says in body["message"]) == (status, True), body
+            status, body = await ports.ask(DOWNGRADE, {"levels": lower, "dry_run": True})
+            assert (status, body["levels"], await _levels(ports)) == (200, lower, levels)
+            status, body = await ports.ask(DOWNGRADE, {"levels": lower}, at=3)
+            assert (status, body["levels"], body["waits_for"]) == (200, lower, "")
+            assert await _levels(ports, at=3) == {MEMBERSHIP: (1, 1), TRANSACTION_VERSION: (1, 2)}
+            await until(lambda: all(_raised(node) for node in ports.cluster.nodes.values()))
+            for node in ports.cluster.nodes.values():
+                assert _raised(node)[-1] == "transaction.version is used at level 1, and was at level 2"
 
     run(test)

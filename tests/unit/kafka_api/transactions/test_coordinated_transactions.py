@@ -19,7 +19,7 @@ from kafka_api.transactions import kept_transactions, transaction
 from kafka_api.transactions.held_transaction import WriteFailure
 from kafka_api.transactions.transaction_steps import GIVEN_EPOCH_MAX
 from model.control_batch import MarkerType
-from model.features import TRANSACTIONS
+from model.features import TRANSACTION_VERSION
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.kafka_api.groups.group_calls import Groups
 from tests.unit.kafka_api.wire_client import broker_in, stuck_disk
@@ -396,7 +396,7 @@ def test_transactions_are_refused_until_the_cluster_uses_them(tmp_path):
             assert broker.node.controller.topics.get(TRANSACTIONS_TOPIC) is None
             # As when raft0 applies the command that raises the level.
             features = broker.node.controller.features
-            features.replace(features.all() | {TRANSACTIONS: 2}, features.epoch + 1)
+            features.replace(features.all() | {TRANSACTION_VERSION: 2}, features.epoch + 1)
             features.tell()
             await (await found(producer)).init()
             assert await producer.send() is ErrorCode.NONE

@@ -20,7 +20,7 @@ from kafka_api.protocol.messages import (
 )
 from kafka_api.transactions.options import TransactionOptions
 from model.control_batch import decode_marker
-from model.features import MEMBERSHIP, TRANSACTIONS, LevelRange
+from model.features import MEMBERSHIP, TRANSACTION_VERSION, LevelRange
 from model.record_batch import read_header
 from tests.unit.cluster.cluster_nodes import run
 from tests.unit.kafka_api.wire_client import broker_in, produce_request
@@ -33,7 +33,7 @@ PLAIN_END, RAISING_END = 4, 5
 
 def features(level=2):
     """What brokers offer; a new cluster begins at the highest level."""
-    return {MEMBERSHIP: LevelRange(0, 1), TRANSACTIONS: LevelRange(0, level)}
+    return {MEMBERSHIP: LevelRange(0, 1), TRANSACTION_VERSION: LevelRange(0, level)}
 
 
 QUICK = TransactionOptions(topic_partitions=2, timeout_check_interval_ms=20)
