@@ -55,7 +55,7 @@ from cluster.topic_table import TopicTable
 from cluster.transactions.admission import CoordinatorAdmissions
 from cluster.transactions.markers import Markers
 from cluster.visible_ends import VisibleEnds
-from model.features import MEMBERSHIP, STAMP_LEVEL, told_features
+from model.features import ENDED_LEADERSHIPS_LEVEL, MEMBERSHIP, STAMP_LEVEL, told_features
 from model.ids import RAFT0, NodeId, Replica
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
@@ -235,10 +235,11 @@ class Node:
         self.groups.start()
         self._stops.append(self.groups.stop)
         state = ControllerState(options.topic_defaults, options.state, options.features, cluster.replicas, self.stamp)
-        members = state.tables.members
+        members, features = state.tables.members, state.tables.features
         self.leadership = Leadership(
             *(self.groups, self.links, options.node_id, self._brokers),
             lambda replica: replica.directory_id in members.retired,
+            lambda: features.level(MEMBERSHIP) >= ENDED_LEADERSHIPS_LEVEL,
         )
         self.moves = LeadershipMoves(self.groups, self.leadership, self.links, options.node_id)
         self.partitions = PartitionManager(self.groups.link_names)

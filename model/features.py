@@ -22,7 +22,9 @@ GROUP_VERSION = "group.version"
 # Compacted topics.
 COMPACTION = "raftka.compaction"
 
-# From this level of MEMBERSHIP on, options of brokers are set while they run.
+# From this level of MEMBERSHIP on, brokers tell of leaderships that have ended.
+ENDED_LEADERSHIPS_LEVEL = 1
+# From this level on, options of brokers are set while they run.
 OPTIONS_LEVEL = 1
 # From this level on, partitions move between brokers.
 PLACEMENTS_LEVEL = 1

@@ -14,7 +14,7 @@ from cluster.members_table import BrokerState
 from cluster.node import Node
 from cluster.raft0_voters import voter_count
 from kafka_api.server import KafkaServer
-from model.features import BROKERS_LEVEL, MEMBERSHIP
+from model.features import BROKERS_LEVEL, ENDED_LEADERSHIPS_LEVEL, MEMBERSHIP
 from model.ids import RAFT0, GroupId, Replica, number_of, topic_of
 from raft.consensus import Consensus
 from raft.gravestone import gravestone_key
@@ -63,7 +63,7 @@ def what_is_missing(brokers: Mapping[int, Broker]) -> str | None:
             _left_behind(broker, here)
             or _held_by_broker(broker)
             or _leaked_task(broker)
-            or _unknown_leader(broker.node, placement)
+            or _unknown_leader(broker.node, placement, nodes)
         )
         if missing is not None:
             return f"node {node_id}: {missing}"
@@ -131,16 +131,23 @@ def _other_members(
     return None
 
 
-def _unknown_leader(node: Node, placement: _Placement) -> str | None:
-    """Return a group that was moved and of which the broker tells clients another leader than one of its replicas."""
+def _unknown_leader(node: Node, placement: _Placement, nodes: Mapping[int, Node]) -> str | None:
+    """Return a group of which the broker tells clients another leader than the one in office, or none.
+
+    Below the level at which news of leaders end, only partitions that were moved are looked at.
+    """
+    ends = node.controller.features.level(MEMBERSHIP) >= ENDED_LEADERSHIPS_LEVEL
     for topic in node.controller.topics.all():
-        for number in topic.placements:
+        for number in range(len(topic.replicas)) if ends else topic.placements:
             group = topic.group(number)
             if node.groups.get(group) is not None:
                 continue
             leader = node.leadership.leader_of(group)
             if leader is None or leader.node_id not in {replica.node_id for replica in placement[group]}:
                 return f"it takes {leader} for the leader of {group}"
+            led = nodes[leader.node_id].groups.get(group)
+            if ends and not (led is not None and led.is_in_office and led.term == leader.term):
+                return f"it takes {leader} for the leader of {group}, and that leads it no more"
     return None
 
 
