@@ -110,9 +110,10 @@ class BrokerChanges:
         async with self._controller.admission:
             index = await self._controller.confirm_office(deadline)
             self._require_level()
-            if request.change == "remove" and self._controller.members.member(NodeId(request.node_id)) is None:
+            members, node_id = self._controller.members, NodeId(request.node_id)
+            if request.change == "remove" and node_id in members.removed:
                 return AdminReply("", "", applied_index=index)
-            member = self._controller.members.require(NodeId(request.node_id))
+            member = members.require(node_id)
             command = self._command(request, member)
             if command is not None and not request.validate_only:
                 index = await self._controller.propose(command, deadline)

@@ -30,7 +30,7 @@ from cluster.errors import ClusterError, PermanentStartupError, RefusedDirectory
 from cluster.founders_levels import FounderLevels, word_of
 from model.features import lacking, lowest_of
 from model.ids import DirectoryId, NodeId, Replica
-from rpc.errors import HandshakeRefusedError, RefusalCode, RpcError
+from rpc.errors import SAID_BY_PEER, HandshakeRefusedError, RefusalCode, RpcError
 from rpc.identity import FOUNDING_EPOCH, Address, Peer
 from rpc.links import Links
 from rpc.methods import Method
@@ -402,7 +402,7 @@ class Founding:
 
 
 def check_refused_directory(links: Links, node: NodeId, self_node: int) -> None:
-    """Give up where a broker knows this node by another directory: it would say so at every start.
+    """Give up where a broker knows this node by another directory, or a retired one: it would say so at every start.
 
     The directory holds nothing yet, so no broker that serves ends because of what another one says.
 
@@ -410,7 +410,12 @@ def check_refused_directory(links: Links, node: NodeId, self_node: int) -> None:
         RefusedDirectoryError: Broker `node` has refused the link for that.
     """
     why = links.why_down(node)
-    if isinstance(why, HandshakeRefusedError) and why.by_peer and why.refusal is RefusalCode.WRONG_DIRECTORY:
+    if not isinstance(why, HandshakeRefusedError):
+        return
+    if why.is_of_own_retired_directory:
+        # Whoever is asked says the same, with the cure.
+        raise RefusedDirectoryError(why.message.removeprefix(SAID_BY_PEER))
+    if why.by_peer and why.refusal is RefusalCode.WRONG_DIRECTORY:
         raise RefusedDirectoryError(
             f"node {node} refuses this data directory: it knows node {self_node} by another one;"
             f" name the original data directory of node {self_node} as data.dir, or bring it back; if it is lost, run"

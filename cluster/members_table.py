@@ -62,6 +62,7 @@ class MembersTable:
 
     Attributes:
         retired: Directories that never count again, those of removed brokers among them.
+        removed: Node ids of brokers that were removed, and have not joined anew since.
         changed: The command that admitted, retired or removed the last broker, or changed the state of one; there is
             none before.
     """
@@ -72,12 +73,13 @@ class MembersTable:
         self._listeners: list[Callable[[], None]] = []
         self._admitted: dict[NodeId, Member] = {}
         self.retired: frozenset[DirectoryId] = frozenset()
+        self.removed: frozenset[NodeId] = frozenset()
         self.changed = NO_REVISION
         self._found()
 
     def _found(self) -> None:
         self._admitted = {each.node_id: Member(each, FOUNDING_EPOCH) for each in self._founders}
-        self.retired, self.changed = frozenset(), NO_REVISION
+        self.retired, self.removed, self.changed = frozenset(), frozenset(), NO_REVISION
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener` after each change, of registrations too; it must not block."""
@@ -218,6 +220,7 @@ class MembersTable:
             state = BrokerState.ACTIVE if member is None else member.state
             replaced = "" if member is None else member.replica.directory_id
             admitted = Member(replica, revision, state, admit.rpc_host, admit.rpc_port, replaced)
+            self.removed -= {replica.node_id}
             self.changed = revision
         self._admitted[replica.node_id] = admitted
         self.tell()
@@ -267,6 +270,7 @@ class MembersTable:
         """
         member = self.require(node_id)
         self.retired |= {member.replica.directory_id}
+        self.removed |= {node_id}
         del self._admitted[node_id]
         self._brokers.pop(node_id, None)
         self.changed = revision
@@ -292,7 +296,7 @@ class MembersTable:
             self._admitted = self._by_registrations()
         else:
             self._admitted = {member.node_id: member for member in saved.members}
-            self.retired, self.changed = saved.retired, saved.changed
+            self.retired, self.removed, self.changed = saved.retired, saved.removed, saved.changed
 
     def clear(self) -> None:
         """Begin from the founding, and tell nobody: what was here is read again."""
@@ -306,7 +310,7 @@ class MembersTable:
         """
         if self.changed == NO_REVISION and self._admitted == self._by_registrations():
             return None
-        return SavedMembers(tuple(self.admitted()), self.retired, self.changed)
+        return SavedMembers(tuple(self.admitted()), self.retired, self.changed, self.removed)
 
     def _by_registrations(self) -> dict[NodeId, Member]:
         """Return the founders, each with the address that it has registered with, if it has."""
@@ -331,6 +335,7 @@ class SavedMembers:
     members: tuple[Member, ...]
     retired: frozenset[DirectoryId]
     changed: Revision
+    removed: frozenset[NodeId] = frozenset()
 
 
 def not_admitted(replica: Replica, *, is_retired: bool) -> str:

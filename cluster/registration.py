@@ -2,6 +2,9 @@
 
 It asks again until raft0's leader has taken that. Meanwhile brokers may dial the addresses of its earlier process, so
 that it hears of no leader. Then it has any broker that it reaches tell the leader (RFC 0020 section 3).
+
+Why it is not registered yet goes to the log once, and again only if it changes: a directory that was retired is asked
+about for as long as its process runs.
 """
 
 import asyncio
@@ -55,6 +58,8 @@ class Registration:
         self._replica = replica
         self._on_registered = on_registered
         self._gate = Gate("registration")
+        # By level: the last line that was logged.
+        self._said: dict[int, str] = {}
 
     def begin(self, broker: BrokerRecord) -> None:
         """Register in the background."""
@@ -73,7 +78,7 @@ class Registration:
                     await self._controller.wait_applied(Index(reply.applied_index))
             except (ClusterError, TimeoutError) as error:
                 why = error if isinstance(error, ClusterError) else "raft0 is not applied as far as at its leader"
-                _logger.info("not registered yet: %s", why)
+                self._say(logging.INFO, f"not registered yet: {why}")
                 await self._tell_addresses(broker)
                 await asyncio.sleep(_PAUSE)
                 continue
@@ -92,4 +97,9 @@ class Registration:
         try:
             await Joining(self._links, peers, request).ask_once()
         except StartupError as error:
-            _logger.error("%s", error)
+            self._say(logging.ERROR, str(error))
+
+    def _say(self, level: int, text: str) -> None:
+        if self._said.get(level) != text:
+            self._said[level] = text
+            _logger.log(level, "%s", text)

@@ -1,9 +1,9 @@
 """How raft0's state holds the admitted brokers: the items of its block "members" (RFC 0020).
 
-The first item has the last change and the retired directories, then comes an item for each admitted broker. Without any
-change since the founding there is no block: the founders are known from the record of the cluster, and their addresses
-from their registrations. A founder may have told another address since, as it asked to be let in. Then there is a
-block, and its last change is none.
+The first item has the last change, the retired directories, and the node ids of removed brokers if there are any. Then
+comes an item for each admitted broker. Without any change since the founding there is no block: the founders are known
+from the record of the cluster, and their addresses from their registrations. A founder may have told another address
+since, as it asked to be let in. Then there is a block, and its last change is none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,6 +24,11 @@ class _SavedHead(msgspec.Struct, frozen=True, array_like=True):
     retired: list[str]
 
 
+class _SavedHeadOfRemoved(_SavedHead, frozen=True, array_like=True):
+    # Left out while nobody was removed: then the head is that of `_SavedHead`, as it was written before.
+    removed: list[_Natural] = []
+
+
 class _SavedMember(msgspec.Struct, frozen=True, array_like=True):
     node_id: _Natural
     directory_id: str
@@ -35,13 +40,15 @@ class _SavedMember(msgspec.Struct, frozen=True, array_like=True):
     replaced: str = ""
 
 
-_head_decoder: msgspec.msgpack.Decoder[_SavedHead] = msgspec.msgpack.Decoder(_SavedHead)
+_head_decoder: msgspec.msgpack.Decoder[_SavedHeadOfRemoved] = msgspec.msgpack.Decoder(_SavedHeadOfRemoved)
 _member_decoder: msgspec.msgpack.Decoder[_SavedMember] = msgspec.msgpack.Decoder(_SavedMember)
 
 
 def save_members(saved: SavedMembers) -> list[msgspec.Struct]:
     """Return the items of the block."""
-    items: list[msgspec.Struct] = [_SavedHead(saved.changed, sorted(saved.retired))]
+    head = saved.changed, list[str](sorted(saved.retired))
+    removed = list[int](sorted(saved.removed))
+    items: list[msgspec.Struct] = [_SavedHeadOfRemoved(*head, removed) if removed else _SavedHead(*head)]
     for member in saved.members:
         replica = member.replica
         rest = member.rpc_host, member.rpc_port, member.replaced
@@ -60,7 +67,8 @@ def read_members(items: Iterator[bytes], count: int) -> SavedMembers:
     members = [_member(_member_decoder.decode(each)) for each in items]
     if len(members) != count - 1 or not _differ(members):
         raise ValueError("block 'members' lacks items, or has a broker twice")
-    return SavedMembers(tuple(members), frozenset(map(DirectoryId, head.retired)), Revision(*head.changed))
+    retired, removed = frozenset(map(DirectoryId, head.retired)), frozenset(map(NodeId, head.removed))
+    return SavedMembers(tuple(members), retired, Revision(*head.changed), removed)
 
 
 def _differ(members: Sequence[Member]) -> bool:

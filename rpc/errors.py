@@ -30,6 +30,12 @@ class RefusalCode(IntEnum):
     WRONG_SECRET = 6
 
 
+# How the refusal of a directory that never counts again says so; the cure follows.
+RETIRED = " is retired and never counts again"
+# How a message begins that the other side has written.
+SAID_BY_PEER = "the peer says: "
+
+
 class RpcError(Exception):
     """Any failure of a link or a call. Raised by a handler, it becomes an error reply with `code`."""
 
@@ -106,3 +112,8 @@ class HandshakeRefusedError(RpcError):
         self.refusal = refusal
         self.message = message
         self.by_peer = by_peer
+
+    @property
+    def is_of_own_retired_directory(self) -> bool:
+        """Whether the other side refuses this node for a data directory that never counts again."""
+        return self.by_peer and self.refusal is RefusalCode.WRONG_DIRECTORY and RETIRED in self.message

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.codec import HELLO, MAX_MESSAGE_CHARACTERS, PROOF, REFUSED, encode_header
-from rpc.errors import HandshakeRefusedError, MalformedFrameError, RefusalCode
+from rpc.errors import RETIRED, SAID_BY_PEER, HandshakeRefusedError, MalformedFrameError, RefusalCode
 from rpc.identity import FOUNDING_EPOCH, Epoch, KnownReplica, LinkIdentity, Peer
 
 # The version of everything on the link: framing, handshake and header layout. Epochs came with 4; all else is the same.
@@ -168,8 +168,8 @@ class Handshake:
             raise HandshakeRefusedError(RefusalCode.WRONG_CLUSTER, message)
         if directory_id in self._known.retired:
             message = (
-                f"the data directory {directory_id} of node {node_id} is retired and never counts again: start node"
-                f" {node_id} with an empty data.dir, or, if it was removed from the cluster, leave it stopped"
+                f"the data directory {directory_id} of node {node_id}{RETIRED}: start node {node_id}"
+                f" with an empty data.dir, or, if it was removed from the cluster, leave it stopped"
             )
             raise HandshakeRefusedError(RefusalCode.WRONG_DIRECTORY, message)
         known = self._known.by_node.get(node_id)
@@ -269,4 +269,4 @@ def _refused_by_peer(items: list[object]) -> HandshakeRefusedError | MalformedFr
     except ValueError:
         return MalformedFrameError("a refusal for an unknown reason")
     message = items[2][:MAX_MESSAGE_CHARACTERS]
-    return HandshakeRefusedError(refusal, f"the peer says: {message}", by_peer=True)
+    return HandshakeRefusedError(refusal, f"{SAID_BY_PEER}{message}", by_peer=True)

@@ -8,7 +8,7 @@ from cluster.node import Node
 from cluster.partition import Partition
 from model.ids import NodeId
 from raftka.health.refusals import Refusal, RefusedLink, explain
-from rpc.errors import HandshakeRefusedError
+from rpc.errors import RETIRED, HandshakeRefusedError
 
 
 class NotReady(NamedTuple):
@@ -31,7 +31,9 @@ def not_ready(node: Node) -> NotReady | None:
     explained = explain(node.options.node_id, refused)
     if explained is not None and 2 * len(_reached(node)) <= len(_members(node)):
         silent = _members(node) - {refusal.peer for refusal in refused}
-        cures = [explained.cure, _start(node, silent)]
+        # Whom a retired directory has known may be gone since, and none of them helps it.
+        is_retired = any(each.by_peer and RETIRED in each.message for each in refused)
+        cures = [explained.cure, None if is_retired else _start(node, silent)]
         return NotReady(explained.words, "; ".join(cure for cure in cures if cure is not None))
     found = _missing(node)
     if explained is not None and found is not None and found.cure is None and not node.is_registered.is_set():

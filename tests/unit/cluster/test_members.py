@@ -238,11 +238,13 @@ def test_a_removed_broker_is_gone_and_its_directory_retired():
     machine.apply(RemoveBroker(4))
     assert machine.members.get(NodeId(4)) is None
     assert machine.members.member(NodeId(4)) is None
-    assert machine.members.retired == {"d4"}
+    assert (machine.members.retired, machine.members.removed) == ({"d4"}, {4})
+    assert machine.restored().members.removed == {4}
     with pytest.raises(BrokerNotAdmittedError):
         machine.apply(AdmitBroker(4, "d4", "r", 1))
     # The number may be used again, by another disk.
     machine.apply(AdmitBroker(4, "other", "r", 1))
+    assert machine.members.removed == frozenset()
 
 
 def test_what_was_changed_is_saved_and_read_back():
@@ -252,6 +254,7 @@ def test_what_was_changed_is_saved_and_read_back():
     machine.apply(RetireDirectory(3, "d3"))
     members = machine.restored().members
     assert members.admitted() == machine.members.admitted()
+    assert members.removed == frozenset()
     assert (members.retired, members.changed) == (machine.members.retired, machine.members.changed)
 
 

@@ -99,7 +99,7 @@ def known(tables):
     return {
         "registered": members.all(),
         "admitted": members.admitted(),
-        "retired": (members.retired, members.changed),
+        "retired": (members.retired, members.removed, members.changed),
         "levels": (tables.features.all(), tables.features.epoch),
         "options": tables.options.all(),
         "topics": tables.topics.all(),

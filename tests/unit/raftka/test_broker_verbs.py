@@ -135,6 +135,11 @@ def test_a_broker_is_emptied_and_removed_and_its_readiness_and_that_of_others_fo
             await cluster.stop(3)
             # Who is gone is asked for again without harm; anything else of it is refused.
             assert (await _ask(ports, 3, "remove"))[0] == 200
+            # Whoever was never in the cluster cannot have been removed.
+            for is_dry in (True, False):
+                status, body = await _ask(ports, 99, "remove", dry_run=is_dry)
+                assert (status, body["error"]) == (404, "BROKER_ID_NOT_REGISTERED")
+                assert body["message"] == "broker 99 is not in the cluster"
             status, body = await _ask(ports, 3, "drain")
             assert (status, body["error"]) == (404, "BROKER_ID_NOT_REGISTERED")
             assert _kinds(cluster[1])[-1] is EventKind.BROKER_REMOVED
